@@ -89,6 +89,9 @@ var floors = map[string]int{
 	"web/stored":          2,
 	"web/comparison":      3,
 
+	"auth/login":           3, // its sessions are those of auth
+	"auth/login/logintest": 1, // for tests
+
 	"cas/peer":              3, // has a client and is a server
 	"vfs":                   3, // joins the layers
 	"cas/castest":           3, // for tests

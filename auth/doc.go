@@ -7,7 +7,7 @@
 // is not there is refused, and Guard.Check finds it at the start.
 //
 // A Guard puts both before the services of a gRPC server, which then find the caller
-// with FromContext, and before HTTP pages. A program that nobody has told who may call
+// with FromContext, and before HTTP pages, for which people may also log in (Sessions). A program that nobody has told who may call
 // has no Guard, and listens on loopback.
 //
 // What it does not do: a call that has begun is not ended when its token expires, nor a

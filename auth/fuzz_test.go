@@ -95,7 +95,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		i := &issuer{Issuer: Issuer{UserClaim: "sub", UserPrefix: "p:", GroupsClaim: "groups"}}
-		who, err := i.identity(claims)
+		who, err := i.Identify(claims)
 		if err != nil {
 			return
 		}

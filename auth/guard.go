@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -34,6 +33,9 @@ type Options struct {
 	Rules []Rule
 	// Owning says to whom operations belong. Empty: OfInstances.
 	Owning Owning
+	// LogIn is set if people can log in to the scheduler's pages. Sessions, nil elsewhere, know who has.
+	LogIn    bool
+	Sessions Sessions
 	// RememberBytes bound what is kept of tokens that need not be verified again; 0: 8 MiB.
 	RememberBytes int64
 	// Logger takes what administrators do, and what is wrong with keys. Nil: nothing does.
@@ -42,8 +44,11 @@ type Options struct {
 
 // Configured reports whether anything is said of callers. If not, none needs a Guard.
 func (o Options) Configured() bool {
-	return o.Certificates || len(o.Issuers) > 0 || o.Rules != nil || o.Owning == OfUsers
+	return o.names() || o.Rules != nil || o.Owning == OfUsers
 }
+
+// names reports whether any caller can be known by name.
+func (o Options) names() bool { return o.Certificates || len(o.Issuers) > 0 || o.LogIn }
 
 // A Guard stands before services and lets through who may. It may be used concurrently.
 type Guard struct {
@@ -53,11 +58,14 @@ type Guard struct {
 	tokens  *tokens // nil: none are taken
 	ways    string  // in which to show who one is
 	log     *zap.Logger
+	// sessions may be nil; refused answers pages that are not for who asks, nil: with text.
+	sessions Sessions
+	refused  Refused
 }
 
 // errNobodyKnown is what is wrong with options that are for users where no user is known.
 var errNobodyKnown = errors.New(
-	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens")
+	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens, and nobody can log in")
 
 // New returns a Guard, or an error that says which of the options is wrong.
 func New(o Options) (*Guard, error) {
@@ -67,16 +75,16 @@ func New(o Options) (*Guard, error) {
 	if err := o.Owning.Validate(); err != nil {
 		return nil, fmt.Errorf("operations_belong_to: %w", err)
 	}
-	if o.Owning == OfUsers && !o.Certificates && len(o.Issuers) == 0 {
+	if o.Owning == OfUsers && !o.names() {
 		return nil, fmt.Errorf("operations_belong_to: %s: %w", o.Owning, errNobodyKnown)
 	}
 	if o.Rules == nil {
 		o.Rules = rulesFor(o.Owning)
 	}
-	g := &Guard{methods: methods(), owning: o.Owning, log: o.Logger}
+	g := &Guard{methods: methods(), owning: o.Owning, log: o.Logger, sessions: o.Sessions}
 	for i, r := range o.Rules {
 		made, err := newRule(r)
-		if err == nil && !r.Anyone && !o.Certificates && len(o.Issuers) == 0 {
+		if err == nil && !r.Anyone && !o.names() {
 			err = errNobodyKnown
 		}
 		if err != nil {
@@ -333,43 +341,4 @@ func (c *call) adapt(all *repb.ServerCapabilities, instance string) *repb.Server
 		e.ExecEnabled = e.ExecEnabled && c.guard.rules.allow(c.who, Execute, one, instance)
 	}
 	return own
-}
-
-// HTTP lets through to next who has a right for all instance names.
-func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
-	return g.pages(need{right: right, scope: all}, next)
-}
-
-// OwnHTTP lets through to next who has a right for any instance name, or may observe. It is for pages that ask
-// Owns or Allowed what each of them may see.
-func (g *Guard) OwnHTTP(right Right, next http.Handler) http.Handler {
-	return g.pages(need{right: right, scope: some, or: Observe}, next)
-}
-
-// KnownHTTP lets through to next who has any right.
-func (g *Guard) KnownHTTP(next http.Handler) http.Handler { return g.pages(need{}, next) }
-
-// pages lets through to next who has what n takes.
-func (g *Guard) pages(n need, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, err := g.identify(r.Context(), r.TLS, r.Header.Values("Authorization"))
-		if err == nil && !(g.rules.knows(who) && g.rules.satisfy(n, who, "")) {
-			err = g.refuse(who, r.Method+" "+r.URL.Path, n.String())
-		}
-		switch s := status.Convert(err); s.Code() {
-		case codes.OK:
-			if n.right == Administer {
-				g.log.Info("an administrator calls", zap.Stringer("user", who), zap.String("method", r.Method+" "+r.URL.Path))
-			}
-			ctx := context.WithValue(newContext(r.Context(), who), callKey{}, &call{guard: g, need: n, who: who})
-			next.ServeHTTP(w, r.WithContext(ctx))
-		case codes.Unauthenticated:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, s.Message(), http.StatusUnauthorized)
-		case codes.PermissionDenied:
-			http.Error(w, s.Message(), http.StatusForbidden)
-		default:
-			http.Error(w, s.Message(), http.StatusServiceUnavailable)
-		}
-	})
 }

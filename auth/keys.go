@@ -121,7 +121,7 @@ func newRemoteKeys(issuer string, log *zap.Logger) *remoteKeys {
 			if len(via) >= maxRedirects {
 				return errors.New("too many redirects")
 			}
-			return checkURL(to.URL.String())
+			return CheckURL(to.URL.String())
 		}},
 	}
 }
@@ -195,7 +195,7 @@ func (k *remoteKeys) fetch(ctx context.Context) (*keySet, error) {
 	if found.Issuer != k.issuer {
 		return nil, fmt.Errorf("%s is of another issuer, %q", where, found.Issuer)
 	}
-	if err := checkURL(found.Keys); err != nil {
+	if err := CheckURL(found.Keys); err != nil {
 		return nil, fmt.Errorf("%s: jwks_uri: %w", where, err)
 	}
 	if text, err = k.get(ctx, found.Keys); err != nil {
@@ -228,9 +228,9 @@ func (k *remoteKeys) get(ctx context.Context, where string) (_ []byte, err error
 	return text, err
 }
 
-// checkURL returns what is wrong with an address from which keys are fetched: who could
-// change them on the way could make tokens.
-func checkURL(s string) error {
+// CheckURL returns what is wrong with an address of an issuer: who could change what comes from there, such as keys,
+// could make tokens.
+func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {
 		return err
@@ -239,5 +239,5 @@ func checkURL(s string) error {
 	if u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("%q is not an https:// address of keys", s)
+	return fmt.Errorf("%q is not an https:// address", s)
 }

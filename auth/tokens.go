@@ -23,6 +23,8 @@ import (
 )
 
 const (
+	// defaultUserClaim and defaultGroupsClaim are the claims that name a user and his groups.
+	defaultUserClaim, defaultGroupsClaim = "sub", "groups"
 	// defaultLeeway is by how much clocks may differ.
 	defaultLeeway = 30 * time.Second
 	// defaultRemembered bounds the bytes of tokens that need not be verified again.
@@ -71,7 +73,7 @@ func (i Issuer) Validate() error {
 	case i.Leeway < 0:
 		return fmt.Errorf("leeway is negative: %s", i.Leeway)
 	case i.KeysFile == "":
-		return checkURL(i.Name)
+		return CheckURL(i.Name)
 	}
 	return nil
 }
@@ -97,7 +99,6 @@ func newTokens(list []Issuer, maxBytes int64, log *zap.Logger) (*tokens, error) 
 		if err != nil {
 			return nil, fmt.Errorf("tokens of %q: %w", i.Name, err)
 		}
-		i.UserClaim, i.GroupsClaim = cmp.Or(i.UserClaim, "sub"), cmp.Or(i.GroupsClaim, "groups")
 		i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
 		var k keys = newRemoteKeys(i.Name, log)
 		if i.KeysFile != "" {
@@ -171,7 +172,7 @@ func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err e
 	if err := standard.ValidateWithLeeway(expected, from.Leeway); err != nil {
 		return v, from.explain(err, standard)
 	}
-	who, err := from.identity(others)
+	who, err := from.Identify(others)
 	return verifiedToken{who: who, until: standard.Expiry.Time().Add(from.Leeway), keys: from.keys, set: set}, err
 }
 
@@ -197,16 +198,16 @@ func (i *issuer) explain(err error, c jwt.Claims) error {
 	return fmt.Errorf("%w (it is %s here)", err, time.Now().UTC().Format(time.RFC3339))
 }
 
-// identity returns whom the claims name.
-func (i *issuer) identity(claims map[string]any) (*Identity, error) {
+// Identify returns whom the verified claims of a token name.
+func (i Issuer) Identify(claims map[string]any) (*Identity, error) {
 	who := &Identity{claims: map[string][]string{}}
 	flatten(who.claims, "", claims, 0)
 	maps.DeleteFunc(who.claims, func(name string, _ []string) bool { return strings.HasPrefix(name, certPrefix) })
-	user := who.claims[i.UserClaim]
+	user := who.claims[cmp.Or(i.UserClaim, defaultUserClaim)]
 	if len(user) != 1 || user[0] == "" {
-		return nil, fmt.Errorf("its claim %s does not name one user", i.UserClaim)
+		return nil, fmt.Errorf("its claim %s does not name one user", cmp.Or(i.UserClaim, defaultUserClaim))
 	}
-	who.User, who.Groups = i.UserPrefix+user[0], who.claims[i.GroupsClaim]
+	who.User, who.Groups = i.UserPrefix+user[0], who.claims[cmp.Or(i.GroupsClaim, defaultGroupsClaim)]
 	return who, nil
 }
 

@@ -1,14 +1,20 @@
 package farm
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"path/filepath"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/bytestream"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -17,7 +23,7 @@ import (
 
 // pages returns what shows the scheduler to people. On a port that other machines reach, and that
 // asks nobody who he is, they may look and change nothing.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, guarded bool) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, c *schedulerConfig) (*web.Site, error) {
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -27,7 +33,8 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints recor
 			return storage.of(instance, fn)
 		},
 		Profiles: hints,
-		ReadOnly: !guarded && (err != nil || !dial.IsLoopback(host)),
+		Login:    c.logins,
+		ReadOnly: c.protect.Guard == nil && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})
 }
@@ -50,14 +57,40 @@ func site(guard *auth.Guard, site *web.Site) http.Handler {
 	if guard == nil {
 		return pages
 	}
+	guard = guard.Answering(site.Refused)
 	admitted := map[web.Audience]http.Handler{
 		web.Administrators: guard.HTTP(auth.Administer, pages),
 		web.Operators:      guard.HTTP(auth.Observe, pages),
 		web.Owners:         guard.OwnHTTP(auth.Execute, pages),
 		web.Readers:        guard.OwnHTTP(auth.Read, pages),
-		web.Everybody:      guard.KnownHTTP(pages),
+		web.Strangers:      guard.OpenHTTP(pages),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		admitted[site.Audience(r)].ServeHTTP(w, r)
+	})
+}
+
+// loginKey has the key of sessions below the folder of data, if none is named.
+const loginKey = "login.key"
+
+// openLogin returns how people log in to the pages; nil: they do not.
+func (s *Scheduler) openLogin(file *config.File) (*login.Logins, error) {
+	switch {
+	case !file.Login.On():
+		return nil, nil
+	case s.HTTP == "":
+		return nil, errors.New("login: there are no pages to log in to: set --http")
+	}
+	pages := s.Pages()
+	u, err := url.Parse(pages)
+	if err == nil && u.Host != "" && u.Scheme != "https" && !dial.IsLoopback(u.Hostname()) && !s.Ports.Insecure {
+		return nil, fmt.Errorf("login: whoever is on the way to %s could take sessions: set --tls-cert and --tls-key, or "+
+			"--page-url to the https:// address of a proxy", pages)
+	}
+	if s.Lease != "" && file.Login.KeyFile == "" {
+		s.Logger.Warn("people log in again when another scheduler serves; give all schedulers the same login.key_file in --config")
+	}
+	return login.New(login.Options{
+		Settings: file.Login, Rules: file.Access, Pages: pages, KeyFile: filepath.Join(s.Data, loginKey), Logger: s.Logger,
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/health"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
@@ -204,7 +205,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err := s.checkAccess(protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, state.hints, protect.Guard != nil)
+	pages, err := s.pages(sched, storage, state.hints, &config)
 	if err != nil {
 		return err
 	}
@@ -318,6 +319,7 @@ type schedulerConfig struct {
 	scheduler core.Config
 	sizes     sizeclass.Options
 	protect   serve.Protection
+	logins    *login.Logins // nil: nobody logs in
 }
 
 func (s *Scheduler) configured() (c schedulerConfig, err error) {
@@ -333,6 +335,12 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	}
 	file.Apply(&c.scheduler)
 	file.Authorize(&access)
+	if c.logins, err = s.openLogin(file); err != nil {
+		return c, err
+	}
+	if c.logins != nil {
+		access.Sessions = c.logins
+	}
 	c.sizes = file.LearnSizes
 	c.protect, err = s.Ports.Protect(access)
 	return c, err

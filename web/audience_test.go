@@ -12,8 +12,8 @@ import (
 func TestAudiences(t *testing.T) {
 	b := newBrowser(t, false)
 	want := map[string]Audience{
-		"GET /static/":                          Everybody,
-		"GET /{$}":                              Operators,
+		"GET /static/":                          Strangers,
+		"GET /{$}":                              Owners,
 		"GET /invocations":                      Operators,
 		"GET /operations":                       Owners,
 		"GET /operations/{id}":                  Owners,

@@ -15,8 +15,9 @@
 //
 // # Who may what
 //
-// Pages of this package are for whoever reaches the port. What changes something (drain,
-// cancel) is a form that browsers send from these pages only, and can be left out altogether.
+// Audience says whom a page is for; a Guard of auth lets through who that is, and Refused answers the others. Without
+// one, pages are for whoever reaches the port. What changes something (drain, cancel) is a form that browsers send from
+// these pages only, and can be left out altogether. People log in and out on pages, by way of auth/login.
 //
 // Lock order: no mutex is held while another is taken, or while the scheduler is asked; whose turn
 // it is to ask is a place in a channel.

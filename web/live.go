@@ -69,6 +69,15 @@ func (e events) crowded(r *http.Request) bool {
 	return true
 }
 
+// over reports whether the session of a viewer has ended: his page is to be loaded anew, for which he logs in.
+func (e events) over(r *http.Request) bool {
+	if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		return false
+	}
+	_ = e.send("reload", []byte("the session is over"))
+	return true
+}
+
 // newlines makes all ends of lines that there are in an event stream one.
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
@@ -113,7 +122,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 	form := ""
 	for {
 		data, err := s.load(r, load)
-		if e.crowded(r) {
+		if e.crowded(r) || e.over(r) {
 			return
 		}
 		if err != nil {
@@ -127,7 +136,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 			}
 			form = f.form()
 		}
-		part, err := s.main(name, data)
+		part, err := s.main(r, name, data)
 		if err != nil {
 			s.options.Logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
 			return
@@ -151,7 +160,7 @@ func (s *Site) follow(w http.ResponseWriter, r *http.Request, name string, load 
 		select {
 		case <-ticker.C:
 		case <-r.Context().Done():
-			e.crowded(r)
+			_ = e.crowded(r) || e.over(r)
 			return
 		}
 	}

@@ -229,7 +229,7 @@ func (s *Site) cancel(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err != nil {
-		s.fail(w, "operation", err)
+		s.fail(w, r, "operation", err)
 		return
 	}
 	s.source.forget()

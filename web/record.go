@@ -185,7 +185,7 @@ func (s *Site) blobFile(w http.ResponseWriter, r *http.Request) {
 		content, err = s.options.Blobs(instance, d.Function()).Read(ctx, d)
 	}
 	if err != nil {
-		s.fail(w, "record", missing("file", err))
+		s.fail(w, r, "record", missing("file", err))
 		return
 	}
 	name := r.FormValue("name")

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -33,6 +34,8 @@ type Options struct {
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Profiles has what actions read; nil: that is not known here.
 	Profiles record.Hints
+	// Login has people log in; nil: nobody does.
+	Login *login.Logins
 	// ReadOnly leaves out what changes something.
 	ReadOnly bool
 	Logger   *zap.Logger
@@ -110,13 +113,17 @@ func (s *Site) Handler() http.Handler {
 
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
-			"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
+		setHeaders(w.Header())
 		next.ServeHTTP(w, r)
 	})
+}
+
+// setHeaders says what browsers may do with an answer.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
 }
 
 // A loader gets what a page shows. Its errors are gRPC statuses.
@@ -126,6 +133,7 @@ type loader func(ctx context.Context, r *http.Request) (any, error)
 type view struct {
 	Page     string // that of the navigation which is open
 	ReadOnly bool
+	Viewer   viewer
 	Data     any
 }
 
@@ -141,14 +149,14 @@ func (s *Site) page(name string, load loader) http.Handler {
 		}
 		data, err := s.load(r, load)
 		if err != nil {
-			s.fail(w, name, err)
+			s.fail(w, r, name, err)
 			return
 		}
 		shown := name
 		if t, ok := data.(templated); ok {
 			shown = t.template()
 		}
-		s.render(w, http.StatusOK, shown, view{Page: shown, Data: data})
+		s.render(w, http.StatusOK, shown, s.view(r, shown, data))
 	})
 }
 
@@ -160,7 +168,6 @@ func (s *Site) load(r *http.Request, load loader) (any, error) {
 
 // render writes a whole page.
 func (s *Site) render(w http.ResponseWriter, code int, name string, v view) {
-	v.ReadOnly = s.options.ReadOnly
 	var b bytes.Buffer
 	if err := s.pages[name].ExecuteTemplate(&b, "layout.html", v); err != nil {
 		s.options.Logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
@@ -175,17 +182,20 @@ func (s *Site) render(w http.ResponseWriter, code int, name string, v view) {
 }
 
 // main returns the part of a page that moves.
-func (s *Site) main(name string, data any) ([]byte, error) {
+func (s *Site) main(r *http.Request, name string, data any) ([]byte, error) {
 	var b bytes.Buffer
-	err := s.pages[name].ExecuteTemplate(&b, "main", view{Page: name, ReadOnly: s.options.ReadOnly, Data: data})
+	err := s.pages[name].ExecuteTemplate(&b, "main", s.view(r, name, data))
 	return b.Bytes(), err
 }
 
 // A failure is what the page of an error shows.
-type failure struct{ Title, Text string }
+type failure struct {
+	Title, Text string
+	Again       string // where one can try again; empty: nowhere
+}
 
 // fail says what went wrong, by a gRPC status.
-func (s *Site) fail(w http.ResponseWriter, name string, err error) {
+func (s *Site) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
 	st := status.Convert(err)
 	code, title := http.StatusInternalServerError, "This did not work"
 	switch st.Code() {
@@ -195,8 +205,12 @@ func (s *Site) fail(w http.ResponseWriter, name string, err error) {
 		code, title = http.StatusBadRequest, "That is not understood"
 	case codes.FailedPrecondition:
 		code, title = http.StatusConflict, "Not possible"
+	case codes.Unauthenticated:
+		code, title = http.StatusUnauthorized, "Who are you?"
+	case codes.PermissionDenied:
+		code, title = http.StatusForbidden, "Not for you"
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
 		code, title = http.StatusServiceUnavailable, "Not now"
 	}
-	s.render(w, code, "error", view{Page: name, Data: failure{title, st.Message()}})
+	s.render(w, code, "error", s.view(r, name, failure{Title: title, Text: st.Message()}))
 }

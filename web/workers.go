@@ -70,7 +70,7 @@ func (s *Site) change(w http.ResponseWriter, r *http.Request, do func(context.Co
 		err = do(r.Context(), p)
 	}
 	if err != nil {
-		s.fail(w, "workers", err)
+		s.fail(w, r, "workers", err)
 		return
 	}
 	s.source.forget()

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,31 @@ func TestDocumentedAccess(t *testing.T) {
 		if !strings.Contains(text, "| `"+string(right)+"` |") {
 			t.Errorf("right %s is not explained", right)
 		}
+	}
+}
+
+// TestDocumentedLogin reads the example of the documentation, and those for providers.
+func TestDocumentedLogin(t *testing.T) {
+	text, example := documented(t, "SECURITY", "login")
+	file, err := Read(ConfigFile(t, example))
+	if err != nil || len(file.Login.Issuers) != 1 || len(file.Access) != 4 || len(file.Login.Files()) != 2 {
+		t.Errorf("%+v, %v", file, err)
+	}
+	if files := Files(ConfigFile(t, example)); len(files) != 3 {
+		t.Errorf("the file names %q", files)
+	}
+	var o auth.Options
+	if file.Authorize(&o); !o.Configured() {
+		t.Error("who has logged in needs no Guard")
+	}
+	rows := regexp.MustCompile("(?m)^\\|.*\\| `({issuer: .*})` \\|$").FindAllStringSubmatch(text, -1)
+	for _, row := range rows {
+		if file, err := Read(ConfigFile(t, "access: [{users: [a], may: [read]}]\nlogin: {issuers: ["+row[1]+"]}\n")); err != nil || !file.Login.On() {
+			t.Errorf("%s: %v", row[1], err)
+		}
+	}
+	if len(rows) != 3 {
+		t.Errorf("%d providers", len(rows))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -24,6 +25,7 @@ type File struct {
 	Preemption         Preemption           `yaml:"preemption" doc:"when actions are stopped for an instance name that is below its guarantee"`
 	Tokens             []auth.Issuer        `yaml:"tokens" doc:"issuers of bearer tokens (JWT); without tokens and --tls-client-ca authentication is off (docs/SECURITY.md)"`
 	Access             []auth.Rule          `yaml:"access" doc:"rights of callers; all that one rule says of a caller has to hold"`
+	Login              login.Settings       `yaml:"login" doc:"accounts with which people log in to the scheduler's pages; rules below access say what they may (docs/SECURITY.md)"`
 	OperationsBelongTo auth.Owning          `yaml:"operations_belong_to" default:"instance" doc:"who sees an operation: everybody who may execute for its instance name, or the user who started it"`
 	Tuning             settings.Raw         `yaml:"tuning" doc:"settings that few farms change; each is used by the programs that have it"`
 }
@@ -48,6 +50,9 @@ func Read(file string) (*File, error) {
 func (f *File) Validate() error {
 	var fault *quota.Fault
 	switch {
+	case f.Login.On() && len(f.Access) == 0:
+		return misplaced{"login", "there are no rules below access, so everybody with an account at an issuer could see everything: " +
+			"say who may, such as access: [{users: ['*@example.com'], may: [execute, read, observe]}]"}
 	case !errors.As(f.quotas().Validate(), &fault):
 		return nil
 	case fault.Cohort != "":
@@ -76,7 +81,7 @@ func (f *File) Apply(c *core.Config) {
 
 // Authorize adds what f says of callers.
 func (f *File) Authorize(o *auth.Options) {
-	o.Issuers, o.Rules, o.Owning = f.Tokens, f.Access, f.OperationsBelongTo
+	o.Issuers, o.Rules, o.Owning, o.LogIn = f.Tokens, f.Access, f.OperationsBelongTo, f.Login.On()
 }
 
 // Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in it, such as files
@@ -102,5 +107,5 @@ func Files(file string) []string {
 			files = append(files, i.KeysFile)
 		}
 	}
-	return files
+	return append(files, f.Login.Files()...)
 }

@@ -140,7 +140,7 @@ type refusal struct {
 func refusedConfigs() []refusal {
 	return []refusal{
 		{"queues:\n  - levels:\n      - key: user\n        wieghts: {a: 1}\n", `scheduler.yaml:4:18: queues[0].levels[0].wieghts: there is no such field; here are ["key" "name" "stickiness" "weights"]`, false},
-		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "operations_belong_to" "preemption" "queues" "size_classes" "tokens" "tuning"]`, false},
+		{"queue: []\n", `scheduler.yaml:1:8: queue: there is no such field; here are ["access" "cohorts" "labels" "learn_sizes" "login" "operations_belong_to" "preemption" "queues" "size_classes" "tokens" "tuning"]`, false},
 		{"operations_belong_to: nobody\n", `scheduler.yaml:1:23: operations_belong_to: "nobody" is none of ["instance" "user"]`, false},
 		{"queues: {}\n", "scheduler.yaml:1:9: queues: this has to be a list", false},
 		{"- queues\n", "scheduler.yaml:1:1: this has to be a mapping", false},
@@ -172,6 +172,10 @@ func refusedConfigs() []refusal {
 		{"tokens:\n- {issuer: 'https://a'}\n", "tokens[0]: field audience is missing", false},
 		{"tokens:\n- {issuer: 'http://a', audience: b}\n", "is not an https:// address", true},
 		{"tokens:\n- {issuer: a, audience: b, keys_file: c, leeway: 1 minute}\n", `leeway: "1 minute" is no time`, false},
+		{"login:\n  issuers:\n  - {issuer: 'https://a'}\n", "login.issuers[0]: field client_id is missing", false},
+		{"login:\n  issuers:\n  - {issuer: 'http://a', client_id: b}\n", "is not an https:// address", true},
+		{"login:\n  issuers:\n  - {issuer: 'https://a', client_id: b}\n", "scheduler.yaml:2:3: login: there are no rules below access", true},
+		{"login: {session: 30s}\n", `login.session: "30s" is less than 60`, true},
 		{"access:\n- {users: [a], may: [reed]}\n", `access[0].may[0]: "reed" is none of`, false},
 		{"access:\n- {users: a, may: [read]}\n", "access[0].users: this has to be a list", false},
 		{"access:\n- {may: [read]}\n", "names no caller", true},

@@ -1,0 +1,216 @@
+package login
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"go.uber.org/zap"
+	"golang.org/x/oauth2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/reload"
+)
+
+const (
+	// fresh is how long what an issuer says of itself is not looked at again.
+	fresh = time.Hour
+	// pause is between two tries to learn it.
+	pause = 5 * time.Second
+	// askTimeout bounds what an issuer is asked, answerBytes what it answers.
+	askTimeout  = 10 * time.Second
+	answerBytes = 1 << 20
+)
+
+// An issuer is asked who people are.
+type issuer struct {
+	Issuer
+	secret *reload.Value[string] // nil: none
+	back   string                // where people return to
+	client *http.Client
+	log    *zap.Logger
+	known  atomic.Pointer[provider]
+	// fetching has room for one; whoever put something in it owns tried and fault, of the last try.
+	fetching chan struct{}
+	tried    time.Time
+	fault    error
+}
+
+// A provider is what an issuer said of itself.
+type provider struct {
+	*oidc.Provider
+	issuer *issuer
+	style  oauth2.AuthStyle
+	at     time.Time
+}
+
+func newIssuer(s Issuer, back string, log *zap.Logger) (*issuer, error) {
+	i := &issuer{
+		Issuer: s, back: back, log: log, fetching: make(chan struct{}, 1),
+		client: &http.Client{Transport: careful{http.DefaultTransport}},
+	}
+	i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
+	if s.SecretFile == "" {
+		return i, nil
+	}
+	var err error
+	i.secret, err = reload.New(log, func(contents [][]byte) (string, error) {
+		if secret := bytes.TrimSpace(contents[0]); len(secret) > 0 {
+			return string(secret), nil
+		}
+		return "", errors.New("the file is empty")
+	}, s.SecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("client_secret_file: %w", err)
+	}
+	return i, nil
+}
+
+// careful asks only where nobody on the way can change what comes, and reads no more than so much of it.
+type careful struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c careful) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := auth.CheckURL(r.URL.String()); err != nil {
+		return nil, err
+	}
+	resp, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(resp.Body, answerBytes), resp.Body}
+	}
+	return resp, err
+}
+
+// provider returns what the issuer says of itself, fetched now if that is not known. Errors are gRPC statuses.
+func (i *issuer) provider(ctx context.Context) (*provider, error) {
+	p := i.known.Load()
+	if p != nil && time.Since(p.at) < fresh {
+		return p, nil
+	}
+	select {
+	case i.fetching <- struct{}{}:
+		defer func() { <-i.fetching }()
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	if i.known.Load() == p && time.Since(i.tried) >= pause {
+		i.fetch(ctx)
+	}
+	if p = i.known.Load(); p != nil {
+		return p, nil
+	}
+	return nil, status.Errorf(codes.Unavailable, "%s cannot be reached, so nobody can log in with it now: try again in a moment", i.title())
+}
+
+// fetch asks the issuer for all who wait, also if ctx ends.
+func (i *issuer) fetch(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), i.client), askTimeout)
+	defer cancel()
+	var found *oidc.Provider
+	found, i.fault = oidc.NewProvider(ctx, i.Name)
+	i.tried = time.Now()
+	var says struct {
+		AuthURL string   `json:"authorization_endpoint"`
+		Methods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if i.fault == nil {
+		i.fault = errors.Join(found.Claims(&says), auth.CheckURL(says.AuthURL), auth.CheckURL(found.Endpoint().TokenURL))
+	}
+	if i.fault != nil {
+		i.log.Warn("nobody can log in to the pages with an issuer", zap.String("issuer", i.Name), zap.Error(i.fault))
+		return
+	}
+	style := oauth2.AuthStyleInHeader // by default (OpenID Connect Discovery, section 3)
+	if i.secret == nil || len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
+		style = oauth2.AuthStyleInParams
+	}
+	i.known.Store(&provider{found, i, style, i.tried})
+}
+
+// oauth returns the client that these pages are to the issuer.
+func (p *provider) oauth(secret string) *oauth2.Config {
+	end := p.Endpoint()
+	end.AuthStyle = p.style
+	return &oauth2.Config{ClientID: p.issuer.ClientID, ClientSecret: secret, Endpoint: end, RedirectURL: p.issuer.back, Scopes: p.issuer.scopes()}
+}
+
+// A proof shows that the browser that ends a log-in has begun it.
+type proof struct{ nonce, verifier string }
+
+// identify returns who has logged in, by the code that the issuer gave his browser. Errors are gRPC statuses.
+func (i *issuer) identify(ctx context.Context, code string, by proof) (*auth.Identity, error) {
+	p, err := i.provider(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret := ""
+	if i.secret != nil {
+		secret = i.secret.Get()
+	}
+	ctx = oidc.ClientContext(ctx, i.client)
+	token, err := p.oauth(secret).Exchange(ctx, code, oauth2.VerifierOption(by.verifier))
+	if err != nil {
+		return nil, i.explain(err)
+	}
+	raw, _ := token.Extra("id_token").(string)
+	if raw == "" {
+		return nil, status.Errorf(codes.Unavailable, "%s did not say who you are: it sent no ID token", i.title())
+	}
+	verified, err := p.Verifier(&oidc.Config{
+		ClientID: i.ClientID, Now: func() time.Time { return time.Now().Add(-i.Leeway) },
+	}).Verify(ctx, raw)
+	if err != nil {
+		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
+	}
+	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(by.nonce)) != 1 {
+		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is of another log-in: log in again", i.title())
+	}
+	var claims map[string]any
+	if err := verified.Claims(&claims); err != nil {
+		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
+	}
+	return i.identity(claims)
+}
+
+// identity returns whom the claims of an ID token name.
+func (i *issuer) identity(claims map[string]any) (*auth.Identity, error) {
+	if good, said := claims["email_verified"]; said && i.claims().UserClaim == emailClaim && good != true && good != "true" {
+		return nil, status.Errorf(codes.PermissionDenied, "%s has not verified your e-mail address, which is your name here", i.title())
+	}
+	who, err := i.claims().Identify(claims)
+	if err != nil {
+		return nil, status.Errorf(codes.PermissionDenied,
+			"%s did not say who you are: in the ID token, %v (user_claim and scopes below login in the scheduler's --config say what is asked for)", i.title(), err)
+	}
+	return who, nil
+}
+
+// explain says what an issuer that takes no code means; the log has its words.
+func (i *issuer) explain(err error) error {
+	i.log.Warn("an issuer takes no code of a log-in to the pages", zap.String("issuer", i.Name), zap.Error(err))
+	refused := &oauth2.RetrieveError{}
+	if !errors.As(err, &refused) {
+		return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
+	}
+	switch refused.ErrorCode {
+	case "invalid_grant":
+		return status.Errorf(codes.FailedPrecondition, "%s takes this log-in for used or too old: log in again", i.title())
+	case "invalid_client", "unauthorized_client":
+		return status.Errorf(codes.Unavailable, "%s does not know these pages: client_id or client_secret_file of the scheduler is wrong", i.title())
+	}
+	return status.Errorf(codes.Unavailable, "%s did not log you in: %s", i.title(), cmp.Or(refused.ErrorCode, refused.Response.Status))
+}

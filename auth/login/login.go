@@ -1,0 +1,213 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"go.uber.org/zap"
+	"golang.org/x/oauth2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/bounded"
+)
+
+const (
+	// sessionCookie and browserCookie are the names of the two cookies.
+	sessionCookie, browserCookie = "forerunner-session", "forerunner-login"
+	// patience is how long a log-in may take.
+	patience = 10 * time.Minute
+	// maxReturn bounds the path to return to.
+	maxReturn = 1 << 10
+	// exchanges is how many log-ins may ask their issuers at a time.
+	exchanges = 16
+	// Callback is the path to which issuers return people.
+	Callback = "login/callback"
+)
+
+// Options say how people log in.
+type Options struct {
+	Settings Settings
+	// Rules are those that say what people may do.
+	Rules []auth.Rule
+	// Pages is where the pages are, with a slash at its end.
+	Pages string
+	// KeyFile is used, and made, if the settings name none.
+	KeyFile string
+	// Logger takes who logs in, and what is wrong with issuers. Nil: nothing does.
+	Logger *zap.Logger
+}
+
+// Logins have people log in, and know who has. They may be used concurrently.
+type Logins struct {
+	options Options
+	issuers []*issuer
+	keys    keys
+	life    time.Duration
+	secure  bool   // pages are asked for over TLS
+	purpose string // of a session: it holds for these rules and issuers
+	ended   ended
+	places  chan struct{} // of exchanges
+}
+
+// New returns Logins. It asks no issuer yet.
+func New(o Options) (*Logins, error) {
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	pages, err := url.Parse(o.Pages)
+	if err != nil || o.Pages == "" {
+		return nil, fmt.Errorf("login: issuers need an address of the pages to return people to: set --page-url (it is %q)", o.Pages)
+	}
+	said, err := json.Marshal([]any{o.Rules, o.Settings.Issuers})
+	if err != nil {
+		return nil, fmt.Errorf("login: %w", err)
+	}
+	sum := sha256.Sum256(said)
+	l := &Logins{
+		options: o, life: cmp.Or(o.Settings.Session, defaultSession), secure: pages.Scheme == "https", purpose: "session " + string(sum[:]),
+		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: make(chan struct{}, exchanges),
+	}
+	if l.keys, err = openKeys(cmp.Or(o.Settings.KeyFile, o.KeyFile), o.Settings.KeyFile == "", o.Logger); err != nil {
+		return nil, fmt.Errorf("login: key_file: %w", err)
+	}
+	for _, i := range o.Settings.Issuers {
+		made, err := newIssuer(i, o.Pages+Callback, o.Logger)
+		if err != nil {
+			return nil, fmt.Errorf("login: %s: %w", i.Name, err)
+		}
+		l.issuers = append(l.issuers, made)
+	}
+	return l, nil
+}
+
+// Titles are what people know the issuers by.
+func (l *Logins) Titles() (titles []string) {
+	for _, i := range l.issuers {
+		titles = append(titles, i.title())
+	}
+	return titles
+}
+
+// A pending log-in is what its state says. It opens with the secret of the browser that began it.
+type pending struct {
+	Issuer string    `json:"i"`
+	To     string    `json:"t"`
+	Until  time.Time `json:"e"`
+}
+
+// Begin leads a browser to an issuer, from where it comes back to Finish, which returns the path to. The only issuer need not
+// be named. Errors are gRPC statuses.
+func (l *Logins) Begin(w http.ResponseWriter, r *http.Request, title, to string) error {
+	i := l.issuer(func(i *issuer) bool { return i.title() == title || title == "" && len(l.issuers) == 1 })
+	if i == nil {
+		return status.Errorf(codes.NotFound, "nobody logs in with %q here", title)
+	}
+	p, err := i.provider(r.Context())
+	if err != nil {
+		return err
+	}
+	secret := l.browser(r)
+	if secret == "" {
+		secret = rand.Text()
+	}
+	until := time.Now().Add(patience)
+	state, err := l.keys.seal("log-in "+secret, pending{i.Name, Local(to), until.UTC()})
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, l.cookie(browserCookie, secret, until)) // tabs that log in at the same time have the same
+	http.Redirect(w, r, p.oauth("").AuthCodeURL(state, oidc.Nonce(derive(secret, "nonce", state)),
+		oauth2.S256ChallengeOption(derive(secret, "verifier", state))), http.StatusSeeOther)
+	return nil
+}
+
+// browser returns the secret of one that logs in; empty: it has none.
+func (l *Logins) browser(r *http.Request) string {
+	c, err := r.Cookie(l.cookieName(browserCookie))
+	if err != nil || len(c.Value) != len(rand.Text()) {
+		return ""
+	}
+	return c.Value
+}
+
+// derive returns what only who has the secret of a browser can know of a log-in.
+func derive(secret, what, state string) string {
+	code := hmac.New(sha256.New, []byte(secret))
+	code.Write([]byte(what + " " + state))
+	return base64.RawURLEncoding.EncodeToString(code.Sum(nil))
+}
+
+func (l *Logins) issuer(is func(*issuer) bool) *issuer {
+	for _, i := range l.issuers {
+		if is(i) {
+			return i
+		}
+	}
+	return nil
+}
+
+// errAgain is what people are told whose log-in cannot go on.
+var errAgain = status.Error(codes.FailedPrecondition,
+	"this log-in was begun in another browser, took more than 10 minutes, or is from before a change of the scheduler: log in again")
+
+// Finish ends a log-in with a session, and returns the path to which the browser is to go. Errors are gRPC statuses.
+func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err error) {
+	secret, state := l.browser(r), r.FormValue("state")
+	var p pending
+	if secret == "" || l.keys.open("log-in "+secret, state, &p) != nil || !time.Now().Before(p.Until) {
+		return "", errAgain
+	}
+	i := l.issuer(func(i *issuer) bool { return i.Name == p.Issuer })
+	if from := r.FormValue("iss"); i == nil || from != "" && from != i.Name { // RFC 9207
+		return "", errAgain
+	}
+	if fault := r.FormValue("error"); fault != "" {
+		return p.To, status.Errorf(codes.PermissionDenied, "%s did not log you in: %s", i.title(),
+			bounded.Text(strings.TrimSpace(fault+" "+r.FormValue("error_description")), 300))
+	}
+	select {
+	case l.places <- struct{}{}:
+		defer func() { <-l.places }()
+	default:
+		return p.To, status.Error(codes.Unavailable, "too many people log in at the moment: try again")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	who, err := i.identify(ctx, r.FormValue("code"), proof{nonce: derive(secret, "nonce", state), verifier: derive(secret, "verifier", state)})
+	if err != nil {
+		l.options.Logger.Warn("a log-in to the pages failed", zap.String("issuer", i.Name), zap.Error(err))
+		return p.To, err
+	}
+	if err := l.begin(w, who); err != nil {
+		return p.To, err
+	}
+	l.options.Logger.Info("somebody logged in to the pages", zap.Stringer("user", who), zap.String("issuer", i.Name))
+	return p.To, nil
+}
+
+// Local returns a path of these pages, with its query; that of the first page for anything else. A browser that is led there
+// stays on this site.
+func Local(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || len(to) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||
+		!strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") || strings.ContainsAny(to, "\\\r\n\t") {
+		return "/"
+	}
+	if strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) || u.Path == "/login" || strings.HasPrefix(u.Path, "/login/") || u.Path == "/logout" {
+		return "/"
+	}
+	return u.RequestURI()
+}

@@ -1,0 +1,96 @@
+package login
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/auth"
+)
+
+// Settings say with which accounts people log in to pages.
+type Settings struct {
+	Issuers []Issuer      `yaml:"issuers" doc:"OpenID providers; people choose one if there are several"`
+	Session time.Duration `yaml:"session" default:"12h" min:"60" max:"2592000" doc:"time after which people log in again; a change of access or issuers ends all sessions, too"`
+	KeyFile string        `yaml:"key_file" doc:"file with the secret that protects sessions, a line of at least 32 characters; default login.key below --data, which the scheduler makes. Schedulers that take turns need the same. With several lines the first is for new sessions and the others are accepted" example:"/etc/forerunner/login.key"`
+}
+
+// An Issuer is an OpenID provider at which people have accounts.
+type Issuer struct {
+	Name        string        `yaml:"issuer,required" doc:"https:// address of the provider, where OpenID Connect Discovery finds it" example:"https://sso.example.com/realms/acme"`
+	Title       string        `yaml:"title" doc:"name on the page where people choose; default the host of issuer" example:"Acme"`
+	ClientID    string        `yaml:"client_id,required" doc:"name that the provider gave these pages; the address to return to is PAGES/login/callback" example:"forerunner"`
+	SecretFile  string        `yaml:"client_secret_file" doc:"file with the secret of client_id; default none, for public clients" example:"/etc/forerunner/login.secret"`
+	Scopes      []string      `yaml:"scopes" doc:"what to ask the provider for, besides openid; default [email, profile]" example:"[email, profile, groups]"`
+	UserClaim   string        `yaml:"user_claim" default:"email" doc:"claim of the ID token that names the user"`
+	UserPrefix  string        `yaml:"user_prefix" doc:"text before the name of a user, as in tokens" example:"\"sso:\""`
+	GroupsClaim string        `yaml:"groups_claim" default:"groups" doc:"claim of the ID token that names the groups of the user" example:"realm_access.roles"`
+	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"difference that the clocks may have"`
+}
+
+// What holds where nothing is said.
+const (
+	defaultSession = 12 * time.Hour
+	defaultLeeway  = 30 * time.Second
+	emailClaim     = "email"
+)
+
+// On reports whether people can log in.
+func (s Settings) On() bool { return len(s.Issuers) > 0 }
+
+// Files are those that the settings name.
+func (s Settings) Files() (files []string) {
+	for _, i := range s.Issuers {
+		files = append(files, i.SecretFile)
+	}
+	return slices.DeleteFunc(append(files, s.KeyFile), func(file string) bool { return file == "" })
+}
+
+// Validate returns what is wrong with the settings.
+func (s Settings) Validate() error {
+	seen := map[string]bool{}
+	for _, i := range s.Issuers {
+		for _, name := range []string{i.title(), i.Name} {
+			if seen[name] {
+				return fmt.Errorf("two issuers are called %q", name)
+			}
+			seen[name] = true
+		}
+	}
+	return nil
+}
+
+// Validate returns what is wrong with an issuer.
+func (i Issuer) Validate() error {
+	switch {
+	case i.ClientID == "":
+		return errors.New("client_id is empty")
+	case i.Leeway < 0:
+		return fmt.Errorf("leeway is negative: %s", i.Leeway)
+	}
+	return auth.CheckURL(i.Name)
+}
+
+// title is what people know the issuer by.
+func (i Issuer) title() string {
+	u, err := url.Parse(i.Name)
+	if err != nil {
+		return cmp.Or(i.Title, i.Name)
+	}
+	return cmp.Or(i.Title, u.Host)
+}
+
+func (i Issuer) scopes() []string {
+	if i.Scopes == nil {
+		return []string{"openid", "email", "profile"}
+	}
+	return append([]string{"openid"}, slices.DeleteFunc(slices.Clone(i.Scopes), func(s string) bool { return s == "openid" })...)
+}
+
+// claims are how an ID token of the issuer names a user.
+func (i Issuer) claims() auth.Issuer {
+	return auth.Issuer{UserClaim: cmp.Or(i.UserClaim, emailClaim), UserPrefix: i.UserPrefix, GroupsClaim: i.GroupsClaim}
+}

@@ -1,0 +1,51 @@
+package auth
+
+import "slices"
+
+// A Passport is as much of an Identity as rules ask for, in a form that can be kept.
+type Passport struct {
+	User   string              `json:"u"`
+	Groups []string            `json:"g,omitempty"`
+	Claims map[string][]string `json:"c,omitempty"`
+}
+
+// Passport returns as much of an Identity as these rules ask for: they give both the same rights.
+func (i *Identity) Passport(list []Rule) Passport {
+	p := Passport{User: i.User, Claims: map[string][]string{}}
+	for _, r := range list {
+		for _, pattern := range globs(r.Groups) {
+			p.Groups = slices.AppendSeq(p.Groups, matching(i.Groups, pattern.MatchString))
+		}
+		for name, pattern := range r.Claims {
+			p.Claims[name] = slices.AppendSeq(p.Claims[name], matching(i.claims[name], glob(pattern).MatchString))
+		}
+	}
+	p.Groups = distinct(p.Groups)
+	for name, values := range p.Claims {
+		if p.Claims[name] = distinct(values); len(values) == 0 {
+			delete(p.Claims, name)
+		}
+	}
+	return p
+}
+
+// matching returns those of texts that fit.
+func matching(texts []string, fits func(string) bool) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, text := range texts {
+			if fits(text) && !yield(text) {
+				return
+			}
+		}
+	}
+}
+
+func distinct(texts []string) []string {
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// Identity returns whom the Passport is of.
+func (p Passport) Identity() *Identity {
+	return &Identity{User: p.User, Groups: p.Groups, claims: p.Claims}
+}

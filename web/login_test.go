@@ -1,0 +1,121 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login"
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// logins returns Logins with two issuers, neither of which answers.
+func logins(t *testing.T) *login.Logins {
+	t.Helper()
+	l, err := login.New(login.Options{
+		Settings: login.Settings{Issuers: []login.Issuer{
+			{Name: "https://127.0.0.1:1/a", Title: "Acme & Sons", ClientID: "x"}, {Name: "https://127.0.0.1:1/b", ClientID: "x"},
+		}},
+		Rules: []auth.Rule{{Users: []string{"ann"}, May: []auth.Right{auth.Observe}}},
+		Pages: "http://127.0.0.1/", KeyFile: filepath.Join(t.TempDir(), "key"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestLogInPage has people choose an issuer, and told why they are not logged in.
+func TestLogInPage(t *testing.T) {
+	b := newBrowser(t, false)
+	b.get("/login", http.StatusNotFound) // nobody logs in
+	site, err := New(Options{
+		Scheduler: fakeAdmin{b.scheduler}, Operations: fakeOperations{f: b.scheduler}, Login: logins(t),
+		Blobs: func(string, digest.Function) Blobs { return b.blobs },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/login", "/login/callback", "/logout"} {
+		if got := site.Audience(httptest.NewRequest(http.MethodGet, path, nil)); got != Strangers {
+			t.Errorf("%s is for %d", path, got)
+		}
+	}
+	b.server.Config.Handler = site.Handler()
+	expect(t, b.get("/login?to=/workers", 200), `href="/login?to=%2Fworkers&amp;with=Acme&#43;%26&#43;Sons">Acme &amp; Sons`, `with=127.0.0.1%3A1">127.0.0.1:1`)
+	expect(t, b.get("/login?with=Acme+%26+Sons&to=//evil", 503), "You are not logged in", "cannot be reached", `href="/login?to=%2F">Log in`)
+	expect(t, b.get("/login?with=x", 403), "nobody logs in with")
+	page := b.get("/login/callback?error=evil%20text", 403)
+	expect(t, page, "You are not logged in", "begun in another browser")
+	if strings.Contains(page, "evil text") {
+		t.Error("a link has the page say what it likes")
+	}
+	expect(t, b.get("/logout", 200), "You are logged out")
+	expect(t, b.get("/workers", 200), `href="/login?to=%2Fworkers">Log in`)
+}
+
+// TestRefused has browsers led to log in, and everybody else told.
+func TestRefused(t *testing.T) {
+	b := newBrowser(t, false)
+	b.site.options.Login = logins(t)
+	for _, test := range []struct {
+		method, path, accept, referer string
+		why                           codes.Code
+		code                          int
+		to                            string
+	}{
+		{"GET", "/workers?pattern=a%3Db", "text/html", "", codes.Unauthenticated, 303, "/login?to=%2Fworkers%3Fpattern%3Da%253Db"},
+		{"POST", "/workers/drain", "text/html", "http://example.com/workers?page=2", codes.Unauthenticated, 303, "/login?to=%2Fworkers%3Fpage%3D2"},
+		{"POST", "/workers/drain", "text/html", "http://evil.example.com/x", codes.Unauthenticated, 303, "/login?to=%2F"},
+		{"GET", "//evil.example.com", "text/html", "", codes.Unauthenticated, 303, "/login?to=%2F"},
+		{"GET", "/workers", eventStream, "", codes.Unauthenticated, 401, ""},
+		{"GET", "/workers", "", "", codes.PermissionDenied, 403, ""},
+		{"GET", "/workers", "", "", codes.Unavailable, 503, ""},
+		{"GET", "/workers", "text/html", "", codes.PermissionDenied, 403, ""},
+	} {
+		r := httptest.NewRequest(test.method, test.path, nil)
+		r.Header.Set("Accept", test.accept)
+		r.Header.Set("Referer", test.referer)
+		w := httptest.NewRecorder()
+		b.site.Refused(w, r, status.New(test.why, "the reason"))
+		if got := w.Header().Get("Location"); w.Code != test.code || got != test.to {
+			t.Errorf("%s %s: %d to %q, want %d to %q", test.method, test.path, w.Code, got, test.code, test.to)
+		}
+		if test.to == "" && !strings.Contains(w.Body.String(), "the reason") {
+			t.Errorf("%s %s: %s", test.method, test.path, w.Body)
+		}
+	}
+	b.site.options.Login = nil
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept", "text/html")
+	if b.site.Refused(w, r, status.New(codes.Unauthenticated, "the reason")); w.Code != 401 {
+		t.Errorf("where nobody can log in: %d", w.Code)
+	}
+}
+
+// TestPagesEndWithTheirSession has a page that moves loaded anew when the session of its viewer is over.
+func TestPagesEndWithTheirSession(t *testing.T) {
+	b := newBrowser(t, true)
+	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
+		defer cancel()
+		b.site.Handler().ServeHTTP(w, r.WithContext(ctx))
+	})
+	var last string
+	b.follow("/workers", func(name, _ string) bool {
+		last = name
+		return true
+	})
+	if last != "reload" {
+		t.Errorf("the page ends with %q", last)
+	}
+}
