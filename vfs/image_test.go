@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,18 +20,10 @@ import (
 // blobFolder is the BlobFolder of the files of s.
 func blobFolder(s *vfstest.Source, used func(digest.Digest)) *BlobFolder {
 	return &BlobFolder{
-		Dir:  s.Dir,
-		Path: vfstest.BlobFile,
-		Parse: func(path string) (digest.Digest, bool) {
-			hash, size, _ := strings.Cut(path, "-")
-			n, err := strconv.ParseInt(size, 10, 64)
-			if err != nil {
-				return digest.Digest{}, false
-			}
-			d, err := digest.Parse(digest.SHA256, hash, n)
-			return d, err == nil
-		},
-		Used: used,
+		Dir:   s.Dir,
+		Path:  vfstest.BlobFile,
+		Parse: vfstest.ParseBlobFile,
+		Used:  used,
 	}
 }
 

@@ -25,7 +25,9 @@ func (r *Root) Vouch(ctx context.Context) error {
 		return nil
 	}
 	if r.images != nil && (r.spec.OnBlob != nil || r.spec.OnBlobRead != nil) {
-		r.images.TellBlobs()
+		if err := r.images.TellBlobs(); err != nil {
+			return fmt.Errorf("vouch for input root: %w", err)
+		}
 	}
 	if r.shared == nil {
 		return nil

@@ -123,13 +123,8 @@ func (m *Image) nameIn(d *dirInode, nid uint64, b []byte) (string, error) {
 	from, to := int64(0), blocksOf(d.size)
 	for from < to {
 		mid := from + (to-from)/2
-		entries := b[:min(blockSize, d.size-mid<<blockBits)]
-		if len(entries) < blockSize && d.layout == layoutInline {
-			if len(entries) > len(d.behind) {
-				return "", ErrNotFound
-			}
-			entries = d.behind[:len(entries)]
-		} else if _, err := m.r.ReadAt(entries, (int64(d.block)+mid)<<blockBits); err != nil {
+		entries, err := m.namesOf(d, mid, b)
+		if err != nil {
 			return "", err
 		}
 		name, order, err := search(entries, nid)
@@ -147,42 +142,41 @@ func (m *Image) nameIn(d *dirInode, nid uint64, b []byte) (string, error) {
 	return "", ErrNotFound
 }
 
+// namesOf returns the i-th block of the directory d, which may be b.
+func (m *Image) namesOf(d *dirInode, i int64, b []byte) ([]byte, error) {
+	entries := b[:min(blockSize, d.size-i<<blockBits)]
+	if len(entries) < blockSize && d.layout == layoutInline {
+		if len(entries) > len(d.behind) {
+			return nil, ErrNotFound
+		}
+		return d.behind[:len(entries)], nil
+	}
+	_, err := m.r.ReadAt(entries, (int64(d.block)+i)<<blockBits)
+	return entries, err
+}
+
 // search looks for nid in a block of a directory. Without a name, order says on which side of
 // this block it would be, or 0 if on neither. "." and ".." do not count; a block of nothing else
 // is the last.
 func search(b []byte, nid uint64) (name string, order int, err error) {
-	if len(b) < direntSize {
-		return "", 0, ErrNotFound
-	}
-	first := int(le.Uint16(b[8:]))
-	if first%direntSize != 0 || first == 0 || first > len(b) {
-		return "", 0, ErrNotFound
-	}
 	below, above := false, false
-	for i := 0; i < first; i += direntSize {
-		start, end := int(le.Uint16(b[i+8:])), len(b)
-		if i+direntSize < first {
-			end = int(le.Uint16(b[i+direntSize+8:]))
-		}
-		if start < first || start >= end || end > len(b) {
-			return "", 0, ErrNotFound
-		}
-		text := b[start:end]
-		if text[0] == '.' && (len(text) == 1 || text[1] == 0 || string(text[:2]) == ".." &&
-			(len(text) == 2 || text[2] == 0)) {
-			continue
-		}
-		switch at := le.Uint64(b[i:]); {
+	err = eachName(b, func(at uint64, _ byte, text []byte) error {
+		switch {
 		case at == nid:
-			text, _, _ = bytes.Cut(text, []byte{0})
-			return string(text), 0, nil
+			name = string(text)
+			return errEnough
 		case at < nid:
 			below = true
 		default:
 			above = true
 		}
-	}
+		return nil
+	})
 	switch {
+	case err == errEnough:
+		return name, 0, nil
+	case err != nil:
+		return "", 0, err
 	case below && above:
 		return "", 0, nil
 	case below:
@@ -190,4 +184,38 @@ func search(b []byte, nid uint64) (name string, order int, err error) {
 	default:
 		return "", -1, nil
 	}
+}
+
+// errEnough ends eachName.
+var errEnough = errors.New("found")
+
+// eachName calls visit with the names in a block of a directory but "." and "..", until that fails.
+func eachName(b []byte, visit func(nid uint64, kind byte, name []byte) error) error {
+	if len(b) < direntSize {
+		return ErrNotFound
+	}
+	first := int(le.Uint16(b[8:]))
+	if first%direntSize != 0 || first == 0 || first > len(b) {
+		return ErrNotFound
+	}
+	for i := 0; i < first; i += direntSize {
+		start, end := int(le.Uint16(b[i+8:])), len(b)
+		if i+direntSize < first {
+			end = int(le.Uint16(b[i+direntSize+8:]))
+		}
+		if start < first || start >= end || end > len(b) {
+			return ErrNotFound
+		}
+		text, _, _ := bytes.Cut(b[start:end], []byte{0})
+		if len(text) == 0 {
+			return ErrNotFound
+		}
+		if name := string(text); name == "." || name == ".." {
+			continue
+		}
+		if err := visit(le.Uint64(b[i:]), b[i+10], text); err != nil {
+			return err
+		}
+	}
+	return nil
 }

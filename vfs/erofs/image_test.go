@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"strings"
@@ -60,6 +61,37 @@ func TestPath(t *testing.T) {
 	}
 }
 
+// TestRedirects wants those of all files with data, and none of a damaged image that has lost them.
+func TestRedirects(t *testing.T) {
+	var outer []Entry
+	want := map[string]int{"/x": 2, "/y": 1}
+	for i := range 500 {
+		name := fmt.Sprintf("%0200d", i)
+		outer = append(outer, file(name, 1, "/"+name))
+		want["/"+name] = 1
+	}
+	outer = append(outer, dir("within", file("empty", 0, ""), file("y", 1<<40, "/y")))
+	tree := dir("", file("!", 1, "/x"), file("1", 1, "/x"), dir("empty"), dir("large", outer...), link("to", "x"))
+	image := write(t, tree, Options{Epoch: epoch})
+	m, err := OpenImage(bytes.NewReader(image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	if err := m.Redirects(func(r string) { got[r]++ }); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%d of %d, %v", len(got), len(want), err)
+	}
+	at := bytes.LastIndex(image, []byte(redirectName))
+	image[at] = '!'
+	if err := m.Redirects(func(string) {}); !errors.Is(err, errNoData) {
+		t.Errorf("a file that has lost its data: %v", err)
+	}
+	m = &Image{r: bytes.NewReader(image[:len(image)/2])}
+	if err := m.Redirects(func(string) {}); err == nil {
+		t.Error("half an image has all files")
+	}
+}
+
 func addPaths(paths map[string]bool, e *Entry, at string) {
 	paths[at] = true
 	for i := range e.Entries {
@@ -84,5 +116,6 @@ func FuzzPath(f *testing.F) {
 		for _, n := range []uint64{nid, nid % uint64(len(b)/slotSize)} {
 			_, _ = m.Path(n)
 		}
+		_ = m.Redirects(func(string) {})
 	})
 }

@@ -336,10 +336,15 @@ func (c *Cache) verify(ctx context.Context, img *image, due time.Time) error {
 	if !errors.Is(err, vouch.ErrDamaged) {
 		return err
 	}
+	return c.damaged(img, err)
+}
+
+// damaged has no root get an image any more, and says why. The caller's root is a user.
+func (c *Cache) damaged(img *image, err error) error {
 	c.mu.Lock()
 	known := c.byPath[img.path][img.digest] == img
 	if known {
-		c.retireLocked(img, nil) // the caller's root is a user
+		c.retireLocked(img, nil)
 	}
 	c.mu.Unlock()
 	if known {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
 // graft is an image that a root shows.
@@ -160,8 +162,11 @@ func (v *View) opened(id imageID, nid uint64) {
 	}
 	blobs := v.cache.blobs
 	d, ok := blobs.Parse(strings.TrimPrefix(n.Redirect, "/"))
-	if ok { // else a file without data, or a directory
+	switch {
+	case ok:
 		e.Digest = d
+	case n.Redirect != "": // else a file without data, or a directory
+		v.blind.Store(true)
 	}
 	v.hooks.Opened(n.Path, e)
 	if ok && blobs.Used != nil {
@@ -173,36 +178,42 @@ func (v *View) opened(id imageID, nid uint64) {
 }
 
 // TellBlobs returns when Hooks.Blob has been told of all blobs that were opened in images until now: where
-// nobody knows which, of all there are.
-func (v *View) TellBlobs() {
+// nobody knows which, of all there are. The error wraps vouch.ErrDamaged if an image does not say which these are.
+func (v *View) TellBlobs() error {
 	if len(v.grafts) == 0 {
-		return
+		return nil
 	}
 	v.Drain()
 	if v.watch.Load() != unwatched && !v.blind.Load() {
-		return
+		return nil
 	}
 	seen := map[digest.Digest]struct{}{}
 	for _, g := range v.grafts {
-		v.tellBelow(g.image.digest, seen)
-	}
-}
-
-// tellBelow tells of all blobs below a directory. What is not at hand is in no image.
-func (v *View) tellBelow(d digest.Digest, seen map[digest.Digest]struct{}) {
-	dir, ok := v.root.source.LocalDirectory(d)
-	if _, again := seen[d]; again || !ok {
-		return
-	}
-	seen[d] = struct{}{}
-	for i := range dir.Len() {
-		switch e := dir.At(i); e.Kind {
-		case tree.Dir:
-			v.tellBelow(e.Digest, seen)
-		case tree.File:
-			v.hooks.Blob(e.Digest)
+		if err := v.tellAll(g.image, seen); err != nil {
+			return v.cache.damaged(g.image, fmt.Errorf("%w: %w", vouch.ErrDamaged, err))
 		}
 	}
+	return nil
+}
+
+// tellAll tells of all blobs of an image. It asks the image itself: nobody else has to know by now what that was made of.
+func (v *View) tellAll(img *image, seen map[digest.Digest]struct{}) error {
+	var strange string
+	err := img.nodes.Redirects(func(redirect string) {
+		d, ok := v.cache.blobs.Parse(strings.TrimPrefix(redirect, "/"))
+		if !ok {
+			strange = redirect
+			return
+		}
+		if _, again := seen[d]; !again {
+			seen[d] = struct{}{}
+			v.hooks.Blob(d)
+		}
+	})
+	if err == nil && strange != "" {
+		err = fmt.Errorf("%q is not the path of a blob", strange)
+	}
+	return err
 }
 
 // Missed notes, once, that a directory was read that an image could have shown: it lies in one of

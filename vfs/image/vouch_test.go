@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,7 @@ func openCache(t *testing.T) (*Cache, *vfstest.Source, digest.Digest) {
 	c, err := Open(Options{
 		Blobs: Blobs{
 			Dir: src.Dir, Path: vfstest.BlobFile,
-			Parse: func(string) (d digest.Digest, ok bool) { return d, false },
+			Parse: vfstest.ParseBlobFile,
 		},
 		PointDir: points, Owner: folder.ProcessOwner(), Log: zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel)),
 	})
@@ -115,7 +116,8 @@ func TestView(t *testing.T) {
 func TestAllBlobsAreTold(t *testing.T) {
 	c, src, root := openCache(t)
 	for name, watch := range map[string]func(v *View){
-		"nobody watches": func(*View) {},
+		"nobody watches":             func(*View) {},
+		"nobody has the directories": func(*View) {},
 		"something was lost": func(v *View) {
 			v.overlay = fsid{1, 1}
 			v.watch.Store(watched)
@@ -127,14 +129,47 @@ func TestAllBlobsAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := map[digest.Digest]int{}
-			v, _ := view(t, c, src, root, told)
+			gone := &forgetful{Source: src}
+			v, _ := view(t, c, gone, root, told)
 			watch(v)
-			v.TellBlobs()
+			gone.yes = name == "nobody has the directories"
+			must(t, v.TellBlobs())
 			v.Unwatch()
 			if len(told) != MinEntries {
 				t.Errorf("%d blobs were told, want all of them", len(told))
 			}
 		})
+	}
+	img := c.byPath[""][root]
+	content := make([]byte, img.bytes)
+	_, err := img.file.ReadAt(content, 0)
+	must(t, err)
+	_, err = img.file.WriteAt([]byte("!"), int64(bytes.LastIndex(content, []byte("overlay.redirect"))))
+	must(t, err)
+	v, _ := view(t, c, src, root, map[digest.Digest]int{})
+	if err := v.TellBlobs(); !errors.Is(err, vouch.ErrDamaged) || c.Len() != 0 {
+		t.Errorf("an image that does not say what is in it: %v, there are %d", err, c.Len())
+	}
+}
+
+// A forgetful source has no directories any more, once it says so.
+type forgetful struct {
+	Source
+	yes bool
+}
+
+// LocalDirectory implements Source.
+func (f *forgetful) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
+	if f.yes {
+		return nil, false
+	}
+	return f.Source.LocalDirectory(d)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

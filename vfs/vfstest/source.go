@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -121,6 +122,17 @@ func (s *Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error
 
 // BlobFile is the name of a blob's file.
 func BlobFile(d digest.Digest) string { return fmt.Sprintf("%s-%d", d.Hash(), d.SizeBytes()) }
+
+// ParseBlobFile is its inverse.
+func ParseBlobFile(path string) (digest.Digest, bool) {
+	hash, size, _ := strings.Cut(path, "-")
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		return digest.Digest{}, false
+	}
+	d, err := digest.Parse(digest.SHA256, hash, n)
+	return d, err == nil
+}
 
 // Blob stores a blob.
 func (s *Source) Blob(t testing.TB, content string) digest.Digest {
