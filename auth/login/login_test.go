@@ -364,7 +364,7 @@ func TestKeyFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before, after := strings.Repeat("a", minSecret), strings.Repeat("b", minSecret)
+	before, after := strings.Repeat("a", 32), strings.Repeat("b", 32)
 	d := newDesk(t)
 	if info, err := os.Stat(d.options.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key that was made: %v, %v", info, err)

@@ -3,19 +3,15 @@ package server
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/secrets"
 )
 
 // Grants say who may write the result of one action where callers are not known by name:
@@ -27,29 +23,11 @@ type Grants struct{ key []byte }
 // OpenGrants reads the key from a file, which is made if it is not there: what a worker
 // was granted holds when storage is started again.
 func OpenGrants(file string) (*Grants, error) {
-	key, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return newGrants(file)
-	}
+	key, err := secrets.OfOwn(file)
 	if err != nil {
-		return nil, fmt.Errorf("read key of grants: %w", err)
+		return nil, fmt.Errorf("key of grants: %w", err)
 	}
-	if len(key) != sha256.Size {
-		return newGrants(file) // a crash cut it short
-	}
-	return &Grants{key}, nil
-}
-
-func newGrants(file string) (*Grants, error) {
-	key := make([]byte, sha256.Size)
-	_, _ = rand.Read(key) // never fails
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("make key of grants: %w", err)
-	}
-	if err := os.WriteFile(file, key, 0o600); err != nil {
-		return nil, fmt.Errorf("make key of grants: %w", err)
-	}
-	return &Grants{key}, nil
+	return &Grants{[]byte(key)}, nil
 }
 
 // Of returns the grant to write the result of an action under an instance name.
