@@ -36,7 +36,7 @@ func ExampleScan() {
 // Variables and properties are sorted by name, as REv2 wants.
 func ExampleNewCommand() {
 	command := client.NewCommand([]string{"make", "all"}, []string{"out"}, "src",
-		map[string]string{"PATH": "/usr/bin:/bin", "LANG": "C"}, map[string]string{"pool": "linux"})
+		map[string]string{"PATH": "/usr/bin:/bin", "LANG": "C"}, client.Properties{"pool=linux"})
 	for _, v := range command.GetEnvironmentVariables() {
 		fmt.Printf("%s=%s\n", v.GetName(), v.GetValue())
 	}

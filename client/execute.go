@@ -57,6 +57,8 @@ type Event struct {
 
 // A Request is one command to be executed remotely.
 type Request struct {
+	// Storage is where blobs are, if the server does not have them itself; nil: it does.
+	Storage  grpc.ClientConnInterface
 	Instance string          // REv2 instance name; may be empty
 	Function digest.Function // default SHA-256; must be the one Inputs were scanned with
 	Command  *repb.Command   // not changed; lists need not be sorted

@@ -56,11 +56,15 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 	if f := req.Inputs.Root.Function(); f != req.Function {
 		return nil, fmt.Errorf("execute: the inputs were scanned with %s, not %s", f, req.Function)
 	}
+	storage := conn
+	if req.Storage != nil {
+		storage = req.Storage
+	}
 	x := &execution{
 		server:  repb.NewExecutionClient(conn),
 		running: longrunningpb.NewOperationsClient(conn),
 		streams: bytestream.NewByteStreamClient(conn),
-		storage: casclient.New(conn, casclient.Options{
+		storage: casclient.New(storage, casclient.Options{
 			InstanceName: req.Instance, Function: req.Function, Logger: req.Logger,
 		}),
 		req:   req,

@@ -50,7 +50,12 @@ func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Executio
 	if box == nil || err != nil {
 		return err
 	}
-	return s.operations.follow(stream, op.Name, box)
+	return s.operations.follow(stream, op.Name, box, s.inlining(req, op))
+}
+
+// inlining is what the client of a request wants to have with the result.
+func (s executionService) inlining(req *repb.ExecuteRequest, op *request.Operation) inlining {
+	return inlining{s.requests.StorageOf(op), op.Digest.Function(), req.GetInlineOutputFiles()}
 }
 
 // submit has an operation queued, for the caller to follow, or answers it and returns nil.
@@ -60,7 +65,8 @@ func (s executionService) submit(
 	storage := s.requests.StorageOf(op)
 	if !req.GetSkipCacheLookup() {
 		if result := s.cached(ctx, storage, op); result != nil {
-			return nil, s.sendDone(stream, op, &repb.ExecuteResponse{Result: result, CachedResult: true})
+			found := s.inlining(req, op).into(ctx, &repb.ExecuteResponse{Result: result, CachedResult: true})
+			return nil, s.sendDone(stream, op, found)
 		}
 	}
 	if err := s.requests.Load(ctx, storage, op); err != nil {
@@ -91,7 +97,7 @@ func (s executionService) WaitExecution(
 	if err != nil {
 		return err
 	}
-	return s.operations.follow(stream, req.GetName(), box)
+	return s.operations.follow(stream, req.GetName(), box, inlining{})
 }
 
 // sendDone ends an operation that never got to the state.

@@ -111,7 +111,7 @@ func (o *operations) watch(ctx context.Context, name string) (st event.Status, b
 
 // follow sends the states of an operation until it is done. The caller has
 // submitted or attached to it, which follow undoes.
-func (o *operations) follow(stream operationStream, name string, box *engine.Mailbox) error {
+func (o *operations) follow(stream operationStream, name string, box *engine.Mailbox, wanted inlining) error {
 	defer func() {
 		cancelled := isCancelled(stream.Context())
 		o.Step(func(t engine.Turn) event.Out {
@@ -135,7 +135,7 @@ func (o *operations) follow(stream operationStream, name string, box *engine.Mai
 		if st.Stage == repb.ExecutionStage_UNKNOWN {
 			return operation.ErrUnknown(name)
 		}
-		m, err := operation.Longrunning(o.withPage(st))
+		m, err := operation.Longrunning(o.withPage(wanted.of(stream.Context(), st)))
 		if err != nil {
 			return err
 		}

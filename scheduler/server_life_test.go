@@ -348,7 +348,7 @@ func TestCapabilities(t *testing.T) {
 		x := c.GetExecutionCapabilities()
 		if !x.GetExecEnabled() || x.GetDigestFunction() != repb.DigestFunction_SHA256 || len(x.GetDigestFunctions()) != 2 ||
 			!proto.Equal(c.GetCacheCapabilities(), cache) || c.GetLowApiVersion().GetMajor() != 2 ||
-			c.GetLowApiVersion().GetMinor() != 0 {
+			c.GetLowApiVersion().GetMinor() != 0 || c.GetHighApiVersion().GetMajor() != 2 || c.GetHighApiVersion().GetMinor() != 3 {
 			t.Errorf("capabilities %v", c)
 		}
 	})

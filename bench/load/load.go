@@ -56,7 +56,7 @@ func New(actions, perInvocation int) (*Load, error) {
 		Actions: make([]Action, actions), index: make(map[string]int, actions),
 		asked: make([]atomic.Int64, actions), began: make([]atomic.Int64, actions),
 		start:    time.Now(),
-		platform: client.PlatformOf(map[string]string{"OSFamily": "linux", "container-image": "docker://gcr.io/cloud-builders/bazel"}),
+		platform: client.Properties{"OSFamily=linux", "container-image=docker://gcr.io/cloud-builders/bazel"}.Proto(),
 	}
 	for i := range l.Actions {
 		a, err := l.newAction(i, i/perInvocation)

@@ -205,6 +205,8 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 		code = corrupt
 	case errors.Is(err, cas.ErrNotFound):
 		code = codes.NotFound
+	case errors.As(err, new(*cas.NeverFitsError)):
+		code = codes.InvalidArgument // clients try again what is RESOURCE_EXHAUSTED
 	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = codes.ResourceExhausted
 	case errors.Is(err, cas.ErrUnwritable), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

@@ -176,7 +176,7 @@ func TestServerCapabilities(t *testing.T) {
 	c := f.server.CacheCapabilities()
 	if !c.GetActionCacheUpdateCapabilities().GetUpdateEnabled() || c.GetMaxBatchTotalSizeBytes() != 1000 ||
 		c.GetMaxCasBlobSizeBytes() != 7 || len(c.GetDigestFunctions()) != 2 ||
-		c.GetSplitBlobSupport() || c.GetSpliceBlobSupport() ||
+		c.GetSplitBlobSupport() || c.GetSpliceBlobSupport() || len(c.GetCachePriorityCapabilities().GetPriorities()) != 1 ||
 		c.GetSymlinkAbsolutePathStrategy() != repb.SymlinkAbsolutePathStrategy_ALLOWED {
 		t.Errorf("capabilities: %v", c)
 	}

@@ -149,11 +149,11 @@ func TestServerRefusesWhatNeverFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := f.write(t, large.from(0, 0))
-	netCode(t, "stream", err, codes.ResourceExhausted)
+	netCode(t, "stream", err, codes.InvalidArgument)
 	r, err := f.cas.BatchUpdateBlobs(t.Context(), &repb.BatchUpdateBlobsRequest{
 		Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: large.name.Digest.Proto(), Data: large.data}},
 	})
-	if err != nil || codes.Code(r.GetResponses()[0].GetStatus().GetCode()) != codes.ResourceExhausted {
+	if err != nil || codes.Code(r.GetResponses()[0].GetStatus().GetCode()) != codes.InvalidArgument {
 		t.Errorf("batch: %v, %v", r, err)
 	}
 	if n, _ := f.query(t, idle.name.String()); n != size-1 {

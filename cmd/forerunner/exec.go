@@ -39,6 +39,7 @@ const greetTimeout = 10 * time.Second
 // An execution is what the flags of exec say.
 type execution struct {
 	Remote   string      `flag:"remote" group:"Farm" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address of the farm, HOST:PORT or grpcs://HOST:PORT"`
+	Storage  string      `flag:"storage" unit:"ADDRESS" otherwise:"that of --remote" doc:"Address of the storage, if the farm's scheduler does not serve it, HOST:PORT or grpcs://HOST:PORT"`
 	Instance string      `flag:"instance" unit:"NAME" otherwise:"empty" doc:"Instance name"`
 	Client   dial.Client `settings:"inline"`
 
@@ -47,7 +48,7 @@ type execution struct {
 	Download         string            `flag:"download" unit:"FOLDER" default:"." doc:"Folder that outputs are written to"`
 	WorkingDirectory string            `flag:"working-directory" unit:"PATH" otherwise:"the input root" doc:"Path in the input root that the command runs in"`
 	Env              variables         `flag:"env" unit:"NAME=VALUE" otherwise:"PATH=/usr/local/bin:/usr/bin:/bin" doc:"Environment variable of the command; repeatable"`
-	Platform         map[string]string `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property; repeatable"`
+	Platform         client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that the worker has to have; repeatable, also with one name"`
 	Timeout          time.Duration     `flag:"timeout" unit:"TIME" otherwise:"the scheduler's" doc:"Time that the command may run"`
 
 	NoCache bool   `flag:"no-cache" group:"Results" doc:"Neither takes the result from the cache nor keeps it there"`
@@ -121,13 +122,18 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
+	blobs, closeStorage, err := e.openStorage(conn)
+	if err != nil {
+		return err
+	}
+	defer closeStorage()
 	request := client.Request{
-		Instance: e.Instance, Function: digest.SHA256, Inputs: inputs,
+		Storage: blobs, Instance: e.Instance, Function: digest.SHA256, Inputs: inputs,
 		Command: client.NewCommand(args, e.Outputs, e.WorkingDirectory, e.Env, e.Platform),
 		Timeout: e.Timeout, DoNotCache: e.NoCache, SkipCacheLookup: e.Skip,
 		Progress: progress.event, CancelWithContext: true,
 	}
-	storage := casclient.New(conn, casclient.Options{InstanceName: e.Instance})
+	storage := casclient.New(blobs, casclient.Options{InstanceName: e.Instance})
 	ended, err := e.attempt(ctx, conn, storage, request, progress)
 	if err == nil && ctx.Err() == nil && errors.Is(ended.fetchErr, cas.ErrNotFound) {
 		// As Bazel's cache eviction retries: the storage has lost them since the action ended, or found them damaged just now.
@@ -139,6 +145,17 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	return e.finish(ended)
+}
+
+// openStorage returns the connection to the storage, which is that to the farm unless it is elsewhere.
+func (e *execution) openStorage(farm *grpc.ClientConn) (conn *grpc.ClientConn, closeIt func(), err error) {
+	if e.Storage == "" {
+		return farm, func() {}, nil
+	}
+	if conn, err = e.Client.Dial(e.Storage); err != nil {
+		return nil, nil, fmt.Errorf("--storage: %w", err)
+	}
+	return conn, func() { _ = conn.Close() }, nil
 }
 
 // An ended is what became of a command.
@@ -160,6 +177,9 @@ func (e *execution) attempt(
 	x.Outcome, err = client.Execute(ctx, conn, request)
 	if err != nil && ctx.Err() != nil {
 		return nil, errors.New("interrupted; what runs of it is cancelled")
+	}
+	if status.Code(err) == codes.Unimplemented && e.Storage == "" {
+		return nil, fmt.Errorf("%w (if the storage of the farm is elsewhere, give its address with --storage)", err)
 	}
 	if err != nil {
 		return nil, err

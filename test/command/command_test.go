@@ -13,7 +13,7 @@ import (
 func TestExec(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
-	farm, address := f.With("FORERUNNER_MATCH_GRACE=1s").Up(filepath.Join(f.Dir, "data"), "--platform", "pool=cellar")
+	farm, address := f.With("FORERUNNER_MATCH_GRACE=1s").Up(filepath.Join(f.Dir, "data"), "--platform", "pool=cellar", "--platform", "side=left", "--platform", "side=right")
 	f.Write("in/text", "hello\n")
 	f.Write("in/large", strings.Repeat("x", 1<<20))
 	input := []string{"--input", "in", "--platform", "pool=cellar"}
@@ -37,6 +37,8 @@ func TestExec(t *testing.T) {
 	run("--timeout", "200ms", "--", "/bin/sleep", "60").Expect(1, "", "DeadlineExceeded")
 	f.Exec(address, "--platform", "pool=attic", "--", "/bin/true").
 		Expect(1, "", "no worker has pool=attic", "cellar")
+	run("--platform", "side=left", "--platform", "side=right", "--", "/bin/true").Expect(0, "")
+	run("--platform", "side=left", "--platform", "side=under", "--", "/bin/true").Expect(1, "", "no worker has side=under")
 	run("--input", "missing", "--", "/bin/true").Expect(1, "", "--input", "missing", "no such file")
 
 	if was := programs.TraceOf(f.T, farm); len(was.Launchers) != 2 {

@@ -52,7 +52,22 @@ func TestRemoteStorage(t *testing.T) {
 			f.Errorf("output %q, %v", text, err)
 		}
 	}
+	execElsewhere(f, address, storage)
 	worker.Drain()
 	scheduler.Drain()
 	store.Drain()
+}
+
+// execElsewhere runs a command with forerunner exec, which has to be told where the storage is.
+func execElsewhere(f *programs.Test, scheduler, storage string) {
+	f.Helper()
+	run := func(args ...string) *programs.Process {
+		command := []string{"--input", "in", "--output", "copy", "--download", "brought", "--", "/bin/sh", "-c", "cat text; cp text copy # exec"}
+		return f.Exec(scheduler, append(args, command...)...)
+	}
+	run().Expect(1, "", "Unimplemented", "give its address with --storage")
+	run("--storage", storage).Expect(0, "hello\n", "executing")
+	if text, err := os.ReadFile(filepath.Join(f.Dir, "brought", "copy")); string(text) != "hello\n" {
+		f.Errorf("output %q, %v", text, err)
+	}
 }

@@ -1,0 +1,65 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
+)
+
+// inlineBytes bounds the output files that one answer of Execute carries, as that of GetActionResult.
+const inlineBytes = 1 << 20
+
+// An inlining brings the content of output files along with a result, for the one client that asked for it: REv2
+// (ExecuteRequest.inline_output_files) has it as a hint, so what cannot be had so is left to the client.
+type inlining struct {
+	storage operation.Storage
+	fn      digest.Function
+	paths   []string
+}
+
+// into returns r with the files that are wanted, in the order of the result, while there is room. r has other readers, too.
+func (i inlining) into(ctx context.Context, r *repb.ExecuteResponse) *repb.ExecuteResponse {
+	small, bytes := i.choose(r.GetResult().GetOutputFiles())
+	const copies = 3 // as it is read, in the response, and encoded
+	if len(small) == 0 || intake.Reserve(ctx, copies*bytes) != nil {
+		return r
+	}
+	r = proto.CloneOf(r)
+	for at, d := range small {
+		if content, err := i.storage.Read(ctx, d); err == nil {
+			r.Result.OutputFiles[at].Contents = content
+		}
+	}
+	return r
+}
+
+// choose returns which of files there is room for, by their places, and their size.
+func (i inlining) choose(files []*repb.OutputFile) (small map[int]digest.Digest, bytes int64) {
+	small = map[int]digest.Digest{}
+	for at, f := range files {
+		d, err := digest.FromProto(i.fn, f.GetDigest())
+		if err != nil || len(f.GetContents()) > 0 || !slices.Contains(i.paths, f.GetPath()) || bytes+d.SizeBytes() > inlineBytes {
+			continue
+		}
+		small[at] = d
+		bytes += d.SizeBytes()
+	}
+	return small, bytes
+}
+
+// of returns st with what into adds to its response.
+func (i inlining) of(ctx context.Context, st *event.Status) *event.Status {
+	if !st.Done() || len(i.paths) == 0 {
+		return st
+	}
+	full := *st
+	full.Response = i.into(ctx, st.Response)
+	return &full
+}
