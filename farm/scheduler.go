@@ -6,29 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
-	casclient "github.com/forerunner-build/forerunner/cas/client"
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
-	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
-	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
@@ -126,6 +120,18 @@ func (s *Scheduler) Files() []string { return append(config.Files(s.ConfigFile),
 // Scheme returns what the addresses of clients of s begin with.
 func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
+// A closers is what is to be closed, in the opposite order.
+type closers []func() error
+
+func (c *closers) add(f func() error) { *c = append(*c, f) }
+
+func (c *closers) close() (err error) {
+	for _, f := range slices.Backward(*c) {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.
 func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
@@ -133,76 +139,42 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	protect := config.protect
 	registry := serve.NewRegistry()
 	if s.workers != nil {
 		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.workers}))
 	}
+	var open closers
+	defer func() { err = errors.Join(err, open.close()) }()
 	clients := &serve.Activity{}
-	storage, err := s.openStorage(ctx, scrubLoad{clients.MovesBlobs, s.Logger, registry}, protect.Guard != nil)
+	storage, err := s.openStorage(ctx, scrubLoad{clients.MovesBlobs, s.Logger, registry}, config.protect.Guard != nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, storage.close()) }()
-	// Not before: clients would wait here for as long as storage does not answer, and not try elsewhere.
+	open.add(storage.close)
 	listener, err := s.Ports.Listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
-	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, endTracing()) }()
-	journal, finishRecord, err := s.record()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, finishRecord()) }()
+	open.add(func() error { _ = listener.Close(); return nil })
 	state, err := s.State.open(s.Data, &s.Client, s.Logger)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	defer func() { err = errors.Join(err, state.close()) }()
-	options := scheduler.ServerOptions{
-		Storage:           storage.of,
-		Grant:             storage.grant,
-		CacheCapabilities: storage.capabilities,
-		Config:            config.scheduler,
-		Logger:            s.Logger,
-		Metrics:           registry,
-		Tracer:            tracer,
-		Journal:           journal,
-		Term:              term,
-		Pages:             s.Pages(),
-		OwnStore:          storage.ownStore(),
-	}
-	if storage.isolated {
-		options.MissingInputs, options.Config.Apart = storage.missingInputs, true
-	}
-	if err := s.remember(ctx, state, config.sizes, &options); err != nil {
-		return err
-	}
-	closeRecords, err := s.openRecords(storage, registry, &options)
+	open.add(state.close)
+	sched, err := s.schedule(ctx, abort, schedulerOf{config, storage, state, registry, term}, &open)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeRecords()) }()
-	sched, err := scheduler.NewServer(options)
-	if err != nil {
-		return fmt.Errorf("scheduler: %w", err)
-	}
-	server, health, err := serve.NewGRPC(registry, clients, s.ownOnly(protect, s.Listen), s.Callers)
+	server, health, err := serve.NewGRPC(registry, clients, s.ownOnly(config.protect, s.Listen), s.Callers)
 	if err != nil {
 		return err
 	}
-	defer server.Stop() // it has goroutines from the start
+	open.add(func() error { server.Stop(); return nil }) // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
 	records.RegisterFSAC(server, state.hints)
 	records.RegisterISCC(server, state.hints)
-	if err := s.checkAccess(protect.Guard, server); err != nil {
+	if err := s.checkAccess(config.protect.Guard, server); err != nil {
 		return err
 	}
 	pages, err := s.pages(sched, storage, state.hints, &config)
@@ -212,19 +184,70 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	can := cmp.Or(s.ready, &serve.Readiness{})
 	can.Add("scheduler", serve.Serving(ctx))
 	can.Add("storage", storage.ready)
-	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, s.ownOnly(protect, s.HTTP),
-		serve.Shown{Registry: registry, Ready: can, Pages: site(protect.Guard, pages)})
+	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, s.ownOnly(config.protect, s.HTTP),
+		serve.Shown{Registry: registry, Ready: can, Pages: site(config.protect.Guard, pages)})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopHTTP()) }()
-
+	open.add(stopHTTP)
 	calls, err := s.Callers.Accept(sched.Watch(listener), server)
 	if err != nil {
 		return err
 	}
-	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber}
+	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber, storage.learn}
 	return s.run(ctx, abort, parts, ready)
+}
+
+// A schedulerOf is what a scheduler.Server is made of.
+type schedulerOf struct {
+	config   schedulerConfig
+	storage  *storage
+	state    *openState
+	registry *prometheus.Registry
+	term     uint64
+}
+
+// schedule makes the scheduler.Server, and adds what it needs to open.
+func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (*scheduler.Server, error) {
+	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
+	if err != nil {
+		return nil, err
+	}
+	open.add(endTracing)
+	journal, finishRecord, err := s.record()
+	if err != nil {
+		return nil, err
+	}
+	open.add(finishRecord)
+	options := scheduler.ServerOptions{
+		Storage:           of.storage.of,
+		Grant:             of.storage.grant,
+		CacheCapabilities: of.storage.capabilities,
+		Config:            of.config.scheduler,
+		Logger:            s.Logger,
+		Metrics:           of.registry,
+		Tracer:            tracer,
+		Journal:           journal,
+		Term:              of.term,
+		Pages:             s.Pages(),
+		OwnStore:          of.storage.ownStore(),
+	}
+	if of.storage.isolated {
+		options.MissingInputs, options.Config.Apart = of.storage.missingInputs, true
+	}
+	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
+		return nil, err
+	}
+	closeRecords, err := s.openRecords(of.storage, of.registry, &options)
+	if err != nil {
+		return nil, err
+	}
+	open.add(closeRecords)
+	sched, err := scheduler.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	return sched, nil
 }
 
 // undescribed are metrics of which some are not there yet when they are registered.
@@ -241,7 +264,8 @@ type schedulerParts struct {
 	health   *health.Server
 	sched    *scheduler.Server
 	pages    *web.Site
-	scrubber *disk.Scrubber // nil: none
+	scrubber *disk.Scrubber              // nil: none
+	learn    func(context.Context) error // of the storage; nil: what it can is known
 }
 
 // run has all parts run until ctx ends, or one of them fails. Once abort ends it waits for no call.
@@ -264,15 +288,25 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 		return nil
 	})
 	var readyErr error
-	if ready != nil {
-		group.Go(func() error {
-			if readyErr = ready(p.listener.Addr().String()); readyErr == nil && s.EndsWithReady {
-				p.clients.WaitQuiet(ctx)
-				stop()
-			}
-			return readyErr
-		})
+	if p.learn != nil {
+		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	}
+	group.Go(func() error {
+		if p.learn != nil {
+			if err := p.learn(groupCtx); err != nil || groupCtx.Err() != nil {
+				return err
+			}
+			p.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+		}
+		if ready == nil {
+			return nil
+		}
+		if readyErr = ready(p.listener.Addr().String()); readyErr == nil && s.EndsWithReady {
+			p.clients.WaitQuiet(ctx)
+			stop()
+		}
+		return readyErr
+	})
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -344,172 +378,4 @@ func (s *Scheduler) configured() (c schedulerConfig, err error) {
 	c.sizes = file.LearnSizes
 	c.protect, err = s.Ports.Protect(access)
 	return c, err
-}
-
-// storageCalls bounds the calls to other storage at a time, which are short and small:
-// with a round trip of 10 ms, two for an action, it is 12,800 actions a second.
-const storageCalls = 256
-
-// storagePatience is how long storage elsewhere may be silent before it is said that nothing is served.
-const storagePatience = 5 * time.Second
-
-// A storage is what the scheduler reads actions and results from.
-type storage struct {
-	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
-	of           func(instance string, fn digest.Function) scheduler.Storage
-	capabilities *repb.CacheCapabilities
-	ready        func() error // says why it cannot be used now
-	// grant returns what a worker shows to write the result of an action; nil: nothing.
-	grant func(instance string, action digest.Digest) string
-	// isolated: the blobs of instance names are kept apart. missingInputs returns what an action's lacks.
-	isolated      bool
-	missingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
-	blobs         scrubbed // here; none if it is elsewhere
-	close         func() error
-}
-
-// ownStore returns what tells of the blobs that are here; nil if they are elsewhere.
-func (s *storage) ownStore() func() *admin.Store {
-	if s.blobs.store == nil {
-		return nil
-	}
-	return func() *admin.Store {
-		stats := s.blobs.store.Stats()
-		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.health()}
-	}
-}
-
-// openStorage opens storage, or connects to it. guarded tells that callers are known by name.
-func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) (*storage, error) {
-	spec := s.Storage
-	if spec == "" {
-		spec = "dir:" + filepath.Join(s.Data, "storage")
-	}
-	if dir, ok := strings.CutPrefix(spec, "dir:"); ok {
-		if s.ActionCache != "" {
-			return nil, errors.New("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
-		}
-		return s.embedStorage(dir, l, guarded)
-	}
-	if s.CacheWrites == CacheWritesClients {
-		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
-	}
-	if s.IsolateContent {
-		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +
-			"which decides itself what each instance name sees")
-	}
-	s.Client.Logger = s.Logger
-	remote, err := s.Client.OpenStorage(spec, s.ActionCache, casclient.Options{Logger: s.Logger, MaxConcurrent: storageCalls})
-	if err != nil {
-		return nil, err
-	}
-	answer, err := s.askStorage(ctx, remote)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ask storage %s what it can: %w", spec, err), remote.Close())
-	}
-	return &storage{
-		of: func(instance string, fn digest.Function) scheduler.Storage {
-			return remote.WithInstance(instance, fn)
-		},
-		capabilities: answer.GetCacheCapabilities(),
-		ready: func() error {
-			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
-			defer cancel()
-			_, err := repb.NewCapabilitiesClient(remote.Blobs).GetCapabilities(limited,
-				&repb.GetCapabilitiesRequest{InstanceName: remote.Prefix})
-			return err
-		},
-		close: remote.Close,
-	}, nil
-}
-
-// askStorage returns what storage elsewhere can, when that answers. With a lease, which others who reach the
-// storage could have, it waits for half of its time only.
-func (s *Scheduler) askStorage(ctx context.Context, remote *dial.Storage) (*repb.ServerCapabilities, error) {
-	request := &repb.GetCapabilitiesRequest{InstanceName: remote.Prefix}
-	storage := repb.NewCapabilitiesClient(remote.Blobs)
-	if s.Lease == "" {
-		waits := time.AfterFunc(storagePatience, func() {
-			s.Logger.Warn("storage does not answer; the scheduler does not serve before it does", zap.String("storage", s.Storage))
-		})
-		defer waits.Stop()
-		return storage.GetCapabilities(ctx, request, grpc.WaitForReady(true))
-	}
-	limited, cancel := context.WithTimeout(ctx, s.leaseTime()/2)
-	defer cancel()
-	answer, err := storage.GetCapabilities(limited, request, grpc.WaitForReady(true))
-	if err != nil {
-		return nil, unanswered{err}
-	}
-	return answer, nil
-}
-
-// embedStorage opens a folder, to be served on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storage, error) {
-	if guarded && s.CacheWrites == CacheWritesClients {
-		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
-			"in the file of --config says who may write the action cache")
-	}
-	size, err := settings.ParseSize(s.CacheSize)
-	if err != nil {
-		return nil, fmt.Errorf("--cache-size: %w", err)
-	}
-	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
-		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(s.VerifyEvery),
-		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
-	}
-	actions, err := disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{Logger: s.Logger})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
-	}
-	blobs, err := s.Scrub.open(store, actions, l)
-	if err != nil {
-		return nil, errors.Join(err, actions.Close(), store.Close())
-	}
-	options := casserver.Options{
-		Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients,
-		Room: intake.Reserve,
-	}
-	var grant func(string, digest.Digest) string
-	if !options.AllowActionUpdates {
-		if options.Grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
-			return nil, errors.Join(err, actions.Close(), store.Close())
-		}
-		grant = options.Grants.Of
-	}
-	served := casserver.New(store, actions, options)
-	return &storage{
-		grant:    grant,
-		register: served.Register,
-		of: func(instance string, _ digest.Function) scheduler.Storage {
-			return embedded{served, instance}
-		},
-		isolated: served.Isolated(), missingInputs: served.MissingInputs,
-		capabilities: served.CacheCapabilities(),
-		blobs:        blobs,
-		ready: func() error {
-			return errors.Join(disk.Writable(store.TempDir()), disk.Writable(filepath.Join(dir, "actions", "tmp")))
-		},
-		close: func() error { return errors.Join(actions.Close(), store.Close()) },
-	}, nil
-}
-
-// embedded is the scheduler's view of storage in its own process: no call goes over
-// the network.
-type embedded struct {
-	served   *casserver.Server
-	instance string
-}
-
-// Read implements scheduler.Storage.
-func (e embedded) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
-	return e.served.ReadBlob(ctx, e.instance, d)
-}
-
-// GetActionResult implements scheduler.Storage.
-func (e embedded) GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error) {
-	return e.served.Lookup(ctx, e.instance, d)
 }

@@ -3,6 +3,7 @@ package farm
 import (
 	"context"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -10,8 +11,12 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
@@ -160,32 +165,86 @@ func TestTurnWithoutStorage(t *testing.T) {
 	first.says(1, "the scheduler stopped serving; waiting for the lease again")
 }
 
-// A capable storage says so, and nothing else.
-type capable struct {
+// A front is storage before a scheduler, as bb_storage may be: it knows what it can when it has asked the scheduler.
+type front struct {
+	repb.UnimplementedCapabilitiesServer
+	behind repb.CapabilitiesClient
+}
+
+func (f front) GetCapabilities(ctx context.Context, r *repb.GetCapabilitiesRequest) (*repb.ServerCapabilities, error) {
+	m, err := f.behind.GetCapabilities(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !m.GetExecutionCapabilities().GetExecEnabled() {
+		return nil, status.Error(codes.Internal, "the scheduler executes nothing")
+	}
+	m.CacheCapabilities = &repb.CacheCapabilities{MaxBatchTotalSizeBytes: 77}
+	return m, nil
+}
+
+// TestCircularStart has a scheduler whose storage comes later, and asks it what it can before it answers: both come up.
+// Until then nobody takes the scheduler for one that serves.
+func TestCircularStart(t *testing.T) {
+	redis := redistest.Start(t)
+	for name, s := range map[string]Scheduler{
+		"alone":  {},
+		"leased": {State: State("redis://" + redis.Addr), Lease: "main", LeaseTime: 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storage := freePort(t)
+			s.Listen, s.HTTP, s.Storage = freePort(t), freePort(t), "grpc://"+storage
+			f := startTurns(t, s)
+			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+storage+" has not said yet what it can")
+			conn, err := (&dial.Client{}).Dial(s.Listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if h, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true)); h.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("health without storage: %v, %v", h, err)
+			}
+			if len(f.ready) > 0 {
+				t.Error("it says that it serves")
+			}
+			l, err := net.Listen("tcp", storage)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := grpc.NewServer()
+			scheduler := repb.NewCapabilitiesClient(conn)
+			repb.RegisterCapabilitiesServer(server, front{behind: scheduler})
+			served := make(chan error, 1)
+			go func() { served <- server.Serve(l) }()
+			defer func() {
+				server.Stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			}()
+			f.serves()
+			becomes(t, s.HTTP, http.StatusOK, "ready")
+			if can, err := scheduler.GetCapabilities(t.Context(), &repb.GetCapabilitiesRequest{}); can.GetCacheCapabilities().GetMaxBatchTotalSizeBytes() != 77 {
+				t.Errorf("it can %v, %v", can, err)
+			}
+		})
+	}
+}
+
+// A foreign server knows no storage.
+type foreign struct {
 	repb.UnimplementedCapabilitiesServer
 }
 
-func (capable) GetCapabilities(context.Context, *repb.GetCapabilitiesRequest) (*repb.ServerCapabilities, error) {
-	return &repb.ServerCapabilities{CacheCapabilities: &repb.CacheCapabilities{}}, nil
-}
-
-// TestStorageIsWaitedFor has a scheduler without a lease whose storage is late: until then nobody can
-// take it for one that serves.
-func TestStorageIsWaitedFor(t *testing.T) {
-	l := silent(t)
-	address := freePort(t)
-	f := startTurns(t, Scheduler{Listen: address, Storage: "grpc://" + l.Addr().String()})
-	asks, err := l.Accept()
+// TestStorageThatIsNone has a scheduler whose storage answers that it is none: to wait would be in vain.
+func TestStorageThatIsNone(t *testing.T) {
+	server := grpc.NewServer()
+	repb.RegisterCapabilitiesServer(server, foreign{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if conn, err := net.Dial("tcp", address); err == nil {
-		t.Error("clients can connect already")
-		_ = conn.Close()
-	}
-	_ = asks.Close()
-	server := grpc.NewServer()
-	repb.RegisterCapabilitiesServer(server, capable{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer func() {
@@ -194,8 +253,8 @@ func TestStorageIsWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if got := f.serves(); got != address {
-		t.Errorf("it serves at %s, want %s", got, address)
+	if err := startTurns(t, Scheduler{Storage: "grpc://" + l.Addr().String()}).ends(); status.Code(err) != codes.Unimplemented {
+		t.Errorf("it ends with %v", err)
 	}
 }
 

@@ -13,18 +13,22 @@ import (
 
 // capabilitiesService is REv2's Capabilities, for execution and, as far as the
 // options say, for the cache.
-type capabilitiesService struct{ cache *repb.CacheCapabilities }
+type capabilitiesService struct{ cache func() *repb.CacheCapabilities }
 
 // GetCapabilities is the same for every instance name.
 func (s capabilitiesService) GetCapabilities(
 	context.Context, *repb.GetCapabilitiesRequest,
 ) (*repb.ServerCapabilities, error) {
+	var cache *repb.CacheCapabilities
+	if s.cache != nil {
+		cache = s.cache()
+	}
 	var functions []repb.DigestFunction_Value
 	for _, fn := range digest.Functions() {
 		functions = append(functions, fn.Proto())
 	}
 	return &repb.ServerCapabilities{
-		CacheCapabilities: s.cache,
+		CacheCapabilities: cache,
 		ExecutionCapabilities: &repb.ExecutionCapabilities{
 			DigestFunction:  functions[0],
 			DigestFunctions: functions,

@@ -44,8 +44,8 @@ type ServerOptions struct {
 	// Storage returns the storage of an instance name, for one digest function.
 	// It is called once for each Execute and should be cheap.
 	Storage func(instance string, fn digest.Function) Storage
-	// CacheCapabilities go into the answer of GetCapabilities. Nil: none.
-	CacheCapabilities *repb.CacheCapabilities
+	// CacheCapabilities returns what goes into the answer of GetCapabilities; nil: what the storage can is not known yet. Nil: none.
+	CacheCapabilities func() *repb.CacheCapabilities
 	Config            core.Config
 	// Grant returns what a worker shows to storage to write the result of an action that it
 	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.

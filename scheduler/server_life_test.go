@@ -340,7 +340,7 @@ func TestOperations(t *testing.T) {
 
 func TestCapabilities(t *testing.T) {
 	cache := &repb.CacheCapabilities{MaxBatchTotalSizeBytes: 77}
-	inFarm(t, ServerOptions{CacheCapabilities: cache}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{CacheCapabilities: func() *repb.CacheCapabilities { return cache }}, func(t *testing.T, f *farm) {
 		c, err := repb.NewCapabilitiesClient(f.conn).GetCapabilities(t.Context(), &repb.GetCapabilitiesRequest{})
 		if err != nil {
 			t.Fatal(err)

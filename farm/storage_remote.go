@@ -1,0 +1,123 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/scheduler"
+)
+
+// storageCalls bounds the calls to other storage at a time, which are short and small:
+// with a round trip of 10 ms, two for an action, it is 12,800 actions a second.
+const storageCalls = 256
+
+const (
+	// storagePatience is how long storage elsewhere may be silent before it is said that nothing is served.
+	storagePatience = 5 * time.Second
+	// storagePause is how long it is left alone after an answer that is of no use.
+	storagePause = 500 * time.Millisecond
+)
+
+// A remoteStorage is storage elsewhere. What it can is asked while the scheduler's port is open: a server that has this
+// scheduler behind it, as bb_storage may, first asks the scheduler the same.
+type remoteStorage struct {
+	*dial.Storage
+	s     *Scheduler
+	knows atomic.Pointer[repb.CacheCapabilities]
+}
+
+// remoteStorage connects to storage elsewhere. ctx is for as long as it is used.
+func (s *Scheduler) remoteStorage(ctx context.Context) (*storage, error) {
+	s.Client.Logger = s.Logger
+	remote, err := s.Client.OpenStorage(s.Storage, s.ActionCache, casclient.Options{Logger: s.Logger, MaxConcurrent: storageCalls})
+	if err != nil {
+		return nil, err
+	}
+	r := &remoteStorage{Storage: remote, s: s}
+	return &storage{
+		of: func(instance string, fn digest.Function) scheduler.Storage {
+			return remote.WithInstance(instance, fn)
+		},
+		capabilities: r.knows.Load,
+		learn:        r.learn,
+		ready: func() error {
+			if r.knows.Load() == nil {
+				return fmt.Errorf("%s has not said yet what it can", s.Storage)
+			}
+			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
+			defer cancel()
+			_, err := r.ask(limited)
+			return err
+		},
+		close: remote.Close,
+	}, nil
+}
+
+func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, error) {
+	request := &repb.GetCapabilitiesRequest{InstanceName: r.Prefix}
+	return repb.NewCapabilitiesClient(r.Blobs).GetCapabilities(ctx, request, grpc.WaitForReady(true))
+}
+
+// learn asks until there is an answer, or one that no patience changes. With a lease, which others who reach the storage
+// could have, it waits for half of its time only.
+func (r *remoteStorage) learn(ctx context.Context) error {
+	waits := time.AfterFunc(storagePatience, func() {
+		r.s.Logger.Warn("storage does not answer; the scheduler does not serve before it does", zap.String("storage", r.s.Storage))
+	})
+	defer waits.Stop()
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if r.s.Lease != "" {
+		limited, cancel = context.WithTimeout(ctx, r.s.leaseTime()/2)
+	}
+	defer cancel()
+	for {
+		answer, err := r.askOnce(limited)
+		switch {
+		case err == nil:
+			can := answer.GetCacheCapabilities()
+			if can == nil {
+				can = &repb.CacheCapabilities{}
+			}
+			r.knows.Store(can)
+			return nil
+		case ctx.Err() != nil:
+			return nil // it is told to end
+		case isFinal(err):
+			return fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, err)
+		}
+		select {
+		case <-limited.Done():
+			return unanswered{fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, errors.Join(limited.Err(), err))}
+		case <-time.After(storagePause):
+		}
+	}
+}
+
+// askOnce asks for no longer than an answer may be on its way: one that hangs is asked again.
+func (r *remoteStorage) askOnce(ctx context.Context) (*repb.ServerCapabilities, error) {
+	limited, cancel := context.WithTimeout(ctx, storagePatience)
+	defer cancel()
+	return r.ask(limited)
+}
+
+// isFinal reports whether who asks again would get the same.
+func isFinal(err error) bool {
+	switch status.Code(err) {
+	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:
+		return true
+	}
+	return false
+}
