@@ -33,6 +33,9 @@ func (v *storageService) FindMissingBlobs(
 	ds := make([]digest.Digest, 0, len(r.GetBlobDigests()))
 	seen := make(map[digest.Digest]struct{}, len(r.GetBlobDigests()))
 	for _, m := range r.GetBlobDigests() {
+		if m.GetHash() == "" && m.GetSizeBytes() == 0 {
+			continue // it names no blob: what Please sends for symlinks
+		}
 		d, err := digest.FromProto(fn, m)
 		if err != nil {
 			return nil, v.s.readStatus(err)

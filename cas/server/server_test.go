@@ -194,7 +194,7 @@ func TestServerFindMissingBlobs(t *testing.T) {
 		r, err := f.cas.FindMissingBlobs(t.Context(), &repb.FindMissingBlobsRequest{
 			InstanceName:   "a/b",
 			DigestFunction: fn.Proto(),
-			BlobDigests:    []*repb.Digest{gone.Proto(), there.Proto(), fn.Empty().Proto(), gone.Proto()},
+			BlobDigests:    []*repb.Digest{gone.Proto(), {}, there.Proto(), fn.Empty().Proto(), gone.Proto()},
 		})
 		if err != nil || len(r.GetMissingBlobDigests()) != 1 || r.GetMissingBlobDigests()[0].GetHash() != gone.Hash() {
 			t.Errorf("%s: %v, %v", fn, r, err)
@@ -205,7 +205,7 @@ func TestServerFindMissingBlobs(t *testing.T) {
 		"reserved instance": {InstanceName: "a/blobs"},
 		"slash at the end":  {InstanceName: "a/"},
 		"dots":              {InstanceName: "a/../b"},
-		"no digest":         {BlobDigests: []*repb.Digest{good, nil}},
+		"no hash":           {BlobDigests: []*repb.Digest{good, {SizeBytes: 1}}},
 		"short hash":        {BlobDigests: []*repb.Digest{{Hash: "abc", SizeBytes: 3}}},
 		"upper-case hash":   {BlobDigests: []*repb.Digest{{Hash: strings.ToUpper(good.GetHash()), SizeBytes: 3}}},
 		"negative size":     {BlobDigests: []*repb.Digest{{Hash: good.GetHash(), SizeBytes: -1}}},
