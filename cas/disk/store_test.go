@@ -390,6 +390,23 @@ func TestStoreOrderOfUseSurvivesARestart(t *testing.T) {
 	}
 }
 
+// TestFoundBlobsAreUsed: who was told that a blob is there has it until all that nobody has used since is gone.
+func TestFoundBlobsAreUsed(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
+	defer s.Close()
+	found := storePut(t, s, "aaaa")
+	others := []digest.Digest{storePut(t, s, "bbbb"), storePut(t, s, "cccc")}
+	if missing, err := s.FindMissing(t.Context(), []digest.Digest{found}); err != nil || len(missing) > 0 {
+		t.Fatalf("%v, %v", missing, err)
+	}
+	for i, text := range []string{"dddd", "eeee"} {
+		storePut(t, s, text)
+		if !s.Has(found) || s.Has(others[i]) {
+			t.Errorf("after %q: found %v, other %v", text, s.Has(found), s.Has(others[i]))
+		}
+	}
+}
+
 func TestStoreTakesAShareOfTheDiskByDefault(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(dir, Options{})
