@@ -28,6 +28,8 @@ const (
 	Queued
 	Executing
 	Done
+	// Silent: the server answers nothing. Execute waits for it; the stage that it was at comes after it.
+	Silent
 )
 
 // String returns the stage in lower case, as shown to a user.
@@ -43,6 +45,8 @@ func (s Stage) String() string {
 		return "executing"
 	case Done:
 		return "done"
+	case Silent:
+		return "the farm does not answer; waiting for it"
 	}
 	return "unknown"
 }

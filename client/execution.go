@@ -28,6 +28,7 @@ const (
 // An execution is one call of Execute.
 type execution struct {
 	server   repb.ExecutionClient
+	able     repb.CapabilitiesClient
 	running  longrunningpb.OperationsClient
 	streams  bytestream.ByteStreamClient
 	storage  *casclient.Client
@@ -62,6 +63,7 @@ func newExecution(conn grpc.ClientConnInterface, req Request) (*execution, error
 	}
 	x := &execution{
 		server:  repb.NewExecutionClient(conn),
+		able:    repb.NewCapabilitiesClient(conn),
 		running: longrunningpb.NewOperationsClient(conn),
 		streams: bytestream.NewByteStreamClient(conn),
 		storage: casclient.New(storage, casclient.Options{

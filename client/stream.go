@@ -96,8 +96,21 @@ func (w *watch) mayRetry(err error) bool {
 func (w *watch) follow(ctx context.Context) (*longrunningpb.Operation, error) {
 	var live views
 	defer live.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var attention attention
+	defer attention.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	attention.attend(ctx, w, cancel)
+	op, err := w.read(ctx, &attention, &live)
+	if errors.Is(context.Cause(ctx), errHangs) {
+		w.stage(Silent)
+		return nil, errHangs
+	}
+	return op, err
+}
+
+// read opens a stream and reads it.
+func (w *watch) read(ctx context.Context, attention *attention, live *views) (*longrunningpb.Operation, error) {
 	stream, err := w.open(ctx)
 	if err != nil {
 		return nil, err
@@ -110,6 +123,7 @@ func (w *watch) follow(ctx context.Context) (*longrunningpb.Operation, error) {
 		if err != nil {
 			return nil, err
 		}
+		attention.hear()
 		w.name, w.heard, w.pause = op.GetName(), time.Now(), firstPause
 		if op.GetDone() {
 			return op, nil
