@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,18 +118,6 @@ func (s *Scheduler) Files() []string { return append(config.Files(s.ConfigFile),
 
 // Scheme returns what the addresses of clients of s begin with.
 func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
-
-// A closers is what is to be closed, in the opposite order.
-type closers []func() error
-
-func (c *closers) add(f func() error) { *c = append(*c, f) }
-
-func (c *closers) close() (err error) {
-	for _, f := range slices.Backward(*c) {
-		err = errors.Join(err, f())
-	}
-	return err
-}
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.

@@ -248,28 +248,10 @@ func (w *Worker) absolute() (err error) {
 // commands. ready, if any, is called when the worker is about to ask for work.
 func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	w := s.w
-	upperMemory, outputs, err := w.writes()
-	if err != nil {
-		return err
-	}
-	if err := w.checkReuse(); err != nil {
-		return err
-	}
 	registry := cmp.Or(w.metrics, serve.NewRegistry())
-	roots, store, err := s.openRoots(upperMemory, registry)
-	if err != nil {
-		return err
-	}
-	fetches, err := w.openFetches(store, registry)
-	if err != nil {
-		return errors.Join(err, store.Close(), roots.Close())
-	}
-	defer func() {
-		defer context.AfterFunc(abort, roots.LeaveTrash)()
-		fetches.Close()
-		err = errors.Join(err, store.Close(), roots.Close())
-	}()
-	work, err := w.makeWorkDir()
+	var open closers
+	defer func() { err = errors.Join(err, open.close()) }()
+	o, err := s.keep(abort, registry, &open)
 	if err != nil {
 		return err
 	}
@@ -277,63 +259,25 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	defer schedulerConn.Close()
-	defer storage.Close()
+	open.add(func() error { _ = schedulerConn.Close(); storage.Close(); return nil })
 	started := &atomic.Pointer[worker.Worker]{}
 	can := w.readiness(ctx, schedulerConn, started)
 	load := &workerLoad{worker: started}
-	blobs, err := w.Scrub.open(store, nil, scrubLoad{load.busy, w.Logger, registry})
+	blobs, err := w.Scrub.open(o.store, nil, scrubLoad{load.busy, w.Logger, registry})
 	if err != nil {
 		return err
 	}
-	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, store, &load.readers)
+	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.readers)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopServing()) }()
-	id, err := w.identity()
-	if err != nil {
+	open.add(stopServing)
+	if err := s.know(ctx, abort, &o.Options, &open); err != nil {
 		return err
 	}
-	profiles, closeProfiles, err := w.openProfiles()
-	if err != nil {
-		return fmt.Errorf("--state: %w", err)
-	}
-	defer func() {
-		flushProfiles(abort, profiles)
-		err = errors.Join(err, closeProfiles())
-	}()
-	tracer, endTracing, err := w.Tracing.Open(ctx, abort, "forerunner-worker", w.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, endTracing()) }()
-	setting, err := s.setting()
-	if err != nil {
-		return err
-	}
-	records, closeRecords := w.openReuse()
-	defer func() { err = errors.Join(err, closeRecords()) }()
-	work1, err := worker.New(worker.Options{
-		Profiles: profiles, Reuse: records, Setting: setting, Outputs: outputs,
-		ID: id, InstancePrefix: w.InstancePrefix, Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(), SizeClass: w.SizeClass,
-		Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
-		Live:      live.NewOutputsClient(schedulerConn),
-		Store:     store, StoreHealth: blobs.health, Fetches: fetches,
-		Storage: storage.Client,
-
-		CacheAddress: cache, DialPeer: w.dialPeer,
-
-		Roots:     roots,
-		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth,
-		Relaunch:  s.relaunch,
-		WorkDir:   work,
-		Checks:    checks(store, roots),
-		Isolation: s.isolation.defaults(),
-		Logger:    w.Logger,
-		Metrics:   registry,
-		Tracer:    tracer,
-	})
+	o.Scheduler, o.Live = remoteworker.NewOperationQueueClient(schedulerConn), live.NewOutputsClient(schedulerConn)
+	o.StoreHealth, o.Storage, o.CacheAddress, o.DialPeer = blobs.health, storage.Client, cache, w.dialPeer
+	work, err := worker.New(o.Options)
 	if err != nil {
 		return err
 	}
@@ -341,8 +285,79 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if ready != nil {
 		ready()
 	}
-	started.Store(work1)
-	return work1.Run(ctx, abort)
+	started.Store(work)
+	return work.Run(ctx, abort)
+}
+
+// A keeping is what a worker consists of, with its store.
+type keeping struct {
+	worker.Options
+	store *disk.Store
+}
+
+// keep opens what a worker has on its machine: folders, input roots, store, launchers.
+func (s *Started) keep(abort context.Context, registry *prometheus.Registry, open *closers) (*keeping, error) {
+	w := s.w
+	upperMemory, outputs, err := w.writes()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.checkReuse(); err != nil {
+		return nil, err
+	}
+	roots, store, err := s.openRoots(upperMemory, registry)
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error {
+		defer context.AfterFunc(abort, roots.LeaveTrash)()
+		return errors.Join(store.Close(), roots.Close())
+	})
+	fetches, err := w.openFetches(store, registry)
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error { fetches.Close(); return nil })
+	work, err := w.makeWorkDir()
+	if err != nil {
+		return nil, err
+	}
+	return &keeping{store: store, Options: worker.Options{
+		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
+		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
+		Store: store, Fetches: fetches, Roots: roots,
+		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
+		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,
+	}}, nil
+}
+
+// know fills in who the worker is, and what it knows from before and tells of itself.
+func (s *Started) know(ctx, abort context.Context, o *worker.Options, open *closers) (err error) {
+	w := s.w
+	if o.ID, err = w.identity(); err != nil {
+		return err
+	}
+	profiles, closeProfiles, err := w.openProfiles()
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	o.Profiles = profiles
+	open.add(func() error {
+		flushProfiles(abort, profiles)
+		return closeProfiles()
+	})
+	var endTracing func() error
+	if o.Tracer, endTracing, err = w.Tracing.Open(ctx, abort, "forerunner-worker", w.Logger); err != nil {
+		return err
+	}
+	open.add(endTracing)
+	if o.Setting, err = s.setting(); err != nil {
+		return err
+	}
+	records, closeRecords := w.openReuse()
+	o.Reuse = records
+	open.add(closeRecords)
+	return nil
 }
 
 // checks returns what a worker tries of its machine.
