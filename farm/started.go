@@ -1,0 +1,228 @@
+package farm
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
+	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+	"github.com/forerunner-build/forerunner/worker"
+)
+
+// A Started worker has its launchers, and may make mounts.
+type Started struct {
+	w         *Worker
+	plan      slotPlan
+	slots     []*cgroup.Slot
+	launcher  []*runner.Launcher
+	data      *datafolder.Folder
+	guard     *mounts.Guard // nil: there are no mounts to guard
+	isolation isolation
+	inherited []string // with --reuse: limits that commands inherit
+	retired   retired
+	replaced  int // how many groups of slots were left to the kernel
+}
+
+// Start starts the launchers, which must happen before the process has a mount.
+func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
+	switch {
+	case w.Slots < 0:
+		return nil, fmt.Errorf("--slots: %d commands at once", w.Slots)
+	case w.Slots == 0:
+		w.Slots = runtime.NumCPU()
+	}
+	if w.ReportWidth < 0 {
+		w.ReportWidth = w.Slots
+	}
+	s := &Started{w: w, retired: newRetired(w.Logger)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(ctx))
+		}
+	}()
+	if err := w.absolute(); err != nil {
+		return nil, err
+	}
+	// A dead worker that cannot end has more than its mounts: groups, files, locks.
+	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
+		return nil, err
+	}
+	if s.data, err = datafolder.Open(w.Data); err != nil {
+		return nil, err
+	}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(w.Data))
+	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
+		return nil, err
+	}
+	if s.isolation, err = w.checkIsolation(); err != nil {
+		return nil, err
+	}
+	if s.isolation.sandbox == nil {
+		if err := s.doWithoutSandbox(); err != nil {
+			return nil, err
+		}
+	}
+	if w.Reuse == ReuseProfile {
+		if s.inherited, err = sandbox.Inherited(); err != nil {
+			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+		}
+	}
+	if w.ExecFilesystem != vfs.HardLink {
+		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
+			return nil, err
+		}
+	}
+	for i := range w.Slots {
+		slot, err := s.plan.slot(i, 0)
+		if err != nil {
+			return nil, err
+		}
+		s.slots = append(s.slots, slot)
+		launcher, err := s.tryLaunch(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		s.launcher = append(s.launcher, launcher)
+	}
+	if err := s.launcher[0].NotApart(); err != nil && s.isolation.sandbox != nil {
+		w.Logger.Warn("commands with a network can reach sockets of each other", zap.NamedError("missing", err),
+			zap.String("costs", "no folder serves two actions, which makes short ones slower, and outputs are copied"),
+			zap.String("to_have_it", "Linux 6.12 or later with Landlock, or --network=off"))
+	}
+	return s, nil
+}
+
+// Run serves the scheduler until ctx ends, then drains; abort stops running
+// commands. ready, if any, is called when the worker is about to ask for work.
+func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
+	w := s.w
+	registry := cmp.Or(w.metrics, serve.NewRegistry())
+	var open closers
+	defer func() { err = errors.Join(err, open.close()) }()
+	o, err := s.keep(abort, registry, &open)
+	if err != nil {
+		return err
+	}
+	schedulerConn, storage, err := w.dial()
+	if err != nil {
+		return err
+	}
+	open.add(func() error { _ = schedulerConn.Close(); storage.Close(); return nil })
+	started := &atomic.Pointer[worker.Worker]{}
+	can := w.readiness(ctx, schedulerConn, started)
+	load := &workerLoad{worker: started}
+	blobs, err := w.Scrub.open(o.store, nil, scrubLoad{load.busy, w.Logger, registry})
+	if err != nil {
+		return err
+	}
+	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.readers)
+	if err != nil {
+		return err
+	}
+	open.add(stopServing)
+	if err := s.know(ctx, abort, &o.Options, &open); err != nil {
+		return err
+	}
+	o.Scheduler, o.Live = remoteworker.NewOperationQueueClient(schedulerConn), live.NewOutputsClient(schedulerConn)
+	o.StoreHealth, o.Storage, o.CacheAddress, o.DialPeer = blobs.health, storage.Client, cache, w.dialPeer
+	work, err := worker.New(o.Options)
+	if err != nil {
+		return err
+	}
+	defer blobs.run()()
+	if ready != nil {
+		ready()
+	}
+	started.Store(work)
+	return work.Run(ctx, abort)
+}
+
+// A keeping is what a worker consists of, with its store.
+type keeping struct {
+	worker.Options
+	store *disk.Store
+}
+
+// keep opens what a worker has on its machine: folders, input roots, store, launchers.
+func (s *Started) keep(abort context.Context, registry *prometheus.Registry, open *closers) (*keeping, error) {
+	w := s.w
+	upperMemory, outputs, err := w.writes()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.checkReuse(); err != nil {
+		return nil, err
+	}
+	roots, store, err := s.openRoots(upperMemory, registry)
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error {
+		defer context.AfterFunc(abort, roots.LeaveTrash)()
+		return errors.Join(store.Close(), roots.Close())
+	})
+	fetches, err := w.openFetches(store, registry)
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error { fetches.Close(); return nil })
+	work, err := w.makeWorkDir()
+	if err != nil {
+		return nil, err
+	}
+	return &keeping{store: store, Options: worker.Options{
+		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
+		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
+		Store: store, Fetches: fetches, Roots: roots,
+		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
+		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,
+	}}, nil
+}
+
+// know fills in who the worker is, and what it knows from before and tells of itself.
+func (s *Started) know(ctx, abort context.Context, o *worker.Options, open *closers) (err error) {
+	w := s.w
+	if o.ID, err = w.identity(); err != nil {
+		return err
+	}
+	profiles, closeProfiles, err := w.openProfiles()
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	o.Profiles = profiles
+	open.add(func() error {
+		flushProfiles(abort, profiles)
+		return closeProfiles()
+	})
+	var endTracing func() error
+	if o.Tracer, endTracing, err = w.Tracing.Open(ctx, abort, "forerunner-worker", w.Logger); err != nil {
+		return err
+	}
+	open.add(endTracing)
+	if o.Setting, err = s.setting(); err != nil {
+		return err
+	}
+	records, closeRecords := w.openReuse()
+	o.Reuse = records
+	open.add(closeRecords)
+	return nil
+}
