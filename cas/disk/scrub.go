@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -52,14 +53,12 @@ func (f *files[K]) shards() (all []string, err error) {
 	return all, nil
 }
 
-// shard lists the paths of what is in such a folder.
+// shard lists the paths of what is in such a folder. The error of one that is damaged is scrub.ErrUnlisted.
 func (f *files[K]) shard(name string) ([]string, error) {
-	dir, err := os.Open(filepath.Join(f.dir, name))
-	if err != nil {
-		return nil, err
+	names, err := namesIn(filepath.Join(f.dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !isOfProcess(err) {
+		return nil, fmt.Errorf("%w: %w", scrub.ErrUnlisted, err)
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +67,15 @@ func (f *files[K]) shard(name string) ([]string, error) {
 		names[i] = name + "/" + names[i]
 	}
 	return names, nil
+}
+
+func namesIn(path string) ([]string, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
 }
 
 // blobTarget is a Store that is scrubbed.

@@ -21,6 +21,8 @@ type position struct {
 	Shard  string
 
 	Files, Bytes, Damaged int64
+	// Unlisted are shards whose files could not be listed; each counts as a damaged file.
+	Unlisted int64 `json:",omitzero"`
 }
 
 // load reads a position; that of a file which is torn, or from the future, is none.

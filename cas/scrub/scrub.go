@@ -3,6 +3,7 @@ package scrub
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -64,11 +65,15 @@ const (
 	Damaged                // it was wrong, or could not be read
 )
 
+// ErrUnlisted is why the files of a shard cannot be listed, for a reason of its own.
+var ErrUnlisted = errors.New("the folder cannot be listed")
+
 // A Target is a folder of files in shards. Its methods are called by one goroutine at a time.
 type Target interface {
 	// Shards returns the names of those that there are, in any order.
 	Shards() ([]string, error)
-	// Files returns the names of the files of a shard.
+	// Files returns the names of the files of a shard. After ErrUnlisted the pass goes on with other shards, after
+	// other errors it is tried again.
 	Files(shard string) ([]string, error)
 	// Check reads a file through r and deals with what is wrong. It returns an error only if ctx ends.
 	Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error)
@@ -88,7 +93,7 @@ type Status struct {
 	Done float64
 	// What the latest pass has read, and found damaged.
 	Files, Bytes, Damaged int64
-	// LastWhole is when a whole pass ended last; before the first, when that began.
+	// LastWhole is when a pass ended last that could list all files; before the first, when that began.
 	LastWhole time.Time
 	// Since the program's start.
 	AllFiles, AllBytes, AllDamaged int64
@@ -189,7 +194,10 @@ func (s *Scrubber) begin() {
 func (s *Scrubber) end() {
 	s.mu.Lock()
 	now := time.Now()
-	s.at.Ended, s.at.LastWhole, s.left = now, now, 0
+	s.at.Ended, s.left = now, 0
+	if s.at.Unlisted == 0 {
+		s.at.LastWhole = now
+	}
 	at := s.at
 	s.mu.Unlock()
 	log := s.options.Logger.Info
@@ -278,8 +286,16 @@ func (s *Scrubber) readPart(ctx context.Context, p part) error {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrUnlisted) {
 		return fmt.Errorf("list shard %s: %w", p.shard, err)
+	}
+	if err != nil {
+		s.options.Logger.Warn("cannot list files of the store", zap.String("shard", p.shard), zap.Error(err))
+		s.count(Damaged, 0, 0)
+		s.mu.Lock()
+		s.at.Unlisted++
+		s.mu.Unlock()
+		return nil
 	}
 	s.mu.Lock()
 	since, first := s.at.Began, s.left

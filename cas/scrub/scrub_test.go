@@ -24,6 +24,8 @@ type fakeTarget struct {
 	bytes  int64
 	onRead func(name string)
 
+	unlisted string // the shard that is
+
 	mu       sync.Mutex
 	verified map[string]time.Time // guarded by mu
 	files    []string             // that were read; guarded by mu
@@ -64,7 +66,12 @@ func (f *fakeTarget) Shards() (all []string, err error) {
 	return all, f.broken
 }
 
-func (f *fakeTarget) Files(shard string) ([]string, error) { return f.shards[shard], nil }
+func (f *fakeTarget) Files(shard string) ([]string, error) {
+	if shard == f.unlisted {
+		return nil, fmt.Errorf("%w: input/output error", ErrUnlisted)
+	}
+	return f.shards[shard], nil
+}
 
 func (f *fakeTarget) Holds() (files, bytes int64) {
 	for _, names := range f.shards {
@@ -155,6 +162,31 @@ func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
 		}
 		if st := s.Status(); st.AllDamaged != 2 || st.Damaged != 1 || st.AllFiles != 7 {
 			t.Errorf("after the second pass: %+v", st)
+		}
+	})
+}
+
+// TestShardsThatCannotBeListed: one is told of and counts as damage; the others are read, in each pass, and none of them is whole.
+func TestShardsThatCannotBeListed(t *testing.T) {
+	target := newFakeTarget(t)
+	for _, shard := range []string{"a", "b", "c"} {
+		target.add(t, shard, shard+"1", 10)
+	}
+	target.unlisted = "a"
+	synctest.Test(t, func(t *testing.T) {
+		s := newScrubber(t, Options{Every: time.Hour}, target)
+		began := time.Now()
+		during(t, s, func() { time.Sleep(time.Hour + time.Minute) })
+		if want := []string{"b1", "c1", "b1", "c1"}; !slices.Equal(target.read(), want) {
+			t.Errorf("read %v, want %v", target.read(), want)
+		}
+		if st := s.Status(); st.Damaged != 1 || st.AllDamaged != 2 || !st.LastWhole.Equal(began) || st.Done != 1 {
+			t.Errorf("after the second pass: %+v", st)
+		}
+		target.unlisted = ""
+		during(t, s, func() { time.Sleep(time.Hour) })
+		if st := s.Status(); st.Damaged != 0 || !st.LastWhole.Equal(st.Ended) {
+			t.Errorf("after the third pass: %+v", st)
 		}
 	})
 }
