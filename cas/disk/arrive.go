@@ -119,13 +119,16 @@ func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 
 func (f *files[K]) settleNew(k K, a arrival) error {
 	now := time.Now()
+	still := a.seal.Watch(a.from)
 	whole := a.seal.Whole(a.from)
 	if err := f.rename(a.from, f.path(k)); err != nil {
+		still()
 		f.abort(k)
 		return err
 	}
+	st, err := tamper.StatOf(f.path(k))
 	var known proof
-	if st, err := tamper.StatOf(f.path(k)); err == nil && whole && a.seal.Moved(&st) {
+	if still() && whole && err == nil && a.seal.Moved(&st) {
 		known = provenAt(now, tamper.Mark(&st))
 	} // else it is verified before anybody relies on it
 	f.replaced(k)

@@ -92,7 +92,8 @@ func (in *incoming) ReadAt(p []byte, off int64) (int, error) {
 // Keep implements Incoming.
 func (in *incoming) Keep(ctx context.Context) error {
 	file := in.current()
-	sealed := file.Seal()
+	sealed := file.Hold()
+	defer file.Free()
 	return in.files.settle(ctx, in.digest, arrival{from: file.Name(), seal: &sealed})
 }
 

@@ -115,26 +115,52 @@ func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, tamper.Sea
 	if err == nil {
 		_, err = w.Write(b)
 	}
+	var sealed tamper.Seal
+	if err == nil {
+		sealed, err = w.file.Seal()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, w, w.file.Seal()
+	return d, w, sealed
 }
 
-// TestStrangersAtTheMove changes a file after it was looked at, before it is in its place.
+// TestStrangersAtTheMove: who wants to write to a file after it was looked at, before it is in its place, waits and is noticed; who
+// has opened it just before is noticed, too, although he puts its time back.
 func TestStrangersAtTheMove(t *testing.T) {
-	for name, change := range map[string]func(path string) error{
-		"written to": func(path string) error {
-			return errors.Join(os.Chmod(path, 0o644), os.WriteFile(path, []byte("CONTENT"), 0))
-		},
-		"cut short": func(path string) error { return os.Truncate(path, 3) },
+	for name, c := range map[string]struct {
+		early int // how somebody opens the file before the move
+		visit func(path string, early *os.File) error
+	}{
+		"opens it": {os.O_RDONLY, func(path string, _ *os.File) error {
+			if err := openAs(path, unix.O_WRONLY); !errors.Is(err, unix.EAGAIN) {
+				return fmt.Errorf("open: %w", err)
+			}
+			return nil
+		}},
+		"has it open": {os.O_RDWR, func(path string, early *os.File) error {
+			info, err := early.Stat()
+			if err == nil {
+				_, err = early.WriteAt([]byte("CONTENT"), 0)
+			}
+			if err != nil {
+				return err
+			}
+			return os.Chtimes(path, info.ModTime(), info.ModTime())
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			d, w, sealed := writeSealed(t, s)
-			var err error
-			atTheMove(s, func() { err = change(w.file.Name()) })
-			if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed}), err); err != nil {
+			early, err := os.OpenFile(w.file.Name(), c.early, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer early.Close()
+			var visited error
+			atTheMove(s, func() { visited = c.visit(w.file.Name(), early) })
+			err = s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed})
+			if err := errors.Join(err, visited); err != nil {
 				t.Fatal(err)
 			}
 			if IsVerified(s, d) {
@@ -149,7 +175,7 @@ func TestStrangersAtTheLastMoment(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d, w, sealed := writeSealed(t, s)
 	rotFile(t, w.file.Name())
-	if err := errors.Join(w.file.Close(), s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed})); err != nil {
+	if err := s.files.settle(t.Context(), d, arrival{from: w.file.Name(), seal: &sealed}); err != nil {
 		t.Fatal(err)
 	}
 	if IsVerified(s, d) {

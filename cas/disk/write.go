@@ -131,8 +131,8 @@ func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
 func (w *roomWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
-	sealed := w.file.Seal()
-	if err := w.file.Close(); err != nil {
+	sealed, err := w.file.Seal()
+	if err != nil {
 		return err
 	}
 	return w.files.settle(ctx, w.digest, arrival{from: w.file.Name(), seal: &sealed})

@@ -33,13 +33,13 @@ func LeaseOf(file *os.File) (l Lease, ok bool) {
 }
 
 // writeLeaseOf takes the lease of a file that was just made, while which nobody else can open it at all. Where there are no
-// leases it holds always.
-func writeLeaseOf(file *os.File) Lease {
-	l := Lease{int(file.Fd()), unix.F_WRLCK}
+// leases it holds always. alone is false if somebody has the file open already.
+func writeLeaseOf(file *os.File) (l Lease, alone bool) {
+	l = Lease{int(file.Fd()), unix.F_WRLCK}
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, l.kind); err != nil {
-		return Lease{fd: -1}
+		return Lease{fd: -1}, !errors.Is(err, unix.EAGAIN)
 	}
-	return l
+	return l, true
 }
 
 // Unwritten watches that nobody writes to the file at path. still, which is called once, reports whether that was so until then,

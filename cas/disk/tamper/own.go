@@ -11,10 +11,14 @@ import (
 type Own struct {
 	*os.File
 	lease Lease
+	alone bool // nobody had it open when the lease was taken
 }
 
 // NewOwn takes over a file that was just made.
-func NewOwn(file *os.File) *Own { return &Own{file, writeLeaseOf(file)} }
+func NewOwn(file *os.File) *Own {
+	lease, alone := writeLeaseOf(file)
+	return &Own{file, lease, alone}
+}
 
 // A Seal is what a file was when the last byte was written.
 type Seal struct {
@@ -22,14 +26,40 @@ type Seal struct {
 	mark  uint64
 	size  int64
 	mtime unix.Timespec
+	held  *Lease // of a file that stays open
 }
 
-// Seal ends the writing: from now on others may open the file. Only those change it who should not.
-func (o *Own) Seal() Seal {
+// Seal ends the writing and closes the file: from now on others may open it. Only those change it who should not.
+func (o *Own) Seal() (Seal, error) {
+	s := o.seal()
+	return s, o.Close()
+}
+
+// Hold ends the writing of a file that stays open. Others may open it once Free is called.
+func (o *Own) Hold() Seal {
+	s := o.seal()
+	s.held = &o.lease
+	return s
+}
+
+// Free lets others open the file.
+func (o *Own) Free() { o.lease.Release() }
+
+func (o *Own) seal() Seal {
 	var st unix.Stat_t
-	alone := unix.Fstat(int(o.Fd()), &st) == nil && o.lease.Holds()
-	o.lease.Release()
-	return Seal{alone, Mark(&st), st.Size, st.Mtim}
+	alone := unix.Fstat(int(o.Fd()), &st) == nil && o.alone && o.lease.Holds()
+	return Seal{alone: alone, mark: Mark(&st), size: st.Size, mtime: st.Mtim}
+}
+
+// Watch watches the file at path from before Whole until after it was moved. still reports whether nobody could write to it.
+func (s *Seal) Watch(path string) (still func() bool) {
+	switch {
+	case s == nil:
+		return func() bool { return true }
+	case s.held != nil:
+		return s.held.Holds
+	}
+	return Unwritten(path)
 }
 
 // Whole reports whether nobody has written to the file at path since it was made, and nobody but Seal's caller has changed it

@@ -144,8 +144,8 @@ func TestSeals(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		seal := own.Seal()
-		check(t, own.Close())
+		seal, err := own.Seal()
+		check(t, err)
 		if c.later != nil {
 			time.Sleep(20 * time.Millisecond) // as above
 			check(t, c.later(path))
@@ -168,7 +168,44 @@ func TestSeals(t *testing.T) {
 		}
 	}
 	var none *Seal
-	if !none.Whole("nothing") || !none.Moved(nil) {
+	if !none.Watch("nothing")() || !none.Whole("nothing") || !none.Moved(nil) {
 		t.Error("who has no seal does not ask")
+	}
+}
+
+// TestOpenedEarly: a file that somebody has opened before it was taken over is not whole.
+func TestOpenedEarly(t *testing.T) {
+	f := file(t)
+	other, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
+	check(t, err)
+	own := NewOwn(f)
+	check(t, other.Close())
+	if seal := own.Hold(); seal.Whole(f.Name()) {
+		t.Error("it is whole")
+	}
+}
+
+// TestWatchedSeals: who opens a sealed file for writing while it is moved is noticed, whether it was closed or not.
+func TestWatchedSeals(t *testing.T) {
+	for name, seal := range map[string]func(own *Own) Seal{
+		"closed": func(own *Own) Seal {
+			s, err := own.Seal()
+			check(t, err)
+			return s
+		},
+		"held": (*Own).Hold,
+	} {
+		path := filepath.Join(t.TempDir(), "file")
+		f, err := os.Create(path)
+		check(t, err)
+		s := seal(NewOwn(f))
+		if still := s.Watch(path); !still() {
+			t.Errorf("%s: nobody wrote, and somebody could", name)
+		}
+		still := s.Watch(path)
+		if err := openNow(path, unix.O_WRONLY); !errors.Is(err, unix.EAGAIN) || still() {
+			t.Errorf("%s: a writer is not noticed: %v", name, err)
+		}
+		_ = f.Close()
 	}
 }
