@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -306,6 +307,11 @@ func (s *Scheduler) remember(
 	ctx context.Context, state *openState, sizes sizeclass.Options, o *scheduler.ServerOptions,
 ) (err error) {
 	drains, quotas := s.durable(state.shared)
+	workers := rosterFile{drains.store, s.Lease}
+	if o.Expected, err = workers.load(ctx, filepath.Join(s.Data, durableFolder)); err != nil {
+		return err
+	}
+	o.KeepWorkers = func(here []scheduler.WorkerSum) error { return workers.keep(context.WithoutCancel(ctx), here) }
 	if err := s.takeOver(ctx, state.hints, drains, quotas); err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package farm
 
 import (
 	"context"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,7 +147,9 @@ func TestTakeOverWithRecords(t *testing.T) {
 	}
 	first.stop()
 
-	second := serveTerm(t, shared)
+	waits := shared
+	waits.Config.Settle = time.Hour // but all workers that were there will call
+	second := serveTerm(t, waits)
 	if q := second.quota(); q.GetMin() != 1 || q.GetMax() != 2 || q.GetUsed() != 1 {
 		t.Errorf("quota and use are %v", q)
 	}
@@ -168,5 +172,48 @@ func TestTakeOverWithRecords(t *testing.T) {
 		if op.GetDone() {
 			break
 		}
+	}
+	second.run(storage, "w")
+}
+
+// TestFirstStart: nobody waits for workers where there never was one, or none was left.
+func TestFirstStart(t *testing.T) {
+	s := Scheduler{CacheSize: "10M"}
+	s.Config.Settle = time.Hour
+	f := serveTerm(t, s)
+	f.run(f, "w")
+}
+
+// TestWorkersAreKept in a folder, as those of the scheduler before.
+func TestWorkersAreKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "durable")
+	r := rosterFile{records.NewFolder(dir), ""}
+	load := func() []scheduler.WorkerSum {
+		t.Helper()
+		known, err := r.load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return known
+	}
+	if known := load(); known == nil || len(known) > 0 {
+		t.Errorf("a new folder: %v", known)
+	}
+	want := []scheduler.WorkerSum{1, 1 << 63}
+	if err := r.keep(t.Context(), want); err != nil {
+		t.Fatal(err)
+	}
+	if known := load(); !slices.Equal(known, want) {
+		t.Errorf("%v, want %v", known, want)
+	}
+	if err := r.record().write(t.Context(), []byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if known := load(); known != nil {
+		t.Errorf("what makes no sense: %v", known)
+	}
+	r.lease = "main"
+	if known := load(); known != nil {
+		t.Errorf("the first of a lease: %v", known)
 	}
 }

@@ -13,7 +13,9 @@ import (
 
 // capabilitiesService is REv2's Capabilities, for execution and, as far as the
 // options say, for the cache.
-type capabilitiesService struct{ cache func() *repb.CacheCapabilities }
+type capabilitiesService struct {
+	cache func() *repb.CacheCapabilities
+}
 
 // GetCapabilities is the same for every instance name.
 func (s capabilitiesService) GetCapabilities(

@@ -82,6 +82,11 @@ type ServerOptions struct {
 	// Nil: nothing does.
 	Held  []event.Held
 	Index *Index
+	// Expected are the workers that the Server before this one had; see KeepWorkers. When all have called, actions are given out,
+	// however much of Config.Settle is left. Empty: there were none. Nil: it is not known who was there.
+	Expected []WorkerSum
+	// KeepWorkers is given those that are there, after changes, one call at a time. Nil: nothing is.
+	KeepWorkers func([]WorkerSum) error
 	// Quotas are in force from the start; those of unknown cohorts are left out, with a
 	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
 	// maximum: it was deleted. Nil: changes end with this Server.
@@ -110,6 +115,7 @@ type Server struct {
 	learning  *learning.Learning
 	endings   *endings
 	live      *live.Registry
+	roster    *roster
 	follows   *operations
 	execution executionService
 	queue     queueService
@@ -156,7 +162,8 @@ func (s *Server) join(m *metrics, c core.Config) {
 	s.execution = executionService{
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
-	s.queue = queueService{Engine: e, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
+	s.roster = newRoster(e, o)
+	s.queue = queueService{Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
 	s.admin = operators.New(operators.Options{
 		Engine: e, Reports: s.live, Sizes: learning.Admin{Requests: s.requests, Learning: s.learning}, Lost: lost, Log: s.log,
 		KeepDrains: o.KeepDrains, KeepQuota: o.KeepQuota, LoadQuotas: o.LoadQuotas, OwnStore: o.OwnStore, Finished: o.Finished,
@@ -164,6 +171,9 @@ func (s *Server) join(m *metrics, c core.Config) {
 	e.Conclude(func(out event.Out) {
 		for _, worker := range out.Wakes {
 			s.live.Wake(worker)
+		}
+		for _, gone := range out.Departures {
+			s.roster.departed(gone.Worker)
 		}
 		s.learning.Learn(out.Ended)
 		s.endings.conclude(out)
@@ -186,6 +196,9 @@ func (s *Server) begin() (err error) {
 		}
 		for _, h := range s.options.Held {
 			t.Feed(event.Restore{Held: h})
+		}
+		if s.roster.nobody() {
+			t.Feed(event.Settle{})
 		}
 	})
 	return err
@@ -236,6 +249,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if s.options.LoadQuotas != nil {
 			beside.Go(func() { s.admin.FollowQuotas(ctx) })
 		}
+	}
+	if s.options.KeepWorkers != nil {
+		beside.Go(func() { s.roster.run(ctx) })
 	}
 	if s.options.Index != nil {
 		beside.Go(func() { s.options.Index.keep(ctx, s.engine) })

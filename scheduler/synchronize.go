@@ -32,6 +32,7 @@ type queueService struct {
 	*engine.Engine
 	platforms *operation.Platforms
 	peers     *peers
+	roster    *roster
 	// term and grant are those of ServerOptions.
 	term  uint64
 	grant func(instance string, action digest.Digest) string
@@ -75,6 +76,7 @@ func (s queueService) Synchronize(
 		s.twins.warn(s.log, report.Worker, err)
 		return nil, status.Errorf(codes.AlreadyExists, "%v: give each worker an --id of its own", err)
 	}
+	s.roster.called(report.Worker)
 	select {
 	case r := <-answer:
 		return s.response(ctx, report.Worker, r)

@@ -25,4 +25,6 @@ const (
 	// DrainsBucket has the drains of schedulers that take turns, by the digest of the lease's
 	// name.
 	DrainsBucket = "drains"
+	// WorkersBucket has the workers that a scheduler knew last, likewise.
+	WorkersBucket = "workers"
 )

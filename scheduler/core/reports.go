@@ -387,6 +387,14 @@ func (rs *reports) settled() {
 	}
 }
 
+// settleNow is settled before the time is over: all workers that could say that they run something have called.
+func (rs *reports) settleNow() {
+	if rs.dispatch.isSettling() {
+		rs.Timers.Stop(&rs.dispatch.settle)
+		rs.settled()
+	}
+}
+
 func (rs *reports) restore(e event.Restore) {
 	h := e.Held
 	w := rs.workers.byKey[h.Worker]

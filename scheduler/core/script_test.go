@@ -263,6 +263,8 @@ func (h *history) parse(verb string, args []string) event.Event {
 		return event.Kill{Names: strings.Split(args[0], ","), Reason: "out of paper"}
 	case "sync":
 		return h.report(args)
+	case "settle":
+		return event.Settle{}
 	case "hangup":
 		return event.Hangup{Worker: args[0], Call: h.lastOf[args[0]]}
 	case "disconnect":

@@ -125,6 +125,8 @@ func (s *State) apply(e event.Event) error {
 		return s.operators.putQuota(e)
 	case event.DeleteQuota:
 		return s.operators.deleteQuota(e)
+	case event.Settle:
+		s.reports.settleNow()
 	case event.Tick:
 	default:
 		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))

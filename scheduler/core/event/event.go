@@ -44,6 +44,7 @@ func (Undrain) isEvent()     {}
 func (PutQuota) isEvent()    {}
 func (DeleteQuota) isEvent() {}
 func (Restore) isEvent()     {}
+func (Settle) isEvent()      {}
 func (Tick) isEvent()        {}
 
 // Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
@@ -155,9 +156,12 @@ type Held struct {
 // Tick lets what is due happen. Calling it early or often does no harm.
 type Tick struct{}
 
-// Orders returns one of each of the events that operators cause. A Journal records them as JSON.
+// Settle ends the time of Config.Settle: every worker that could have an action has called, or there is none.
+type Settle struct{}
+
+// Orders returns one of each of the events that operators cause, and of those that are as simple. A Journal records them as JSON.
 func Orders() []Event {
-	return []Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}}
+	return []Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}, Settle{}}
 }
 
 // Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and

@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"context"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/engine"
+)
+
+// rosterEvery is how often the workers that are there are kept. One that came later, before the scheduler died, is not waited
+// for by the next one; what it had been given in that time may run twice.
+const rosterEvery = time.Second
+
+// A WorkerSum stands for the key of a worker.
+type WorkerSum uint64
+
+func sumOfWorker(key string) WorkerSum {
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(key))
+	return WorkerSum(f.Sum64())
+}
+
+// A roster knows which workers are there, and which of those that were there before have not called yet. When all have, actions
+// are given out, however much of core.Config.Settle is left: nobody else could have one.
+type roster struct {
+	engine *engine.Engine
+	settle time.Duration
+	keep   func([]WorkerSum) error // nil: nothing is kept
+	log    *zap.Logger
+
+	mu       sync.Mutex
+	here     map[WorkerSum]struct{}
+	expected map[WorkerSum]struct{} // nil: not known, or all have called
+	changed  bool
+}
+
+func newRoster(e *engine.Engine, o *ServerOptions) *roster {
+	r := &roster{engine: e, settle: o.Config.Settle, keep: o.KeepWorkers, log: o.Logger, here: map[WorkerSum]struct{}{}, changed: true}
+	if o.Expected != nil {
+		r.expected = map[WorkerSum]struct{}{}
+		for _, sum := range o.Expected {
+			r.expected[sum] = struct{}{}
+		}
+		for _, h := range o.Held {
+			r.expected[sumOfWorker(h.Worker)] = struct{}{}
+		}
+	}
+	return r
+}
+
+// nobody reports whether it is known that there was no worker before.
+func (r *roster) nobody() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.expected != nil && len(r.expected) == 0
+}
+
+// called tells that the State knows of a worker's call.
+func (r *roster) called(key string) {
+	if r.call(sumOfWorker(key)) {
+		r.engine.Feed(event.Settle{})
+	}
+}
+
+// call reports whether it was the last that was missing.
+func (r *roster) call(sum WorkerSum) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.here[sum]; !known {
+		r.here[sum] = struct{}{}
+		r.changed = true
+	}
+	if len(r.expected) == 0 {
+		return false
+	}
+	delete(r.expected, sum)
+	return len(r.expected) == 0
+}
+
+// departed tells that a worker is gone.
+func (r *roster) departed(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.here, sumOfWorker(key))
+	r.changed = true
+}
+
+// run keeps who is there until ctx ends, and then once more. keep is not called by others.
+func (r *roster) run(ctx context.Context) {
+	ticker := time.NewTicker(rosterEvery)
+	defer ticker.Stop()
+	settled := time.AfterFunc(r.settle, r.forget)
+	defer settled.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+		if here, changed := r.take(); changed {
+			if err := r.keep(here); err != nil {
+				r.log.Warn("workers are not kept: after a restart, actions wait for settle", zap.Error(err))
+			}
+		}
+	}
+}
+
+// forget has nobody be expected any more.
+func (r *roster) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expected, r.changed = nil, true
+}
+
+// take returns who is there or is still expected, if that has changed.
+func (r *roster) take() (here []WorkerSum, changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed, r.changed = r.changed, false
+	if !changed {
+		return nil, false
+	}
+	all := maps.Clone(r.here)
+	maps.Copy(all, r.expected)
+	return slices.Sorted(maps.Keys(all)), true
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/scheduler/core"
+)
+
+func sumOfHost(name string) WorkerSum {
+	return sumOfWorker(core.WorkerKey("", map[string]string{"host": name}))
+}
+
+// TestWorkersThatWereThere has a scheduler wait for those workers that the one before it had, and for nobody else.
+func TestWorkersThatWereThere(t *testing.T) {
+	const settle = time.Hour
+	for name, test := range map[string]struct {
+		expected []WorkerSum
+		back     time.Duration // until the second of two workers calls
+		want     time.Duration // until the first has an action
+	}{
+		"none":    {[]WorkerSum{}, time.Minute, 0},
+		"one":     {[]WorkerSum{sumOfHost("a")}, time.Minute, 0},
+		"both":    {[]WorkerSum{sumOfHost("a"), sumOfHost("b")}, time.Minute, time.Minute},
+		"gone":    {[]WorkerSum{sumOfHost("a"), sumOfHost("c")}, time.Minute, settle},
+		"unknown": {nil, time.Minute, settle},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := ServerOptions{Config: core.Config{Settle: settle}, Expected: test.expected}
+			inFarm(t, o, func(t *testing.T, f *farm) {
+				began := time.Now()
+				f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).at(repb.ExecutionStage_QUEUED)
+				f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("b")}).at(repb.ExecutionStage_QUEUED)
+				var both sync.WaitGroup
+				both.Go(func() {
+					time.Sleep(test.back)
+					f.worker("b").idle()
+				})
+				f.worker("a").idle()
+				if took := time.Since(began); took != test.want {
+					t.Errorf("the action was given out after %s, want %s", took, test.want)
+				}
+				both.Wait()
+			})
+		})
+	}
+}
+
+// TestWorkersAreKept: the next scheduler is told who is there, and not who has left or never came back.
+func TestWorkersAreKept(t *testing.T) {
+	var kept []WorkerSum
+	o := ServerOptions{
+		Config: core.Config{Settle: time.Minute}, Expected: []WorkerSum{sumOfHost("gone")},
+		KeepWorkers: func(here []WorkerSum) error { kept = here; return nil },
+	}
+	inFarm(t, o, func(t *testing.T, f *farm) {
+		expect := func(when string, hosts ...string) {
+			t.Helper()
+			time.Sleep(2 * rosterEvery)
+			synctest.Wait()
+			var want []WorkerSum
+			for _, host := range hosts {
+				want = append(want, sumOfHost(host))
+			}
+			slices.Sort(want)
+			if !slices.Equal(kept, want) {
+				t.Errorf("%s: %v is kept, want %v", when, kept, want)
+			}
+		}
+		w := f.worker("w")
+		w.req.PreferBeingIdle = true // its call is not held
+		w.req.CurrentState = &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+		if _, err := w.sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		expect("while one is expected", "w", "gone")
+		time.Sleep(time.Minute)
+		expect("when nobody is")
+	})
+}
