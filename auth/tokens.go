@@ -162,7 +162,12 @@ func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err e
 	}
 	var standard jwt.Claims
 	var others map[string]any
-	if err := verifySignature(parsed, set.of(parsed.Headers[0]), &standard, &others); err != nil {
+	header := parsed.Headers[0]
+	candidates := set.of(header)
+	if len(candidates) == 0 {
+		return v, fmt.Errorf("its issuer has no key with the id %.40q for %s: the key was withdrawn, or the token is of another issuer", header.KeyID, header.Algorithm)
+	}
+	if err := verifySignature(parsed, candidates, &standard, &others); err != nil {
 		return v, err
 	}
 	if standard.Expiry == nil {
@@ -194,8 +199,18 @@ func (i *issuer) explain(err error, c jwt.Claims) error {
 		return fmt.Errorf("it expired at %s: get a new one of %s", c.Expiry.Time().UTC().Format(time.RFC3339), i.Name)
 	case errors.Is(err, jwt.ErrInvalidAudience):
 		return fmt.Errorf("it was made for %q: get one for %q", []string(c.Audience), i.Audience)
+	case errors.Is(err, jwt.ErrNotValidYet):
+		return ahead("is valid only from", c.NotBefore)
+	case errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return ahead("was made at", c.IssuedAt)
 	}
 	return fmt.Errorf("%w (it is %s here)", err, time.Now().UTC().Format(time.RFC3339))
+}
+
+// ahead says that a token is of a time that has not come here.
+func ahead(what string, at *jwt.NumericDate) error {
+	return fmt.Errorf("it %s %s, and it is %s here: compare the clocks of this machine and of its issuer",
+		what, at.Time().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
 }
 
 // Identify returns whom the verified claims of a token name.
