@@ -1,0 +1,208 @@
+package erofs
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Region is the part of an image that shows one directory: its inode, its listing, and the inodes of its
+// files and symlinks. Directories in it have regions of their own, anywhere in the image, so an image can be
+// written directory by directory, in any order, while it is mounted: all that must be known of a directory
+// before its parent is written is where its region lies.
+type Region struct {
+	At     int64  // where it begins, a multiple of BlockSize and not 0
+	Parent uint32 // number of the inode of the directory above; of the root its own
+	Dir    Entry  // what it shows; its Name does not matter
+	// NIDs are the numbers of the inodes of Dir.Entries. Those of directories are given, see NID, the others
+	// are what Bytes fills in.
+	NIDs []uint32
+}
+
+// BlockSize is the unit in which the kernel reads images.
+const BlockSize = blockSize
+
+// MaxRegionAt is the first address at which a region cannot begin.
+const MaxRegionAt = formatBytes
+
+// NID returns the number of the inode of the directory whose region begins at that address.
+func NID(at int64) uint32 { return uint32(at / slotSize) }
+
+// RegionAt is the inverse of NID for the inode of any directory, and where the inode lies of what is none.
+func RegionAt(nid uint64) int64 { return int64(nid) * slotSize }
+
+// Head returns the first block of an image whose root has the region at BlockSize. It says that the image
+// is as large as an image can be.
+func Head(o Options) ([]byte, error) {
+	o, err := o.validate()
+	if err != nil {
+		return nil, fmt.Errorf("write image: %w", err)
+	}
+	b := make([]byte, blockSize)
+	super := b[superOffset:][:superSize]
+	putSuper(super, &o, 0, formatBytes>>blockBits)
+	le.PutUint16(super[14:], uint16(NID(BlockSize)))
+	return b, nil
+}
+
+// RegionBytes is the most that the region of a directory can take that takes so many bytes as a Directory of REv2,
+// if no Redirect is longer than longest.
+func RegionBytes(encoded int64, longest int) int64 {
+	const leastEntry = 8 // a symlink of a byte to a byte
+	redirect := align4(longest)
+	each := int64(extendedSize + slotSize + xattrSize("") + redirect + direntSize)
+	// A block of a listing may lack room for a name, and one of inodes for a target: up to as much again, and a block.
+	return (blocksOf((encoded/leastEntry+1)*each+4*encoded) + 4) << blockBits
+}
+
+// Bytes returns the region, whole blocks, and fills in r.NIDs.
+func (r *Region) Bytes(o Options) ([]byte, error) {
+	o, err := o.validate()
+	if err != nil {
+		return nil, fmt.Errorf("write directory: %w", err)
+	}
+	l := newLayout(o)
+	p := regionPlan{layout: l, region: r, list: newListing(r.Dir.Entries)}
+	if err := p.place(); err != nil {
+		return nil, fmt.Errorf("write directory: %w", err)
+	}
+	return p.write(), nil
+}
+
+// A regionPlan says where everything of a region lies.
+type regionPlan struct {
+	layout *layout
+	region *Region
+	list   listing
+	size   int64 // of the listing
+	inline bool  // it lies behind the inode
+	end    int64 // of all that was placed, from the start of the region
+}
+
+func (p *regionPlan) place() error {
+	r := p.region
+	if r.At%blockSize != 0 || r.At <= 0 || r.At >= MaxRegionAt || r.Dir.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return fmt.Errorf("no directory can be at %d", r.At)
+	}
+	p.size, _ = p.list.measure()
+	n := int64(p.layout.inodeSize(&r.Dir, p.size))
+	if p.inline = n+p.size <= blockSize; p.inline {
+		p.end = n + p.size
+	} else {
+		p.end = blockSize + blocksOf(p.size)<<blockBits
+	}
+	previous := ""
+	for i := range r.Dir.Entries {
+		e := &r.Dir.Entries[i]
+		if err := checkName(e.Name, previous); err != nil {
+			return fmt.Errorf("%q: %w", e.Name, err)
+		}
+		previous = e.Name
+		if err := p.placeEntry(i, e); err != nil {
+			return fmt.Errorf("%q: %w", e.Name, err)
+		}
+	}
+	return nil
+}
+
+func (p *regionPlan) placeEntry(i int, e *Entry) error {
+	if e.Mode&^(unix.S_IFMT|0o7777) != 0 {
+		return fmt.Errorf("mode %#o", e.Mode)
+	}
+	var n int
+	switch fileType(e.Mode) {
+	case typeDir:
+		return nil // its number is given
+	case typeFile:
+		if err := checkFile(e); err != nil {
+			return err
+		}
+		if n = p.layout.inodeSize(e, e.Size); e.Size > 0 {
+			n += xattrSize(e.Redirect)
+		}
+	case typeSymlink:
+		if e.Target == "" || len(e.Target) > maxTarget {
+			return fmt.Errorf("a target of %d bytes", len(e.Target))
+		}
+		n = p.layout.inodeSize(e, int64(len(e.Target)))
+	default:
+		return fmt.Errorf("mode %#o", e.Mode)
+	}
+	p.end = (p.end + slotSize - 1) &^ (slotSize - 1)
+	target := len(e.Target)
+	if n+target <= blockSize && target > 0 && p.end&(blockSize-1)+int64(n+target) > blockSize {
+		p.end = blocksOf(p.end) << blockBits // what lies behind an inode may not cross a block
+	}
+	p.region.NIDs[i] = NID(p.region.At + p.end)
+	if p.end += int64(n); target == 0 {
+		return nil
+	}
+	if n+target > blockSize {
+		p.end = blocksOf(p.end) << blockBits
+	}
+	p.end += int64(target)
+	return nil
+}
+
+// write writes what has been placed.
+func (p *regionPlan) write() []byte {
+	r := p.region
+	b := make([]byte, blocksOf(p.end)<<blockBits)
+	d := p.inode(&r.Dir)
+	d.size = p.size
+	at := p.layout.inodeSize(&r.Dir, p.size)
+	if p.inline {
+		d.layout = layoutInline
+		p.listing(b[at:][:p.size], 0, p.list.len())
+	} else {
+		d.block = uint32(r.At>>blockBits) + 1
+		for from, block := 0, b[blockSize:]; from < p.list.len(); block = block[blockSize:] {
+			to, _ := p.list.fill(from)
+			p.listing(block[:blockSize], from, to)
+			from = to
+		}
+	}
+	p.put(b, &r.Dir, d)
+	for i := range r.Dir.Entries {
+		e := &r.Dir.Entries[i]
+		at := int64(r.NIDs[i])*slotSize - r.At
+		switch d := p.inode(e); fileType(e.Mode) {
+		case typeFile:
+			if d.size = e.Size; e.Size > 0 {
+				d.block, d.xattrs = noBlock, xattrSize(e.Redirect)
+				putXattrs(b[at+int64(p.layout.inodeSize(e, e.Size)):], e.Redirect)
+			}
+			p.put(b[at:], e, d)
+		case typeSymlink:
+			d.size = int64(len(e.Target))
+			behind := at + int64(p.layout.inodeSize(e, d.size))
+			if d.layout = layoutInline; behind&(blockSize-1)+d.size > blockSize || behind&(blockSize-1) == 0 {
+				behind = blocksOf(behind) << blockBits
+				d.layout, d.block = layoutPlain, uint32((r.At+behind)>>blockBits)
+			}
+			copy(b[behind:], e.Target)
+			p.put(b[at:], e, d)
+		}
+	}
+	return b
+}
+
+func (p *regionPlan) listing(b []byte, from, to int) {
+	p.list.put(b, from, to, numbers{entries: p.region.NIDs, self: NID(p.region.At), parent: p.region.Parent})
+}
+
+func (p *regionPlan) inode(e *Entry) inode {
+	i := inode{
+		mode: e.Mode, uid: p.layout.o.UID, gid: p.layout.o.GID, sec: p.layout.sec, nsec: p.layout.nsec, layout: layoutPlain,
+	}
+	if !e.MTime.IsZero() {
+		i.sec, i.nsec = e.MTime.Unix(), e.MTime.Nanosecond()
+	}
+	return i
+}
+
+func (p *regionPlan) put(b []byte, e *Entry, i inode) {
+	n := p.layout.inodeSize(e, i.size)
+	i.extended = n == extendedSize
+	i.put(b[:n])
+}
