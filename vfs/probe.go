@@ -178,10 +178,10 @@ func advice(err error) string {
 	}
 	switch {
 	case m.What == "fuse device" && is(unix.ENOENT, unix.ENODEV, unix.ENXIO):
-		return "there is no " + fuse.Device + ": load the kernel module (modprobe fuse), " +
-			"or give the container the device (--device " + fuse.Device + ")"
+		return "there is no " + mounts.FUSEDevice + ": load the kernel module (modprobe fuse), " +
+			"or give the container the device (--device " + mounts.FUSEDevice + ")"
 	case m.What == "fuse device" && is(unix.EPERM, unix.EACCES):
-		return "" + fuse.Device + " may not be opened: run as root, or give the container the device (--device " + fuse.Device + ")"
+		return "" + mounts.FUSEDevice + " may not be opened: run as root, or give the container the device (--device " + mounts.FUSEDevice + ")"
 	case is(unix.EPERM, unix.EACCES):
 		return "mounting is not allowed: run as root with CAP_SYS_ADMIN (in a container --privileged, " +
 			"or --cap-add SYS_ADMIN and a security profile that lets it mount)"

@@ -131,7 +131,7 @@ func (l *Layer) follow(ar *arriving, n *Node) {
 	}
 	for _, node := range l.blobs.settle(ar, err) {
 		// A page that is being read is waited for. If the mount is gone, so are they.
-		_ = l.conn.server.InodeNotify(node, 0, 0)
+		_ = l.conn.Server().InodeNotify(node, 0, 0)
 	}
 }
 

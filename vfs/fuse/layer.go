@@ -17,12 +17,23 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // What it costs when the kernel does not read blobs itself, and how to have it do so.
 const (
 	CostOfCached      = "reads of inputs go through this process and the page cache of each root"
 	PassthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
+)
+
+const (
+	// cachedRead is the largest read that is asked of this process. With
+	// passthrough it is asked for none, and small buffers are quicker to make.
+	cachedRead      = 1 << 20
+	passthroughRead = 128 << 10
+	// maxBackground bounds the reads through the page cache that the kernel lets us
+	// have at a time. Those of arriving files may wait for long, in front of others.
+	maxBackground = 64
 )
 
 // Driver is what the layers of all roots share.
@@ -104,7 +115,7 @@ type Layer struct {
 	stall  stallClock
 	nodes  nodeTable
 	blobs  blobTable
-	conn   connection
+	conn   *mounts.FUSE
 
 	lookups, absent atomic.Int64 // names that are there, and that are not
 
@@ -118,12 +129,12 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 		driver: d, log: d.log.With(zap.String("root", o.Name)),
 		source: o.Source, owner: o.Owner, passthrough: o.Passthrough,
 		covered: o.Images.Cover != nil, blobAt: o.Images.Blob, watcher: o.Images.Watcher, hooks: o.Hooks,
-		conn: connection{dir: o.Folder, pin: -1},
+		conn: mounts.NewFUSE(o.Folder),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.stall.onEnd = o.Hooks.Stall
 	l.blobs.init()
-	l.blobs.unregister = l.conn.unregister
+	l.blobs.unregister = l.conn.Unregister
 	l.nodes.inodes = o.Inodes
 	l.nodes.init(o.Digest, o.Images.Cover)
 	return l
@@ -132,7 +143,7 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 // Show makes the mount point, mounts, and serves from then on. What it has done when it fails is for Hide to undo. The error
 // wraps a mounts.Error if the machine refuses it.
 func (l *Layer) Show(context.Context) error {
-	if err := os.Mkdir(l.conn.dir, 0o755); err != nil {
+	if err := os.Mkdir(l.conn.Dir(), 0o755); err != nil {
 		return err
 	}
 	h := &handler{RawFileSystem: fuse.NewDefaultRawFileSystem(), layer: l}
@@ -140,14 +151,14 @@ func (l *Layer) Show(context.Context) error {
 	if l.driver.requests != nil {
 		serve = &countedFS{h, l.driver.requests}
 	}
-	return l.conn.start(serve, l.mountOptions())
+	return l.conn.Start(serve, l.mountOptions())
 }
 
 // Hide ends the connection, whoever still uses it, and all accesses, and returns when all goroutines
 // of the layer are gone. It does not remove the mount point.
 func (l *Layer) Hide() error {
 	l.cancel()
-	err := l.conn.stop()
+	err := l.conn.Stop()
 	l.loads.Wait()
 	l.blobs.closeFiles()
 	return err
@@ -156,13 +167,13 @@ func (l *Layer) Hide() error {
 // InputFolder is where the inputs are shown, but for what images show.
 func (l *Layer) InputFolder() string {
 	if !l.covered {
-		return l.conn.dir
+		return l.conn.Dir()
 	}
-	return filepath.Join(l.conn.dir, treeName)
+	return filepath.Join(l.conn.Dir(), treeName)
 }
 
 // BlobFolder is where blobs are shown that files of images redirect to. There is none without images.
-func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.dir, blobName) }
+func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.Dir(), blobName) }
 
 // Stalled returns for how long, in wall time, at least one access waited for the Source, a wait
 // that is going on included. It never decreases.
@@ -181,29 +192,35 @@ func (l *Layer) Err() error {
 
 // TryPassthrough reports whether the kernel would read file itself. The layer must be shown.
 func (l *Layer) TryPassthrough(file *os.File) error {
-	id, err := l.conn.register(file)
+	id, err := l.conn.Register(file)
 	if err == nil {
-		l.conn.unregister(id)
+		l.conn.Unregister(id)
 	}
 	return err
 }
 
 // fail notes err, met when reading n, unless an earlier one was noted.
 func (l *Layer) fail(n *Node, err error) {
+	if n.area == blobArea {
+		l.note(fmt.Errorf("read blob %s of the input root: %w", n.Digest, err))
+		return
+	}
+	l.failAt(n.Kind, n.Path(), err)
+}
+
+func (l *Layer) failAt(k tree.Kind, path string, err error) {
+	if path == "" {
+		path = "."
+	}
+	l.note(fmt.Errorf("read %s %s of the input root: %w", k, path, err))
+}
+
+func (l *Layer) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.err != nil {
-		return
+	if l.err == nil {
+		l.err = err
 	}
-	p := n.Path()
-	switch {
-	case n.area == blobArea:
-		l.err = fmt.Errorf("read blob %s of the input root: %w", n.Digest, err)
-		return
-	case p == "":
-		p = "."
-	}
-	l.err = fmt.Errorf("read %s %s of the input root: %w", n.Kind, p, err)
 }
 
 // countLookup counts that the kernel asked for a name.

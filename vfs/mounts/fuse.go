@@ -1,4 +1,4 @@
-package fuse
+package mounts
 
 import (
 	"errors"
@@ -10,23 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-const (
-	// Device is what FUSE needs.
-	Device = "/dev/fuse"
-	// cachedRead is the largest read that is asked of this process. With
-	// passthrough it is asked for none, and small buffers are quicker to make.
-	cachedRead      = 1 << 20
-	passthroughRead = 128 << 10
-	// maxBackground bounds the reads through the page cache that the kernel lets us
-	// have at a time. Those of arriving files may wait for long, in front of others.
-	maxBackground = 64
-)
+// FUSEDevice is what FUSE needs.
+const FUSEDevice = "/dev/fuse"
 
-// connection is a FUSE mount and who serves it. What start has done when it fails is for stop to undo.
-type connection struct {
+// FUSE is a FUSE mount and who serves it. What Start has done when it fails is for Stop to undo.
+type FUSE struct {
 	dir     string // the mount point
 	mounted bool
 	server  *fuse.Server
@@ -34,24 +24,33 @@ type connection struct {
 	pin     int           // descriptor of the mount, which keeps its number ours; -1 for none
 }
 
-// start mounts FUSE and has it served. It calls mount(2) itself and
+// NewFUSE returns one that is not mounted yet; dir is the mount point.
+func NewFUSE(dir string) *FUSE { return &FUSE{dir: dir, pin: -1} }
+
+// Dir is the mount point.
+func (c *FUSE) Dir() string { return c.dir }
+
+// Server is what go-fuse serves it with, once it is started.
+func (c *FUSE) Server() *fuse.Server { return c.server }
+
+// Start mounts FUSE and has it served. It calls mount(2) itself and
 // gives go-fuse the device, so that the device is closed in children and no
 // helper program is ever looked for.
-func (c *connection) start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
-	fd, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
+	fd, err := unix.Open(FUSEDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &mounts.Error{What: "fuse device", Err: err}
+		return &Error{What: "fuse device", Err: err}
 	}
 	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,allow_other,default_permissions,max_read=%d",
 		fd, os.Geteuid(), os.Getegid(), o.MaxWrite)
 	err = unix.Mount(names.MountSource, c.dir, "fuse.forerunner", unix.MS_RDONLY|unix.MS_NODEV, data)
 	if err != nil {
 		_ = unix.Close(fd)
-		return &mounts.Error{What: "fuse", Err: err}
+		return &Error{What: "fuse", Err: err}
 	}
 	c.mounted = true
 	if c.server, err = fuse.NewServer(serve, fmt.Sprintf("/dev/fd/%d", fd), o); err != nil {
-		return &mounts.Error{What: "fuse", Err: err}
+		return &Error{What: "fuse", Err: err}
 	}
 	c.served = make(chan struct{})
 	go func() {
@@ -59,13 +58,13 @@ func (c *connection) start(serve fuse.RawFileSystem, o *fuse.MountOptions) error
 		c.server.Serve()
 	}()
 	if c.pin, err = unix.Open(c.dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
-		return &mounts.Error{What: "fuse", Err: err}
+		return &Error{What: "fuse", Err: err}
 	}
 	return nil
 }
 
-// stop ends the connection, whoever still uses it, and returns when all of the server's goroutines are gone.
-func (c *connection) stop() error {
+// Stop ends the connection, whoever still uses it, and returns when all of the server's goroutines are gone.
+func (c *FUSE) Stop() error {
 	var err error
 	if c.mounted {
 		err = c.unmount()
@@ -76,7 +75,7 @@ func (c *connection) stop() error {
 	return err
 }
 
-func (c *connection) unmount() error {
+func (c *FUSE) unmount() error {
 	if c.pin >= 0 {
 		defer func() { _ = unix.Close(c.pin) }()
 	}
@@ -94,8 +93,8 @@ func (c *connection) unmount() error {
 	return abort(st.Dev_minor, c.dir)
 }
 
-// register lets the kernel read file without asking.
-func (c *connection) register(file *os.File) (id int32, err error) {
+// Register lets the kernel read file without asking, until Unregister.
+func (c *FUSE) Register(file *os.File) (id int32, err error) {
 	id, errno := c.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
 	if errno != 0 {
 		return 0, errno
@@ -103,7 +102,8 @@ func (c *connection) register(file *os.File) (id int32, err error) {
 	return id, nil
 }
 
-func (c *connection) unregister(id int32) { c.server.UnregisterBackingFd(id) }
+// Unregister ends what Register began.
+func (c *FUSE) Unregister(id int32) { c.server.UnregisterBackingFd(id) }
 
 // abort ends a FUSE connection by its number. The control file system, which is
 // not mounted everywhere, is mounted on the empty folder dir meanwhile.
@@ -119,5 +119,5 @@ func abort(conn uint32, dir string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil // it ended already
 	}
-	return errors.Join(err, mounts.Unmount(dir, unix.MNT_DETACH))
+	return errors.Join(err, Unmount(dir, unix.MNT_DETACH))
 }
