@@ -75,6 +75,8 @@
 // stay mounted for later ones. What was not at hand, and symlinks, whose reading
 // would go unnoticed, are left to the FUSE layer, which then shows just that.
 // What an image costs and gives does not depend on how much of it is used.
+// The first root of a large tree that is at hand has an image that is written while it is used; of its symlinks nobody
+// hears who follows them.
 //
 // # Files that arrive
 //

@@ -333,7 +333,7 @@ func TestImageLacksDirectories(t *testing.T) {
 		}
 	}
 	waitUntil(t, "a new image", func() bool {
-		view := f.images.View(root, src, f.owner, image.Hooks{})
+		view := f.images.View(root, src, f.owner, image.Hooks{}, nil)
 		defer view.Release()
 		return view.Cover() != nil && view.Cover().Empty()
 	})

@@ -3,10 +3,13 @@ package vfs
 import (
 	"context"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
@@ -69,6 +72,7 @@ func (r *Root) arrange() {
 		r.addImages()
 		r.inputs = r.fs.driver.NewLayer(r.ctx, r.fuseOptions())
 		r.lower = r.inputs
+		r.waiter.inputs.Store(r.inputs)
 	}
 	if r.fs.means.overlay() {
 		r.over = overlay.New(overlay.Options{
@@ -97,7 +101,8 @@ func (r *Root) addImages() {
 	if r.fs.images == nil || r.spec.OnLook != nil {
 		return
 	}
-	r.images = r.fs.images.View(r.spec.Digest, r.spec.Source, r.owner, image.Hooks{Opened: r.reads.opened, Blob: r.tellBlobRead})
+	r.images = r.fs.images.View(r.spec.Digest, r.spec.Source, r.owner,
+		image.Hooks{Opened: r.reads.opened, Blob: r.tellBlobRead}, &r.waiter)
 	if r.images != nil {
 		r.shared = r.images
 	}
@@ -140,6 +145,19 @@ func (r *Root) stack() overlay.Stack {
 	s.Folders = append(s.Folders, r.images.Folders()...)
 	return s
 }
+
+// imageWaiter lets images wait for what is not at hand as FUSE does.
+type imageWaiter struct {
+	inputs atomic.Pointer[fuse.Layer] // set before anybody looks at the root
+}
+
+// Await implements image.Waiter.
+func (w *imageWaiter) Await(a image.Asker, path string, d digest.Digest) (*tree.Directory, error) {
+	return w.inputs.Load().Directory(a.Cancel, a.Thread, path, d)
+}
+
+// Fail implements image.Waiter.
+func (w *imageWaiter) Fail(path string, err error) { w.inputs.Load().FailDirectory(path, err) }
 
 // imageCover is what images show, in the words of FUSE.
 type imageCover struct{ *image.Cover }

@@ -98,6 +98,7 @@ type Root struct {
 	// The layers; nil are those that the root has not got.
 	inputs *fuse.Layer
 	images *image.View
+	waiter imageWaiter // of images
 	links  *link.Layer
 	over   *overlay.Layer
 	plain  *plainLayer // all there is of a root without inputs

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -100,3 +101,21 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 	}
 	return shown{d, n.cover}, fuse.OK
 }
+
+// Directory returns a directory of the tree on behalf of a thread that waits for it, as if it asked this layer: cancel
+// is closed when it gets a signal.
+func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d digest.Digest) (*tree.Directory, error) {
+	dir, err, ok := await(access{l, cancel, thread}, func(ctx context.Context) (*tree.Directory, error) {
+		return l.source.Directory(ctx, d)
+	}, func(*tree.Directory) {})
+	if !ok {
+		return nil, context.Canceled // nobody is left to see it
+	}
+	if err != nil {
+		l.FailDirectory(path, err)
+	}
+	return dir, err
+}
+
+// FailDirectory notes err, met when reading the directory at path, unless an earlier one was noted.
+func (l *Layer) FailDirectory(path string, err error) { l.failAt(tree.Dir, path, err) }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,6 +54,8 @@ type Cache struct {
 	owner      folder.Owner
 	namespaces map[folder.Owner]*os.File
 	watcher    *watcher
+	files      *files      // of grown images; nil: there are none
+	cannotGrow atomic.Bool // the kernel has refused one
 	log        *zap.Logger
 	// warnOwner says once that images cannot be shown to another owner.
 	warnOwner sync.Once
@@ -103,6 +106,9 @@ func Open(o Options) (*Cache, error) {
 	if c.watcher, err = newWatcher(); err != nil {
 		return nil, err
 	}
+	if c.files, err = openFiles(filepath.Join(o.PointDir, ".growing"), c.watcher.is, o.Log); err != nil {
+		o.Log.Debug("trees get metadata images when they are seen again", zap.Error(err))
+	}
 	go c.run()
 	return c, nil
 }
@@ -125,6 +131,9 @@ func (c *Cache) Close() error {
 	<-c.done
 	err := c.DropAll()
 	c.watcher.close()
+	if c.files != nil {
+		err = errors.Join(err, c.files.close())
+	}
 	return err
 }
 

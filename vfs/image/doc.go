@@ -7,11 +7,19 @@
 // was at hand then is in it, and no symlinks, whose reading nobody would see; a Cover says what is left to the
 // FUSE layer. What is opened in images the watcher learns from fanotify, and tells the View.
 //
-// It refuses to wait for anything that is not at hand, and to know what a root is made of besides.
+// A root of a large tree for which there is no image yet has one of its own, which grows: it is a file that FUSE
+// shows (files), mounted before anything is in it. When the kernel reads a block, grown writes the directory whose
+// region it lies in, and after some of these all that are at hand, which it stores in the kernel's page cache. It has symlinks, too, and
+// directories that are not at hand: who looks at one waits for it as he would for FUSE, which a Waiter does. So of
+// symlinks nobody sees who follows them.
 //
-// Goroutines: one that makes images and one that asks fanotify what was opened; Close ends both and waits.
+// Beside that it refuses to wait for anything that is not at hand, and to know what a root is made of besides.
 //
-// Locks: Cache.mu guards the table of images, watcher.mu the views that are watched, image.shown where an image is
-// mounted for other owners; the last one alone is held while something is mounted. None is taken while another is
-// held. The watcher's turn is a token: whoever has it takes events from the kernel, and calls hooks.
+// Goroutines: one that makes images, one that asks fanotify what was opened, and those that serve files; Close ends
+// them and waits. A grown image has one more while it grows, which its end waits for.
+//
+// Locks: Cache.mu guards the table of images, files.mu and grown.mu what is grown, watcher.mu the views that are
+// watched, image.shown where an image is mounted for other owners; the last one alone is held while something is
+// mounted. None is taken while another is held. The watcher's turn is a token: whoever has it takes events from the
+// kernel, and calls hooks.
 package image

@@ -47,8 +47,9 @@ type image struct {
 	dirs   int // that it shows
 	bytes  int64
 	point  string   // where it is mounted
-	file   *os.File // it has no name: when nobody uses it any more, it is gone
-	nodes  *erofs.Image
+	file   *os.File // it has no name: when nobody uses it any more, it is gone; nil if it is grown
+	grown  *grown   // nil: all of it was written at once
+	nodes  nodes
 	sum    [sha256.Size]byte // of the file's bytes
 	said   vouch.Verdict     // whether they are still those
 	mark   atomic.Pointer[imageMark]
@@ -61,6 +62,13 @@ type image struct {
 	lastUse uint64 // of Cache.clock
 	retired bool   // to be unmounted by its last user
 	lacking int    // roots that read directories which it lacks
+}
+
+// nodes know what the inodes of an image are.
+type nodes interface {
+	Node(nid uint64) (erofs.Node, error)
+	// Redirects calls found with that of each file with data that the image shows.
+	Redirects(found func(redirect string)) error
 }
 
 // atHand returns a directory if that needs no waiting.
@@ -226,8 +234,13 @@ func (img *image) check(ctx context.Context) error {
 
 // close takes the image away. Overlays that still show it keep it alive.
 func (img *image) close() error {
-	return errors.Join(img.conceal(), mounts.Unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
-		os.Remove(filepath.Dir(img.point)), img.file.Close())
+	err := errors.Join(img.conceal(), mounts.Unmount(img.point, unix.MNT_DETACH), os.Remove(img.point),
+		os.Remove(filepath.Dir(img.point)))
+	if img.grown != nil {
+		img.grown.end()
+		return err
+	}
+	return errors.Join(err, img.file.Close())
 }
 
 func typeOf(k tree.Kind) uint32 {

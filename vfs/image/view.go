@@ -56,13 +56,17 @@ const (
 )
 
 // View chooses images for the tree d of a root that belongs to owner, as far as that can be told without
-// waiting. It is nil where no image can be shown to him. Release must be called with it.
-func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks Hooks) *View {
+// waiting. Where there are none for a large tree that is at hand, the View has one that is written while it is used, if
+// waiter is not nil. It is nil where no image can be shown to owner. Release must be called with it.
+func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks Hooks, waiter Waiter) *View {
 	if owner != c.owner && c.namespaces[owner] == nil {
 		return nil
 	}
 	v := &View{cache: c, root: closedRoot{d, source}, hooks: hooks}
 	grafts := c.choose(d, source)
+	if len(grafts) == 0 && waiter != nil {
+		grafts = c.growFor(d, source, waiter)
+	}
 	for _, g := range grafts {
 		var err error
 		if g.point, err = c.shownTo(g.image, owner); err != nil {
@@ -229,7 +233,7 @@ func (v *View) Missed(c *Cover) {
 // Stale reports whether Vouch would have to read something; it waits for nothing.
 func (v *View) Stale(due time.Time) bool {
 	for _, g := range v.grafts {
-		if !g.image.said.Since(due) {
+		if g.image.grown == nil && !g.image.said.Since(due) {
 			return true
 		}
 	}
@@ -240,6 +244,9 @@ func (v *View) Stale(due time.Time) bool {
 // vouch.ErrDamaged if one is wrong: no root gets it any more.
 func (v *View) Vouch(ctx context.Context, due time.Time) error {
 	for _, g := range v.grafts {
+		if g.image.grown != nil {
+			continue // nobody but the kernel has its bytes
+		}
 		if err := v.cache.verify(ctx, g.image, due); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func view(
 	t.Helper()
 	v = c.View(root, src, folder.ProcessOwner(), Hooks{
 		Opened: func(string, tree.Entry) {}, Blob: func(d digest.Digest) { told[d]++ },
-	})
+	}, nil)
 	if v == nil || len(v.grafts) != 1 {
 		t.Fatal("there is no image to show")
 	}
@@ -107,7 +107,7 @@ func TestView(t *testing.T) {
 	if err != nil || st.Size() != int64(len("content of file1")) {
 		t.Errorf("a file: %+v, %v", st, err)
 	}
-	if c.View(root, src, folder.Owner{UID: 1, GID: 1}, Hooks{}) != nil {
+	if c.View(root, src, folder.Owner{UID: 1, GID: 1}, Hooks{}, nil) != nil {
 		t.Error("images are shown to another owner")
 	}
 }

@@ -1,0 +1,171 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+// files is a folder that FUSE shows, with a file for each grown image: the kernel mounts it as an image, and reads
+// from it what it wants to know.
+type files struct {
+	fuse.RawFileSystem
+	conn *mounts.FUSE
+	root fuse.Owner
+	// watcher reports whether a thread opens files only to know what others have opened: it must not wait.
+	watcher func(thread uint32) bool
+
+	mu    sync.Mutex
+	last  uint64            // number of a node
+	grown map[uint64]*grown // by number and name
+}
+
+var _ fuse.RawFileSystem = (*files)(nil)
+
+// forGood is how long the kernel may keep what it was told.
+const forGood = 10 * 365 * 24 * time.Hour
+
+// fileBytes is how large each file is said to be: all that an image can take.
+const fileBytes = erofs.MaxRegionAt
+
+func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*files, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f := &files{
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), conn: mounts.NewFUSE(dir), last: fuse.FUSE_ROOT_ID,
+		root: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, grown: map[uint64]*grown{},
+		watcher: watcher,
+	}
+	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
+	if err != nil {
+		return nil, err
+	}
+	err = f.conn.Start(f, &fuse.MountOptions{
+		MaxWrite: 128 << 10,
+		// The kernel gets nothing that it did not ask for: of what lies behind it nothing is known yet.
+		MaxReadAhead:             1,
+		DisableXAttrs:            true,
+		ExplicitDataCacheControl: true,
+		// An image can lie only on what lies on nothing else.
+		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
+		Logger:               std,
+		PanicHandler: func(v any) fuse.Status {
+			log.Error("panic while serving a metadata image", zap.Any("panic", v), zap.Stack("stack"))
+			return fuse.EIO
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+// close ends all reads. What grown images have shown so far is left to those who have it.
+func (f *files) close() error { return errors.Join(f.conn.Stop(), os.Remove(f.conn.Dir())) }
+
+// add lets the kernel read g, and returns the path of its file.
+func (f *files) add(g *grown) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last++
+	g.node = f.last
+	f.grown[g.node] = g
+	return filepath.Join(f.conn.Dir(), strconv.FormatUint(g.node, 10))
+}
+
+// remove has the kernel forget g, which nobody uses any more.
+func (f *files) remove(g *grown) {
+	f.mu.Lock()
+	delete(f.grown, g.node)
+	f.mu.Unlock()
+	// Else its pages would stay until memory is short. Nobody looks at the result: the mount may be gone.
+	_ = f.conn.Server().EntryNotify(fuse.FUSE_ROOT_ID, strconv.FormatUint(g.node, 10))
+}
+
+func (f *files) find(node uint64) *grown {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.grown[node]
+}
+
+// store gives the kernel what it would ask for: whole blocks.
+func (f *files) store(g *grown, at int64, b []byte) error {
+	const most = 64 << 10
+	for len(b) > 0 {
+		n := min(len(b), most)
+		if status := f.conn.Server().InodeNotifyStoreCache(g.node, at, b[:n]); !status.Ok() {
+			return fmt.Errorf("store blocks of a metadata image: %w", unix.Errno(status))
+		}
+		at, b = at+int64(n), b[n:]
+	}
+	return nil
+}
+
+func (f *files) String() string { return names.MountSource }
+
+func (f *files) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	node, err := strconv.ParseUint(name, 10, 64)
+	if in.NodeId != fuse.FUSE_ROOT_ID || err != nil || f.find(node) == nil {
+		return fuse.ENOENT
+	}
+	out.NodeId, out.Generation = node, 1
+	out.SetEntryTimeout(forGood)
+	out.SetAttrTimeout(forGood)
+	f.attr(node, &out.Attr)
+	return fuse.OK
+}
+
+func (f *files) Forget(uint64, uint64) {}
+
+func (f *files) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	out.SetTimeout(forGood)
+	f.attr(in.NodeId, &out.Attr)
+	return fuse.OK
+}
+
+func (f *files) attr(node uint64, a *fuse.Attr) {
+	*a = fuse.Attr{Ino: node, Nlink: 1, Owner: f.root, Mode: unix.S_IFREG | 0o400, Size: uint64(fileBytes)}
+	if node == fuse.FUSE_ROOT_ID {
+		a.Mode, a.Size = unix.S_IFDIR|0o700, 0
+	}
+}
+
+func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if f.find(in.NodeId) == nil {
+		return fuse.ENOENT
+	}
+	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
+	return fuse.OK
+}
+
+// Read answers with all that is asked for, or not at all: what is left out the kernel would take for zeros.
+func (f *files) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	g := f.find(in.NodeId)
+	if g == nil || in.Offset > math.MaxInt64 {
+		return nil, fuse.EIO
+	}
+	b := buf[:min(int(in.Size), len(buf))]
+	if !g.read(b, int64(in.Offset), Asker{Cancel: cancel, Thread: in.Pid}) {
+		return nil, fuse.EIO
+	}
+	return fuse.ReadResultData(b), fuse.OK
+}
+
+func (f *files) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOut) fuse.Status {
+	out.Bsize, out.Frsize, out.NameLen = erofs.BlockSize, erofs.BlockSize, 255
+	return fuse.OK
+}

@@ -1,0 +1,55 @@
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// growFor returns an image of the whole tree d that grows, if that is worth its mount.
+func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft {
+	if c.files == nil || c.cannotGrow.Load() || !c.worthGrowing(d, source) {
+		return nil
+	}
+	img, err := c.grow(d, source, waiter)
+	if err != nil {
+		if !c.cannotGrow.Swap(true) {
+			c.log.Debug("trees get metadata images when they are seen again", zap.Error(err))
+		}
+		return nil
+	}
+	return []*graft{{image: img, seen: map[uint64]struct{}{}}}
+}
+
+// worthGrowing reports whether the tree is large and its beginning is at hand, with files. Of files that are not local,
+// FUSE tells earlier that they are wanted.
+func (c *Cache) worthGrowing(d digest.Digest, source Source) bool {
+	entries := 0
+	todo := []digest.Digest{d}
+	for len(todo) > 0 && entries < MinEntries {
+		dir, ok := source.LocalDirectory(todo[len(todo)-1])
+		if !ok {
+			return false
+		}
+		todo = todo[:len(todo)-1]
+		entries += dir.Len()
+		looked := false
+		for i := range min(dir.Len(), MinEntries) {
+			switch e := dir.At(i); {
+			case e.Kind == tree.Dir:
+				todo = append(todo, e.Digest)
+			case e.Kind == tree.File && !looked && !e.Digest.IsEmptyBlob():
+				looked = true
+				if _, err := os.Lstat(filepath.Join(c.blobs.Dir, c.blobs.Path(e.Digest))); errors.Is(err, os.ErrNotExist) {
+					return false
+				}
+			}
+		}
+	}
+	return entries >= MinEntries
+}

@@ -1,0 +1,382 @@
+package image
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
+)
+
+const (
+	// growAfter is how many directories have to be asked for before others are written unasked.
+	growAfter = 16
+	// maxGrown bounds the directories of which a grown image knows where they are.
+	maxGrown = 1 << 21
+	// maxKept bounds the sizes of the directories that a grown image keeps. Others it has to find again.
+	maxKept = 256 << 20
+	// maxDirectoryBytes is the size above which a directory is an error in a grown image.
+	maxDirectoryBytes = 64 << 20
+	// keptRegions bounds the regions that are kept for the next block.
+	keptRegions = 4
+)
+
+// An Asker is a thread that waits for a directory.
+type Asker struct {
+	Cancel <-chan struct{} // closed when the thread got a signal
+	Thread uint32          // 0 if it is not known
+}
+
+// A Waiter gets what is not at hand for those who look at a root.
+type Waiter interface {
+	// Await waits for a directory, which is at that path of the root.
+	Await(a Asker, path string, d digest.Digest) (*tree.Directory, error)
+	// Fail notes why a directory could not be shown.
+	Fail(path string, err error)
+}
+
+// errEnded is what is left to read of a grown image that was taken away.
+var errEnded = errors.New("the metadata image was taken away")
+
+// A grown image is one of the tree of a single root, which is mounted before anything of it is written: each directory
+// is when the kernel looks at it, and once that has happened often all others, level by level. It lives in memory and
+// in the kernel's page cache only.
+type grown struct {
+	files   *files
+	blobs   *Blobs
+	options erofs.Options
+	source  Source
+	waiter  Waiter
+	head    []byte
+	node    uint64 // in files
+
+	growing sync.WaitGroup
+
+	mu     sync.Mutex
+	ended  bool
+	next   int64    // where the next region begins
+	places []*place // in the order of their regions
+	asked  int      // directories that the kernel looked at, as far as they were not written
+	kept   []region // the last few
+	dirs   int64    // sizes of the directories that places keep
+}
+
+// A place is a directory of the tree. All but nids is set when the one above it is written.
+type place struct {
+	at, bytes int64
+	up        *place // of the root itself
+	entry     tree.Entry
+	nids      []uint32        // of its entries; nil: it is not written yet. Guarded by grown.mu
+	dir       *tree.Directory // once it is written, nil beyond maxKept. Guarded by grown.mu
+}
+
+type region struct {
+	of    *place
+	bytes []byte
+}
+
+// grow makes a grown image of the tree d and mounts it.
+func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, error) {
+	img := &image{digest: d, users: 1, retired: true}
+	if _, err := rand.Read(img.id[:]); err != nil {
+		return nil, err
+	}
+	g := &grown{
+		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
+		next: erofs.BlockSize,
+	}
+	var err error
+	if g.head, err = erofs.Head(g.options); err != nil {
+		return nil, err
+	}
+	dir, ok := source.LocalDirectory(d)
+	if !ok || !g.placeLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
+		return nil, fmt.Errorf("the root directory, of %d bytes, is not at hand", d.SizeBytes())
+	}
+	if _, err := g.write(g.places[0], dir); err != nil { // which the kernel reads while it mounts
+		return nil, err
+	}
+	img.grown, img.nodes, img.cover = g, g, &Cover{image: img}
+	file := c.files.add(g)
+	point := filepath.Join(c.pointDir, fmt.Sprintf(".grown-%d", g.node))
+	img.point = filepath.Join(point, "lower")
+	if err := os.MkdirAll(img.point, 0o755); err != nil {
+		g.end()
+		return nil, err
+	}
+	if err := unix.Mount(file, img.point, "erofs", unix.MS_RDONLY|unix.MS_NODEV, ""); err != nil {
+		g.end()
+		return nil, errors.Join(&mounts.Error{What: "erofs", Err: err}, os.Remove(img.point), os.Remove(point))
+	}
+	return img, nil
+}
+
+// end lets nobody read any more, and waits until nothing is written.
+func (g *grown) end() {
+	g.mu.Lock()
+	g.ended = true
+	g.kept = nil
+	g.mu.Unlock()
+	g.growing.Wait()
+	g.files.remove(g)
+}
+
+// placeLocked gives a directory its place, and says whether it has one.
+func (g *grown) placeLocked(up *place, e tree.Entry) bool {
+	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
+	size := e.Digest.SizeBytes()
+	if size > maxDirectoryBytes || len(g.places) == maxGrown {
+		return false
+	}
+	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
+	if p.at+p.bytes > erofs.MaxRegionAt {
+		return false
+	}
+	if up == nil {
+		p.up = p
+	}
+	g.next += p.bytes
+	g.places = append(g.places, p)
+	return true
+}
+
+// find returns the directory whose region has that byte.
+func (g *grown) find(at int64) (*place, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i, found := slices.BinarySearchFunc(g.places, at, func(p *place, at int64) int { return cmp.Compare(p.at, at) })
+	if !found {
+		i--
+	}
+	switch {
+	case g.ended:
+		return nil, errEnded
+	case i < 0 || at >= g.places[i].at+g.places[i].bytes:
+		return nil, erofs.ErrNotFound
+	}
+	return g.places[i], nil
+}
+
+// read fills b with what is at that offset, and waits for what it needs of it. False: something did not come.
+func (g *grown) read(b []byte, at int64, asker Asker) bool {
+	for len(b) > 0 {
+		from, n := g.head, 0
+		begin := int64(0)
+		if at >= erofs.BlockSize {
+			p, err := g.find(at)
+			if err != nil {
+				if !errors.Is(err, errEnded) {
+					g.waiter.Fail("", fmt.Errorf("metadata image: %w", erofs.ErrTooLarge))
+				}
+				return false
+			}
+			if from, err = g.regionOf(p, asker); err != nil {
+				return false
+			}
+			begin = p.at
+		}
+		if n = copy(b, from[min(at-begin, int64(len(from))):]); n == 0 {
+			return false
+		}
+		b, at = b[n:], at+int64(n)
+	}
+	return true
+}
+
+// regionOf returns the region of p for somebody who asks for it.
+func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
+	g.mu.Lock()
+	i := slices.IndexFunc(g.kept, func(r region) bool { return r.of == p })
+	if i >= 0 {
+		defer g.mu.Unlock()
+		return g.kept[i].bytes, nil
+	}
+	if g.asked++; g.asked == growAfter && !g.ended {
+		g.growing.Go(g.grow)
+	}
+	g.mu.Unlock()
+	dir, ok := g.source.LocalDirectory(p.entry.Digest)
+	if !ok && g.files.watcher(asker.Thread) {
+		return nil, errEnded
+	}
+	if !ok {
+		var err error
+		if dir, err = g.waiter.Await(asker, p.path(), p.entry.Digest); err != nil {
+			return nil, err
+		}
+	}
+	b, err := g.write(p, dir)
+	if err != nil {
+		g.waiter.Fail(p.path(), err)
+	}
+	return b, err
+}
+
+// write makes the region of p, and gives what is in it its place.
+func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
+	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.describe(p.entry), NIDs: make([]uint32, dir.Len())}
+	r.Dir.Entries = make([]erofs.Entry, dir.Len())
+	g.mu.Lock()
+	for i := range dir.Len() {
+		e := dir.At(i)
+		r.Dir.Entries[i] = g.describe(e)
+		switch {
+		case e.Kind != tree.Dir:
+		case p.nids != nil:
+			r.NIDs[i] = p.nids[i]
+		case g.placeLocked(p, e):
+			r.NIDs[i] = erofs.NID(g.places[len(g.places)-1].at)
+		default: // where no region is: who looks at it gets an error
+			r.NIDs[i] = erofs.NID(erofs.MaxRegionAt - erofs.BlockSize)
+		}
+	}
+	if p.nids == nil {
+		p.nids = slices.Clone(r.NIDs) // those of directories are for good
+		if size := p.entry.Digest.SizeBytes(); g.dirs+size <= maxKept {
+			g.dirs += size
+			p.dir = dir
+		}
+	}
+	g.mu.Unlock()
+	b, err := r.Bytes(g.options)
+	if err == nil && int64(len(b)) > p.bytes {
+		err = erofs.ErrTooLarge
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.nids = r.NIDs
+	if !g.ended {
+		g.kept = append(g.kept[max(0, len(g.kept)+1-keptRegions):], region{p, b})
+	}
+	return b, nil
+}
+
+// describe says what the image shows of an entry.
+func (g *grown) describe(e tree.Entry) erofs.Entry {
+	out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
+	switch e.Kind {
+	case tree.Dir:
+		out.Mode |= unix.S_IFDIR
+	case tree.Symlink:
+		out.Mode |= unix.S_IFLNK
+	default:
+		out.Mode |= unix.S_IFREG
+		if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
+			out.Redirect = "/" + g.blobs.Path(e.Digest)
+		}
+	}
+	return out
+}
+
+// grow writes all directories that are at hand, level by level, and gives them to the kernel.
+func (g *grown) grow() {
+	for i := 0; ; i++ {
+		g.mu.Lock()
+		if g.ended || i == len(g.places) {
+			g.mu.Unlock()
+			return
+		}
+		p := g.places[i]
+		g.mu.Unlock()
+		dir, ok := g.source.LocalDirectory(p.entry.Digest)
+		if !ok {
+			continue
+		}
+		b, err := g.write(p, dir)
+		if err != nil {
+			continue // who looks at it is told
+		}
+		if g.files.store(g, p.at, b) != nil {
+			return
+		}
+	}
+}
+
+// path is that of the directory in the root.
+func (p *place) path() string {
+	if p.up == p {
+		return ""
+	}
+	if above := p.up.path(); above != "" {
+		return above + "/" + p.entry.Name
+	}
+	return p.entry.Name
+}
+
+// written returns the directory of p, if it was written.
+func (g *grown) written(p *place) (*tree.Directory, bool) {
+	g.mu.Lock()
+	dir, ok := p.dir, p.nids != nil
+	g.mu.Unlock()
+	if ok && dir == nil {
+		return g.source.LocalDirectory(p.entry.Digest)
+	}
+	return dir, ok
+}
+
+// Redirects implements nodes: what was not written nobody has opened.
+func (g *grown) Redirects(found func(redirect string)) error {
+	g.mu.Lock()
+	places := slices.Clone(g.places)
+	g.mu.Unlock()
+	for _, p := range places {
+		g.mu.Lock()
+		unwritten := p.nids == nil
+		g.mu.Unlock()
+		if unwritten {
+			continue
+		}
+		dir, ok := g.written(p)
+		if !ok {
+			return fmt.Errorf("directory %s is gone", p.entry.Digest)
+		}
+		for i := range dir.Len() {
+			if e := dir.At(i); e.Kind == tree.File && !e.Digest.IsEmptyBlob() {
+				found("/" + g.blobs.Path(e.Digest))
+			}
+		}
+	}
+	return nil
+}
+
+// Node implements nodes.
+func (g *grown) Node(nid uint64) (erofs.Node, error) {
+	p, err := g.find(erofs.RegionAt(nid))
+	if err != nil {
+		return erofs.Node{}, err
+	}
+	if nid == uint64(erofs.NID(p.at)) {
+		return erofs.Node{Path: p.path(), Mode: unix.S_IFDIR | p.entry.Perm}, nil
+	}
+	g.mu.Lock()
+	i := slices.Index(p.nids, uint32(nid))
+	g.mu.Unlock()
+	dir, ok := g.written(p)
+	if i < 0 || !ok || i >= dir.Len() {
+		return erofs.Node{}, erofs.ErrNotFound
+	}
+	e := g.describe(dir.At(i))
+	n := erofs.Node{Path: e.Name, Mode: e.Mode, Size: e.Size, Redirect: e.Redirect}
+	if above := p.path(); above != "" {
+		n.Path = above + "/" + e.Name
+	}
+	return n, nil
+}
+
+// Grown reports whether the view has an image that is written while it is used.
+func (v *View) Grown() bool {
+	return slices.ContainsFunc(v.grafts, func(g *graft) bool { return g.image.grown != nil })
+}

@@ -1,0 +1,128 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
+)
+
+// nobodyWaits fails whoever would have to wait.
+type nobodyWaits struct{ t *testing.T }
+
+func (w nobodyWaits) Await(_ Asker, path string, d digest.Digest) (*tree.Directory, error) {
+	w.t.Errorf("somebody waits for %q", path)
+	return nil, fmt.Errorf("%s is not at hand", d)
+}
+
+func (w nobodyWaits) Fail(path string, err error) { w.t.Errorf("%q: %v", path, err) }
+
+func (g *grown) askedFor() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked
+}
+
+// grownView is a view of a new tree of some folders, with where its image is mounted.
+func grownView(t *testing.T, c *Cache, src *vfstest.Source, folders int) (*grown, string) {
+	t.Helper()
+	var names []string
+	for i := range folders {
+		for j := range 1 + MinEntries/folders {
+			names = append(names, fmt.Sprintf("new%d/sub/file%d-%d", i, i, j))
+		}
+	}
+	root := src.Tree(t, names...)
+	loadAll(t, src, root)
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
+	if v == nil || !v.Grown() {
+		const reason = "the kernel mounts no image from a FUSE file"
+		if os.Getenv("CI") == "" {
+			t.Skip(reason)
+		}
+		t.Fatal(reason)
+	}
+	t.Cleanup(v.Release)
+	return v.grafts[0].image.grown, v.Folders()[0]
+}
+
+// TestGrowsAhead counts the directories that the kernel asks for: a command that reads little makes nobody write more
+// than it reads, and one that reads much is soon ahead of its questions.
+func TestGrowsAhead(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders = 100
+	g, at := grownView(t, c, src, folders)
+	if got := vfstest.Walk(t, filepath.Join(at, "new3")); len(got) < 3 {
+		t.Errorf("shows %q", got)
+	}
+	g.mu.Lock()
+	places, kept := len(g.places), len(g.kept)
+	g.mu.Unlock()
+	if want := 1 + folders + 1; places != want || kept != 3 {
+		t.Errorf("after a look into one folder %d directories have a place, want %d, and %d were written", places, want, kept)
+	}
+	for i := range growAfter {
+		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
+	}
+	g.growing.Wait()
+	before := g.askedFor()
+	vfstest.Walk(t, at)
+	if asked := g.askedFor() - before; asked > 0 {
+		t.Errorf("the kernel asked for %d directories that were there", asked)
+	}
+	if before > 2*growAfter+3 {
+		t.Errorf("the kernel asked for %d directories before others were written", before)
+	}
+}
+
+// TestGrownNodes finds every inode of a grown image by its number.
+func TestGrownNodes(t *testing.T) {
+	c, src, _ := openCache(t)
+	g, at := grownView(t, c, src, 5)
+	for _, path := range vfstest.Walk(t, at) {
+		info, err := os.Lstat(filepath.Join(at, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := g.Node(info.Sys().(*syscall.Stat_t).Ino)
+		if path == "." {
+			path = ""
+		}
+		if err != nil || n.Path != path || (n.Redirect == "") != info.IsDir() || !info.IsDir() && n.Size != info.Size() {
+			t.Errorf("inode of %q is %+v, %v", path, n, err)
+		}
+	}
+	blobs := map[string]bool{}
+	src.Forget() // what was shown is known without
+	err := g.Redirects(func(redirect string) { blobs[redirect] = true })
+	if err != nil || len(blobs) != 5*(1+MinEntries/5) {
+		t.Errorf("%d blobs are shown, %v", len(blobs), err)
+	}
+	for _, nid := range []uint64{0, 1, uint64(g.next) / 32, 1 << 40} {
+		if n, err := g.Node(nid); !errors.Is(err, erofs.ErrNotFound) {
+			t.Errorf("inode %d is %+v, %v", nid, n, err)
+		}
+	}
+}
+
+// TestGrownEnds lets nobody read what was taken away, nor keep it.
+func TestGrownEnds(t *testing.T) {
+	c, src, _ := openCache(t)
+	g, at := grownView(t, c, src, 5)
+	vfstest.Walk(t, filepath.Join(at, "new1"))
+	g.end()
+	if _, err := os.ReadDir(filepath.Join(at, "new2")); err == nil {
+		t.Error("a folder that nobody wrote is shown")
+	}
+	if c.files.find(g.node) != nil {
+		t.Error("the file of the image is still there")
+	}
+}
