@@ -46,12 +46,19 @@ func TestServeImagesUntilKilled(t *testing.T) {
 			t.Fatal("no image in the root")
 		}
 	}
+	fresh := src.Tree(t, append(toolchain("fresh"), "away/last")...)
+	atHand(t, src.Source, fresh, libs("fresh")...)
+	src.Gate(src.Find(t, fresh, "away"))
+	r := openRoot(t, f, RootSpec{Name: "fresh", Digest: fresh, Source: src})
+	if os.Getenv("CI") != "" && !r.images.Grown() {
+		t.Fatal("the root of a fresh tree shows no image")
+	}
 	fmt.Println(`"ready"`)
 	select {}
 }
 
 // TestKilledWithImages kills a process that shows images, while files of them are open,
-// and one is read that has come in part, and has the next one clear up.
+// one is read that has come in part, and somebody waits for a directory of one that grows, and has the next one clear up.
 func TestKilledWithImages(t *testing.T) {
 	openImageFS(t, vfstest.NewSource(t), nil) // skips where there are none
 	dir := t.TempDir()
@@ -63,7 +70,7 @@ func TestKilledWithImages(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	o := Options{MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper")}
 	var helpers []*helper
-	for range servedRoots {
+	for range servedRoots + 1 { // the last one is for the root of a fresh tree
 		helpers = append(helpers, startChild(t, "helper"))
 	}
 	for range 3 {
@@ -71,7 +78,15 @@ func TestKilledWithImages(t *testing.T) {
 		if got := server.answer(); got != "ready" {
 			t.Fatal(got)
 		}
-		for i, h := range helpers {
+		fresh, last := filepath.Join(o.MountDir, pointsName, "fresh", "root"), helpers[servedRoots]
+		if got := last.do("read", filepath.Join(fresh, "fresh/lib1/file1")); !strings.HasPrefix(got, "content of ") {
+			t.Errorf("read %q", got)
+		}
+		if got := last.do("chdir", filepath.Join(fresh, "fresh/lib2")); got != "ok" {
+			t.Error(got)
+		}
+		last.ask("read", filepath.Join(fresh, "away/last"))
+		for i, h := range helpers[:servedRoots] {
 			root := filepath.Join(o.MountDir, pointsName, strconv.Itoa(i), "root")
 			file := filepath.Join(root, "all/sdk/lib1/file1")
 			if got := h.do("read", file); !strings.HasPrefix(got, "content of ") {
