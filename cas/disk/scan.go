@@ -96,11 +96,14 @@ func (f *files[K]) scan() error {
 		group errgroup.Group
 		mu    sync.Mutex
 		all   []found[K] // guarded by mu
+		// lost are the shards of each group that cannot be read, and cause is why the last one cannot. Guarded by mu.
+		lost  = map[string][]string{}
+		cause error
 	)
 	group.SetLimit(scanWidth)
 	for _, g := range f.layout.groups {
-		shards, err := os.ReadDir(filepath.Join(f.dir, g))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		shards, err := f.shardsOf(g)
+		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
 		for _, shard := range shards {
@@ -108,6 +111,10 @@ func (f *files[K]) scan() error {
 				some, err := f.scanShard(filepath.Join(g, shard.Name()))
 				mu.Lock()
 				defer mu.Unlock()
+				if err != nil && isOfDisk(err) {
+					lost[g] = append(lost[g], shard.Name())
+					cause, err = err, nil
+				}
 				all = append(all, some...)
 				return err
 			})
@@ -115,6 +122,11 @@ func (f *files[K]) scan() error {
 	}
 	if err := group.Wait(); err != nil {
 		return err
+	}
+	for g, shards := range lost {
+		if err := f.giveUp(g, shards, cause); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(all, func(a, b found[K]) int { return cmp.Compare(a.mtime, b.mtime) })
 	if !f.sameBoot() {
@@ -136,7 +148,7 @@ func (f *files[K]) scan() error {
 // that this package did not name are left alone.
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	dir, err := os.OpenFile(filepath.Join(f.dir, shard), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOTDIR) {
+	if errors.Is(err, unix.ENOTDIR) && !shardName.MatchString(filepath.Base(shard)) {
 		f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, shard)))
 		return nil, nil
 	}
@@ -172,7 +184,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 		f.log.Warn("removed a damaged file from the store",
 			zap.String("path", filepath.Join(f.dir, path)), zap.Int64("bytes", st.Size))
 		if err := os.RemoveAll(filepath.Join(f.dir, path)); err != nil {
-			return nil, err
+			f.stays(k, err)
 		}
 	}
 	return some, nil
