@@ -46,15 +46,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	if err != nil {
 		return err
 	}
-	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
-	l.worker.Slots = l.Slots
-	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.CacheSize, log
-	// Two stores share one disk.
-	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
-	l.scheduler.VerifyEvery = l.worker.VerifyEvery
-	l.worker.NoCompression = true
-	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
-	l.worker.Scrub = l.scheduler.Scrub
+	l.share(data, log)
 	memory, err := l.scheduler.Callers.Memory.Enforce()
 	if err != nil {
 		return err
@@ -73,6 +65,19 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})
 	return errors.Join(err, started.Close(abort))
+}
+
+// share gives scheduler and worker their parts of the data folder, and the worker those settings that are for both.
+func (l *localFarm) share(data string, log *zap.Logger) {
+	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
+	l.worker.Slots = l.Slots
+	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.CacheSize, log
+	// Two stores share one disk.
+	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
+	l.worker.VerifyEvery = l.scheduler.VerifyEvery
+	l.worker.NoCompression = true
+	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
+	l.worker.Scrub = l.scheduler.Scrub
 }
 
 func upCommand() *cobra.Command {
