@@ -42,6 +42,9 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
+	if s.SpreadFolders {
+		spread(s.Logger, s.Data)
+	}
 	return s.serve(ctx, abort, term, ready)
 }
 

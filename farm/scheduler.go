@@ -61,6 +61,8 @@ type Scheduler struct {
 	Kept        Kept        `settings:"inline"`
 	VerifyEvery VerifyEvery `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
 	Scrub       Scrub       `settings:"inline"`
+	// SpreadFolders is as that of a Worker.
+	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Has ext4 without a journal keep folders apart, so that what is removed from one does not slow down the others"`
 
 	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
 	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name under which schedulers with the same --state (a Redis) take turns: one serves, and when it dies another does"`

@@ -68,6 +68,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if s.data, err = datafolder.Open(w.Data); err != nil {
 		return nil, err
 	}
+	if w.SpreadFolders {
+		spread(w.Logger, w.Data)
+	}
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(w.Data))
 	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {

@@ -77,7 +77,7 @@ func (l *localFarm) share(data string, log *zap.Logger) {
 	l.worker.VerifyEvery = l.scheduler.VerifyEvery
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
-	l.worker.Scrub = l.scheduler.Scrub
+	l.worker.Scrub, l.worker.SpreadFolders = l.scheduler.Scrub, l.scheduler.SpreadFolders
 }
 
 func upCommand() *cobra.Command {

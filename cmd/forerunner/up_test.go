@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -14,11 +15,15 @@ import (
 func TestSharedSettings(t *testing.T) {
 	l := &localFarm{}
 	given := l.settings().Register(pflag.NewFlagSet("up", pflag.ContinueOnError))
-	if err := given.Set("verify-every", "1m"); err != nil {
+	if err := errors.Join(given.Set("verify-every", "1m"), given.Set("spread-folders", "false")); err != nil {
 		t.Fatal(err)
 	}
+	l.worker.SpreadFolders = true // as where a worker is alone
 	l.share(t.TempDir(), zap.NewNop())
 	if s, w := l.scheduler.VerifyEvery, l.worker.VerifyEvery; s != farm.VerifyEvery(time.Minute) || w != s {
 		t.Errorf("verify_every is %v for the scheduler and %v for the worker", s, w)
+	}
+	if l.scheduler.SpreadFolders || l.worker.SpreadFolders {
+		t.Error("spread_folders is not the worker's")
 	}
 }
