@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -54,6 +53,8 @@ type Meter struct {
 	lastPeak int64
 	current0 int64
 	buffer   []byte
+
+	descriptors map[*os.File]int // of files that were read
 }
 
 // counters only grow.
@@ -74,7 +75,7 @@ func (s *Slot) Meter() (*Meter, error) {
 	if s.dir == "" {
 		return nil, errors.New("meter slot group: it is only attached")
 	}
-	m := &Meter{limit: s.place.Limits.Memory, buffer: make([]byte, 4096)}
+	m := &Meter{limit: s.place.Limits.Memory, buffer: make([]byte, 4096), descriptors: map[*os.File]int{}}
 	err := m.open(s)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("meter slot group: %w", err), m.Close())
@@ -233,9 +234,15 @@ func (m *Meter) count() (counters, error) {
 // text is valid until the next call. Of a file too long for the buffer it is the
 // beginning, which for all files here has what counts.
 func (m *Meter) text(f *os.File) ([]byte, error) {
-	n, err := f.ReadAt(m.buffer, 0)
-	if err != nil && err != io.EOF {
-		return nil, err
+	// ReadAt would ask for the end as well, for which the kernel counts everything once more.
+	fd, known := m.descriptors[f]
+	if !known { // Fd asks the kernel each time
+		fd = int(f.Fd())
+		m.descriptors[f] = fd
+	}
+	n, err := unix.Pread(fd, m.buffer, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: f.Name(), Err: err}
 	}
 	return m.buffer[:n], nil
 }

@@ -26,7 +26,7 @@ func TestPeakOfMemory(t *testing.T) {
 			peak, current := filepath.Join(dir, "peak"), filepath.Join(dir, "current")
 			write(t, peak, "900")
 			write(t, current, "100")
-			m := &Meter{buffer: make([]byte, 4096)}
+			m := &Meter{buffer: make([]byte, 4096), descriptors: map[*os.File]int{}}
 			t.Cleanup(func() { _ = m.Close() })
 			if err := m.openPeak(peak, current); err != nil {
 				t.Fatal(err)

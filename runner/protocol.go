@@ -172,7 +172,9 @@ func (l *link) send(m message) error {
 		if err != nil {
 			return err
 		}
-		text = text[n:]
+		if text = text[n:]; len(text) == 0 {
+			return nil // the kernel would be asked to write nothing
+		}
 	}
 	_, err := l.conn.Write(text)
 	return err
