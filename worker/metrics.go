@@ -95,6 +95,11 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 			"Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts."),
 	}
 	m.slots.Set(float64(slots))
+	return m, m.register(r)
+}
+
+// register has every stage counted from the start, and r show all; nil: nobody does.
+func (m *metrics) register(r prometheus.Registerer) error {
 	for _, name := range stageNames {
 		m.stage.WithLabelValues(name)
 	}
@@ -102,17 +107,17 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 		m.inStage.WithLabelValues(name)
 	}
 	if r == nil {
-		return m, nil
+		return nil
 	}
 	for _, c := range []prometheus.Collector{
 		m.slots, m.actions, m.stage, m.inStage, m.races, m.files, m.bytes, m.reuse, m.stalled,
 		m.cpu, m.throttled, m.oomKills, m.unreachable, m.damagedRuns, m.resting, m.peerBlobs, m.peerBytes,
 	} {
 		if err := r.Register(c); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return m, nil
+	return nil
 }
 
 func (m *metrics) observeRace(profile string, f prefetch.Figures) {
