@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -13,7 +12,7 @@ import (
 func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
 	p, widened := d.pools.enter(prefix, platform)
 	if widened {
-		d.rematchUnmatched(func(t *task) bool { return p.Serves(t.spec) })
+		d.sweep(&d.unmatched)
 		for _, q := range p.queues {
 			if q.served() {
 				d.relieve(q)
@@ -60,7 +59,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	d.watch(q)
 	switch {
 	case q.open() && !open:
-		d.rematchUnmatched(func(t *task) bool { return w.pool.Serves(t.spec) })
+		d.sweep(&d.unmatched)
 	case !q.served():
 		d.vacate(q)
 	}
@@ -98,11 +97,11 @@ func (d *dispatcher) vacate(q *queue) {
 	if q.declared {
 		return
 	}
-	if q.waiting+len(q.parked) == 0 || q.served() {
+	if q.line.count == 0 || q.served() {
 		return
 	}
 	if d.pools.hasOther(q) || !q.open() {
-		d.rematch(q.tasks())
+		d.sweep(&q.line)
 	}
 }
 
@@ -126,22 +125,24 @@ func (d *dispatcher) relieve(q *queue) {
 
 // watch has what waits in a queue wait for so long only, while it is declared and has no worker, or has drained ones only.
 func (d *dispatcher) watch(q *queue) {
-	away := q.expectsSomebody()
-	patience := q.patience(d.cfg)
-	if away == q.away && (!away || patience == q.awaited) {
+	away, patience := q.expectsSomebody(), q.patience(d.cfg)
+	if away == q.away && (!away || patience == q.absence.patience) {
 		return
 	}
-	q.away, q.awaited = away, patience
-	for _, t := range q.tasks() {
-		switch {
-		case !away:
-			d.Timers.Stop(&t.timer)
-		case t.impatient:
-			d.rematch([]*task{t})
-		default:
-			d.Timers.Set(&t.timer, d.Now.Add(patience))
-		}
+	q.away, q.absence.patience, q.absence.since = away, patience, d.Awake()
+	d.await(q)
+	if away && q.impatient > 0 {
+		d.sweep(&q.line)
 	}
+}
+
+// await has what is first in a queue that is away be looked at when it has waited for long enough.
+func (d *dispatcher) await(q *queue) {
+	if !q.away || q.line.count == 0 {
+		d.Timers.Stop(&q.absence.timer)
+		return
+	}
+	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.first)))
 }
 
 // expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
@@ -152,29 +153,33 @@ func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
-			if q.admits(instance) && (q.served() || q.declared) {
-				continue
+			if q.quotas.Waits(instance) && (!q.admits(instance) || !q.served() && !q.declared) {
+				d.sweep(&q.line)
 			}
-			var tasks []*task
-			for _, sh := range q.quotas.Waiting(instance) {
-				tasks = append(tasks, sh.Owner.(*task))
-			}
-			d.rematch(tasks)
 		}
 	}
-	d.rematchUnmatched(func(t *task) bool { return levels.Bounded(t.spec.Instance) == instance })
+	d.sweep(&d.unmatched)
 }
 
 // forget takes a worker that is gone from its queue, and forgets queue and pool if they were its alone.
 func (d *dispatcher) forget(w *worker) {
-	q, p := w.queue, w.pool
-	q.workers--
+	w.queue.workers--
+	d.discard(w.queue)
+}
+
+// discard forgets a queue that has neither workers nor tasks, and its pool if that has no workers. While tasks are still to be moved
+// the queue stays for them, but nobody finds the pool any more.
+func (d *dispatcher) discard(q *queue) {
+	p := q.pool
 	if q.workers > 0 || q.declared {
 		return
 	}
-	d.Timers.Stop(&q.overflow.timer)
-	p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
-	if len(p.queues) == 0 {
+	if q.line.count == 0 {
+		d.Timers.Stop(&q.overflow.timer)
+		d.Timers.Stop(&q.absence.timer)
+		p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
+	}
+	if !slices.ContainsFunc(p.queues, func(x *queue) bool { return x.workers > 0 || x.declared }) {
 		d.pools.discard(p)
 	}
 }

@@ -40,6 +40,11 @@ func (s *checker) tasks() map[*task]int {
 			}
 		}
 	}
+	for _, q := range s.left() {
+		for _, t := range q.tasks() {
+			locations[t]++
+		}
+	}
 	for _, w := range s.workers.byKey {
 		if w.task != nil {
 			locations[w.task]++
@@ -48,8 +53,21 @@ func (s *checker) tasks() map[*task]int {
 	return locations
 }
 
+// left returns the queues of pools that are gone, from which tasks are still to be moved.
+func (s *checker) left() (queues []*queue) {
+	for _, l := range s.dispatch.sweeps {
+		if l.queue != nil && s.dispatch.pools.Get(l.queue.pool.Offer) != l.queue.pool {
+			queues = append(queues, l.queue)
+		}
+	}
+	return queues
+}
+
 func (s *checker) checkTasks() string {
 	queued, executing := 0, 0
+	if problem := s.checkLineup(&s.dispatch.unmatched); problem != "" {
+		return problem
+	}
 	locations := s.tasks()
 	for t, n := range locations {
 		if (n == 2) != (t.run.race != nil) || n > 2 {
@@ -93,12 +111,11 @@ func (s *checker) checkTasks() string {
 		if t.item.Waits() != (q != nil) {
 			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
 		}
-		away := q != nil && q.away
 		hedges := w != nil && t.course == hedged
-		if set := t.timer.IsSet(); set != (orphan || none || away) && !(set && hedges) {
+		if set := t.timer.IsSet(); set != (orphan || none) && !(set && hedges) {
 			return fmt.Sprintf("task %s: timer %t, orphan %t, unmatched %t", t.action, t.timer.IsSet(), orphan, none)
 		}
-		if none && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
+		if none && s.dispatch.unmatched.pass == over && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
@@ -178,7 +195,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
-	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()):
+	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) && !slices.Contains(s.dispatch.settled, w):
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
@@ -202,18 +219,18 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} || q.workers == 0 && !q.declared {
+			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} || q.workers == 0 && !q.declared && q.line.pass == over {
 				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.Key(), q.class, q.workers, q.serving, q.resting, q.suspended, n)
 			}
 			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
-			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared || root.Idle > 0 && q.head(s.Now) != nil {
+			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared && q.line.pass == over || root.Idle > 0 && q.head(s.Now) != nil && !s.dispatch.isBehind() {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			for _, t := range tasks {
-				if other := s.dispatch.pools.queueFor(t); !q.served() && !q.declared && other.served() {
+				if other := s.dispatch.pools.queueFor(t); q.line.pass == over && !q.served() && !q.declared && other.served() {
 					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.Key())
 				}
 			}
@@ -230,6 +247,12 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			if problem := q.checkPrograms(); problem != "" {
 				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
+			if problem := s.checkLineup(&q.line); problem != "" {
+				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
+			}
+			if a := &q.absence; q.away && q.line.count > 0 && (!a.timer.IsSet() || s.Timers.When(&a.timer).After(s.When(a.ends(q.line.first)))) {
+				return fmt.Sprintf("queue %v/%d is away, and what waits does so for ever", p.Key(), q.class)
+			}
 			if q.away != q.expectsSomebody() {
 				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.Key(), q.class, q.away, q.declared, q.open())
 			}
@@ -237,6 +260,24 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.Key(), q.class, q.serving, q.resting)
 			}
 		}
+	}
+	return ""
+}
+
+// checkLineup compares what a lineup counts with what there is.
+func (s *checker) checkLineup(l *lineup) string {
+	all, cursor, impatient := l.all(), l.cursor == nil, 0
+	for i, t := range all {
+		cursor = cursor || t == l.cursor
+		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since < all[i-1].since) {
+			return fmt.Sprintf("task %s is out of line", t.action)
+		}
+		if t.impatient {
+			impatient++
+		}
+	}
+	if len(all) != l.count || !cursor || (l.pass != over) != slices.Contains(s.dispatch.sweeps, l) || l.queue != nil && impatient != l.queue.impatient {
+		return fmt.Sprintf("%d tasks are in line, counted %d, %d impatient, pass %d", len(all), l.count, impatient, l.pass)
 	}
 	return ""
 }
@@ -335,22 +376,27 @@ func (s *checker) checkQuotas() string {
 		}
 		there[c].Used[instance] += c.Cost(w.queue.class)
 	}
-	for _, c := range s.dispatch.pools.cohorts {
-		for _, p := range c.pools {
-			for _, q := range p.queues {
-				waiting := map[string]int{}
-				for _, t := range q.tasks() {
-					if !t.wanted() {
-						continue
-					}
-					waiting[levels.Bounded(t.spec.Instance)]++
-					if problem := q.quotas.CheckWaits(t.share); problem != "" {
-						return fmt.Sprintf("task %s: %s", t.action, problem)
-					}
-				}
-				there[c].Waiting[q.quotas] = waiting
+	queues := s.left()
+	for p := range s.dispatch.pools.All() {
+		queues = append(queues, p.queues...)
+	}
+	for _, q := range queues {
+		if q.quotas == nil {
+			continue
+		}
+		waiting := map[string]int{}
+		for _, t := range q.tasks() {
+			if !t.wanted() {
+				continue
+			}
+			waiting[levels.Bounded(t.spec.Instance)]++
+			if problem := q.quotas.CheckWaits(t.share); problem != "" {
+				return fmt.Sprintf("task %s: %s", t.action, problem)
 			}
 		}
+		there[q.pool.cohort].Waiting[q.quotas] = waiting
+	}
+	for _, c := range s.dispatch.pools.cohorts {
 		if problem := c.Check(*there[c]); problem != "" {
 			return problem
 		}

@@ -35,7 +35,7 @@ func (c *clients) submit(e event.Submit) error {
 	case r != nil:
 		c.deliver(r, c.operations.add(spec, &operation{}))
 	default:
-		t = &task{spec: spec, action: a, queued: c.Now}
+		t = &task{spec: spec, action: a, queued: momentOf(c.Now)}
 		c.start(t, c.operations.add(spec, &t.alone))
 	}
 	return nil
@@ -66,7 +66,7 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 	if c.dispatch.queued >= c.cfg.MaxQueued {
 		return fmt.Errorf("%w: %d actions wait", event.ErrQueueFull, c.dispatch.queued)
 	}
-	waiting := c.dispatch.unmatched.len()
+	waiting := c.dispatch.unmatched.count
 	if q := c.dispatch.pools.match(spec, spec.Size.Class, true); q != nil {
 		waiting = q.waiting
 	}
@@ -80,7 +80,7 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 func (c *clients) join(t *task, o *operation) {
 	orphan := t.spec == nil
 	if orphan {
-		t.spec, t.queued = o.spec, o.queued
+		t.spec, t.queued = o.spec, momentOf(o.queued)
 		c.Timers.Stop(&t.timer)
 	}
 	parked := !t.wanted()
@@ -92,7 +92,7 @@ func (c *clients) join(t *task, o *operation) {
 	t.attach(o)
 	c.operations.changed(o)
 	if parked && t.queue() != nil {
-		c.dispatch.rematch([]*task{t})
+		c.dispatch.rematch(t)
 	}
 }
 
@@ -130,7 +130,7 @@ func (c *clients) want(o *operation) {
 		t.pool.tree.Unpark(&o.entry)
 	}
 	if t.wanting++; t.wanting == 1 && t.queue() != nil {
-		c.dispatch.rematch([]*task{t})
+		c.dispatch.rematch(t)
 	}
 }
 
@@ -146,7 +146,7 @@ func (c *clients) unwant(o *operation) {
 		return
 	}
 	if t.queue() != nil {
-		c.dispatch.rematch([]*task{t})
+		c.dispatch.rematch(t)
 	} else if w := t.worker(); w != nil {
 		c.dispatch.unwanted(w)
 	}
@@ -203,7 +203,7 @@ func (c *clients) leave(t *task, o *operation) {
 	case t.operations.empty():
 		c.runs.stop(t)
 	case wanted && t.wanting == 0 && t.queue() != nil:
-		c.dispatch.rematch([]*task{t})
+		c.dispatch.rematch(t)
 	case wanted && t.wanting == 0 && t.worker() != nil:
 		c.dispatch.unwanted(t.worker())
 	}

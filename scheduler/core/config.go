@@ -107,6 +107,9 @@ type Config struct {
 	// MaxPerQueue bounds those that wait for one size class of one platform, and
 	// those that no worker can serve. Default: as MaxQueued.
 	MaxPerQueue int
+	// StepEffort bounds what one event does of what concerns many tasks, in looks at a task; the rest is left to the events that
+	// follow. Default 8000, some milliseconds.
+	StepEffort int
 	// MaxPerClient bounds the operations of one client (Operation.Client) that are
 	// not done. Default 100000.
 	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Operations that one client, known by its address, may have at once"`
@@ -158,6 +161,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		{"MaxCompleted", &c.MaxCompleted, 10_000},
 		{"MaxQueued", &c.MaxQueued, 1_000_000},
 		{"MaxPerQueue", &c.MaxPerQueue, cmp.Or(c.MaxQueued, 1_000_000)},
+		{"StepEffort", &c.StepEffort, defaultEffort},
 		{"MaxPerClient", &c.MaxPerClient, 100_000},
 	} {
 		if *f.n < 0 {

@@ -48,7 +48,11 @@ func TestCrowdLeaves(t *testing.T) {
 		now = now.Add(5 * time.Second)
 		state.Step(now, &event.Report{Call: 2, Worker: "w", Doing: event.Executing, Action: d})
 	}
-	state.Step(epoch.Add(state.Config().ClientGrace), event.Tick{})
+	for range crowd {
+		if next := state.Step(epoch.Add(state.Config().ClientGrace), event.Tick{}).NextTick; next.After(epoch.Add(state.Config().ClientGrace)) {
+			break
+		}
+	}
 	if n := state.View().Counts(); n.Executing != 0 {
 		t.Errorf("%+v", n)
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
@@ -23,12 +24,21 @@ type dispatcher struct {
 	pools *pools
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
-	unmatched fifo[*task]
+	unmatched lineup
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
 	touched  touched
+	// stirred are the cohorts of which something may run that could not before; settled are the workers that may have work since the
+	// State has settled.
+	stirred []*cohort
+	settled []*worker
+	// sweeps are the passes that are not over, the present one first, while sweeping it goes on; effort is what the event may still do.
+	sweeps   []*lineup
+	swept    []*queue
+	sweeping bool
+	effort   effort
 	// settle runs from the first event until actions may be given to workers, which is at begun.
 	settle timer.Timer
 	begun  time.Time
@@ -49,15 +59,20 @@ func (d *dispatcher) enqueue(t *task) {
 	q := d.pools.queueFor(t)
 	if q == nil {
 		t.move(nil)
-		t.at = unmatched{d.unmatched.pushBack(t), d.Now}
-		d.Timers.Set(&t.timer, d.pools.patience(t, d.begun))
+		t.at = unmatched{}
+		d.unmatched.push(t, d.Awake())
+		d.Timers.Set(&t.timer, d.When(d.pools.patience(t, d.begun)))
 		return
 	}
 	t.move(q.pool)
 	t.at = q
 	q.ask(t.spec.Platform)
-	if q.away {
-		d.Timers.Set(&t.timer, d.Now.Add(q.patience(d.cfg)))
+	q.line.push(t, d.Awake())
+	if t.impatient {
+		q.impatient++
+	}
+	if q.line.count == 1 {
+		d.await(q)
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -96,7 +111,13 @@ func (d *dispatcher) givesWay(w *worker) bool {
 
 // unqueue takes a task out of what its queue counts.
 func (d *dispatcher) unqueue(q *queue, t *task) {
+	if q.line.remove(t); q.line.count == 0 {
+		d.Timers.Stop(&q.absence.timer)
+	}
 	q.unask(t.spec.Platform)
+	if t.impatient {
+		q.impatient--
+	}
 	if _, parked := q.parked[t]; parked {
 		delete(q.parked, t)
 		return
@@ -116,38 +137,28 @@ func (d *dispatcher) dequeue(t *task) {
 		t.at = nil
 		return
 	}
-	d.unmatched.remove(t.at.(unmatched).Element)
+	d.unmatched.remove(t)
 	t.at = nil
 }
 
-// rematch finds a new queue for each of tasks, in order.
-func (d *dispatcher) rematch(tasks []*task) {
-	for _, t := range tasks {
-		d.dequeue(t)
-		d.enqueue(t)
-	}
-}
-
-// rematchUnmatched queues those unmatched tasks that a queue has come for, which concerned, a quick look, says of
-// all of them; the others keep their time.
-func (d *dispatcher) rematchUnmatched(concerned func(*task) bool) {
-	var found []*task
-	for e := d.unmatched.l.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*task); concerned(t) && d.pools.queueFor(t) != nil {
-			found = append(found, t)
-		}
-	}
-	d.rematch(found)
+// rematch finds a new queue for a task that waits.
+func (d *dispatcher) rematch(t *task) {
+	d.dequeue(t)
+	d.enqueue(t)
 }
 
 // giveUp has a task that waited for the first worker of a declared class, or for drained ones, take another class that has
 // workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
 	t.impatient = true
-	if q := d.pools.queueFor(t); q == nil || q.away {
+	q := d.pools.queueFor(t)
+	t.impatient = false // as it was counted
+	if q == nil || q.away {
 		return false
 	}
-	d.rematch([]*task{t})
+	d.dequeue(t)
+	t.impatient = true
+	d.enqueue(t)
 	return true
 }
 
@@ -236,8 +247,33 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerIdle gives what may run now to workers that are idle.
-func (d *dispatcher) offerIdle(c *cohort) {
+// offerSettled gives what waits to the workers that came before State had settled.
+func (d *dispatcher) offerSettled() {
+	for len(d.settled) > 0 && d.effort.spend(endEffort) {
+		w := d.settled[0]
+		d.settled[0] = nil
+		d.settled = d.settled[1:]
+		if w.held && !w.entry.Waits() {
+			d.offer(w)
+		}
+	}
+}
+
+// offerStirred gives what may run now, by quotas, to workers that are idle.
+func (d *dispatcher) offerStirred() {
+	for _, c := range d.pools.cohorts {
+		if c.Stirred() && !slices.Contains(d.stirred, c) {
+			d.stirred = append(d.stirred, c)
+		}
+	}
+	for len(d.stirred) > 0 && d.offerIdle(d.stirred[0]) {
+		d.stirred[0] = nil
+		d.stirred = d.stirred[1:]
+	}
+}
+
+// offerIdle gives what may run now to workers of a cohort that are idle; false: there may be more of it.
+func (d *dispatcher) offerIdle(c *cohort) bool {
 	for _, p := range c.pools {
 		d.touched.add(p)
 		for _, q := range p.queues {
@@ -247,12 +283,19 @@ func (d *dispatcher) offerIdle(c *cohort) {
 					break
 				}
 				idle := p.tree.Nearest(&t.item, q.class)
-				if idle == nil || !d.next(idle.Owner.(*worker)) {
+				if idle == nil {
+					break
+				}
+				if !d.effort.spend(endEffort) {
+					return false
+				}
+				if !d.next(idle.Owner.(*worker)) {
 					break
 				}
 			}
 		}
 	}
+	return true
 }
 
 // admitQuota returns why a quota is not accepted.

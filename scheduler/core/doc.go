@@ -24,6 +24,10 @@
 //     has failed (package trust).
 //   - How it ends: runs end what workers run, hedges are second runs.
 //
+// No event does more than Config.StepEffort allows. What many tasks have to be looked at again for (the last worker of a pool has
+// left, a first one has come) is a sweep of a lineup, and many timers that are due at once are taken in turn: events that follow go
+// on with it, and Out.NextTick says that the first of them is to come at once.
+//
 // A View looks at all of it, Check says whether it is whole.
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a course; each is one field.

@@ -122,6 +122,10 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	if f := len(script); f > 1 && script[1]%2 == 0 {
 		cfg.ResultHold = 2 * time.Second
 	}
+	if f := len(script); f > 2 {
+		// So little that what an event begins is often left to those that follow.
+		cfg.StepEffort = []int{0, 0, 1, 40}[script[2]%4]
+	}
 	cfg.PreemptionDelay, cfg.PreemptionGrace = 5*time.Second, 3*time.Second
 	state, err := NewState(cfg)
 	if err != nil {
@@ -301,6 +305,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	}
 	for p := range f.state.dispatch.pools.All() {
 		for _, q := range p.queues {
+			if f.state.dispatch.isBehind() {
+				break
+			}
 			f.checkSpills(q)
 		}
 	}

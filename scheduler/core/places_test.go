@@ -28,6 +28,7 @@ func (ps places) hear(e event.Event, out event.Out, known func(worker string) bo
 	switch e := e.(type) {
 	case *event.Report:
 		if out.Err == nil {
+			ps.remember(ps[e.Worker])
 			ps[e.Worker] = placeOf(e.Prefix, e.Platform)
 		}
 	case event.Restore:
@@ -35,6 +36,14 @@ func (ps places) hear(e event.Event, out event.Out, known func(worker string) bo
 		if !known(e.Worker) || slices.ContainsFunc(out.Departures, departed) {
 			ps[e.Worker] = placeOf(e.Prefix, e.WorkerPlatform)
 		}
+	}
+}
+
+// remember keeps what a worker has said of its machine: while others of its pool are there, which say nothing, it counts for them, and it
+// may be known later that the worker was gone by then.
+func (ps places) remember(p place) {
+	if len(p.machines) > 0 {
+		ps[fmt.Sprint("was ", p)] = p
 	}
 }
 
@@ -122,6 +131,9 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 		}
 	}
 	for _, t := range s.dispatch.unmatched.all() {
+		if s.dispatch.isBehind() {
+			break
+		}
 		asked := placeOf("", t.spec.Platform).has
 		for key, w := range s.workers.byKey {
 			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 && w.takes == Serving && w.queue.admits(t.spec.Instance) {

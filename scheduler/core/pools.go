@@ -79,7 +79,7 @@ func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widen
 	return widen, true
 }
 
-// discard forgets a pool, which has no queues any more.
+// discard has nobody find a pool any more, which has no workers.
 func (ps *pools) discard(p *pool) {
 	ps.Remove(p)
 	p.leaveCohort()
@@ -109,7 +109,7 @@ func (ps *pools) declare() {
 		p.startup, p.patience = c.Startup, c.Patience
 		for _, class := range c.Classes {
 			q := p.queue(class)
-			q.declared, q.away = true, true
+			q.declared, q.away, q.absence.patience = true, true, c.Patience
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (ps *pools) hasOther(q *queue) bool {
 // patience returns until when a task that is unmatched waits for a worker, where workers may come since begun: not for long if it asks for a property of which no
 // worker has ever had the name, as where that is misspelt, unless there are classes of workers that may not have been started yet.
 func (ps *pools) patience(t *task, begun time.Time) time.Time {
-	since := t.at.(unmatched).since
+	since := t.since.time()
 	long := since.Add(ps.cfg.MatchGrace)
 	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long

@@ -1,8 +1,6 @@
 package core
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +20,8 @@ type queue struct {
 	name  *event.QueueName // it does not change
 	// asked are the platforms of the tasks in the queue, by key.
 	asked map[string]*asked
-	// waiting counts the tasks in the queue that are not parked; load says how long they will take.
+	// line are the tasks in the queue. waiting counts those that are not parked; load says how long they will take.
+	line    lineup
 	waiting int
 	load    load
 	// parked are those that nobody waits for. unwanted are those that ran when nobody waited for them any more, the
@@ -36,11 +35,11 @@ type queue struct {
 	// programs are the workers by what they share; ill counts those that fail.
 	programs map[string]*program
 	ill      int
-	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained: each task
-	// that waits then has its timer set.
+	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained.
 	declared, away bool
-	// awaited is how long each waits while the queue is away.
-	awaited time.Duration
+	absence        absence
+	// impatient counts the tasks that do not wait for it while it is away.
+	impatient int
 	// quotas is what its cohort knows of it; nil: it is in none.
 	quotas *preemption.Queue
 	// rest runs while nobody serves and somebody rests who may serve again.
@@ -66,6 +65,25 @@ func (q *queue) staffed() bool { return q.serving > 0 || q.suspended > 0 || q.re
 
 // open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
 func (q *queue) open() bool { return q.staffed() || q.drained > 0 }
+
+// An absence is the time in which a queue is away. Each task waits for so long from its beginning, or from when it came.
+type absence struct {
+	queue *queue
+	since time.Time // by Clock.Awake
+	// patience is for how long.
+	patience time.Duration
+	// timer is when the first task has waited for long enough, or earlier.
+	timer timer.Timer
+}
+
+// ends is until when a task waits, by Clock.Awake.
+func (a *absence) ends(t *task) time.Time {
+	from := t.since.time()
+	if a.since.After(from) {
+		from = a.since
+	}
+	return from.Add(a.patience)
+}
 
 // patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
 func (q *queue) patience(c *Config) time.Duration {
@@ -135,18 +153,8 @@ func (q *queue) head(now time.Time) *task {
 	return it.Owner.(*task)
 }
 
-// tasks returns those that wait, the oldest first.
-func (q *queue) tasks() []*task {
-	var tasks []*task
-	for _, it := range q.pool.tree.Items(q.class) {
-		tasks = append(tasks, it.Owner.(*task))
-	}
-	if len(q.parked) > 0 {
-		tasks = slices.AppendSeq(tasks, maps.Keys(q.parked))
-		slices.SortFunc(tasks, func(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) })
-	}
-	return tasks
-}
+// tasks returns those that are in the queue, the oldest first.
+func (q *queue) tasks() []*task { return slices.SortedFunc(slices.Values(q.line.all()), byAge) }
 
 // expected reports whether actions may choose a queue: it has workers, or some are to come.
 func (q *queue) expected() bool { return q.served() || q.declared }

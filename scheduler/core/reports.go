@@ -349,7 +349,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (rs *reports) keepOrphan(w *worker, a action) {
-	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
+	t := &task{action: a, queued: momentOf(rs.Now), attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
 	t.run.inherited = true
 	t.timer.Owner, t.item.Owner = t, t
@@ -374,18 +374,12 @@ func (rs *reports) rested(q *queue) {
 	if q.open() || q.declared {
 		return
 	}
-	rs.dispatch.rematch(q.tasks())
+	rs.dispatch.sweep(&q.line)
 }
 
 // settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
 // meanwhile, in the order of their names, have what waits.
-func (rs *reports) settled() {
-	for _, w := range rs.workers.sorted() {
-		if w.held {
-			rs.dispatch.offer(w)
-		}
-	}
-}
+func (rs *reports) settled() { rs.dispatch.settled = rs.workers.sorted() }
 
 // settleNow is settled before the time is over: all workers that could say that they run something have called.
 func (rs *reports) settleNow() {
@@ -416,7 +410,7 @@ func (rs *reports) restore(e event.Restore) {
 		rs.clients.join(t, rs.operations.restore(h, &operation{}))
 		return
 	}
-	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), pool: w.pool}
+	t = &task{spec: h.Operation, action: a, queued: momentOf(h.Queued), attempts: int32(h.Attempts), pool: w.pool}
 	t.begin(w, h.Started)
 	t.timer.Owner, t.item.Owner = t, t
 	w.task = t

@@ -6,6 +6,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -25,6 +26,34 @@ type runs struct {
 	tally      *Tally
 	// ended are those of the present event.
 	ended *[]event.Ended
+	// lacks are explanations that were given in the present event, by what they are of.
+	lacks map[lack]string
+}
+
+// A lack is an instance name and the key of a platform that no worker has.
+type lack struct{ instance, platform string }
+
+// explain says why no worker can serve an operation. Of many that fail in one event it says so once: it looks at all pools.
+func (r *runs) explain(spec *request.Operation) string {
+	l := lack{spec.Instance, spec.Platform.Key()}
+	why, ok := r.lacks[l]
+	if !ok {
+		r.dispatch.effort.spend(r.dispatch.pools.Len())
+		why = r.dispatch.pools.explain(spec)
+		if r.lacks == nil {
+			r.lacks = map[lack]string{}
+		}
+		r.lacks[l] = why
+	}
+	return why
+}
+
+// absent ends what has waited for long enough in a queue that is away, or has it go elsewhere.
+func (r *runs) absent(q *queue) {
+	for q.away && q.line.count > 0 && !q.absence.ends(q.line.first).After(r.Awake()) && r.dispatch.effort.spend(endEffort) {
+		r.overdue(q.line.first)
+	}
+	r.dispatch.await(q)
 }
 
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
@@ -33,7 +62,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	if t.run.race != nil && !r.hedges.decide(w, resp) {
 		return
 	}
-	w.queue.load.ran(r.Now.Sub(t.started))
+	w.queue.load.ran(r.Now.Sub(t.started.time()))
 	r.dispatch.touched.add(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
@@ -183,8 +212,11 @@ func (r *runs) overdue(t *task) {
 	var why string
 	q := t.queue()
 	switch {
-	case q == nil && r.Now.Before(r.dispatch.pools.patience(t, r.dispatch.begun)): // meanwhile a worker was there that has what it asks for
-		r.Timers.Set(&t.timer, r.dispatch.pools.patience(t, r.dispatch.begun))
+	case q == nil && r.dispatch.pools.queueFor(t) != nil: // the sweep of the unmatched has not come to it
+		r.dispatch.rematch(t)
+		return
+	case q == nil && r.Awake().Before(r.dispatch.pools.patience(t, r.dispatch.begun)): // meanwhile a worker was there that has what it asks for
+		r.Timers.Set(&t.timer, r.When(r.dispatch.pools.patience(t, r.dispatch.begun)))
 		return
 	case q != nil && r.dispatch.giveUp(t):
 		return
@@ -193,7 +225,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = r.Now.Sub(t.at.(unmatched).since).Round(time.Second), r.dispatch.pools.explain(t.spec)
+		waited, why = r.Awake().Sub(t.since.time()).Round(time.Second), r.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
@@ -217,6 +249,6 @@ func (r *runs) forget(t *task) bool {
 		return false
 	}
 	first := t.operations.first
-	t.spec, t.queued = first.spec, first.queued
+	t.spec, t.queued = first.spec, momentOf(first.queued)
 	return true
 }

@@ -20,14 +20,19 @@ type overflows struct {
 
 // settle has what waits in the pools that the event has touched go to larger workers, where that is worth it.
 func (o *overflows) settle() {
-	for _, p := range o.dispatch.touched.list {
+	ts := &o.dispatch.touched
+	for len(ts.list) > 0 {
+		p := ts.list[0]
 		for o.spill(p) {
+			if !o.dispatch.effort.spend(endEffort) {
+				return
+			}
 		}
 		for _, q := range p.queues {
 			o.await(q)
 		}
+		ts.next()
 	}
-	o.dispatch.touched.clear()
 }
 
 // spill gives an idle worker to the queue of a pool that is worth it most; false: none is.
@@ -41,7 +46,7 @@ func (o *overflows) spill(p *pool) bool {
 			q.overflow.open = q.overflow.open && q.waiting > 0
 			continue
 		}
-		what, turns, waited := q.spills(), q.turns(larger, o.cfg), o.Now.Sub(t.queued)
+		what, turns, waited := q.spills(), q.turns(larger, o.cfg), o.Now.Sub(t.queued.time())
 		q.overflow.open = what.Worth(turns, waited, q.overflow.open)
 		if strain := what.Strain(turns, waited); q.overflow.open && strain >= most {
 			best, to, most = t, larger, strain
@@ -62,7 +67,7 @@ func (o *overflows) await(q *queue) {
 		o.Timers.Stop(&q.overflow.timer)
 		return
 	}
-	o.Timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(q.turns(larger, o.cfg))))
+	o.Timers.Set(&q.overflow.timer, t.queued.time().Add(q.spills().Patience(q.turns(larger, o.cfg))))
 }
 
 // touched are pools of which the present event has changed what waits, or who is idle. Only where there are several
@@ -76,12 +81,13 @@ func (ts *touched) add(p *pool) {
 	}
 }
 
-func (ts *touched) clear() {
-	for _, p := range ts.list {
-		p.touched = false
+// next takes the first one from the list.
+func (ts *touched) next() {
+	ts.list[0].touched = false
+	ts.list[0] = nil
+	if ts.list = ts.list[1:]; len(ts.list) == 0 {
+		ts.list = nil
 	}
-	clear(ts.list)
-	ts.list = ts.list[:0]
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and what of q goes there first; nil if

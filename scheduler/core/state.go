@@ -142,16 +142,26 @@ func (s *State) begin(now time.Time) {
 			s.Timers.Set(&s.dispatch.settle, s.dispatch.begun)
 		}
 	}
+	before := s.Now
 	if now.After(s.Now) {
 		s.Now = now
 	}
-	if next := s.Timers.Next(); !next.IsZero() && s.Now.Sub(next) > maxLate {
-		late := s.Now.Sub(next) + s.cfg.SyncInterval
-		s.Timers.Shift(late)
-		s.operations.keepLonger(late)
+	if next := s.Timers.Next(); !next.IsZero() {
+		if next.Before(before) {
+			next = before // it was due, and State had other things to do
+		}
+		if late := s.Now.Sub(next); late > maxLate {
+			late += s.cfg.SyncInterval
+			s.PutOff(late)
+			s.operations.keepLonger(late)
+		}
 	}
+	s.dispatch.effort.left, s.runs.lacks = s.cfg.StepEffort, nil
 	for t := s.Timers.PopDue(s.Now); t != nil; t = s.Timers.PopDue(s.Now) {
 		s.due(t.Owner)
+		if s.dispatch.effort.spend(endEffort); s.dispatch.effort.left <= 0 {
+			break
+		}
 	}
 }
 
@@ -172,6 +182,8 @@ func (s *State) due(owner any) {
 		x.Ripen()
 	case *preemption.Mark:
 		x.StandBy()
+	case *absence:
+		s.runs.absent(x.queue)
 	case *overflow:
 		s.dispatch.touched.add(x.queue.pool)
 	case *orphanResult:
@@ -185,16 +197,17 @@ func (s *State) due(owner any) {
 
 // end ends an event.
 func (s *State) end() event.Out {
+	s.dispatch.goOn()
+	s.dispatch.offerSettled()
 	s.dispatch.offerReserved()
-	for _, c := range s.dispatch.pools.cohorts {
-		if c.Stirred() {
-			s.dispatch.offerIdle(c)
-		}
-	}
+	s.dispatch.offerStirred()
 	s.overflows.settle()
+	s.dispatch.discardSwept()
 	out := s.out
 	out.Notices = s.operations.notices()
-	out.NextTick = s.Timers.Next()
+	if out.NextTick = s.Timers.Next(); s.dispatch.isBehind() {
+		out.NextTick = s.Now
+	}
 	s.out = event.Out{}
 	return out
 }

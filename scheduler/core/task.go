@@ -1,7 +1,6 @@
 package core
 
 import (
-	"container/list"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -30,7 +29,10 @@ type task struct {
 	action action
 	// before and after are tasks of the same action; see flights.
 	before, after *task
-	queued        time.Time
+	// ahead and behind are its neighbours in the lineup that it is in, since that time by Clock.Awake.
+	ahead, behind *task
+	since         moment
+	queued        moment
 	// operations share the task; only an orphan has none. alone is the one that most
 	// tasks have.
 	operations sharers
@@ -57,7 +59,7 @@ type task struct {
 	// run is the zero one while at is none.
 	run run
 	// started is when the present run began, or the last one.
-	started time.Time
+	started moment
 	// share is what quotas know of it; nil outside of cohorts.
 	share *preemption.Share
 
@@ -65,7 +67,7 @@ type task struct {
 	item fair.Item
 	pool *pool
 
-	// timer runs while the task is unmatched, in a queue that is away, hedged and running, or
+	// timer runs while the task is unmatched, hedged and running, or
 	// an orphan.
 	timer timer.Timer
 }
@@ -73,11 +75,8 @@ type task struct {
 // A location is where a task is.
 type location interface{ isLocation() }
 
-// unmatched is the location of a task that no worker can serve, in dispatcher.unmatched, since a time.
-type unmatched struct {
-	*list.Element
-	since time.Time
-}
+// unmatched is the location of a task that no worker can serve, in dispatcher.unmatched.
+type unmatched struct{}
 
 // A run is the location of a task that a worker has.
 type run struct {
@@ -112,7 +111,7 @@ func (t *task) queue() *queue {
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {
 	t.run = run{worker: w}
-	t.at, t.started = &t.run, at
+	t.at, t.started = &t.run, momentOf(at)
 }
 
 // A course says what has become of the size class that was chosen for a task.

@@ -70,10 +70,12 @@ func (x *Index[P]) Add(p P) {
 	}
 }
 
-// Remove forgets a pool.
+// Remove forgets a pool, if it is there.
 func (x *Index[P]) Remove(p P) {
-	clear(x.fitting)
-	delete(x.byKey, p.Offered().Key())
+	if k := p.Offered().Key(); x.byKey[k] == p {
+		clear(x.fitting)
+		delete(x.byKey, k)
+	}
 }
 
 // Len counts the pools.

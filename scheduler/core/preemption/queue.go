@@ -99,13 +99,10 @@ func (sh *Share) Leave() {
 	l.queue.cohort.arm(l)
 }
 
-// Waiting returns what waits of an instance in the queue, the oldest first.
-func (q *Queue) Waiting(instance string) []*Share {
+// Waits reports whether something of an instance waits in the queue.
+func (q *Queue) Waits(instance string) bool {
 	l := q.lines[instance]
-	if l == nil {
-		return nil
-	}
-	return l.tasks.all()
+	return l != nil && l.tasks.Len() > 0
 }
 
 // A LineView is what a queue has of an instance, for people.

@@ -90,12 +90,7 @@ func (h *Heap) PopDue(now time.Time) *Timer {
 }
 
 // Shift puts everything off by d.
-func (h *Heap) Shift(d time.Duration) {
-	for i := range h.heap {
-		a := &h.heap[i]
-		a.at, a.timer.at = a.at+moment(d), a.timer.at+moment(d)
-	}
-}
+func (h *Heap) Shift(d time.Duration) { h.zero = h.zero.Add(d) }
 
 // Next returns when the first timer is due; zero if none is set.
 func (h *Heap) Next() time.Time {

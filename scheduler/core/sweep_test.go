@@ -1,0 +1,202 @@
+package core
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+)
+
+// A herd is a State with many tasks, and counts what each event does to them.
+type herd struct {
+	t     *testing.T
+	state *State
+	now   time.Time
+	calls uint64
+	// steps counts the events, most is the most tasks that one of them has moved or ended; ended counts all that ended.
+	steps, most, ended int
+	// given are the operations that workers have been given.
+	given []string
+}
+
+const (
+	herdTasks = 10_000
+	// herdMost is what one event may do: as many moves as its effort is enough for, and one more, which began with the last of it.
+	herdMost = defaultEffort/moveEffort + 1
+)
+
+// newHerd has a worker run something while so many tasks wait for it.
+func newHerd(t *testing.T, cfg Config) *herd {
+	h := &herd{t: t, state: must(NewState(cfg)), now: epoch}
+	h.report("w", event.Idle)
+	for i := range herdTasks + 1 {
+		name := fmt.Sprint("op", i)
+		h.tell(event.Submit{Operation: &request.Operation{
+			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}, Instance: fmt.Sprint(i % 100),
+		}})
+	}
+	if n := h.state.View().Counts(); n.Queued != herdTasks || n.Executing != 1 {
+		t.Fatalf("%+v", n)
+	}
+	return h
+}
+
+func (h *herd) report(worker string, doing event.Doing) {
+	h.calls++
+	r := &event.Report{Call: h.calls, Worker: worker, ID: map[string]string{"name": worker}, Doing: doing}
+	if w := h.state.workers.byKey[worker]; doing == event.Executing && w != nil && w.task != nil {
+		r.Action = w.task.spec.Digest
+	}
+	h.tell(r)
+}
+
+// tell is Step. It compares where tasks are, before and after.
+func (h *herd) tell(e event.Event) event.Out {
+	h.t.Helper()
+	before := h.state.View().Counts()
+	out := h.state.Step(h.now, e)
+	after := h.state.View().Counts()
+	for _, r := range out.Replies {
+		if r.Do == event.Execute {
+			h.given = append(h.given, r.Run.Name)
+		}
+	}
+	done := 0
+	for _, st := range out.Notices {
+		if st.Done() {
+			done++
+		}
+	}
+	moved := after.Unmatched - before.Unmatched + done
+	h.ended += done
+	h.most = max(h.most, moved, -moved, len(out.Notices))
+	h.steps++
+	if next := out.NextTick; h.state.dispatch.isBehind() && next.After(h.now) {
+		h.t.Fatalf("something is left to do, and the next event is to come at %s", next.Sub(h.now))
+	}
+	return out
+}
+
+// catchUp ticks until nothing is left to do of what is due.
+func (h *herd) catchUp() {
+	h.t.Helper()
+	for out := h.tell(event.Tick{}); !out.NextTick.IsZero() && !out.NextTick.After(h.now); out = h.tell(event.Tick{}) {
+		if h.steps > 10*herdTasks {
+			h.t.Fatal("there is no end")
+		}
+	}
+	if problem := h.state.Check(); problem != "" {
+		h.t.Fatal(problem)
+	}
+}
+
+// lose has time pass until the only worker is lost, and returns how many tasks are unmatched after that event.
+func (h *herd) lose() int {
+	h.now = h.now.Add(31 * time.Second)
+	h.tell(event.Tick{})
+	return h.state.View().Counts().Unmatched
+}
+
+// TestLastWorkerLeaves has all that waits look for another queue, and then fail, in events none of which does much.
+func TestLastWorkerLeaves(t *testing.T) {
+	h := newHerd(t, Config{})
+	if n := h.lose(); n == 0 || n > herdMost {
+		t.Errorf("%d tasks were moved at once", n)
+	}
+	if problem := h.state.Check(); problem != "" {
+		t.Fatal(problem)
+	}
+	h.catchUp()
+	if n := h.state.View().Counts(); n.Unmatched != herdTasks+1 {
+		t.Errorf("%+v", n)
+	}
+	h.now = h.now.Add(h.state.Config().MatchGrace)
+	h.tell(event.Tick{})
+	if h.ended == 0 || h.ended > herdMost {
+		t.Errorf("%d operations failed at once", h.ended)
+	}
+	h.catchUp()
+	if n := h.state.View().Counts(); h.ended != herdTasks+1 || n.Queued+n.Unmatched > 0 || h.most > herdMost {
+		t.Errorf("%d operations have ended, at most %d tasks were moved at once, %+v", h.ended, h.most, n)
+	}
+}
+
+// TestWorkerComesBackMeanwhile has the last worker leave, and another one come before all that waits has been moved, or has failed:
+// what is left is served.
+func TestWorkerComesBackMeanwhile(t *testing.T) {
+	h := newHerd(t, Config{})
+	h.lose()
+	given := len(h.given)
+	h.report("w", event.Idle)
+	if len(h.given) != given+1 {
+		t.Fatal("the worker is given nothing")
+	}
+	h.catchUp()
+	if n := h.state.View().Counts(); n.Unmatched != 0 || n.Queued != herdTasks || h.ended > 0 {
+		t.Errorf("%+v, %d have ended", n, h.ended)
+	}
+	// Lost again. Some fail before it is back.
+	h.lose()
+	h.catchUp()
+	h.now = h.now.Add(h.state.Config().MatchGrace)
+	h.tell(event.Tick{})
+	failed := h.ended
+	if failed == 0 || failed > herdMost {
+		t.Fatalf("%d have failed", failed)
+	}
+	given = len(h.given)
+	h.report("w", event.Idle)
+	h.catchUp()
+	if n := h.state.View().Counts(); len(h.given) == given || h.ended+n.Queued+n.Executing != herdTasks+1 || h.most > herdMost {
+		t.Errorf("%d have ended, %+v, at most %d tasks were moved at once", h.ended, n, h.most)
+	}
+}
+
+// TestManyWaitForDrainedWorkers has the workers of many be drained, undrained, and drained until all of it fails.
+func TestManyWaitForDrainedWorkers(t *testing.T) {
+	h := newHerd(t, Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
+	all := event.DrainRecord{Pattern: must(pattern.Parse("name=*"))}
+	for range 3 {
+		h.tell(event.Drain{DrainRecord: all})
+		h.tell(event.Undrain{Pattern: all.Pattern})
+	}
+	h.tell(event.Drain{DrainRecord: all})
+	h.catchUp()
+	if n := h.state.Timers.Len(); n > 10 {
+		t.Errorf("%d timers are set for what waits for the same", n)
+	}
+	h.now = h.now.Add(h.state.Config().DrainGrace - time.Second)
+	h.report("w", event.Executing)
+	h.catchUp()
+	if h.ended > 0 {
+		t.Fatalf("%d have failed too early", h.ended)
+	}
+	h.now = h.now.Add(time.Second)
+	h.catchUp()
+	if h.ended != herdTasks || h.most > herdMost {
+		t.Errorf("%d have failed, at most %d tasks were moved at once", h.ended, h.most)
+	}
+}
+
+// TestManyWorkersSettle has many workers come before State has settled, and others hold what waits: each gets its action, in events
+// that give to few.
+func TestManyWorkersSettle(t *testing.T) {
+	const workers = 2000
+	h := &herd{t: t, state: must(NewState(Config{Settle: 5 * time.Second})), now: epoch}
+	for i := range workers {
+		h.report(fmt.Sprint("w", i), event.Idle)
+		name := fmt.Sprint("op", i)
+		h.tell(event.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+	}
+	h.now = h.now.Add(5 * time.Second)
+	h.catchUp()
+	if len(h.given) != workers || h.most > defaultEffort/endEffort+1 {
+		t.Errorf("%d workers have an action, at most %d were given one at once", len(h.given), h.most)
+	}
+}
