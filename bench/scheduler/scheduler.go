@@ -43,6 +43,7 @@ type schedulerPart struct {
 func schedulerParts() []schedulerPart {
 	return []schedulerPart{
 		{decisionNames(), benchDecisions},
+		{holdNames(), benchHolds},
 		{[]string{"jain"}, benchJain},
 		{grpcNames(), benchGRPC},
 	}

@@ -53,6 +53,18 @@ func TestVirtualFarm(t *testing.T) {
 	}
 }
 
+// TestAbandon sees that all operations of a farm without workers end, in several events.
+func TestAbandon(t *testing.T) {
+	f, err := newVirtualFarm(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := f.abandon(t.Context(), 5000)
+	if err != nil || h.events < 5 || h.worst > h.all {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
 // TestLoad sees that the clients and workers of the benchmark over gRPC get each other's
 // actions, and that a worker that clings leaves the others queued.
 func TestLoad(t *testing.T) {
