@@ -120,6 +120,9 @@ type Config struct {
 // action none of its attempts: the answer may have been lost on the way.
 const maxResends = 10
 
+// defaultEffort is Config.StepEffort by default.
+const defaultEffort = 8000
+
 // withDefaults returns c with the zero fields filled in, or an error that names
 // the first field that makes no sense.
 func (c Config) withDefaults() (_ Config, err error) {

@@ -1,15 +1,11 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
-	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -296,35 +292,4 @@ func (d *dispatcher) offerIdle(c *cohort) bool {
 		}
 	}
 	return true
-}
-
-// admitQuota returns why a quota is not accepted.
-func (d *dispatcher) admitQuota(c *cohort, k quota.Key, q quota.Quota) error {
-	if c == nil && len(d.pools.cohorts) == 0 {
-		return fmt.Errorf("%w: the scheduler's --config names none", quota.ErrNoCohort)
-	} else if c == nil {
-		return fmt.Errorf("%w; there are %s", quota.ErrNoCohort, d.cfg.Quotas.Names())
-	}
-	if err := instance.Check(k.Instance); err != nil {
-		return fmt.Errorf("%w: %w", quota.ErrBad, err)
-	}
-	if n := len(k.Instance); n > levels.LongestKey {
-		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", quota.ErrBad, n, levels.LongestKey)
-	}
-	if err := q.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", quota.ErrBad, err)
-	}
-	if q == (quota.Quota{}) {
-		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", quota.ErrBad)
-	}
-	if _, known := c.Quota(k.Instance); !known && c.Len() >= quota.MaxOfCohort {
-		return fmt.Errorf("%w: there are %d", quota.ErrTooMany, c.Len())
-	}
-	return nil
-}
-
-// setQuota puts a quota in force; the zero Quota is none.
-func (d *dispatcher) setQuota(c *cohort, instance string, q quota.Quota) {
-	c.Set(instance, q)
-	d.rematchInstance(c, instance)
 }

@@ -1,6 +1,9 @@
 package core
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // A lineup has the tasks of one location in the order in which they came there: those of a queue, or the unmatched.
 //
@@ -71,6 +74,9 @@ func (l *lineup) all() []*task {
 	}
 	return tasks
 }
+
+// byAge compares tasks by when they were asked for.
+func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) }
 
 // has reports whether a task is there.
 func (l *lineup) has(t *task) bool {

@@ -70,10 +70,10 @@ func (op *operators) redrain() {
 func (op *operators) putQuota(e event.PutQuota) error {
 	k := e.Key
 	c := op.dispatch.pools.cohort(k.Cohort)
-	if err := op.dispatch.admitQuota(c, k, e.Quota); err != nil {
+	if err := op.dispatch.pools.admitQuota(c, k, e.Quota); err != nil {
 		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
 	}
-	op.dispatch.setQuota(c, k.Instance, e.Quota)
+	op.setQuota(c, k.Instance, e.Quota)
 	if e.Preempt {
 		c.StopOverMax(k.Instance)
 	}
@@ -88,6 +88,12 @@ func (op *operators) deleteQuota(e event.DeleteQuota) error {
 	if _, known := c.Quota(e.Instance); !known {
 		return event.ErrUnknown
 	}
-	op.dispatch.setQuota(c, e.Instance, quota.Quota{})
+	op.setQuota(c, e.Instance, quota.Quota{})
 	return nil
+}
+
+// setQuota puts a quota in force; the zero Quota is none.
+func (op *operators) setQuota(c *cohort, instance string, q quota.Quota) {
+	c.Set(instance, q)
+	op.dispatch.rematchInstance(c, instance)
 }

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -214,4 +216,29 @@ func (ps *pools) explain(spec *request.Operation) string {
 		return fmt.Sprintf("every connected worker is draining; the action asks for %s", spec.Platform)
 	}
 	return fmt.Sprintf("no worker is connected; the action asks for %s", spec.Platform)
+}
+
+// admitQuota returns why a quota is not accepted.
+func (ps *pools) admitQuota(c *cohort, k quota.Key, q quota.Quota) error {
+	if c == nil && len(ps.cohorts) == 0 {
+		return fmt.Errorf("%w: the scheduler's --config names none", quota.ErrNoCohort)
+	} else if c == nil {
+		return fmt.Errorf("%w; there are %s", quota.ErrNoCohort, ps.cfg.Quotas.Names())
+	}
+	if err := instance.Check(k.Instance); err != nil {
+		return fmt.Errorf("%w: %w", quota.ErrBad, err)
+	}
+	if n := len(k.Instance); n > levels.LongestKey {
+		return fmt.Errorf("%w: the instance name has %d bytes, more than %d", quota.ErrBad, n, levels.LongestKey)
+	}
+	if err := q.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", quota.ErrBad, err)
+	}
+	if q == (quota.Quota{}) {
+		return fmt.Errorf("%w: neither a minimum nor a maximum; delete it instead", quota.ErrBad)
+	}
+	if _, known := c.Quota(k.Instance); !known && c.Len() >= quota.MaxOfCohort {
+		return fmt.Errorf("%w: there are %d", quota.ErrTooMany, c.Len())
+	}
+	return nil
 }

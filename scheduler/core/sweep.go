@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"slices"
 )
 
@@ -9,7 +8,6 @@ import (
 // is left to do then is done by the events that come, the first of them at once. Meanwhile all of it is as if it had not begun: what
 // waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
 const (
-	defaultEffort = 8000
 	// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
 	moveEffort, endEffort = 4, 16
 )
@@ -100,8 +98,6 @@ func (d *dispatcher) stays(t *task, l *lineup) bool {
 	}
 	return d.pools.queueFor(t) == nil
 }
-
-func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) }
 
 // isBehind reports whether something is left to do of what has happened.
 func (d *dispatcher) isBehind() bool {
