@@ -26,6 +26,7 @@ build: ## build the three programs into bin/
 
 # A module of its own: what packages the programs is no dependency of theirs. VERSION is by default the first in CHANGELOG.md.
 release: ## make packages, archives, an image and checksums of all below build/release (minutes)
+	$(GO) test -C release -count 1 .
 	$(GO) run -C release . -source .. -out ../build/release -version "$(VERSION)"
 
 demo: build ## run a real job through a farm on 127.0.0.1 (needs root)

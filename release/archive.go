@@ -24,8 +24,12 @@ func (r *release) archive(stage, arch string) error {
 			file{filepath.Join(stage, arch, p.name), top + "/bin/" + p.name, 0o755},
 			file{filepath.Join(stage, p.name+"."+p.section), top + "/share/man/man" + p.section + "/" + p.name + "." + p.section, 0o644})
 	}
-	for _, unit := range []string{"forerunner-scheduler.service", "forerunner-worker.service"} {
-		files = append(files, file{filepath.Join(r.source, "deploy", "systemd", unit), top + "/systemd/" + unit, 0o644})
+	units, err := r.units()
+	if err != nil {
+		return err
+	}
+	for _, unit := range units {
+		files = append(files, file{unit, top + "/systemd/" + filepath.Base(unit), 0o644})
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		files = append(files, file{filepath.Join(stage, "forerunner."+shell), top + "/share/completion/forerunner." + shell, 0o644})

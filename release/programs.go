@@ -57,12 +57,23 @@ func (r *release) documents(stage string) error {
 			return err
 		}
 	}
+	return r.packagedUnits(stage)
+}
+
+// units are the files of systemd's units, as they are for programs in /usr/local.
+func (r *release) units() ([]string, error) {
 	units, err := filepath.Glob(filepath.Join(r.source, "deploy", "systemd", "*.service"))
+	if err == nil && len(units) == 0 {
+		err = errors.New("deploy/systemd has no units")
+	}
+	return units, err
+}
+
+// packagedUnits puts the units of packages into stage.
+func (r *release) packagedUnits(stage string) error {
+	units, err := r.units()
 	if err != nil {
 		return err
-	}
-	if len(units) == 0 {
-		return errors.New("deploy/systemd has no units")
 	}
 	for _, unit := range units {
 		text, err := os.ReadFile(unit)
