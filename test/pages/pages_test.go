@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/auth/login/logintest"
 	"github.com/forerunner-build/forerunner/test/bazel"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -28,7 +29,7 @@ const (
 func TestPages(t *testing.T) {
 	program, node, chromium := bazel.Debian(t), programOf(t, "node", "npm"), programOf(t, "chromium", "chromium")
 	f := programs.New(t, programs.ShareFolder)
-	f.Write("pages.yaml", "labels: {pages: {pool: pages}}\ncohorts: {farm: {labels: [pages], unit: slots}}\n")
+	f.Write("pages.yaml", "labels: {pages: {pool: pages}}\ncohorts: {farm: {labels: [pages], unit: slots}}\n"+login(t))
 	pages, gate := programs.FreeAddress(t), filepath.Join(f.Dir, "open")
 	data := filepath.Join(f.Dir, "data")
 	remember(t, filepath.Join(data, "durable", "history"))
@@ -49,6 +50,20 @@ func TestPages(t *testing.T) {
 	}
 	c.Shutdown(t)
 	farm.Drain()
+}
+
+// login has everybody do everything, and people log in with an account that they have, or with one that nobody has.
+func login(t *testing.T) string {
+	t.Helper()
+	issuer := logintest.New(t)
+	return fmt.Sprintf(`
+login:
+  issuers:
+  - {issuer: %q, title: Stand-in, client_id: %s, client_secret_file: %q}
+  - {issuer: "https://127.0.0.1:1", title: Away, client_id: x}
+access:
+- {anyone: true, may: [execute, read, write, work, administer]}
+`, issuer.URL(), logintest.ClientID, issuer.SecretFile())
 }
 
 // programOf returns the path of a program, or ends the test saying how to get it.

@@ -56,6 +56,7 @@ async function tour(page) {
   await page.locator("tbody tr", { hasText: "main" }).waitFor();
   await look(page, "quotas");
 
+  await login(page);
   await open(page, running);
   const build = await page.locator("dt:text-is('Invocation') + dd a").getAttribute("href");
   await open(page, build);
@@ -128,6 +129,23 @@ async function workers(page) {
   await look(page, "draining");
   await page.getByRole("button", { name: /^Undrain/ }).click();
   await page.getByRole("button", { name: /^Drain/ }).waitFor();
+}
+
+// login logs in, comes back to the page that was asked for, and logs out.
+async function login(page) {
+  await open(page, "/login?to=/quotas");
+  await look(page, "login");
+  await page.getByRole("link", { name: "Stand-in" }).click();
+  await page.waitForURL(PAGES + "/quotas");
+  await page.getByText("ann@example.com").waitFor();
+  await look(page, "logged-in");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByRole("heading", { name: "You are logged out" }).waitFor();
+  await look(page, "logged-out");
+  await page.goto(PAGES + "/login?with=Away");
+  await page.getByText("cannot be reached").waitFor();
+  faults.splice(0, faults.length, ...faults.filter((f) => !f.includes("503")));
+  await look(page, "login-away");
 }
 
 // history finds what ended before the farm was started, and looks at it.
