@@ -130,6 +130,7 @@ var floors = map[string]int{
 	"client": 5,
 	"web":    5,
 
+	"buildevents":     3,
 	"farm/flags":      4,
 	"farm/dial":       4,
 	"farm/config":     4,

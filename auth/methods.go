@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/iscc"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/publish"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
@@ -63,8 +64,12 @@ func methods() map[string]need {
 // shown are the methods of all services but those of the admin service that change something.
 func shown() map[string]need {
 	return map[string]need{
-		repb.Execution_Execute_FullMethodName:                   {right: Execute},
-		repb.Execution_WaitExecution_FullMethodName:             {right: Execute, scope: some, or: Observe}, // this and others: see Owns
+		repb.Execution_Execute_FullMethodName:       {right: Execute},
+		repb.Execution_WaitExecution_FullMethodName: {right: Execute, scope: some, or: Observe}, // this and others: see Owns
+		// What is published of a build belongs to who publishes it, for an instance name for which he may execute.
+		publish.PublishBuildEvent_PublishLifecycleEvent_FullMethodName:       {right: Execute, scope: some},
+		publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName: {right: Execute, scope: some},
+
 		repb.Capabilities_GetCapabilities_FullMethodName:        {},
 		longrunningpb.Operations_GetOperation_FullMethodName:    {right: Execute, scope: some, or: Observe},
 		longrunningpb.Operations_CancelOperation_FullMethodName: {right: Execute, scope: some, or: Administer},

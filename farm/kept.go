@@ -28,10 +28,10 @@ type Kept struct {
 }
 
 // openRecords has the scheduler keep records. Where the folder cannot be used, they are in memory, bounded; but what another version
-// wrote there is an error.
-func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer, o *scheduler.ServerOptions) (closeRecords func() error, err error) {
+// wrote there is an error. Nil: none are kept.
+func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer, o *scheduler.ServerOptions) (store *history.Store, err error) {
 	if s.Kept.Records <= 0 {
-		return func() error { return nil }, nil
+		return nil, nil
 	}
 	size, err := settings.ParseSize(s.Kept.RecordsSize)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer
 	}
 	folder := filepath.Join(s.Data, durableFolder, historyFolder)
 	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Memory: memory, Logger: s.Logger}
-	store, err := history.Open(folder, options)
+	store, err = history.Open(folder, options)
 	if err != nil && !errors.Is(err, history.ErrFormat) {
 		s.Logger.Warn("records of operations that ended are kept in memory only", zap.String("folder", folder), zap.Error(err))
 		store, err = history.Open("", options)
@@ -60,5 +60,13 @@ func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer
 			return nil, errors.Join(err, store.Close())
 		}
 	}
-	return store.Close, nil
+	return store, nil
+}
+
+// closeRecords closes a store; nil: there is none.
+func closeRecords(store *history.Store) error {
+	if store == nil {
+		return nil
+	}
+	return store.Close()
 }

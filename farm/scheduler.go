@@ -17,11 +17,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
+	"github.com/forerunner-build/forerunner/buildevents"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -151,7 +153,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 		return fmt.Errorf("--state: %w", err)
 	}
 	open.add(state.close)
-	sched, err := s.schedule(ctx, abort, schedulerOf{config, storage, state, registry, term}, &open)
+	sched, kept, err := s.schedule(ctx, abort, schedulerOf{config, storage, state, registry, term}, &open)
 	if err != nil {
 		return err
 	}
@@ -162,6 +164,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	open.add(func() error { server.Stop(); return nil }) // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
+	buildevents.New(kept).Register(server)
 	records.RegisterFSAC(server, state.hints)
 	records.RegisterISCC(server, state.hints)
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {
@@ -198,15 +201,15 @@ type schedulerOf struct {
 }
 
 // schedule makes the scheduler.Server, and adds what it needs to open.
-func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (*scheduler.Server, error) {
+func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (*scheduler.Server, *history.Store, error) {
 	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	open.add(endTracing)
 	journal, finishRecord, err := s.record()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	open.add(finishRecord)
 	options := scheduler.ServerOptions{
@@ -226,18 +229,18 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		options.MissingInputs, options.Config.Apart = of.storage.missingInputs, true
 	}
 	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	closeRecords, err := s.openRecords(of.storage, of.registry, &options)
+	kept, err := s.openRecords(of.storage, of.registry, &options)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	open.add(closeRecords)
+	open.add(func() error { return closeRecords(kept) })
 	sched, err := scheduler.NewServer(options)
 	if err != nil {
-		return nil, fmt.Errorf("scheduler: %w", err)
+		return nil, nil, fmt.Errorf("scheduler: %w", err)
 	}
-	return sched, nil
+	return sched, kept, nil
 }
 
 // undescribed are metrics of which some are not there yet when they are registered.

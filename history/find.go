@@ -36,6 +36,8 @@ type Query struct {
 	Outcomes []historypb.Outcome
 	// Retried: it was given to more than one worker.
 	Retried bool
+	// Builds are looked for in place of operations; of each, the last record only, as far as one page goes.
+	Builds bool
 	// Since and Before bound when it ended, MinRun how long its last run took.
 	Since, Before time.Time
 	MinRun        time.Duration
@@ -74,7 +76,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 	segments := slices.Clone(s.segments)
 	s.mu.Unlock()
 	slices.Reverse(segments)
-	p := &page{q: &q}
+	p := &page{q: &q, builds: map[[3]string]bool{}}
 	slowest := least.Of(max(q.Limit, 1), func(a, b hit) int {
 		return cmp.Or(cmp.Compare(b.took, a.took), cmp.Compare(b.segment, a.segment), cmp.Compare(b.row, a.row))
 	})
@@ -125,6 +127,7 @@ type page struct {
 	q       *Query
 	records []*historypb.Record
 	bytes   int
+	builds  map[[3]string]bool // that it has
 }
 
 // done reports whether it has all that is wanted.
@@ -139,6 +142,12 @@ func (p *page) add(m *matcher, row int) bool {
 	r := &historypb.Record{}
 	if err != nil || proto.Unmarshal(encoded, r) != nil || !p.q.is(r) {
 		return true
+	}
+	if build := [3]string{r.GetInvocation(), r.GetUser(), r.GetInstanceName()}; p.q.Builds {
+		if p.builds[build] {
+			return true // this is what was known of it before
+		}
+		p.builds[build] = true
 	}
 	p.bytes += len(encoded)
 	if p.q.MaxBytes > 0 && p.bytes > p.q.MaxBytes && len(p.records) > 0 {
@@ -337,7 +346,7 @@ func (m *matcher) matches(row int) bool {
 	x := m.x
 	mark := x.marks[row]
 	if ended := x.ended[row]; ended < m.since || ended >= m.before || x.took[row] < m.took ||
-		m.outcomes>>(mark&outcomeMask)&1 == 0 || m.q.Retried && mark&retriedMark == 0 {
+		m.outcomes>>(mark&outcomeMask)&1 == 0 || m.q.Retried && mark&retriedMark == 0 || m.q.Builds != (mark&buildMark != 0) {
 		return false
 	}
 	if m.q.Operation != "" && x.ops[row] != m.op || m.q.Action != "" && x.actions[row] != m.action {

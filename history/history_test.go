@@ -439,3 +439,46 @@ func TestTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestBuilds keeps what is published of builds beside operations: neither is found in place of the other, and of a build the last
+// record, in memory, in files and after a restart.
+func TestBuilds(t *testing.T) {
+	folder := t.TempDir()
+	s, err := Open(folder, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(invocation, user string, last int64) {
+		s.Add(&historypb.Record{
+			Invocation: invocation, User: user, Ended: timestamppb.New(time.UnixMilli(1e12 + last)), Build: &historypb.Build{LastEvent: last},
+		})
+	}
+	add("one", "ann", 1)
+	add("one", "eve", 2)
+	s.Add(recordOf(7))
+	add("one", "ann", 3)
+	add("two", "ann", 4)
+	check := func() {
+		t.Helper()
+		var got []string
+		list, _, err := s.Find(t.Context(), Query{Builds: true, Limit: 10})
+		for _, r := range list {
+			got = append(got, fmt.Sprint(r.GetInvocation(), " ", r.GetUser(), " ", r.GetBuild().GetLastEvent()))
+		}
+		if want := []string{"two ann 4", "one ann 3", "one eve 2"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("builds %q, want %q: %v", got, want, err)
+		}
+		if list, _, err := s.Find(t.Context(), Query{Limit: 10}); err != nil || len(list) != 1 || list[0].GetBuild() != nil {
+			t.Errorf("operations are %v: %v", list, err)
+		}
+	}
+	check()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(folder, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	check()
+}

@@ -26,9 +26,10 @@ const (
 	fields
 )
 
-// A row's mark is its outcome, and this if it was given to more than one worker.
+// A row's mark is its outcome, and these if it was given to more than one worker, or is a build.
 const (
 	outcomeMask = 0x0f
+	buildMark   = 0x40
 	retriedMark = 0x80
 )
 
@@ -98,6 +99,9 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	mark := uint8(r.GetOutcome()) & outcomeMask
 	if r.GetAttempts() > 1 {
 		mark |= retriedMark
+	}
+	if r.GetBuild() != nil {
+		mark |= buildMark
 	}
 	op, _ := digits(strings.TrimPrefix(r.GetOperation(), operationPrefix))
 	action, _ := digits(r.GetAction())

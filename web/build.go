@@ -46,6 +46,8 @@ type buildView struct {
 	First, Last             time.Time
 	Lanes                   *timeline.Lanes
 	Cut, OpenCut            bool // there are more than maxBuilt, or maxOpen
+	// Published is what the build tool told; nil: nothing.
+	Published *published
 
 	mnemonics map[string]*mnemonicRow
 	outcomes  map[historypb.Outcome]int
@@ -61,7 +63,7 @@ func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news
 func (v *buildView) form() string { return fmt.Sprint(v.Live()) }
 
 // Live reports whether something of it waits or runs.
-func (v *buildView) Live() bool { return v.Running+v.Waiting > 0 }
+func (v *buildView) Live() bool { return v.Running+v.Waiting > 0 || v.Published.goesOn() }
 
 // Took is from the first that was queued to the last that ended.
 func (v *buildView) Took() time.Duration { return v.Last.Sub(v.First) }
@@ -127,7 +129,10 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.Total+v.Running+v.Waiting == 0 {
+	if v.Published, err = b.published(ctx); err != nil {
+		return nil, err
+	}
+	if v.Total+v.Running+v.Waiting == 0 && v.Published == nil {
 		return nil, status.Errorf(codes.NotFound, "invocation %q is unknown, or ended too long ago", v.Invocation)
 	}
 	now := time.Now()
@@ -261,6 +266,8 @@ func (v *buildView) finish() {
 	}
 	slices.SortFunc(v.Mnemonics, func(a, b mnemonicRow) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	v.Mnemonics = v.Mnemonics[:min(len(v.Mnemonics), maxNamed)]
-	v.Failed, v.Slowest = slices.Clone(v.failed.Sorted()), slices.Clone(v.slowest.Sorted())
+	if v.Total > 0 {
+		v.Failed, v.Slowest = slices.Clone(v.failed.Sorted()), slices.Clone(v.slowest.Sorted())
+	}
 	v.MoreFailed -= len(v.Failed)
 }

@@ -27,6 +27,9 @@ func (f *fakeScheduler) ListRecords(_ context.Context, req *admin.ListRecordsReq
 	defer f.mu.Unlock()
 	resp := &admin.ListRecordsResponse{}
 	for _, r := range f.ended {
+		if req.GetBuilds() != (r.GetBuild() != nil) {
+			continue
+		}
 		if req.GetSince() != nil && r.GetEnded().AsTime().Before(req.GetSince().AsTime()) {
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/publish"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/settings"
 )
@@ -78,6 +79,9 @@ func (c *Callers) TokenBytes() (int64, error) {
 // fewBytes is for methods whose callers name what they want and then wait, for as long as it takes.
 const fewBytes = 16 << 10
 
+// eventBytes bounds an event of a build: old versions of Bazel name all files of a large target in one.
+const eventBytes = 16 << 20
+
 // methodLimits are those of methods that take more, or less, than is customary.
 func methodLimits() map[string]intake.Limits {
 	limits := map[string]intake.Limits{
@@ -94,6 +98,8 @@ func methodLimits() map[string]intake.Limits {
 	for _, m := range []string{healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName} {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
+	// A build says nothing while a long action runs. Its client comes back when it is told to make room.
+	limits[publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName] = intake.Limits{Bytes: eventBytes, Stalls: true, Waits: true}
 	for _, m := range []string{ // nobody who calls these has to be known
 		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
 	} {

@@ -2787,8 +2787,10 @@ type ListRecordsRequest struct {
 	// Those that ran longest come first, and there are no further pages; else the latest come first.
 	Slowest bool `protobuf:"varint,8,opt,name=slowest,proto3" json:"slowest,omitempty"`
 	// At most 1000, which is also what 0 means.
-	PageSize      int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// What build tools published of builds, in place of operations: the last record of each build.
+	Builds        bool `protobuf:"varint,11,opt,name=builds,proto3" json:"builds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2891,6 +2893,13 @@ func (x *ListRecordsRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListRecordsRequest) GetBuilds() bool {
+	if x != nil {
+		return x.Builds
+	}
+	return false
 }
 
 type ListRecordsResponse struct {
@@ -3271,7 +3280,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06health\x18\x05 \x01(\v2\x1c.forerunner.live.StoreHealthR\x06health\x1a9\n" +
 	"\vWorkerEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa0\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb8\x03\n" +
 	"\x12ListRecordsRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x127\n" +
@@ -3284,7 +3293,8 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\tpage_size\x18\t \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\"s\n" +
+	" \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06builds\x18\v \x01(\bR\x06builds\"s\n" +
 	"\x13ListRecordsResponse\x124\n" +
 	"\arecords\x18\x01 \x03(\v2\x1a.forerunner.history.RecordR\arecords\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"R\n" +

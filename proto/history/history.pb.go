@@ -12,6 +12,7 @@ import (
 	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -95,6 +96,55 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_proto_history_history_proto_rawDescGZIP(), []int{0}
 }
 
+type Build_State int32
+
+const (
+	Build_BUILT   Build_State = 0
+	Build_FAILED  Build_State = 1
+	Build_SKIPPED Build_State = 2
+)
+
+// Enum value maps for Build_State.
+var (
+	Build_State_name = map[int32]string{
+		0: "BUILT",
+		1: "FAILED",
+		2: "SKIPPED",
+	}
+	Build_State_value = map[string]int32{
+		"BUILT":   0,
+		"FAILED":  1,
+		"SKIPPED": 2,
+	}
+)
+
+func (x Build_State) Enum() *Build_State {
+	p := new(Build_State)
+	*p = x
+	return p
+}
+
+func (x Build_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Build_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_proto_history_history_proto_enumTypes[1].Descriptor()
+}
+
+func (Build_State) Type() protoreflect.EnumType {
+	return &file_proto_history_history_proto_enumTypes[1]
+}
+
+func (x Build_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Build_State.Descriptor instead.
+func (Build_State) EnumDescriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1, 0}
+}
+
 type Output_Kind int32
 
 const (
@@ -131,11 +181,11 @@ func (x Output_Kind) String() string {
 }
 
 func (Output_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_proto_history_history_proto_enumTypes[1].Descriptor()
+	return file_proto_history_history_proto_enumTypes[2].Descriptor()
 }
 
 func (Output_Kind) Type() protoreflect.EnumType {
-	return &file_proto_history_history_proto_enumTypes[1]
+	return &file_proto_history_history_proto_enumTypes[2]
 }
 
 func (x Output_Kind) Number() protoreflect.EnumNumber {
@@ -144,7 +194,7 @@ func (x Output_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Output_Kind.Descriptor instead.
 func (Output_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_proto_history_history_proto_rawDescGZIP(), []int{2, 0}
+	return file_proto_history_history_proto_rawDescGZIP(), []int{3, 0}
 }
 
 // One operation that has ended.
@@ -191,9 +241,12 @@ type Record struct {
 	Outputs    []*Output `protobuf:"bytes,27,rep,name=outputs,proto3" json:"outputs,omitempty"`
 	AllOutputs int32     `protobuf:"varint,28,opt,name=all_outputs,json=allOutputs,proto3" json:"all_outputs,omitempty"`
 	// As hash/size, empty if it is not known; and the command line, of which the end may be cut off.
-	Command       string   `protobuf:"bytes,29,opt,name=command,proto3" json:"command,omitempty"`
-	Arguments     []string `protobuf:"bytes,30,rep,name=arguments,proto3" json:"arguments,omitempty"`
-	ArgumentsCut  bool     `protobuf:"varint,31,opt,name=arguments_cut,json=argumentsCut,proto3" json:"arguments_cut,omitempty"`
+	Command      string   `protobuf:"bytes,29,opt,name=command,proto3" json:"command,omitempty"`
+	Arguments    []string `protobuf:"bytes,30,rep,name=arguments,proto3" json:"arguments,omitempty"`
+	ArgumentsCut bool     `protobuf:"varint,31,opt,name=arguments_cut,json=argumentsCut,proto3" json:"arguments_cut,omitempty"`
+	// Set: this is no operation, but what the build tool published of an invocation up to the time in ended. Of the rest there are
+	// invocation, instance_name, user, client, queued (the begin) and outcome.
+	Build         *Build `protobuf:"bytes,32,opt,name=build,proto3" json:"build,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,6 +498,251 @@ func (x *Record) GetArgumentsCut() bool {
 	return false
 }
 
+func (x *Record) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+// What a build tool published of a build. Texts and lists are cut; the counts are of all.
+type Build struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as "test", and the program that runs it.
+	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Options that were typed, and patterns of targets.
+	Options  []string `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
+	Patterns []string `protobuf:"bytes,4,rep,name=patterns,proto3" json:"patterns,omitempty"`
+	// As the client says, which nobody has verified.
+	LocalUser string                 `protobuf:"bytes,5,opt,name=local_user,json=localUser,proto3" json:"local_user,omitempty"`
+	Host      string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
+	Workspace string                 `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Started   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
+	// Not set: the build goes on, or its end is not known.
+	Finished *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished,proto3" json:"finished,omitempty"`
+	ExitCode int32                  `protobuf:"varint,10,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	// Such as TESTS_FAILED.
+	ExitName       string `protobuf:"bytes,11,opt,name=exit_name,json=exitName,proto3" json:"exit_name,omitempty"`
+	Failure        string `protobuf:"bytes,12,opt,name=failure,proto3" json:"failure,omitempty"`
+	TargetsBuilt   int32  `protobuf:"varint,13,opt,name=targets_built,json=targetsBuilt,proto3" json:"targets_built,omitempty"`
+	TargetsFailed  int32  `protobuf:"varint,14,opt,name=targets_failed,json=targetsFailed,proto3" json:"targets_failed,omitempty"`
+	TargetsSkipped int32  `protobuf:"varint,15,opt,name=targets_skipped,json=targetsSkipped,proto3" json:"targets_skipped,omitempty"`
+	// Those that failed come first.
+	Targets     []*Build_Target `protobuf:"bytes,16,rep,name=targets,proto3" json:"targets,omitempty"`
+	TestsPassed int32           `protobuf:"varint,17,opt,name=tests_passed,json=testsPassed,proto3" json:"tests_passed,omitempty"`
+	TestsFailed int32           `protobuf:"varint,18,opt,name=tests_failed,json=testsFailed,proto3" json:"tests_failed,omitempty"`
+	// Those that did not pass come first.
+	Tests         []*Build_Test         `protobuf:"bytes,19,rep,name=tests,proto3" json:"tests,omitempty"`
+	FailedActions []*Build_FailedAction `protobuf:"bytes,20,rep,name=failed_actions,json=failedActions,proto3" json:"failed_actions,omitempty"`
+	// Lines that the build tool printed as errors.
+	Errors []string `protobuf:"bytes,21,rep,name=errors,proto3" json:"errors,omitempty"`
+	// The number of the last event, and whether the stream has ended, or some of it was lost.
+	LastEvent     int64 `protobuf:"varint,22,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
+	Ended         bool  `protobuf:"varint,23,opt,name=ended,proto3" json:"ended,omitempty"`
+	Incomplete    bool  `protobuf:"varint,24,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build) Reset() {
+	*x = Build{}
+	mi := &file_proto_history_history_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build) ProtoMessage() {}
+
+func (x *Build) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_history_history_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build.ProtoReflect.Descriptor instead.
+func (*Build) Descriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Build) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *Build) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Build) GetOptions() []string {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+func (x *Build) GetPatterns() []string {
+	if x != nil {
+		return x.Patterns
+	}
+	return nil
+}
+
+func (x *Build) GetLocalUser() string {
+	if x != nil {
+		return x.LocalUser
+	}
+	return ""
+}
+
+func (x *Build) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *Build) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
+func (x *Build) GetStarted() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Started
+	}
+	return nil
+}
+
+func (x *Build) GetFinished() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Finished
+	}
+	return nil
+}
+
+func (x *Build) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Build) GetExitName() string {
+	if x != nil {
+		return x.ExitName
+	}
+	return ""
+}
+
+func (x *Build) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
+
+func (x *Build) GetTargetsBuilt() int32 {
+	if x != nil {
+		return x.TargetsBuilt
+	}
+	return 0
+}
+
+func (x *Build) GetTargetsFailed() int32 {
+	if x != nil {
+		return x.TargetsFailed
+	}
+	return 0
+}
+
+func (x *Build) GetTargetsSkipped() int32 {
+	if x != nil {
+		return x.TargetsSkipped
+	}
+	return 0
+}
+
+func (x *Build) GetTargets() []*Build_Target {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *Build) GetTestsPassed() int32 {
+	if x != nil {
+		return x.TestsPassed
+	}
+	return 0
+}
+
+func (x *Build) GetTestsFailed() int32 {
+	if x != nil {
+		return x.TestsFailed
+	}
+	return 0
+}
+
+func (x *Build) GetTests() []*Build_Test {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+func (x *Build) GetFailedActions() []*Build_FailedAction {
+	if x != nil {
+		return x.FailedActions
+	}
+	return nil
+}
+
+func (x *Build) GetErrors() []string {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+func (x *Build) GetLastEvent() int64 {
+	if x != nil {
+		return x.LastEvent
+	}
+	return 0
+}
+
+func (x *Build) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+func (x *Build) GetIncomplete() bool {
+	if x != nil {
+		return x.Incomplete
+	}
+	return false
+}
+
 // What a command wrote to one of its streams.
 type Stream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -457,7 +755,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_proto_history_history_proto_msgTypes[1]
+	mi := &file_proto_history_history_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -469,7 +767,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_history_history_proto_msgTypes[1]
+	mi := &file_proto_history_history_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -482,7 +780,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_proto_history_history_proto_rawDescGZIP(), []int{1}
+	return file_proto_history_history_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Stream) GetDigest() string {
@@ -512,7 +810,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_proto_history_history_proto_msgTypes[2]
+	mi := &file_proto_history_history_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +822,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_history_history_proto_msgTypes[2]
+	mi := &file_proto_history_history_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +835,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_proto_history_history_proto_rawDescGZIP(), []int{2}
+	return file_proto_history_history_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Output) GetPath() string {
@@ -561,11 +859,303 @@ func (x *Output) GetKind() Output_Kind {
 	return Output_FILE
 }
 
+type Build_Target struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	State         Build_State            `protobuf:"varint,2,opt,name=state,proto3,enum=forerunner.history.Build_State" json:"state,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build_Target) Reset() {
+	*x = Build_Target{}
+	mi := &file_proto_history_history_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build_Target) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build_Target) ProtoMessage() {}
+
+func (x *Build_Target) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_history_history_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build_Target.ProtoReflect.Descriptor instead.
+func (*Build_Target) Descriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *Build_Target) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Build_Target) GetState() Build_State {
+	if x != nil {
+		return x.State
+	}
+	return Build_BUILT
+}
+
+func (x *Build_Target) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+type Build_Test struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Label string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	// Such as PASSED; empty: it is not over.
+	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
+	// How many attempts of runs and shards there were, and how many were taken from a cache.
+	Attempts int32 `protobuf:"varint,3,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Cached   int32 `protobuf:"varint,4,opt,name=cached,proto3" json:"cached,omitempty"`
+	// Of all attempts together.
+	Took          *durationpb.Duration `protobuf:"bytes,5,opt,name=took,proto3" json:"took,omitempty"`
+	Details       string               `protobuf:"bytes,6,opt,name=details,proto3" json:"details,omitempty"`
+	Logs          []*Build_Log         `protobuf:"bytes,7,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build_Test) Reset() {
+	*x = Build_Test{}
+	mi := &file_proto_history_history_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build_Test) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build_Test) ProtoMessage() {}
+
+func (x *Build_Test) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_history_history_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build_Test.ProtoReflect.Descriptor instead.
+func (*Build_Test) Descriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1, 1}
+}
+
+func (x *Build_Test) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Build_Test) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *Build_Test) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Build_Test) GetCached() int32 {
+	if x != nil {
+		return x.Cached
+	}
+	return 0
+}
+
+func (x *Build_Test) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *Build_Test) GetDetails() string {
+	if x != nil {
+		return x.Details
+	}
+	return ""
+}
+
+func (x *Build_Test) GetLogs() []*Build_Log {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
+type Build_Log struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Uri   string                 `protobuf:"bytes,2,opt,name=uri,proto3" json:"uri,omitempty"`
+	// Of the attempt.
+	Status        string `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build_Log) Reset() {
+	*x = Build_Log{}
+	mi := &file_proto_history_history_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build_Log) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build_Log) ProtoMessage() {}
+
+func (x *Build_Log) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_history_history_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build_Log.ProtoReflect.Descriptor instead.
+func (*Build_Log) Descriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1, 2}
+}
+
+func (x *Build_Log) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Build_Log) GetUri() string {
+	if x != nil {
+		return x.Uri
+	}
+	return ""
+}
+
+func (x *Build_Log) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+type Build_FailedAction struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	Mnemonic      string                 `protobuf:"bytes,2,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Logs          []*Build_Log           `protobuf:"bytes,5,rep,name=logs,proto3" json:"logs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Build_FailedAction) Reset() {
+	*x = Build_FailedAction{}
+	mi := &file_proto_history_history_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Build_FailedAction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Build_FailedAction) ProtoMessage() {}
+
+func (x *Build_FailedAction) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_history_history_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Build_FailedAction.ProtoReflect.Descriptor instead.
+func (*Build_FailedAction) Descriptor() ([]byte, []int) {
+	return file_proto_history_history_proto_rawDescGZIP(), []int{1, 3}
+}
+
+func (x *Build_FailedAction) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Build_FailedAction) GetMnemonic() string {
+	if x != nil {
+		return x.Mnemonic
+	}
+	return ""
+}
+
+func (x *Build_FailedAction) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *Build_FailedAction) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Build_FailedAction) GetLogs() []*Build_Log {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
+}
+
 var File_proto_history_history_proto protoreflect.FileDescriptor
 
 const file_proto_history_history_proto_rawDesc = "" +
 	"\n" +
-	"\x1bproto/history/history.proto\x12\x12forerunner.history\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xeb\b\n" +
+	"\x1bproto/history/history.proto\x12\x12forerunner.history\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9c\t\n" +
 	"\x06Record\x12\x1c\n" +
 	"\toperation\x18\x01 \x01(\tR\toperation\x12#\n" +
 	"\rinstance_name\x18\x02 \x01(\tR\finstanceName\x12'\n" +
@@ -605,7 +1195,65 @@ const file_proto_history_history_proto_rawDesc = "" +
 	"allOutputs\x12\x18\n" +
 	"\acommand\x18\x1d \x01(\tR\acommand\x12\x1c\n" +
 	"\targuments\x18\x1e \x03(\tR\targuments\x12#\n" +
-	"\rarguments_cut\x18\x1f \x01(\bR\fargumentsCut\"2\n" +
+	"\rarguments_cut\x18\x1f \x01(\bR\fargumentsCut\x12/\n" +
+	"\x05build\x18  \x01(\v2\x19.forerunner.history.BuildR\x05build\"\xe4\v\n" +
+	"\x05Build\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
+	"\aoptions\x18\x03 \x03(\tR\aoptions\x12\x1a\n" +
+	"\bpatterns\x18\x04 \x03(\tR\bpatterns\x12\x1d\n" +
+	"\n" +
+	"local_user\x18\x05 \x01(\tR\tlocalUser\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\tR\x04host\x12\x1c\n" +
+	"\tworkspace\x18\a \x01(\tR\tworkspace\x124\n" +
+	"\astarted\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x126\n" +
+	"\bfinished\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfinished\x12\x1b\n" +
+	"\texit_code\x18\n" +
+	" \x01(\x05R\bexitCode\x12\x1b\n" +
+	"\texit_name\x18\v \x01(\tR\bexitName\x12\x18\n" +
+	"\afailure\x18\f \x01(\tR\afailure\x12#\n" +
+	"\rtargets_built\x18\r \x01(\x05R\ftargetsBuilt\x12%\n" +
+	"\x0etargets_failed\x18\x0e \x01(\x05R\rtargetsFailed\x12'\n" +
+	"\x0ftargets_skipped\x18\x0f \x01(\x05R\x0etargetsSkipped\x12:\n" +
+	"\atargets\x18\x10 \x03(\v2 .forerunner.history.Build.TargetR\atargets\x12!\n" +
+	"\ftests_passed\x18\x11 \x01(\x05R\vtestsPassed\x12!\n" +
+	"\ftests_failed\x18\x12 \x01(\x05R\vtestsFailed\x124\n" +
+	"\x05tests\x18\x13 \x03(\v2\x1e.forerunner.history.Build.TestR\x05tests\x12M\n" +
+	"\x0efailed_actions\x18\x14 \x03(\v2&.forerunner.history.Build.FailedActionR\rfailedActions\x12\x16\n" +
+	"\x06errors\x18\x15 \x03(\tR\x06errors\x12\x1d\n" +
+	"\n" +
+	"last_event\x18\x16 \x01(\x03R\tlastEvent\x12\x14\n" +
+	"\x05ended\x18\x17 \x01(\bR\x05ended\x12\x1e\n" +
+	"\n" +
+	"incomplete\x18\x18 \x01(\bR\n" +
+	"incomplete\x1ao\n" +
+	"\x06Target\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x125\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1f.forerunner.history.Build.StateR\x05state\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x1a\xe4\x01\n" +
+	"\x04Test\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12\x16\n" +
+	"\x06status\x18\x02 \x01(\tR\x06status\x12\x1a\n" +
+	"\battempts\x18\x03 \x01(\x05R\battempts\x12\x16\n" +
+	"\x06cached\x18\x04 \x01(\x05R\x06cached\x12-\n" +
+	"\x04took\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x18\n" +
+	"\adetails\x18\x06 \x01(\tR\adetails\x121\n" +
+	"\x04logs\x18\a \x03(\v2\x1d.forerunner.history.Build.LogR\x04logs\x1aC\n" +
+	"\x03Log\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03uri\x18\x02 \x01(\tR\x03uri\x12\x16\n" +
+	"\x06status\x18\x03 \x01(\tR\x06status\x1a\xaa\x01\n" +
+	"\fFailedAction\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12\x1a\n" +
+	"\bmnemonic\x18\x02 \x01(\tR\bmnemonic\x12\x1b\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x121\n" +
+	"\x04logs\x18\x05 \x03(\v2\x1d.forerunner.history.Build.LogR\x04logs\"+\n" +
+	"\x05State\x12\t\n" +
+	"\x05BUILT\x10\x00\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x01\x12\v\n" +
+	"\aSKIPPED\x10\x02\"2\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xa1\x01\n" +
@@ -644,32 +1292,49 @@ func file_proto_history_history_proto_rawDescGZIP() []byte {
 	return file_proto_history_history_proto_rawDescData
 }
 
-var file_proto_history_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_proto_history_history_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_proto_history_history_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_proto_history_history_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_proto_history_history_proto_goTypes = []any{
 	(Outcome)(0),                      // 0: forerunner.history.Outcome
-	(Output_Kind)(0),                  // 1: forerunner.history.Output.Kind
-	(*Record)(nil),                    // 2: forerunner.history.Record
-	(*Stream)(nil),                    // 3: forerunner.history.Stream
-	(*Output)(nil),                    // 4: forerunner.history.Output
-	(*timestamppb.Timestamp)(nil),     // 5: google.protobuf.Timestamp
-	(*v2.ExecutedActionMetadata)(nil), // 6: build.bazel.remote.execution.v2.ExecutedActionMetadata
+	(Build_State)(0),                  // 1: forerunner.history.Build.State
+	(Output_Kind)(0),                  // 2: forerunner.history.Output.Kind
+	(*Record)(nil),                    // 3: forerunner.history.Record
+	(*Build)(nil),                     // 4: forerunner.history.Build
+	(*Stream)(nil),                    // 5: forerunner.history.Stream
+	(*Output)(nil),                    // 6: forerunner.history.Output
+	(*Build_Target)(nil),              // 7: forerunner.history.Build.Target
+	(*Build_Test)(nil),                // 8: forerunner.history.Build.Test
+	(*Build_Log)(nil),                 // 9: forerunner.history.Build.Log
+	(*Build_FailedAction)(nil),        // 10: forerunner.history.Build.FailedAction
+	(*timestamppb.Timestamp)(nil),     // 11: google.protobuf.Timestamp
+	(*v2.ExecutedActionMetadata)(nil), // 12: build.bazel.remote.execution.v2.ExecutedActionMetadata
+	(*durationpb.Duration)(nil),       // 13: google.protobuf.Duration
 }
 var file_proto_history_history_proto_depIdxs = []int32{
-	5, // 0: forerunner.history.Record.queued:type_name -> google.protobuf.Timestamp
-	5, // 1: forerunner.history.Record.started:type_name -> google.protobuf.Timestamp
-	5, // 2: forerunner.history.Record.ended:type_name -> google.protobuf.Timestamp
-	0, // 3: forerunner.history.Record.outcome:type_name -> forerunner.history.Outcome
-	3, // 4: forerunner.history.Record.stdout:type_name -> forerunner.history.Stream
-	3, // 5: forerunner.history.Record.stderr:type_name -> forerunner.history.Stream
-	6, // 6: forerunner.history.Record.metadata:type_name -> build.bazel.remote.execution.v2.ExecutedActionMetadata
-	4, // 7: forerunner.history.Record.outputs:type_name -> forerunner.history.Output
-	1, // 8: forerunner.history.Output.kind:type_name -> forerunner.history.Output.Kind
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	11, // 0: forerunner.history.Record.queued:type_name -> google.protobuf.Timestamp
+	11, // 1: forerunner.history.Record.started:type_name -> google.protobuf.Timestamp
+	11, // 2: forerunner.history.Record.ended:type_name -> google.protobuf.Timestamp
+	0,  // 3: forerunner.history.Record.outcome:type_name -> forerunner.history.Outcome
+	5,  // 4: forerunner.history.Record.stdout:type_name -> forerunner.history.Stream
+	5,  // 5: forerunner.history.Record.stderr:type_name -> forerunner.history.Stream
+	12, // 6: forerunner.history.Record.metadata:type_name -> build.bazel.remote.execution.v2.ExecutedActionMetadata
+	6,  // 7: forerunner.history.Record.outputs:type_name -> forerunner.history.Output
+	4,  // 8: forerunner.history.Record.build:type_name -> forerunner.history.Build
+	11, // 9: forerunner.history.Build.started:type_name -> google.protobuf.Timestamp
+	11, // 10: forerunner.history.Build.finished:type_name -> google.protobuf.Timestamp
+	7,  // 11: forerunner.history.Build.targets:type_name -> forerunner.history.Build.Target
+	8,  // 12: forerunner.history.Build.tests:type_name -> forerunner.history.Build.Test
+	10, // 13: forerunner.history.Build.failed_actions:type_name -> forerunner.history.Build.FailedAction
+	2,  // 14: forerunner.history.Output.kind:type_name -> forerunner.history.Output.Kind
+	1,  // 15: forerunner.history.Build.Target.state:type_name -> forerunner.history.Build.State
+	13, // 16: forerunner.history.Build.Test.took:type_name -> google.protobuf.Duration
+	9,  // 17: forerunner.history.Build.Test.logs:type_name -> forerunner.history.Build.Log
+	9,  // 18: forerunner.history.Build.FailedAction.logs:type_name -> forerunner.history.Build.Log
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_proto_history_history_proto_init() }
@@ -682,8 +1347,8 @@ func file_proto_history_history_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_history_history_proto_rawDesc), len(file_proto_history_history_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   3,
+			NumEnums:      3,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

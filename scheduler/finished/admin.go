@@ -53,7 +53,7 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	}
 	q := history.Query{
 		Text: strings.TrimSpace(req.GetText()), Outcomes: req.GetOutcomes(), Retried: req.GetRetried(), MinRun: req.GetMinRun().AsDuration(),
-		Slowest: req.GetSlowest(), After: req.GetPageToken(),
+		Slowest: req.GetSlowest(), Builds: req.GetBuilds(), After: req.GetPageToken(),
 		Limit: int(req.GetPageSize()), MaxBytes: maxPageBytes,
 	}
 	most := maxPage

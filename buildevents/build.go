@@ -1,0 +1,338 @@
+package buildevents
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/proto/bazel"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// The bounds of what is kept of a build, in bytes and numbers.
+const (
+	maxBuild   = 40 << 10
+	maxLabel   = 512
+	maxMessage = 1 << 10
+	maxOption  = 1 << 10
+	maxOptions = 8 << 10
+	maxTargets = 200
+	maxTests   = 200
+	maxLogs    = 4
+	maxActions = 20
+	maxErrors  = 20
+	// entryBytes is what an entry of a list takes beside its texts.
+	entryBytes = 16
+)
+
+// A build is what is known of one so far.
+type build struct {
+	*historypb.Build
+	instance string // that the client said it executes for
+	room     int    // bytes that lists may still grow by
+	tests    map[string]*historypb.Build_Test
+}
+
+// resumed goes on with what is known of a build; nil: nothing is.
+func resumed(m *historypb.Build) *build {
+	if m == nil {
+		m = &historypb.Build{}
+	}
+	b := &build{Build: m, room: maxBuild - proto.Size(m), tests: map[string]*historypb.Build_Test{}}
+	for _, t := range m.GetTests() {
+		b.tests[t.GetLabel()] = t
+	}
+	return b
+}
+
+// outcome is how the build ended, as far as it has.
+func (b *build) outcome() historypb.Outcome {
+	const interrupted = 8
+	switch {
+	case b.GetFinished() == nil:
+		return historypb.Outcome_OUTCOME_UNSPECIFIED
+	case b.GetExitCode() == 0:
+		return historypb.Outcome_SUCCEEDED
+	case b.GetExitCode() == interrupted:
+		return historypb.Outcome_CANCELLED
+	}
+	return historypb.Outcome_FAILED
+}
+
+// take takes over what an event says.
+func (b *build) take(e *bazel.BuildEvent) {
+	id := e.GetId()
+	switch p := e.GetPayload().(type) {
+	case *bazel.BuildEvent_Started:
+		b.start(p.Started)
+	case *bazel.BuildEvent_OptionsParsed:
+		b.options(p.OptionsParsed.GetExplicitCmdLine(), p.OptionsParsed.GetCmdLine())
+	case *bazel.BuildEvent_WorkspaceStatus:
+		for _, item := range p.WorkspaceStatus.GetItem() {
+			switch item.GetKey() {
+			case "BUILD_USER":
+				b.LocalUser = b.text(item.GetValue(), maxLabel)
+			case "BUILD_HOST":
+				b.Host = b.text(item.GetValue(), maxLabel)
+			}
+		}
+	case *bazel.BuildEvent_Progress:
+		b.printed(p.Progress.GetStderr())
+	case *bazel.BuildEvent_Completed:
+		b.target(id.GetTargetCompleted(), p.Completed)
+	case *bazel.BuildEvent_Action:
+		b.action(id.GetActionCompleted().GetLabel(), p.Action)
+	case *bazel.BuildEvent_TestResult:
+		b.attempt(id.GetTestResult(), p.TestResult)
+	case *bazel.BuildEvent_TestSummary:
+		b.summary(id.GetTestSummary().GetLabel(), p.TestSummary)
+	case *bazel.BuildEvent_Aborted:
+		b.aborted(id, p.Aborted)
+	case *bazel.BuildEvent_Finished:
+		b.finish(p.Finished)
+	}
+	for _, pattern := range id.GetPattern().GetPattern() {
+		if len(b.Patterns) < maxTargets && b.fits(pattern, maxLabel) {
+			b.Patterns = append(b.Patterns, bounded.Text(pattern, maxLabel))
+		}
+	}
+}
+
+// text returns a text, cut, or nothing where there is no room.
+func (b *build) text(s string, most int) string {
+	if s = bounded.Text(s, most); !b.fits(s, most) {
+		return ""
+	}
+	return s
+}
+
+// fits takes the room for an entry with a text of at most so many bytes, and reports whether there was.
+func (b *build) fits(s string, most int) bool {
+	n := min(len(s), most) + entryBytes
+	if b.room < n {
+		b.Incomplete = true
+		return false
+	}
+	b.room -= n
+	return true
+}
+
+func (b *build) start(m *bazel.BuildStarted) {
+	b.Command, b.Version = b.text(m.GetCommand(), maxLabel), b.text(m.GetBuildToolVersion(), maxLabel)
+	b.Workspace = b.text(m.GetWorkspaceDirectory(), maxLabel)
+	b.Started = timeOf(m.GetStartTime(), m.GetStartTimeMillis())
+}
+
+// timeOf is the time that newer or older versions send.
+func timeOf(t *timestamppb.Timestamp, millis int64) *timestamppb.Timestamp {
+	if t == nil && millis > 0 {
+		t = timestamppb.New(time.UnixMilli(millis))
+	}
+	if !t.IsValid() {
+		return nil
+	}
+	return t
+}
+
+const instanceFlag = "--remote_instance_name="
+
+func (b *build) options(typed, all []string) {
+	for _, o := range all {
+		if name, ok := strings.CutPrefix(o, instanceFlag); ok {
+			b.instance = name
+		}
+	}
+	bytes := 0
+	for _, o := range typed {
+		o = bounded.Text(withoutSecrets(o), maxOption)
+		if bytes += len(o); bytes > maxOptions || !b.fits(o, maxOption) {
+			break
+		}
+		b.Options = append(b.Options, o)
+	}
+}
+
+// printed keeps the lines that say what went wrong.
+func (b *build) printed(stderr string) {
+	for line := range strings.Lines(stderr) {
+		if len(b.Errors) >= maxErrors {
+			return
+		}
+		line = strings.TrimSpace(plain(line))
+		if strings.HasPrefix(line, "ERROR:") || strings.HasPrefix(line, "FATAL:") {
+			b.fail(line)
+		}
+	}
+}
+
+func (b *build) fail(text string) {
+	if text = bounded.Text(text, maxMessage); len(b.Errors) < maxErrors && b.fits(text, maxMessage) {
+		b.Errors = append(b.Errors, text)
+	}
+}
+
+func (b *build) target(id *bazel.BuildEventId_TargetCompletedId, m *bazel.TargetComplete) {
+	if id.GetAspect() != "" && m.GetSuccess() {
+		return // the target has an event of its own
+	}
+	state := historypb.Build_FAILED
+	if m.GetSuccess() {
+		state = historypb.Build_BUILT
+	}
+	b.addTarget(id.GetLabel(), state, m.GetFailureDetail().GetMessage())
+}
+
+// addTarget counts a target, and lists it if there is room: one that was built makes room for one that was not.
+func (b *build) addTarget(label string, state historypb.Build_State, message string) {
+	switch state {
+	case historypb.Build_BUILT:
+		b.TargetsBuilt++
+	case historypb.Build_SKIPPED:
+		b.TargetsSkipped++
+	default:
+		b.TargetsFailed++
+	}
+	t := &historypb.Build_Target{Label: bounded.Text(label, maxLabel), State: state, Message: bounded.Text(message, maxMessage)}
+	if state == historypb.Build_FAILED {
+		for i := len(b.Targets) - 1; i >= 0 && (len(b.Targets) >= maxTargets || b.room < maxLabel+maxMessage); i-- {
+			if old := b.Targets[i]; old.GetState() != historypb.Build_FAILED {
+				b.room += len(old.GetLabel()) + len(old.GetMessage()) + entryBytes
+				b.Targets = append(b.Targets[:i], b.Targets[i+1:]...)
+			}
+		}
+	}
+	if len(b.Targets) < maxTargets && b.fits(t.Label+t.Message, maxLabel+maxMessage) {
+		b.Targets = append(b.Targets, t)
+	}
+}
+
+func (b *build) aborted(id *bazel.BuildEventId, m *bazel.Aborted) {
+	reason := strings.ToLower(strings.ReplaceAll(m.GetReason().String(), "_", " "))
+	if m.GetDescription() != "" {
+		reason += ": " + m.GetDescription()
+	}
+	label := ""
+	switch {
+	case id.GetTargetCompleted() != nil:
+		if m.GetReason() == bazel.Aborted_SKIPPED || m.GetReason() == bazel.Aborted_NO_BUILD {
+			b.addTarget(id.GetTargetCompleted().GetLabel(), historypb.Build_SKIPPED, reason)
+		} else {
+			b.addTarget(id.GetTargetCompleted().GetLabel(), historypb.Build_FAILED, reason)
+		}
+		return
+	case id.GetConfiguredLabel() != nil:
+		label = id.GetConfiguredLabel().GetLabel()
+	case id.GetUnconfiguredLabel() != nil:
+		label = id.GetUnconfiguredLabel().GetLabel()
+	case id.GetPattern() != nil:
+		label = strings.Join(id.GetPattern().GetPattern(), " ")
+	default:
+		return // the build says of others itself what became of them
+	}
+	b.fail(bounded.Text(label, maxLabel) + ": " + reason)
+}
+
+func (b *build) action(label string, m *bazel.ActionExecuted) {
+	if m.GetSuccess() || len(b.FailedActions) >= maxActions {
+		return
+	}
+	if label == "" {
+		label = m.GetLabel()
+	}
+	a := &historypb.Build_FailedAction{
+		Label: b.text(label, maxLabel), Mnemonic: b.text(m.GetType(), maxLabel), ExitCode: m.GetExitCode(),
+		Message: b.text(m.GetFailureDetail().GetMessage(), maxMessage),
+	}
+	for _, f := range []*bazel.File{m.GetStderr(), m.GetStdout()} {
+		if uri := f.GetUri(); uri != "" && len(uri) <= maxMessage && b.fits(uri, maxMessage) {
+			a.Logs = append(a.Logs, &historypb.Build_Log{Name: bounded.Text(f.GetName(), maxLabel), Uri: uri})
+		}
+	}
+	if b.fits("", 0) {
+		b.FailedActions = append(b.FailedActions, a)
+	}
+}
+
+func (b *build) finish(m *bazel.BuildFinished) {
+	b.Finished = timeOf(m.GetFinishTime(), m.GetFinishTimeMillis())
+	if b.Finished == nil {
+		b.Finished = timestamppb.Now()
+	}
+	b.ExitCode, b.ExitName = m.GetExitCode().GetCode(), bounded.Text(m.GetExitCode().GetName(), 64)
+	b.Failure = b.text(m.GetFailureDetail().GetMessage(), maxMessage)
+}
+
+// test returns the entry of a label, nil if there is no room for it. One that passed makes room for one that did not.
+func (b *build) test(label string, passed bool) *historypb.Build_Test {
+	label = bounded.Text(label, maxLabel)
+	if t := b.tests[label]; t != nil {
+		return t
+	}
+	if !passed && (len(b.Tests) >= maxTests || b.room < 8<<10) {
+		for i := len(b.Tests) - 1; i >= 0; i-- {
+			if old := b.Tests[i]; isPassed(old.GetStatus()) {
+				b.room += proto.Size(old)
+				delete(b.tests, old.GetLabel())
+				b.Tests = append(b.Tests[:i], b.Tests[i+1:]...)
+				break
+			}
+		}
+	}
+	if len(b.Tests) >= maxTests || !b.fits(label, maxLabel) {
+		return nil
+	}
+	t := &historypb.Build_Test{Label: label}
+	b.tests[label] = t
+	b.Tests = append(b.Tests, t)
+	return t
+}
+
+func isPassed(status string) bool { return status == bazel.TestStatus_PASSED.String() }
+
+// attempt takes over the result of one attempt of a run of a shard.
+func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult) {
+	passed := m.GetStatus() == bazel.TestStatus_PASSED
+	t := b.test(id.GetLabel(), passed)
+	if t == nil {
+		return
+	}
+	t.Attempts++
+	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
+		t.Cached++
+	}
+	took := m.GetTestAttemptDuration().AsDuration()
+	if m.GetTestAttemptDuration() == nil {
+		took = time.Duration(m.GetTestAttemptDurationMillis()) * time.Millisecond
+	}
+	t.Took = durationpb.New(t.GetTook().AsDuration() + took)
+	if !passed && t.Details == "" {
+		t.Details = b.text(m.GetStatusDetails(), maxMessage)
+	}
+	for _, f := range m.GetTestActionOutput() {
+		if f.GetName() != "test.log" || len(t.Logs) >= maxLogs || len(f.GetUri()) > maxMessage || !b.fits(f.GetUri(), maxMessage) {
+			continue
+		}
+		t.Logs = append(t.Logs, &historypb.Build_Log{Name: f.GetName(), Uri: f.GetUri(), Status: m.GetStatus().String()})
+	}
+}
+
+// summary takes over what became of a test.
+func (b *build) summary(label string, m *bazel.TestSummary) {
+	status := m.GetOverallStatus()
+	passed := status == bazel.TestStatus_PASSED
+	switch status {
+	case bazel.TestStatus_NO_STATUS:
+	case bazel.TestStatus_PASSED, bazel.TestStatus_FLAKY:
+		b.TestsPassed++
+	default:
+		b.TestsFailed++
+	}
+	if t := b.test(label, passed); t != nil {
+		t.Status, t.Attempts = status.String(), max(t.GetAttempts(), m.GetTotalRunCount())
+		t.Cached = max(t.GetCached(), m.GetTotalNumCached())
+	}
+}

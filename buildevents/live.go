@@ -1,0 +1,124 @@
+package buildevents
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/history"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/publish"
+)
+
+// A live build is one that is published now, by one stream at a time.
+type live struct {
+	key   key
+	store *history.Store
+
+	mu sync.Mutex // guards all below
+	// owner is the stream that was begun last: a client that comes back does not wait for its former call to end.
+	owner   *stream
+	project string
+	build   *build
+	changed bool // since it was written
+	wait    time.Duration
+	timer   *time.Timer // until it is written; nil: nothing has changed
+}
+
+func newLive(store *history.Store, k key, b *build) *live {
+	return &live{key: k, store: store, build: b, wait: firstWrite}
+}
+
+// join makes a stream, that begins with the event of a number, the one that publishes the build.
+func (l *live) join(in *stream, project string, first int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owner, l.project = in, project
+	if first > l.build.GetLastEvent()+1 {
+		l.build.Incomplete, l.changed = true, true // as after a crash: what came between was answered, and is lost
+	}
+}
+
+// take takes an event over, unless it was before. It reports whether the stream is still the one that publishes the build.
+func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner != in {
+		return false
+	}
+	if n <= l.build.GetLastEvent() {
+		return true
+	}
+	l.build.LastEvent = n
+	switch p := e.GetEvent().(type) {
+	case *publish.BuildEvent_BazelEvent:
+		if event := decoded(p.BazelEvent); event != nil {
+			l.build.take(event)
+		}
+	case *publish.BuildEvent_ComponentStreamFinished:
+		l.build.Ended = true
+	}
+	l.changed = true
+	if l.timer == nil {
+		l.timer = time.AfterFunc(l.wait, l.tick)
+		l.wait = min(2*l.wait, lastWrite)
+	}
+	return true
+}
+
+// tick writes what has changed.
+func (l *live) tick() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer == nil {
+		return // the stream has ended meanwhile
+	}
+	l.timer = nil
+	l.writeLocked()
+}
+
+// leave writes the build, and reports whether nobody publishes it any more.
+func (l *live) leave(in *stream) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owner != in {
+		return false
+	}
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+	l.writeLocked()
+	return true
+}
+
+func (l *live) writeLocked() {
+	if !l.changed {
+		return
+	}
+	l.changed = false
+	b := l.build
+	r := &historypb.Record{
+		Invocation: l.key.invocation, User: l.key.user, InstanceName: l.instanceLocked(l.owner.ctx), Outcome: b.outcome(),
+		ExitCode: b.GetExitCode(), Queued: b.GetStarted(), Started: b.GetStarted(), Ended: timestamppb.Now(), Mnemonic: b.GetCommand(),
+		Build: proto.Clone(b.Build).(*historypb.Build),
+	}
+	if len(b.GetPatterns()) > 0 {
+		r.Target = b.GetPatterns()[0]
+	}
+	l.store.Add(r)
+}
+
+// instanceLocked is the instance name that the build belongs to: the one that the client named, if he may execute for it.
+func (l *live) instanceLocked(ctx context.Context) string {
+	for _, name := range []string{l.project, l.build.instance} {
+		if name != "" && auth.Allowed(ctx, auth.Execute, name) {
+			return name
+		}
+	}
+	return ""
+}

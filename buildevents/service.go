@@ -1,0 +1,203 @@
+package buildevents
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/bazel"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/publish"
+)
+
+const (
+	// maxName bounds the names of builds and projects.
+	maxName = 256
+	// liveBytes is what a build takes in memory while it is published.
+	liveBytes = 256 << 10
+	// maxEvent bounds the events that are looked into, and mostTimes how many times its size one may take when it is decoded, or
+	// leastDecoded.
+	maxEvent, mostTimes, leastDecoded = 1 << 20, 2, 64 << 10
+	// searches is how many builds are looked for at once.
+	searches = 2
+)
+
+// bazelEvent is the type of what Bazel publishes.
+const bazelEvent = "type.googleapis.com/build_event_stream.BuildEvent"
+
+// A Service takes build events.
+type Service struct {
+	publish.UnimplementedPublishBuildEventServer
+	store    *history.Store
+	searches *intake.Turns
+
+	mu   sync.Mutex
+	live map[key]*live // guarded by mu
+}
+
+var _ publish.PublishBuildEventServer = (*Service)(nil)
+
+// A key tells builds apart: nobody changes those of others.
+type key struct{ user, invocation string }
+
+// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all events.
+func New(store *history.Store) *Service {
+	return &Service{store: store, searches: intake.NewTurns(searches), live: map[key]*live{}}
+}
+
+// Register adds the Service to a server.
+func (s *Service) Register(r grpc.ServiceRegistrar) { publish.RegisterPublishBuildEventServer(r, s) }
+
+// PublishLifecycleEvent implements publish.PublishBuildEventServer. All of it is in the events of the build tool, too.
+func (s *Service) PublishLifecycleEvent(context.Context, *publish.PublishLifecycleEventRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, nil
+}
+
+// A stream is one call by which a build is published.
+type stream struct {
+	service *Service
+	ctx     context.Context // of the one call
+	id      *publish.StreamId
+	last    int64 // number of its last event
+	live    *live // nil: nothing is kept
+}
+
+// PublishBuildToolEventStream implements publish.PublishBuildEventServer.
+func (s *Service) PublishBuildToolEventStream(
+	events grpc.BidiStreamingServer[publish.PublishBuildToolEventStreamRequest, publish.PublishBuildToolEventStreamResponse],
+) error {
+	in := &stream{service: s, ctx: events.Context()}
+	defer func() { s.leave(in) }()
+	for {
+		req, err := events.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := in.take(req); err != nil {
+			return err
+		}
+		if err := events.Send(&publish.PublishBuildToolEventStreamResponse{
+			StreamId: in.id, SequenceNumber: req.GetOrderedBuildEvent().GetSequenceNumber(),
+		}); err != nil {
+			return err
+		}
+	}
+}
+
+// take takes an event over.
+func (in *stream) take(req *publish.PublishBuildToolEventStreamRequest) error {
+	e := req.GetOrderedBuildEvent()
+	id, n := e.GetStreamId(), e.GetSequenceNumber()
+	switch {
+	case n < 1 || id.GetInvocationId() == "":
+		return status.Error(codes.InvalidArgument, "an event has an invocation_id, and a sequence_number from 1 on")
+	case len(id.GetInvocationId()) > maxName || len(id.GetBuildId()) > maxName || len(req.GetProjectId()) > maxName:
+		return status.Errorf(codes.InvalidArgument, "names have at most %d bytes", maxName)
+	case in.id == nil:
+		in.id = id
+		in.join(req)
+	case !proto.Equal(in.id, id):
+		return status.Error(codes.InvalidArgument, "a call has the events of one stream")
+	case n > in.last+1:
+		return status.Errorf(codes.InvalidArgument, "event %d came after event %d: the numbers of a stream have no gaps", n, in.last)
+	}
+	in.last = max(in.last, n)
+	if in.live == nil {
+		return nil
+	}
+	if !in.live.take(in, n, e.GetEvent()) {
+		return status.Error(codes.Aborted, "this stream was resumed by another call")
+	}
+	return nil
+}
+
+// join finds out which build the stream is of, and goes on with what is known of it.
+func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
+	s, first := in.service, req.GetOrderedBuildEvent().GetSequenceNumber()
+	if s.store == nil || intake.Reserve(in.ctx, liveBytes) != nil {
+		return // its events are answered
+	}
+	k := key{userOf(in.ctx), in.id.GetInvocationId()}
+	var known *historypb.Build
+	s.mu.Lock()
+	_, isLive := s.live[k]
+	s.mu.Unlock()
+	if !isLive && first > 1 {
+		known = s.find(in.ctx, k)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.live[k]
+	if l == nil {
+		l = newLive(s.store, k, resumed(known))
+		s.live[k] = l
+	}
+	l.join(in, req.GetProjectId(), first)
+	in.live = l
+}
+
+// leave ends a stream. If its build goes on, the next one finds it in the store.
+func (s *Service) leave(in *stream) {
+	if in.live == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in.live.leave(in) {
+		delete(s.live, in.live.key)
+	}
+}
+
+// find returns what is kept of a build of a user; nil: nothing is.
+func (s *Service) find(ctx context.Context, k key) *historypb.Build {
+	leave, err := s.searches.Take(ctx, auth.CallerOf(ctx))
+	if err != nil {
+		return nil
+	}
+	defer leave()
+	found, _, err := s.store.Find(ctx, history.Query{
+		Builds: true, Latest: true, Limit: 1, Where: map[history.Field]string{history.Invocation: k.invocation, history.User: k.user},
+	})
+	if err != nil || len(found) == 0 || found[0].GetInvocation() != k.invocation || found[0].GetUser() != k.user {
+		return nil
+	}
+	return found[0].GetBuild()
+}
+
+func userOf(ctx context.Context) string {
+	if i := auth.FromContext(ctx); i != nil {
+		return i.User
+	}
+	return ""
+}
+
+// decoded returns what Bazel says; nil: it is not looked into.
+func decoded(packed *anypb.Any) *bazel.BuildEvent {
+	b := packed.GetValue()
+	e := &bazel.BuildEvent{}
+	if packed.GetTypeUrl() != bazelEvent || len(b) > maxEvent || intake.Expansion(b, e) > max(mostTimes*int64(len(b)), leastDecoded) {
+		return nil
+	}
+	if (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, e) != nil {
+		return nil
+	}
+	return e
+}
+
+// Writes of a build that is published begin after firstWrite, and come ever more seldom, but no later than lastWrite.
+const firstWrite, lastWrite = 2 * time.Second, 2 * time.Minute

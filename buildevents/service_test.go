@@ -1,0 +1,296 @@
+package buildevents
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/proto/bazel"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/publish"
+)
+
+// A call is a stream whose client sends what is put into it, and notes the answers.
+type call struct {
+	grpc.ServerStream
+	ctx      context.Context
+	requests chan *publish.PublishBuildToolEventStreamRequest
+	acks     chan int64
+	ended    chan error
+	cut      error // with which it ends; nil: the client is done
+}
+
+func (c *call) Context() context.Context { return c.ctx }
+
+func (c *call) Recv() (*publish.PublishBuildToolEventStreamRequest, error) {
+	if req, ok := <-c.requests; ok {
+		return req, nil
+	}
+	if c.cut != nil {
+		return nil, c.cut
+	}
+	return nil, io.EOF
+}
+
+func (c *call) Send(m *publish.PublishBuildToolEventStreamResponse) error {
+	c.acks <- m.GetSequenceNumber()
+	return nil
+}
+
+func open(t *testing.T, s *Service) *call {
+	c := &call{
+		ctx: t.Context(), requests: make(chan *publish.PublishBuildToolEventStreamRequest, 10_000),
+		acks: make(chan int64, 10_000), ended: make(chan error, 1),
+	}
+	go func() { c.ended <- s.PublishBuildToolEventStream(c) }()
+	return c
+}
+
+// send sends an event of build "b-1", and waits for its answer, or the error with which the call ends.
+func (c *call) send(n int64, e *bazel.BuildEvent) (int64, error) {
+	return c.sendAny("b-1", n, &publish.BuildEvent{Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(e)}})
+}
+
+func (c *call) sendAny(invocation string, n int64, e *publish.BuildEvent) (int64, error) {
+	c.requests <- &publish.PublishBuildToolEventStreamRequest{OrderedBuildEvent: &publish.OrderedBuildEvent{
+		StreamId: &publish.StreamId{InvocationId: invocation, BuildId: "x"}, SequenceNumber: n, Event: e,
+	}}
+	select {
+	case ack := <-c.acks:
+		return ack, nil
+	case err := <-c.ended:
+		return 0, err
+	}
+}
+
+// end ends a call, with an error as when the connection breaks, and returns what it ended with.
+func (c *call) end(cut error) error {
+	c.cut = cut
+	close(c.requests)
+	return <-c.ended
+}
+
+func packed(e *bazel.BuildEvent) *anypb.Any {
+	b, err := proto.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	return &anypb.Any{TypeUrl: bazelEvent, Value: b}
+}
+
+func target(label string, success bool) *bazel.BuildEvent {
+	return &bazel.BuildEvent{
+		Id:      &bazel.BuildEventId{Id: &bazel.BuildEventId_TargetCompleted{TargetCompleted: &bazel.BuildEventId_TargetCompletedId{Label: label}}},
+		Payload: &bazel.BuildEvent_Completed{Completed: &bazel.TargetComplete{Success: success}},
+	}
+}
+
+var finished = &bazel.BuildEvent{Payload: &bazel.BuildEvent_Finished{Finished: &bazel.BuildFinished{ExitCode: &bazel.BuildFinished_ExitCode{Name: "SUCCESS"}}}}
+
+// kept returns the last record of each build.
+func kept(t *testing.T, store *history.Store) []*historypb.Record {
+	t.Helper()
+	list, _, err := store.Find(t.Context(), history.Query{Builds: true, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func newStore(t *testing.T, folder string) *history.Store {
+	t.Helper()
+	store, err := history.Open(folder, history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// TestStreamThatIsCut has a build go on after its connection broke, after a restart of the scheduler and beside a call that hangs:
+// each event is answered as often as it comes, and counted once.
+func TestStreamThatIsCut(t *testing.T) {
+	folder := t.TempDir()
+	store := newStore(t, folder)
+	s := New(store)
+	expect := func(c *call, n int64, e *bazel.BuildEvent) {
+		t.Helper()
+		if ack, err := c.send(n, e); ack != n || err != nil {
+			t.Errorf("event %d is answered with %d, %v", n, ack, err)
+		}
+	}
+	first := open(t, s)
+	for n := int64(1); n <= 4; n++ {
+		expect(first, n, target(fmt.Sprintf("//a:%d", n), true))
+	}
+	expect(first, 4, target("//a:4", true)) // twice in one call
+	if err := first.end(status.Error(codes.Canceled, "the connection broke")); err == nil {
+		t.Error("a call that broke ends well")
+	}
+	second := open(t, s)
+	for n := int64(3); n <= 6; n++ {
+		expect(second, n, target(fmt.Sprintf("//a:%d", n), n != 6))
+	}
+	third := open(t, s) // while nobody knows yet that the second one is dead
+	expect(third, 6, target("//a:6", false))
+	expect(third, 7, target("//a:7", true))
+	if _, err := second.send(7, target("//a:7", true)); status.Code(err) != codes.Aborted {
+		t.Errorf("the call that was followed by another ends with %v", err)
+	}
+	_ = third.end(status.Error(codes.Unavailable, "the scheduler ends"))
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	store = newStore(t, folder)
+	defer store.Close()
+	fourth := open(t, New(store))
+	expect(fourth, 7, target("//a:7", true))
+	expect(fourth, 8, finished)
+	if _, err := fourth.sendAny("b-1", 9, &publish.BuildEvent{Event: &publish.BuildEvent_ComponentStreamFinished{}}); err != nil {
+		t.Error(err)
+	}
+	if err := fourth.end(nil); err != nil {
+		t.Errorf("the last call ends with %v", err)
+	}
+	list := kept(t, store)
+	if len(list) != 1 {
+		t.Fatalf("%d builds are known, want 1", len(list))
+	}
+	b := list[0].GetBuild()
+	if b.GetTargetsBuilt() != 6 || b.GetTargetsFailed() != 1 || b.GetLastEvent() != 9 || !b.GetEnded() || b.GetIncomplete() ||
+		list[0].GetOutcome() != historypb.Outcome_SUCCEEDED {
+		t.Errorf("the build is %v, %v", list[0].GetOutcome(), b)
+	}
+}
+
+// TestEventsThatWereLost begins in the middle, as after a crash: the build goes on, and its record says so.
+func TestEventsThatWereLost(t *testing.T) {
+	store := newStore(t, "")
+	c := open(t, New(store))
+	if ack, err := c.send(41, target("//a:41", true)); ack != 41 || err != nil {
+		t.Errorf("event 41 is answered with %d, %v", ack, err)
+	}
+	if err := c.end(nil); err != nil {
+		t.Error(err)
+	}
+	if b := kept(t, store)[0].GetBuild(); !b.GetIncomplete() || b.GetTargetsBuilt() != 1 {
+		t.Errorf("the build is %v", b)
+	}
+}
+
+func TestWhatNoBuildToolSends(t *testing.T) {
+	s := New(newStore(t, ""))
+	event := target("//a", true)
+	for name, send := range map[string]func(c *call) error{
+		"a gap": func(c *call) error {
+			_, _ = c.send(1, event)
+			_, err := c.send(3, event)
+			return err
+		},
+		"no number": func(c *call) error { _, err := c.send(0, event); return err },
+		"no name":   func(c *call) error { _, err := c.sendAny("", 1, nil); return err },
+		"a long name": func(c *call) error {
+			_, err := c.sendAny(strings.Repeat("x", maxName+1), 1, nil)
+			return err
+		},
+		"two streams": func(c *call) error {
+			_, _ = c.send(1, event)
+			_, err := c.sendAny("b-2", 2, nil)
+			return err
+		},
+	} {
+		if err := send(open(t, s)); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := len(s.live); n != 0 {
+		t.Errorf("%d builds are live after the end of all calls", n)
+	}
+}
+
+// TestEverythingIsAnswered sends what cannot be read, to a service that keeps nothing, too.
+func TestEverythingIsAnswered(t *testing.T) {
+	store := newStore(t, "")
+	for _, s := range []*Service{New(nil), New(store)} {
+		c := open(t, s)
+		for i, e := range []*publish.BuildEvent{
+			nil,
+			{},
+			{Event: &publish.BuildEvent_BazelEvent{}},
+			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: &anypb.Any{TypeUrl: bazelEvent, Value: []byte("\xff\xff")}}},
+			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: &anypb.Any{TypeUrl: "type.googleapis.com/x", Value: []byte("\xff\xff")}}},
+			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Progress{
+				Progress: &bazel.Progress{Stderr: strings.Repeat("x", maxEvent)},
+			}})}},
+		} {
+			if ack, err := c.sendAny("b-1", int64(i+1), e); ack != int64(i+1) || err != nil {
+				t.Errorf("event %d is answered with %d, %v", i+1, ack, err)
+			}
+		}
+		if err := c.end(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	hostile := &anypb.Any{TypeUrl: bazelEvent, Value: slices.Concat([]byte{0x6a, 0xc0, 0x9a, 0x0c}, slices.Repeat([]byte{0x1a, 0}, 100_000))}
+	if decoded(hostile) != nil {
+		t.Error("an event with 100,000 empty options is decoded")
+	}
+}
+
+// TestBuildsOfOthers publishes the same name as two users: each has a build of his own. The first one's goes on.
+func TestBuildsOfOthers(t *testing.T) {
+	store := newStore(t, "")
+	s := New(store)
+	mine := open(t, s)
+	_, _ = mine.send(1, target("//mine", true))
+	s.mu.Lock()
+	s.live[key{"eve", "b-1"}] = newLive(store, key{"eve", "b-1"}, resumed(nil))
+	s.mu.Unlock()
+	if ack, err := mine.send(2, target("//mine:2", true)); ack != 2 || err != nil {
+		t.Errorf("%d, %v", ack, err)
+	}
+	_ = mine.end(nil)
+	if b := kept(t, store)[0].GetBuild(); b.GetTargetsBuilt() != 2 {
+		t.Errorf("the build is %v", b)
+	}
+}
+
+// TestWrites has a build that goes on for an hour: what is known of it can be found soon, and is not written for each event.
+func TestWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore(t, "")
+		c := open(t, New(store))
+		for n := range int64(3600) {
+			if _, err := c.send(n+1, target("//a", true)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n == 5 {
+				if b := kept(t, store); len(b) != 1 || b[0].GetBuild().GetTargetsBuilt() < 2 {
+					t.Errorf("after 5 s there are %v", b)
+				}
+			}
+		}
+		if n := store.Stats().Records; n < 30 || n > 50 {
+			t.Errorf("%d records are written in an hour", n)
+		}
+		_ = c.end(nil)
+		if b := kept(t, store); len(b) != 1 || b[0].GetBuild().GetTargetsBuilt() != 3600 {
+			t.Errorf("at the end there are %v", b)
+		}
+		_ = store.Close()
+	})
+}

@@ -1,0 +1,198 @@
+package web
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/stored"
+)
+
+// A published is what the build tool told of a build.
+type published struct {
+	*historypb.Build
+	// User and Instance are whose it is.
+	User, Instance string
+	// Ended is when the last of it was written.
+	Ended   time.Time
+	outcome historypb.Outcome
+}
+
+// maxPublishers bounds the users of whom builds of one invocation are looked at.
+const maxPublishers = 10
+
+// published returns what is known of an invocation, nil if that is nothing. If others published something under the same name, it
+// is what the user did whose actions these are.
+func (b *builder) published(ctx context.Context) (*published, error) {
+	id := b.view.Invocation
+	list, err := ask(ctx, b.site.source, keyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return b.site.options.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: b.pattern(), Builds: true, PageSize: maxPublishers})
+	})
+	if err != nil || status.Code(err) == codes.Unimplemented {
+		return nil, err
+	}
+	var found *historypb.Record
+	for _, r := range list.GetRecords() {
+		if r.GetInvocation() == id && r.GetBuild() != nil && (found == nil || found.GetUser() != b.view.User && r.GetUser() == b.view.User) {
+			found = r
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	return &published{found.GetBuild(), found.GetUser(), found.GetInstanceName(), found.GetEnded().AsTime(), found.GetOutcome()}, nil
+}
+
+// Line is the command line, as far as it was typed.
+func (p *published) Line() string {
+	return quoted(slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns()))
+}
+
+// Class is the outcome for the style sheet.
+func (p *published) Class() string {
+	if p.outcome == historypb.Outcome_OUTCOME_UNSPECIFIED {
+		if p.GetEnded() {
+			return "failed"
+		}
+		return "executing"
+	}
+	return outcomeClass(p.outcome)
+}
+
+// silence is after how long without news nobody waits for the end of a build any more.
+const silence = 10 * time.Minute
+
+// goesOn reports whether more of it may come.
+func (p *published) goesOn() bool {
+	return p != nil && !p.GetEnded() && p.GetFinished() == nil && time.Since(p.Ended) < silence
+}
+
+// Verdict says how the build ended.
+func (p *published) Verdict() string {
+	switch p.outcome {
+	case historypb.Outcome_SUCCEEDED:
+		return "Succeeded"
+	case historypb.Outcome_CANCELLED:
+		return "Interrupted"
+	case historypb.Outcome_OUTCOME_UNSPECIFIED:
+		if p.GetEnded() {
+			return "Its end is not known"
+		}
+		return "Not ended, as far as is known"
+	}
+	return "Failed: exit code " + count(p.GetExitCode()) + ", " + strings.ToLower(strings.ReplaceAll(p.GetExitName(), "_", " "))
+}
+
+// Took is from begin to end; 0: not known.
+func (p *published) Took() time.Duration {
+	if p.GetStarted() == nil || p.GetFinished() == nil {
+		return 0
+	}
+	return p.GetFinished().AsTime().Sub(p.GetStarted().AsTime())
+}
+
+// Unbuilt are the targets that were not built, those that failed first.
+func (p *published) Unbuilt() []*historypb.Build_Target {
+	list := slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() == historypb.Build_BUILT })
+	slices.SortStableFunc(list, func(a, b *historypb.Build_Target) int { return int(a.GetState()) - int(b.GetState()) })
+	return list
+}
+
+// Built are those that were.
+func (p *published) Built() []*historypb.Build_Target {
+	return slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() != historypb.Build_BUILT })
+}
+
+// A testRow is a test of a build.
+type testRow struct {
+	*historypb.Build_Test
+	Links []link
+}
+
+// A link is a log; without a Path it can be had nowhere here.
+type link struct{ Title, Path string }
+
+// Rows are the tests, those that did not pass first.
+func (p *published) Rows() (rows []testRow) {
+	for _, t := range p.GetTests() {
+		rows = append(rows, testRow{t, p.links(t.GetLogs())})
+	}
+	slices.SortStableFunc(rows, func(a, b testRow) int { return rank(a.Class()) - rank(b.Class()) })
+	return rows
+}
+
+func rank(class string) int {
+	return slices.Index([]string{"failed", "executing", "queued", "completed"}, class)
+}
+
+// Class is the status for the style sheet.
+func (t testRow) Class() string {
+	switch t.GetStatus() {
+	case "PASSED":
+		return "completed"
+	case "FLAKY":
+		return "queued"
+	case "", "NO_STATUS":
+		return "executing"
+	}
+	return "failed"
+}
+
+// Word is the status for people.
+func (t testRow) Word() string {
+	if t.Class() == "executing" {
+		return "not ended"
+	}
+	return strings.ToLower(strings.ReplaceAll(t.GetStatus(), "_", " "))
+}
+
+// MoreTests is how many are counted and not listed.
+func (p *published) MoreTests() int {
+	return max(int(p.GetTestsPassed()+p.GetTestsFailed())-len(p.GetTests()), 0)
+}
+
+// LogsOf are the outputs of an action that failed.
+func (p *published) LogsOf(a *historypb.Build_FailedAction) []link { return p.links(a.GetLogs()) }
+
+func (p *published) links(logs []*historypb.Build_Log) (list []link) {
+	for _, l := range logs {
+		title := l.GetName()
+		if l.GetStatus() != "" && l.GetStatus() != "PASSED" {
+			title += " (" + strings.ToLower(l.GetStatus()) + ")"
+		}
+		list = append(list, link{title, storedPath(l.GetUri(), l.GetName())})
+	}
+	return list
+}
+
+// storedPath is where a blob of the storage can be had that a bytestream URI names; empty: it names none.
+func storedPath(uri, name string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "bytestream" {
+		return ""
+	}
+	instance, rest, ok := strings.Cut(u.Path, "/blobs/")
+	if !ok {
+		return ""
+	}
+	fn := digest.SHA256
+	if parts := strings.Split(rest, "/"); len(parts) == 3 {
+		if fn, err = stored.Function(parts[0]); err != nil {
+			return ""
+		}
+		rest = parts[1] + "/" + parts[2]
+	}
+	d, err := stored.Digest(fn, rest)
+	if err != nil {
+		return ""
+	}
+	return blobPath(fn.String(), d.String(), strings.Trim(instance, "/"), name)
+}

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// TestPublishedBuild shows what the build tool published, without and with actions, and not what others published under its name.
+func TestPublishedBuild(t *testing.T) {
+	b := newBrowser(t, false)
+	hash := strings.Repeat("ab", 32)
+	start := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	mine := &historypb.Record{
+		Invocation: "build-1", User: "ann", Outcome: historypb.Outcome_FAILED, Ended: timestamppb.New(start.Add(time.Minute)),
+		Build: &historypb.Build{
+			Command: "test", Options: []string{"--config=<x>"}, Patterns: []string{"//..."}, LocalUser: "ann", Host: "desk",
+			Started: timestamppb.New(start), Finished: timestamppb.New(start.Add(90 * time.Second)), ExitCode: 3, ExitName: "TESTS_FAILED",
+			TargetsBuilt: 300, TargetsFailed: 1, TargetsSkipped: 1, TestsPassed: 500, TestsFailed: 1, Ended: true, Incomplete: true,
+			Targets: []*historypb.Build_Target{
+				{Label: "//a:ok"},
+				{Label: "//a:win", State: historypb.Build_SKIPPED, Message: "skipped"},
+				{Label: "//a:bad", State: historypb.Build_FAILED, Message: "<b>it</b>"},
+			},
+			Tests: []*historypb.Build_Test{
+				{Label: "//a:passes", Status: "PASSED", Attempts: 1, Cached: 1},
+				{Label: "//a:fails", Status: "FAILED", Attempts: 3, Took: durationpb.New(4 * time.Second), Logs: []*historypb.Build_Log{
+					{Name: "test.log", Uri: "bytestream://farm:8980/team/a/blobs/" + hash + "/12", Status: "FAILED"},
+					{Name: "elsewhere.log", Uri: "javascript:alert(1)"},
+				}},
+			},
+			FailedActions: []*historypb.Build_FailedAction{{
+				Label: "//a:bad", Mnemonic: "CppCompile", ExitCode: 1,
+				Logs: []*historypb.Build_Log{{Name: "stderr", Uri: "bytestream://farm/blobs/blake3/" + hash + "/7"}},
+			}},
+			Errors: []string{"ERROR: <script>"},
+		},
+	}
+	b.scheduler.ended = []*historypb.Record{mine}
+	page := b.get("/builds/build-1", 200)
+	expect(t, page, "Failed: exit code 3, tests failed", "took 1m30s", "by ann on desk", "bazel test &#39;--config=&lt;x&gt;&#39; //...", "ERROR: &lt;script&gt;",
+		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This is not all",
+		`href="/blobs/sha256/`+hash+`/12?instance=team%2Fa&amp;name=test.log" download>test.log (failed)`, "elsewhere.log",
+		`href="/blobs/blake3/`+hash+`/7?instance=&amp;name=stderr" download>stderr`)
+	order := []string{"ERROR:", "Actions that failed the build", "//a:bad</th>", "//a:win</th>", "//a:ok", "//a:fails</th>", "//a:passes</th>"}
+	for i := 1; i < len(order); i++ {
+		if strings.Index(page, order[i-1]) > strings.Index(page, order[i]) {
+			t.Errorf("%q is not before %q", order[i-1], order[i])
+		}
+	}
+	if strings.Contains(page, "javascript:") || strings.Contains(page, "data-live") {
+		t.Error("a client can make links, or a build that has ended is followed")
+	}
+
+	forged := &historypb.Record{
+		Invocation: "build-1", User: "eve", Ended: timestamppb.New(start.Add(time.Hour)), Build: &historypb.Build{Command: "forged"},
+	}
+	action := failed(b)
+	action.User = "ann"
+	b.scheduler.ended = []*historypb.Record{forged, mine, action}
+	page = b.get("/builds/build-1", 200)
+	expect(t, page, "tests failed", "<dt>Actions</dt><dd>1</dd>", `href="/operations/1234"`)
+	if strings.Contains(page, "forged") {
+		t.Error("what eve published is on ann's page")
+	}
+
+	goesOn := &historypb.Record{Invocation: "build-2", Ended: timestamppb.Now(), Build: &historypb.Build{Command: "build"}}
+	b.scheduler.ended = []*historypb.Record{goesOn}
+	expect(t, b.get("/builds/build-2", 200), "Not ended, as far as is known", "data-live")
+}
