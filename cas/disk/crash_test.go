@@ -91,6 +91,39 @@ func TestStoreAfterALossOfPower(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
+// TestLossOfPowerWithAWrongClock: what was written last is looked at, whichever times files have that are ahead of the clock.
+func TestLossOfPowerWithAWrongClock(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		last, other time.Duration // from now
+		otherLooked bool
+	}{
+		"another one is ahead": {0, 365 * day, true},
+		"it is ahead itself":   {time.Hour, 0, true},
+		"both are":             {365 * day, 300 * day, false},
+		"none is":              {-time.Hour, -day, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := storeOpen(t, dir, Options{})
+			last, other := storePut(t, s, "last"), storePut(t, s, "other")
+			errs := []error{s.Close(), os.WriteFile(filepath.Join(dir, "lock"), []byte("another start of the machine"), 0o600)}
+			for d, at := range map[digest.Digest]time.Duration{last: c.last, other: c.other} {
+				mtime := time.Now().Add(at)
+				errs = append(errs, os.Remove(s.files.path(d)), os.WriteFile(s.files.path(d), make([]byte, d.SizeBytes()), 0o444),
+					os.Chtimes(s.files.path(d), mtime, mtime))
+			}
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			s = storeOpen(t, dir, Options{})
+			if s.Has(last) || s.Has(other) == c.otherLooked {
+				t.Errorf("there are zeros: %t, %t", s.Has(last), s.Has(other))
+			}
+		})
+	}
+}
+
 const (
 	storeCrashVar      = "FORERUNNER_STORE_CRASH_DIR"
 	storeCrashMaxBytes = 4 << 20

@@ -227,14 +227,22 @@ func (f *files[K]) noteBoot() {
 // checkLatest removes those of all, which are in the order of their times, that are
 // wrong and were finished so late before the machine went down that this may be why.
 // Their sizes do not tell: who gives a file its size before its bytes, as linkers do,
-// or writes it out of order may have left zeros in it.
+// or writes it out of order may have left zeros in it. When those were finished that are ahead of the clock nobody knows: it was
+// wrong for a while then, or is wrong now, for all of them.
 func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 	if len(all) == 0 || f.layout.right == nil {
 		return all, nil
 	}
-	began, last := time.Now(), all[len(all)-1].mtime
-	first, _ := slices.BinarySearchFunc(all, last-unsyncedFor.Nanoseconds(),
-		func(one found[K], mtime int64) int { return cmp.Compare(one.mtime, mtime) })
+	began := time.Now()
+	before := func(mtime int64) int {
+		n, _ := slices.BinarySearchFunc(all, mtime, func(one found[K], mtime int64) int { return cmp.Compare(one.mtime, mtime) })
+		return n
+	}
+	n := before(began.UnixNano() + 1)
+	if n == 0 {
+		n = len(all)
+	}
+	first := before(all[n-1].mtime - unsyncedFor.Nanoseconds())
 	latest := all[first:]
 	wrong := make([]bool, len(latest))
 	var group errgroup.Group
