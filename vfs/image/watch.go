@@ -25,13 +25,18 @@ const (
 	atHandleFID = 0x200
 	// eventHead is the size of struct fanotify_event_metadata, see fanotify(7).
 	eventHead = 24
+
+	groupFlags = unix.FAN_CLASS_NOTIF | unix.FAN_CLOEXEC | unix.FAN_NONBLOCK | unix.FAN_UNLIMITED_QUEUE | unix.FAN_UNLIMITED_MARKS
+	// fileFlags have nobody wait for a file of which a command has a lease.
+	fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_LARGEFILE | unix.O_NONBLOCK
 )
 
 // watcher learns from fanotify what is opened in roots that show metadata
 // images: nobody is asked about that. One group serves all roots, since a user
 // may have only some hundred of them.
 type watcher struct {
-	fd int
+	fd    int
+	bytes int // that are read at once
 	// turn holds a token, which belongs to whoever takes events from the kernel
 	// and hands them on: after drain all earlier opens have been handed on.
 	turn chan struct{}
@@ -47,13 +52,18 @@ type watcher struct {
 
 // newWatcher opens the group and starts to read it. Only close ends that.
 func newWatcher() (*watcher, error) {
-	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK|
-		unix.FAN_UNLIMITED_QUEUE|unix.FAN_UNLIMITED_MARKS, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_LARGEFILE)
+	buffer := watchBuffer
+	fd, err := unix.FanotifyInit(groupFlags|unix.FAN_REPORT_FD_ERROR, fileFlags)
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.13 tells of a file that cannot be opened only if it is the first that is read
+		buffer = eventHead
+		fd, err = unix.FanotifyInit(groupFlags, fileFlags)
+	}
 	if err != nil {
 		return nil, &mounts.Error{What: "fanotify", Err: err}
 	}
 	w := &watcher{
 		fd:    fd,
+		bytes: buffer,
 		turn:  make(chan struct{}, 1),
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
@@ -146,8 +156,12 @@ func (w *watcher) drain() {
 	}()
 	var buf [watchBuffer]byte
 	for {
-		n, err := unix.Read(w.fd, buf[:])
-		if errors.Is(err, unix.EAGAIN) || err == nil && n == 0 {
+		// EAGAIN alone may be about a file, too.
+		if due, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ); err == nil && due == 0 {
+			return
+		}
+		n, err := unix.Read(w.fd, buf[:w.bytes])
+		if err == nil && n == 0 {
 			return
 		}
 		if err != nil && !errors.Is(err, unix.EINTR) {
