@@ -73,7 +73,7 @@ func (f *files[K]) giveUp(group string, shards []string, cause error) error {
 	if err != nil {
 		return fmt.Errorf("%w; leave it behind: %w", cause, err)
 	}
-	f.log.Warn("the disk has lost folders of the store, whose blobs are missing: look at the disk with fsck",
+	f.log.Warn("the disk has lost a folder of the store, whose blobs are missing: look at the disk with fsck",
 		zap.Strings("folders", stay), zap.Error(cause), zap.String("kept_in", to))
 	return nil
 }
