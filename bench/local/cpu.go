@@ -21,8 +21,6 @@ type family struct {
 	below    int64         // how often those of its children did
 }
 
-func (f family) all() time.Duration { return f.self + f.children + f.ended }
-
 // less is what was used after before.
 func (f family) less(before family) family {
 	return family{
