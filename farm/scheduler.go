@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -306,6 +308,13 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	return readyErr // whatever it says, also when it came with the end of ctx
 }
 
+// isFirst reports whether no scheduler of this farm was there before: nothing was kept in the data folder, which has all
+// that a farm with an embedded storage and no other scheduler keeps.
+func (s *Scheduler) isFirst() bool {
+	_, err := os.Stat(filepath.Join(s.Data, durableFolder))
+	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage == ""
+}
+
 // remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
 // ctx is the whole time that it serves.
 func (s *Scheduler) remember(
@@ -313,7 +322,7 @@ func (s *Scheduler) remember(
 ) (err error) {
 	drains, quotas := s.durable(state.shared)
 	workers := rosterFile{drains.store, s.Lease}
-	if o.Expected, err = workers.load(ctx, filepath.Join(s.Data, durableFolder)); err != nil {
+	if o.Expected, err = workers.load(ctx, s.isFirst()); err != nil {
 		return err
 	}
 	o.KeepWorkers = func(here []scheduler.WorkerSum) error { return workers.keep(context.WithoutCancel(ctx), here) }

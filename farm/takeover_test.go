@@ -2,6 +2,7 @@ package farm
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -184,20 +185,44 @@ func TestFirstStart(t *testing.T) {
 	f.run(f, "w")
 }
 
+// TestFirstOfAFarm: a scheduler is the first one if nobody else can have what a farm keeps.
+func TestFirstOfAFarm(t *testing.T) {
+	used := t.TempDir()
+	if err := os.Mkdir(filepath.Join(used, durableFolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		s    Scheduler
+		want bool
+	}{
+		"new folder":        {Scheduler{Data: t.TempDir()}, true},
+		"used folder":       {Scheduler{Data: used}, false},
+		"lease":             {Scheduler{Data: t.TempDir(), Lease: "main"}, false},
+		"storage elsewhere": {Scheduler{Data: t.TempDir(), Storage: "127.0.0.1:1"}, false},
+	} {
+		if got := test.s.isFirst(); got != test.want {
+			t.Errorf("%s: first %t", name, got)
+		}
+	}
+}
+
 // TestWorkersAreKept in a folder, as those of the scheduler before.
 func TestWorkersAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "durable")
 	r := rosterFile{records.NewFolder(dir), ""}
 	load := func() []scheduler.WorkerSum {
 		t.Helper()
-		known, err := r.load(t.Context(), dir)
+		known, err := r.load(t.Context(), false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return known
 	}
-	if known := load(); known == nil || len(known) > 0 {
-		t.Errorf("a new folder: %v", known)
+	if known := load(); known != nil {
+		t.Errorf("a new folder, of a farm that was there before: %v", known)
+	}
+	if known, err := r.load(t.Context(), true); known == nil || len(known) > 0 || err != nil {
+		t.Errorf("a new farm: %v, %v", known, err)
 	}
 	want := []scheduler.WorkerSum{1, 1 << 63}
 	if err := r.keep(t.Context(), want); err != nil {

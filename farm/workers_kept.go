@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"io/fs"
-	"os"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -27,9 +25,9 @@ func (r rosterFile) record() kept {
 	return kept{r.store, records.Key{Bucket: names.WorkersBucket, Digest: digest.Of(digest.SHA256, []byte(r.lease))}}
 }
 
-// load returns who was there last; empty: nobody, as nothing was kept in the data folder durable yet. Nil: it is not known.
-func (r rosterFile) load(ctx context.Context, durable string) ([]scheduler.WorkerSum, error) {
-	if _, err := os.Stat(durable); errors.Is(err, fs.ErrNotExist) && r.lease == "" {
+// load returns who was there last; nil: it is not known. first says that nobody was there if nothing was ever kept.
+func (r rosterFile) load(ctx context.Context, first bool) ([]scheduler.WorkerSum, error) {
+	if first {
 		return []scheduler.WorkerSum{}, nil
 	}
 	text, err := r.record().read(ctx)

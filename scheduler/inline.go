@@ -2,9 +2,10 @@ package scheduler
 
 import (
 	"context"
-	"slices"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -13,8 +14,13 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
-// inlineBytes bounds the output files that one answer of Execute carries, as that of GetActionResult.
-const inlineBytes = 1 << 20
+const (
+	// inlineBytes bounds the output files that one answer of Execute carries, as that of GetActionResult.
+	inlineBytes = 1 << 20
+	// inlinePatience is for how long a result waits for them, inlineReads how many are read at a time.
+	inlinePatience = 2 * time.Second
+	inlineReads    = 16
+)
 
 // An inlining brings the content of output files along with a result, for the one client that asked for it: REv2
 // (ExecuteRequest.inline_output_files) has it as a hint, so what cannot be had so is left to the client.
@@ -32,20 +38,35 @@ func (i inlining) into(ctx context.Context, r *repb.ExecuteResponse) *repb.Execu
 		return r
 	}
 	r = proto.CloneOf(r)
+	ctx, cancel := context.WithTimeout(ctx, inlinePatience)
+	defer cancel()
+	var reads errgroup.Group
+	reads.SetLimit(inlineReads)
 	for at, d := range small {
-		if content, err := i.storage.Read(ctx, d); err == nil {
-			r.Result.OutputFiles[at].Contents = content
-		}
+		reads.Go(func() error {
+			if content, err := i.storage.Read(ctx, d); err == nil {
+				r.Result.OutputFiles[at].Contents = content
+			}
+			return nil
+		})
 	}
+	_ = reads.Wait() // none returns one
 	return r
 }
 
 // choose returns which of files there is room for, by their places, and their size.
 func (i inlining) choose(files []*repb.OutputFile) (small map[int]digest.Digest, bytes int64) {
 	small = map[int]digest.Digest{}
+	wanted := make(map[string]struct{}, len(i.paths))
+	for _, path := range i.paths {
+		wanted[path] = struct{}{}
+	}
 	for at, f := range files {
+		if _, ok := wanted[f.GetPath()]; !ok || len(f.GetContents()) > 0 {
+			continue
+		}
 		d, err := digest.FromProto(i.fn, f.GetDigest())
-		if err != nil || len(f.GetContents()) > 0 || !slices.Contains(i.paths, f.GetPath()) || bytes+d.SizeBytes() > inlineBytes {
+		if err != nil || d.SizeBytes() > inlineBytes-bytes {
 			continue
 		}
 		small[at] = d

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"math"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -16,11 +17,12 @@ func TestOutputsInline(t *testing.T) {
 			return &repb.OutputFile{Path: path, Digest: f.storage.putBytes(digest.SHA256, []byte(content))}
 		}
 		gone := &repb.OutputFile{Path: "gone", Digest: digest.Of(digest.SHA256, []byte("gone")).Proto()}
+		endless := &repb.OutputFile{Path: "endless", Digest: &repb.Digest{Hash: gone.Digest.Hash, SizeBytes: math.MaxInt64}}
 		made := &repb.ActionResult{OutputFiles: []*repb.OutputFile{
-			output("large", string(make([]byte, inlineBytes+1))), output("a", "1"), output("b", "2"), output("other", "3"), gone,
+			output("large", string(make([]byte, inlineBytes+1))), endless, output("a", "1"), output("b", "2"), output("other", "3"), gone, output("large", string(make([]byte, inlineBytes+1))),
 		}}
 		want := map[string]string{"a": "1", "b": "2"}
-		ask := []string{"b", "a", "large", "gone", "none"}
+		ask := []string{"b", "a", "large", "endless", "gone", "none"}
 		check := func(name string, r *repb.ExecuteResponse, want map[string]string) {
 			t.Helper()
 			for _, file := range r.GetResult().GetOutputFiles() {

@@ -39,10 +39,11 @@ type roster struct {
 	here     map[WorkerSum]struct{}
 	expected map[WorkerSum]struct{} // nil: not known, or all have called
 	changed  bool
+	known    bool // false: who was there before is not, so that here may be a part of it
 }
 
 func newRoster(e *engine.Engine, o *ServerOptions) *roster {
-	r := &roster{engine: e, settle: o.Config.Settle, keep: o.KeepWorkers, log: o.Logger, here: map[WorkerSum]struct{}{}, changed: true}
+	r := &roster{engine: e, settle: o.Config.Settle, keep: o.KeepWorkers, log: o.Logger, here: map[WorkerSum]struct{}{}, changed: true, known: o.Expected != nil}
 	if o.Expected != nil {
 		r.expected = map[WorkerSum]struct{}{}
 		for _, sum := range o.Expected {
@@ -115,17 +116,17 @@ func (r *roster) run(ctx context.Context) {
 func (r *roster) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expected, r.changed = nil, true
+	r.expected, r.changed, r.known = nil, true, true
 }
 
 // take returns who is there or is still expected, if that has changed.
 func (r *roster) take() (here []WorkerSum, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed, r.changed = r.changed, false
-	if !changed {
+	if !r.changed || !r.known {
 		return nil, false
 	}
+	r.changed = false
 	all := maps.Clone(r.here)
 	maps.Copy(all, r.expected)
 	return slices.Sorted(maps.Keys(all)), true

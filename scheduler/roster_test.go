@@ -3,6 +3,7 @@ package scheduler
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,12 +54,25 @@ func TestWorkersThatWereThere(t *testing.T) {
 	}
 }
 
+// TestPartIsNotKept: while it is not known who was there before, who is here now may be a part, and is not kept as all.
+func TestPartIsNotKept(t *testing.T) {
+	r := newRoster(nil, &ServerOptions{})
+	r.call(1)
+	if here, changed := r.take(); changed {
+		t.Errorf("%v is kept", here)
+	}
+	r.forget()
+	if here, changed := r.take(); !changed || !slices.Equal(here, []WorkerSum{1}) {
+		t.Errorf("%v is kept after settle (%t)", here, changed)
+	}
+}
+
 // TestWorkersAreKept: the next scheduler is told who is there, and not who has left or never came back.
 func TestWorkersAreKept(t *testing.T) {
-	var kept []WorkerSum
+	var kept atomic.Value
 	o := ServerOptions{
 		Config: core.Config{Settle: time.Minute}, Expected: []WorkerSum{sumOfHost("gone")},
-		KeepWorkers: func(here []WorkerSum) error { kept = here; return nil },
+		KeepWorkers: func(here []WorkerSum) error { kept.Store(here); return nil },
 	}
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		expect := func(when string, hosts ...string) {
@@ -70,8 +84,8 @@ func TestWorkersAreKept(t *testing.T) {
 				want = append(want, sumOfHost(host))
 			}
 			slices.Sort(want)
-			if !slices.Equal(kept, want) {
-				t.Errorf("%s: %v is kept, want %v", when, kept, want)
+			if got, _ := kept.Load().([]WorkerSum); !slices.Equal(got, want) {
+				t.Errorf("%s: %v is kept, want %v", when, got, want)
 			}
 		}
 		w := f.worker("w")
