@@ -10,7 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/web/comparison"
-	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // comparePatience is the time for reading all that is compared.
@@ -37,7 +36,7 @@ func (s *Site) compare(ctx context.Context, r *historypb.Record) *compared {
 	defer leave()
 	from := comparison.Source{
 		Records: s.options.Scheduler.ListRecords,
-		Blobs:   func(instance string, fn digest.Function) stored.Blobs { return s.options.Blobs(instance, fn) },
+		Blobs:   s.options.Blobs,
 	}
 	if s.options.Profiles != nil {
 		from.Profile = func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error) {

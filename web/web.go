@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // Options say what a Site shows.
@@ -41,10 +42,8 @@ type Options struct {
 	Logger   *zap.Logger
 }
 
-// Blobs is storage. Read returns the whole of a small blob, which is the caller's.
-type Blobs interface {
-	Read(ctx context.Context, d digest.Digest) ([]byte, error)
-}
+// Blobs is storage.
+type Blobs = stored.Blobs
 
 const (
 	// pageRows is how many rows of a long list are on a page.

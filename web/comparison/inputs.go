@@ -72,37 +72,46 @@ func (w *walk) compare(ctx context.Context, before, now *repb.Digest) (list []Di
 			w.problem = "There are more inputs that differ."
 			break
 		}
-		contents := make([][2]*repb.Directory, len(level))
-		var lost atomic.Bool
-		var group errgroup.Group
-		group.SetLimit(folderPairs)
-		for i, p := range level {
-			group.Go(func() error {
-				x, xErr := w.folder(ctx, p.before)
-				y, yErr := w.folder(ctx, p.now)
-				if xErr != nil || yErr != nil {
-					lost.Store(true)
-					return nil
-				}
-				contents[i] = [2]*repb.Directory{x, y}
-				return nil
-			})
-		}
-		_ = group.Wait() // none returns one
-		if lost.Load() {
-			w.problem = "Some folders of inputs that differ cannot be read: the storage no longer has them, they are too large, or it does not answer."
-		}
 		var next []pair
-		for i, p := range level {
-			if x, y := contents[i][0], contents[i][1]; x != nil {
-				list = append(list, w.entries(p.path, x, y)...)
-				next = append(next, both(p.path, x, y)...)
+		for some := range slices.Chunk(level, folderPairs) {
+			if len(list) > 10*maxDifferences {
+				break
+			}
+			for i, c := range w.contents(ctx, some) {
+				if x, y := c[0], c[1]; x != nil {
+					list = append(list, w.entries(some[i].path, x, y)...)
+					next = append(next, both(some[i].path, x, y)...)
+				}
 			}
 		}
 		level = next
 	}
 	slices.SortFunc(list, func(a, b Difference) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// contents returns the folders of pairs, which it reads at once; none of a pair of which one cannot be read.
+func (w *walk) contents(ctx context.Context, pairs []pair) [][2]*repb.Directory {
+	contents := make([][2]*repb.Directory, len(pairs))
+	var lost atomic.Bool
+	var group errgroup.Group
+	for i, p := range pairs {
+		group.Go(func() error {
+			x, xErr := w.folder(ctx, p.before)
+			y, yErr := w.folder(ctx, p.now)
+			if xErr != nil || yErr != nil {
+				lost.Store(true)
+				return nil
+			}
+			contents[i] = [2]*repb.Directory{x, y}
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns one
+	if lost.Load() {
+		w.problem = "Some folders of inputs that differ cannot be read: the storage no longer has them, they are too large, or it does not answer."
+	}
+	return contents
 }
 
 func (w *walk) folder(ctx context.Context, m *repb.Digest) (*repb.Directory, error) {
