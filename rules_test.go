@@ -38,6 +38,7 @@ var floors = map[string]int{
 	"cas/disk/tamper":      0,
 	"cas/instance":         0,
 	"scheduler/core/fair":  0,
+	"scheduler/core/fifo":  0,
 	"bounded/least":        0,
 	"scheduler/core/quota": 0,
 	"scheduler/core/spill": 0,

@@ -155,8 +155,8 @@ func (s *checker) checkWorkers() string {
 	for _, bs := range s.orphans.byAction {
 		n += len(bs)
 	}
-	if n != s.orphans.order.len() || n > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d orphan results are by action, %d are in order", n, s.orphans.order.len())
+	if n != s.orphans.order.Len() || n > s.cfg.MaxCompleted {
+		return fmt.Sprintf("%d orphan results are by action, %d are in order", n, s.orphans.order.Len())
 	}
 	perQueue := map[*queue][5]int{}
 	for key, w := range s.workers.byKey {

@@ -43,7 +43,7 @@ func (s *View) Dump() string {
 	for _, c := range s.dispatch.pools.cohorts {
 		d.cohort(s, c)
 	}
-	for _, r := range s.orphans.order.all() {
+	for r := range s.orphans.order.Values() {
 		d.line("orphan result %s by %s%s", r.action, r.worker, d.timer(r.timer))
 	}
 	for _, c := range slices.Sorted(maps.Keys(s.operations.clients)) {

@@ -1,12 +1,12 @@
 package core
 
 import (
-	"container/list"
 	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -20,7 +20,7 @@ type orphanResult struct {
 	started  time.Time
 	response *repb.ExecuteResponse
 	timer    timer.Timer
-	element  *list.Element
+	element  fifo.Anchor
 }
 
 // orphanResults are those that are kept, at most Config.MaxCompleted.
@@ -29,7 +29,7 @@ type orphanResults struct {
 	cfg *Config
 	// byAction has the latest of each action last, order the oldest of all first.
 	byAction map[action][]*orphanResult
-	order    fifo[*orphanResult]
+	order    fifo.List[*orphanResult]
 }
 
 func newOrphanResults(c *timer.Clock, cfg *Config) *orphanResults {
@@ -46,18 +46,18 @@ func (rs *orphanResults) add(w *worker, a action, response *repb.ExecuteResponse
 	}
 	r := &orphanResult{action: a, pool: w.pool, worker: w.key, started: rs.Now, response: response}
 	r.timer.Owner = r
-	r.element = rs.order.pushBack(r)
+	r.element = rs.order.PushBack(r)
 	rs.byAction[a] = append(rs.byAction[a], r)
 	rs.Timers.Set(&r.timer, rs.Now.Add(rs.cfg.ClientGrace))
-	if rs.order.len() > rs.cfg.MaxCompleted {
-		oldest, _ := rs.order.front()
+	if rs.order.Len() > rs.cfg.MaxCompleted {
+		oldest, _ := rs.order.Front()
 		rs.remove(oldest)
 	}
 }
 
 func (rs *orphanResults) remove(r *orphanResult) {
 	rs.Timers.Stop(&r.timer)
-	rs.order.remove(r.element)
+	rs.order.Remove(r.element)
 	left := slices.DeleteFunc(rs.byAction[r.action], func(x *orphanResult) bool { return x == r })
 	if len(left) > 0 {
 		rs.byAction[r.action] = left
@@ -74,31 +74,4 @@ func (rs *orphanResults) find(spec *request.Operation, a action) *orphanResult {
 		}
 	}
 	return nil
-}
-
-// A fifo holds values in order and gives each an anchor to remove it by.
-type fifo[T any] struct{ l list.List }
-
-func (f *fifo[T]) pushBack(v T) *list.Element { return f.l.PushBack(v) }
-
-func (f *fifo[T]) remove(e *list.Element) { f.l.Remove(e) }
-
-func (f *fifo[T]) len() int { return f.l.Len() }
-
-// front returns the first value; false if there is none.
-func (f *fifo[T]) front() (v T, ok bool) {
-	e := f.l.Front()
-	if e == nil {
-		return v, false
-	}
-	return e.Value.(T), true
-}
-
-// all returns the values in order.
-func (f *fifo[T]) all() []T {
-	vs := make([]T, 0, f.l.Len())
-	for e := f.l.Front(); e != nil; e = e.Next() {
-		vs = append(vs, e.Value.(T))
-	}
-	return vs
 }

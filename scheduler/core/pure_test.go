@@ -26,6 +26,7 @@ var pure = []string{
 	"github.com/forerunner-build/forerunner/scheduler/core/quota", "github.com/forerunner-build/forerunner/scheduler/core/timer",
 	"github.com/forerunner-build/forerunner/scheduler/core/spill", "github.com/forerunner-build/forerunner/scheduler/core/trust",
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption", "github.com/forerunner-build/forerunner/scheduler/core/offer",
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo",
 }
 
 // clocks are what of package time looks at a clock.
@@ -33,7 +34,7 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // TestCoreIsPure sees that nothing the core decides can depend on anything but its events.
 func TestCoreIsPure(t *testing.T) {
-	for _, folder := range []string{".", "event", "fair", "../../bounded/least", "levels", "offer", "preemption", "quota", "request", "spill", "timer", "trust"} {
+	for _, folder := range []string{".", "event", "fair", "fifo", "../../bounded/least", "levels", "offer", "preemption", "quota", "request", "spill", "timer", "trust"} {
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files in %s: %v", folder, err)

@@ -38,7 +38,7 @@ func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
 
 // Find returns the pool that a worker is of that says this; false: none. Workers that say what they imply and those that do not,
 // such as Buildbarn's, are one pool if they are the same otherwise; widen is that of the latter, if the worker is the first to say
-// more: the caller has the pool offer that from now on, by Change.
+// more: the caller has the pool offer that from now on, by Remove and Add.
 func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 	var none P
 	if p, ok := x.byKey[o.Key()]; ok {

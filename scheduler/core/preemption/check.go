@@ -69,7 +69,7 @@ func (c *Cohort) Check(there Counted) string {
 
 // check compares what a queue has with how many wait by instance, and takes its lines from marked.
 func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
-	for _, m := range q.overdue.all() {
+	for m := range q.overdue.Values() {
 		if m.share.mark != m || m.claim.queue != q {
 			return fmt.Sprintf("line %q waits for what is not marked", m.claim.instance)
 		}

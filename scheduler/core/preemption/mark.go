@@ -1,10 +1,10 @@
 package preemption
 
 import (
-	"container/list"
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -28,11 +28,11 @@ type Mark struct {
 	deadline time.Time
 	// last runs, for a line, until anybody gives way instead who may; then element is in queue.overdue.
 	last    timer.Timer
-	element *list.Element
+	element fifo.Anchor
 }
 
 // StandBy, when a mark's time is over, has the next worker that calls and can be used do what this one did not.
-func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.pushBack(m) }
+func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.PushBack(m) }
 
 // ripe is when others have to give way for a task of the line.
 func (c *Cohort) ripe(l *Line, sh *Share) time.Time {
@@ -59,7 +59,7 @@ func (c *Cohort) arm(l *Line) {
 	if l.timer.IsSet() || l.marked >= l.tasks.Len() {
 		return
 	}
-	first, _ := l.tasks.front()
+	first, _ := l.tasks.Front()
 	at := c.ripe(l, first)
 	if at.Before(c.Now) {
 		at = c.Now
@@ -77,8 +77,11 @@ func (l *Line) Ripen() {
 	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
 	var next time.Time
 	i := 0 // so many of the line have somebody who gives way for them
-	for e := l.tasks.Front(); e != nil && i < need; e = e.Next() {
-		ripe := c.ripe(l, e.Value.(*Share))
+	for sh := range l.tasks.Values() {
+		if i >= need {
+			break
+		}
+		ripe := c.ripe(l, sh)
 		if ripe.After(c.Now) {
 			next = ripe
 			break
@@ -134,7 +137,7 @@ func (c *Cohort) unmark(m *Mark) {
 	if l := m.claim; l != nil {
 		l.marked--
 		if m.element != nil {
-			l.queue.overdue.remove(m.element)
+			l.queue.overdue.Remove(m.element)
 		}
 	}
 }
@@ -171,7 +174,7 @@ func (sh *Share) IsPreempted() bool {
 // replaces has a task give way at once in the place of another one, whose time is over.
 func (c *Cohort) replaces(sh *Share) bool {
 	ledger, q := c.ledger, sh.run.Kind.(*Queue)
-	for m, ok := q.overdue.front(); ok; m, ok = q.overdue.front() {
+	for m, ok := q.overdue.Front(); ok; m, ok = q.overdue.Front() {
 		l := m.claim
 		c.unmark(m)
 		switch {

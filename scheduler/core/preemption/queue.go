@@ -1,12 +1,12 @@
 package preemption
 
 import (
-	"container/list"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -22,7 +22,7 @@ type Queue struct {
 	// and overdue are marks for lines whose tasks should have given way by now.
 	lines   map[string]*Line
 	calls   []time.Time
-	overdue fifo[*Mark]
+	overdue fifo.List[*Mark]
 }
 
 // Queue returns what a cohort knows of a queue of a size class, whose tree grades by Grade. Of a nil Cohort it is nil.
@@ -39,7 +39,7 @@ type Line struct {
 	queue    *Queue
 	instance string
 	// tasks are in the order in which they came.
-	tasks fifo[*Share]
+	tasks fifo.List[*Share]
 	// below is since when the instance is below its minimum; zero: it is not.
 	below time.Time
 	// marked counts the tasks that are to give way.
@@ -84,7 +84,7 @@ func (q *Queue) Enter(sh *Share) {
 	if sh.since.IsZero() {
 		sh.since = c.Now
 	}
-	sh.line, sh.element = l, l.tasks.pushBack(sh)
+	sh.line, sh.element = l, l.tasks.PushBack(sh)
 	c.arm(l)
 }
 
@@ -94,7 +94,7 @@ func (sh *Share) Leave() {
 		return
 	}
 	l := sh.line
-	l.tasks.remove(sh.element)
+	l.tasks.Remove(sh.element)
 	sh.line, sh.element = nil, nil
 	l.queue.cohort.arm(l)
 }
@@ -155,29 +155,4 @@ func (q *Queue) NextCall(at time.Time, sh *Share) time.Time {
 		sooner(sh.mark.deadline)
 	}
 	return at
-}
-
-// A fifo holds values in order and gives each an anchor to remove it by.
-type fifo[T any] struct{ list.List }
-
-func (f *fifo[T]) pushBack(v T) *list.Element { return f.PushBack(v) }
-
-func (f *fifo[T]) remove(e *list.Element) { f.Remove(e) }
-
-// front returns the first value; false if there is none.
-func (f *fifo[T]) front() (v T, ok bool) {
-	e := f.Front()
-	if e == nil {
-		return v, false
-	}
-	return e.Value.(T), true
-}
-
-// all returns the values in order.
-func (f *fifo[T]) all() []T {
-	vs := make([]T, 0, f.Len())
-	for e := f.Front(); e != nil; e = e.Next() {
-		vs = append(vs, e.Value.(T))
-	}
-	return vs
 }

@@ -1,9 +1,9 @@
 package preemption
 
 import (
-	"container/list"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
@@ -15,7 +15,7 @@ type Share struct {
 	instance string
 	// line and element are where it waits, since is since when.
 	line    *Line
-	element *list.Element
+	element fifo.Anchor
 	since   time.Time
 	// run counts in cohort, which is nil while the task does not run.
 	run    quota.Run

@@ -1,0 +1,2 @@
+// Package fifo has lists from which values can be removed by their anchors.
+package fifo
