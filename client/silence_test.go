@@ -102,6 +102,12 @@ func TestServerThatHangs(t *testing.T) {
 	})
 }
 
+func (s *sleeper) timesAsked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 func (s *sleeper) sleeping() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +125,8 @@ func TestServerThatIsQuiet(t *testing.T) {
 			return fine(send)
 		}}
 		stages, err := s.run(t)
-		if want := []Stage{Uploading, Executing, Done}; err != nil || !slices.Equal(stages, want) || s.asked == 0 {
-			t.Errorf("stages %v, want %v; asked %d times, %v", stages, want, s.asked, err)
+		if want := []Stage{Uploading, Executing, Done}; err != nil || !slices.Equal(stages, want) || s.timesAsked() == 0 {
+			t.Errorf("stages %v, want %v; asked %d times, %v", stages, want, s.timesAsked(), err)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (w *watch) follow(ctx context.Context) (*longrunningpb.Operation, error) {
 	defer cancel(nil)
 	attention.attend(ctx, w, cancel)
 	op, err := w.read(ctx, &attention, &live)
-	if errors.Is(context.Cause(ctx), errHangs) {
+	if err != nil && errors.Is(context.Cause(ctx), errHangs) {
 		w.stage(Silent)
 		return nil, errHangs
 	}
