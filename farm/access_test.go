@@ -82,6 +82,8 @@ var everyRPC = map[string]string{
 	"forerunner.admin.Scheduler/ListStores":                                      "user results worker admin",
 	"forerunner.admin.Scheduler/PutQuota":                                        "admin",
 	"forerunner.admin.Scheduler/DeleteQuota":                                     "admin",
+	"google.devtools.build.v1.PublishBuildEvent/PublishLifecycleEvent":           "user results team worker admin",
+	"google.devtools.build.v1.PublishBuildEvent/PublishBuildToolEventStream":     "user results team worker admin",
 	"grpc.channelz.v1.Channelz/GetTopChannels":                                   "admin",
 	"grpc.channelz.v1.Channelz/GetServers":                                       "admin",
 	"grpc.channelz.v1.Channelz/GetServer":                                        "admin",

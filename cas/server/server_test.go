@@ -333,7 +333,7 @@ func TestImpossibleSizesAreNotErrorsOfOurs(t *testing.T) {
 			_ = stream.Send(&bytestream.WriteRequest{ResourceName: name, Data: []byte("x")}) // CloseAndRecv has its error
 			_, err = stream.CloseAndRecv()
 		}
-		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than all of the store") {
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "larger than all of the store") {
 			t.Errorf("an upload of %d bytes: %v", size, err)
 		}
 		d := &repb.Digest{Hash: hash, SizeBytes: size}

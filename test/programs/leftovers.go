@@ -108,14 +108,20 @@ func (f *Test) ExpectNoGroups(was Trace) {
 	}
 }
 
-// MountsBelow counts the mounts below dir.
-func MountsBelow(t *testing.T, dir string) int {
+// MountsBelow counts the mounts below dir, but for that of the images of all roots, which lasts as long as a worker.
+func MountsBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Count(string(mounts), " "+dir+"/")
+	for line := range strings.Lines(string(mounts)) {
+		const point = 4 // the field
+		if fields := strings.Fields(line); strings.HasPrefix(fields[point], dir+"/") && filepath.Base(fields[point]) != ".growing" {
+			n++
+		}
+	}
+	return n
 }
 
 // ExpectNoRoots waits until a worker that is up has nothing mounted below dir but
