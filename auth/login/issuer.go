@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,7 @@ type provider struct {
 func newIssuer(s Issuer, back string, log *zap.Logger) (*issuer, error) {
 	i := &issuer{
 		Issuer: s, back: back, log: log, fetching: make(chan struct{}, 1),
-		client: &http.Client{Transport: careful{http.DefaultTransport}},
+		client: &http.Client{Transport: careful{http.DefaultTransport}, Timeout: askTimeout},
 	}
 	i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
 	if s.SecretFile == "" {
@@ -174,7 +175,7 @@ func (i *issuer) identify(ctx context.Context, code string, by proof) (*auth.Ide
 		ClientID: i.ClientID, Now: func() time.Time { return time.Now().Add(-i.Leeway) },
 	}).Verify(ctx, raw)
 	if err != nil {
-		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
+		return nil, i.explainToken(ctx, err)
 	}
 	if subtle.ConstantTimeCompare([]byte(verified.Nonce), []byte(by.nonce)) != 1 {
 		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is of another log-in: log in again", i.title())
@@ -197,6 +198,18 @@ func (i *issuer) identity(claims map[string]any) (*auth.Identity, error) {
 			"%s did not say who you are: in the ID token, %v (user_claim and scopes below login in the scheduler's --config say what is asked for)", i.title(), err)
 	}
 	return who, nil
+}
+
+// noKeys is what errors of go-oidc begin with that say that the keys of the issuer were not to be had. They wrap nothing.
+const noKeys = "failed to verify signature: fetching keys "
+
+// explainToken says why an ID token is not taken: it is not good, or there are no keys to check it with.
+func (i *issuer) explainToken(ctx context.Context, err error) error {
+	if ctx.Err() == nil && !strings.HasPrefix(err.Error(), noKeys) {
+		return status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
+	}
+	i.log.Warn("the keys of an issuer cannot be fetched, so nobody logs in to the pages with it", zap.String("issuer", i.Name), zap.Error(err))
+	return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
 }
 
 // explain says what an issuer that takes no code means; the log has its words.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -410,6 +411,45 @@ func TestIssuerAway(t *testing.T) {
 	d.issuer.Leave(true)
 	d.get(back)
 	d.expect(codes.Unavailable, "did not log you in", "ann@example.com")
+}
+
+// TestKeysHang has an issuer that does not answer who asks for its keys: the log-in ends, and the next one asks anew.
+func TestKeysHang(t *testing.T) {
+	d := newDesk(t)
+	synctest.Test(t, func(t *testing.T) {
+		d.open()
+		d.logins.issuers[0].client.Transport = d.issuer
+		d.issuer.Hang(true)
+		if err := d.direct(); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "does not answer: try again in a moment") {
+			t.Errorf("without keys: %v", err)
+		}
+		synctest.Wait()
+		d.issuer.Hang(false)
+		if err := d.direct(); err != nil {
+			t.Errorf("with keys again: %v", err)
+		}
+	})
+}
+
+// direct logs in without a network.
+func (d *desk) direct() error {
+	d.Helper()
+	w := httptest.NewRecorder()
+	if err := d.logins.Begin(w, httptest.NewRequest(http.MethodGet, "/login", nil), "", "/"); err != nil {
+		return err
+	}
+	asked := httptest.NewRequest(http.MethodGet, w.Header().Get("Location"), nil)
+	resp, err := d.issuer.RoundTrip(asked)
+	if err != nil {
+		d.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	back := httptest.NewRequest(http.MethodGet, resp.Header.Get("Location"), nil)
+	for _, c := range w.Result().Cookies() {
+		back.AddCookie(c)
+	}
+	_, err = d.logins.Finish(httptest.NewRecorder(), back)
+	return err
 }
 
 // TestRefusals has an issuer that does not log somebody in, and one that does not know the pages.

@@ -34,6 +34,7 @@ type Issuer struct {
 	claims  map[string]any
 	refusal string
 	away    bool
+	keyless bool
 	key     *ecdsa.PrivateKey
 	keyID   string
 	shown   []jose.JSONWebKey
@@ -96,6 +97,27 @@ func (i *Issuer) Leave(away bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.away = away
+}
+
+// Hang has the issuer not answer who asks for its keys, or again. Whoever asks has to leave.
+func (i *Issuer) Hang(keyless bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.keyless = keyless
+}
+
+// RoundTrip implements http.RoundTripper without a network, for tests with a clock of their own.
+func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
+	i.mu.Lock()
+	hang := i.keyless && r.URL.Path == "/keys"
+	i.mu.Unlock()
+	if hang {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	w := httptest.NewRecorder()
+	i.server.Config.Handler.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 // Rotate has the issuer sign with a new key, and show no other.
