@@ -247,6 +247,16 @@ func TestExpiryHasLeeway(t *testing.T) {
 	d.expect(codes.OK, "", "ann@example.com")
 }
 
+// TestLeeway has an ID token that is good from the moment on when it was made, and as much leeway as there may be.
+func TestLeeway(t *testing.T) {
+	d := newDesk(t)
+	d.options.Settings.Issuers[0].Leeway = maxLeeway
+	d.open()
+	d.issuer.Say(map[string]any{"email": "ann@example.com", "nbf": time.Now().Unix()})
+	d.get("/login")
+	d.expect(codes.OK, "", "ann@example.com")
+}
+
 // TestKeys has an issuer that signs with a new key, which is fetched, and with one that it does not show.
 func TestKeys(t *testing.T) {
 	d := newDesk(t)
@@ -507,11 +517,17 @@ func TestSettings(t *testing.T) {
 	}
 	for text, i := range map[string]Issuer{
 		"client_id is empty": {Name: good.Name}, "not an https:// address": {Name: "http://sso.example.com", ClientID: "a"},
-		"leeway is negative": {Name: good.Name, ClientID: "a", Leeway: -1},
+		"leeway is negative":       {Name: good.Name, ClientID: "a", Leeway: -1},
+		"leeway is more than 5m0s": {Name: good.Name, ClientID: "a", Leeway: maxLeeway + 1},
 	} {
 		if err := i.Validate(); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %q", err, text)
 		}
+	}
+	most := good
+	most.Leeway = maxLeeway
+	if err := most.Validate(); err != nil {
+		t.Error(err)
 	}
 	if _, err := New(Options{Rules: rules(), Settings: Settings{Issuers: []Issuer{good}}}); err == nil || !strings.Contains(err.Error(), "--page-url") {
 		t.Errorf("without an address: %v", err)

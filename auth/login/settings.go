@@ -28,7 +28,7 @@ type Issuer struct {
 	UserClaim   string        `yaml:"user_claim" default:"email" doc:"claim of the ID token that names the user"`
 	UserPrefix  string        `yaml:"user_prefix" doc:"text before the name of a user, as in tokens" example:"\"sso:\""`
 	GroupsClaim string        `yaml:"groups_claim" default:"groups" doc:"claim of the ID token that names the groups of the user" example:"realm_access.roles"`
-	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"difference that the clocks may have"`
+	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"difference that the clocks may have, at most 5m"`
 }
 
 // What holds where nothing is said.
@@ -36,6 +36,8 @@ const (
 	defaultSession = 12 * time.Hour
 	defaultLeeway  = 30 * time.Second
 	emailClaim     = "email"
+	// maxLeeway is what go-oidc adds to a time before which an ID token is not good. Of the time that it is told, leeway is taken.
+	maxLeeway = 5 * time.Minute
 )
 
 // On reports whether people can log in.
@@ -70,6 +72,8 @@ func (i Issuer) Validate() error {
 		return errors.New("client_id is empty")
 	case i.Leeway < 0:
 		return fmt.Errorf("leeway is negative: %s", i.Leeway)
+	case i.Leeway > maxLeeway:
+		return fmt.Errorf("leeway is more than %s, with which ID tokens that were just made would be refused: %s", maxLeeway, i.Leeway)
 	}
 	return auth.CheckURL(i.Name)
 }
