@@ -114,6 +114,11 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, why *status.Statu
 		g.refused(w, r, why)
 		return
 	}
+	Tell(w, why)
+}
+
+// Tell answers a request that is not let through, as programs and scripts of pages take it.
+func Tell(w http.ResponseWriter, why *status.Status) {
 	code := http.StatusServiceUnavailable
 	switch why.Code() {
 	case codes.Unauthenticated:

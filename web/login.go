@@ -45,7 +45,7 @@ func logInAt(page string) string { return "/login?" + url.Values{"to": {login.Lo
 func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Status) {
 	setHeaders(w.Header())
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		s.refuseProgram(w, why)
+		auth.Tell(w, why)
 		return
 	}
 	if why.Code() != codes.Unauthenticated || s.options.Login == nil {
@@ -60,18 +60,6 @@ func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Statu
 		}
 	}
 	http.Redirect(w, r, logInAt(page), http.StatusSeeOther)
-}
-
-// refuseProgram tells programs, and scripts of pages.
-func (s *Site) refuseProgram(w http.ResponseWriter, why *status.Status) {
-	code := http.StatusServiceUnavailable
-	switch why.Code() {
-	case codes.Unauthenticated:
-		code = http.StatusUnauthorized
-	case codes.PermissionDenied:
-		code = http.StatusForbidden
-	}
-	http.Error(w, why.Message(), code)
 }
 
 // A provider is one with which one can log in.
