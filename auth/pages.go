@@ -40,7 +40,8 @@ func (g *Guard) OwnHTTP(right Right, next http.Handler) http.Handler {
 	return g.pages(need{right: right, scope: some, or: Observe}, next)
 }
 
-// OpenHTTP lets everybody through to next, with his name if he shows it.
+// OpenHTTP lets everybody through to next, with his name if he shows it. Forms that have the cookie of a session must be from
+// one of our pages here, too.
 func (g *Guard) OpenHTTP(next http.Handler) http.Handler { return g.pages(need{free: true}, next) }
 
 // pages lets through to next who has what n takes.
@@ -57,7 +58,7 @@ func (g *Guard) pages(n need, next http.Handler) http.Handler {
 			defer cancel()
 		}
 		r = r.WithContext(ctx)
-		if err != nil && !n.free {
+		if err != nil && (!n.free || errors.Is(err, errOrigin)) {
 			g.answer(w, r, status.Convert(err))
 			return
 		}
@@ -82,7 +83,7 @@ func (g *Guard) viewer(r *http.Request) (*Identity, time.Time, error) {
 }
 
 // errOrigin refuses what another site, or something that is no browser, has sent with the cookie of a session.
-var errOrigin = errors.New("this form was not sent from one of these pages, so nothing was changed")
+var errOrigin = status.Error(codes.PermissionDenied, "this form was not sent from one of these pages, so nothing was changed")
 
 // checkOrigin returns an error for a request that changes something and that does not show that it is from one of our pages.
 // The cookie of a session does not show that.
@@ -92,7 +93,7 @@ func checkOrigin(r *http.Request) error {
 	}
 	says := r.Header.Get("Sec-Fetch-Site") != "" || r.Header.Get("Origin") != ""
 	if !says || http.NewCrossOriginProtection().Check(r) != nil {
-		return status.Error(codes.PermissionDenied, errOrigin.Error())
+		return errOrigin
 	}
 	return nil
 }

@@ -70,6 +70,39 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// TestFormsOfOpenPages are for everybody, but take no form of another site for somebody who has logged in.
+func TestFormsOfOpenPages(t *testing.T) {
+	g, err := New(Options{LogIn: true, Sessions: cookies{}, Rules: []Rule{{Users: []string{"ann"}, May: []Right{Observe}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		method, session, origin string
+		want                    int
+	}{
+		"a page":                            {want: 200},
+		"a page of somebody":                {session: "ann", want: 200},
+		"a form":                            {method: "POST", session: "ann", origin: "http://example.com", want: 200},
+		"a form of another site":            {method: "POST", session: "ann", origin: "http://evil.example.com", want: 403},
+		"a form of nobody knows where":      {method: "POST", session: "ann", want: 403},
+		"a form of nobody":                  {method: "POST", want: 200},
+		"a form of somebody without rights": {method: "POST", session: "eve", origin: "http://example.com", want: 200},
+	} {
+		r := httptest.NewRequest(test.method, "/", nil)
+		if test.session != "" {
+			r.AddCookie(&http.Cookie{Name: "session", Value: test.session})
+		}
+		if test.origin != "" {
+			r.Header.Set("Origin", test.origin)
+		}
+		w := httptest.NewRecorder()
+		g.OpenHTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != test.want {
+			t.Errorf("%s: %d, want %d: %s", name, w.Code, test.want, w.Body)
+		}
+	}
+}
+
 // TestWaysToLogIn: where people can do nothing but log in, that is what they are told.
 func TestWaysToLogIn(t *testing.T) {
 	g, err := New(Options{LogIn: true, Sessions: cookies{}, Rules: []Rule{{Users: []string{"ann"}, May: []Right{Observe}}}})
