@@ -52,14 +52,25 @@ func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Statu
 		s.fail(w, r, "", why.Err())
 		return
 	}
-	page := r.URL.RequestURI()
-	if r.Method != http.MethodGet && r.Method != http.MethodHead { // a form of a page whose session is over
-		page = "/"
-		if from, err := url.Parse(r.Referer()); err == nil && from.Host == r.Host {
-			page = from.RequestURI()
-		}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		s.sessionOver(w, r)
+		return
 	}
-	http.Redirect(w, r, logInAt(page), http.StatusSeeOther)
+	http.Redirect(w, r, logInAt(r.URL.RequestURI()), http.StatusSeeOther)
+}
+
+// sessionOver answers a form of a page whose session is over. It redirects nowhere: form-action of the pages' policy holds for
+// where a form is redirected to, too, and browsers would not go on to the issuer.
+func (s *Site) sessionOver(w http.ResponseWriter, r *http.Request) {
+	page := "/"
+	if from, err := url.Parse(r.Referer()); err == nil && from.Host == r.Host {
+		page = from.RequestURI()
+	}
+	v := s.view(r, "login", failure{
+		Title: "You are not logged in any more", Text: "Nothing was changed: log in, and try again.", Again: logInAt(page),
+	})
+	v.Viewer.LogIn = ""
+	s.render(w, http.StatusUnauthorized, "error", v)
 }
 
 // A provider is one with which one can log in.

@@ -73,8 +73,6 @@ func TestRefused(t *testing.T) {
 		to                            string
 	}{
 		{"GET", "/workers?pattern=a%3Db", "text/html", "", codes.Unauthenticated, 303, "/login?to=%2Fworkers%3Fpattern%3Da%253Db"},
-		{"POST", "/workers/drain", "text/html", "http://example.com/workers?page=2", codes.Unauthenticated, 303, "/login?to=%2Fworkers%3Fpage%3D2"},
-		{"POST", "/workers/drain", "text/html", "http://evil.example.com/x", codes.Unauthenticated, 303, "/login?to=%2F"},
 		{"GET", "//evil.example.com", "text/html", "", codes.Unauthenticated, 303, "/login?to=%2F"},
 		{"GET", "/workers", eventStream, "", codes.Unauthenticated, 401, ""},
 		{"GET", "/workers", "", "", codes.PermissionDenied, 403, ""},
@@ -92,6 +90,19 @@ func TestRefused(t *testing.T) {
 		if test.to == "" && !strings.Contains(w.Body.String(), "the reason") {
 			t.Errorf("%s %s: %s", test.method, test.path, w.Body)
 		}
+	}
+	for referer, to := range map[string]string{
+		"http://example.com/workers?page=2": "/login?to=%2Fworkers%3Fpage%3D2", "http://evil.example.com/x": "/login?to=%2F", "": "/login?to=%2F",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/workers/drain", nil)
+		r.Header.Set("Accept", "text/html")
+		r.Header.Set("Referer", referer)
+		w := httptest.NewRecorder()
+		b.site.Refused(w, r, status.New(codes.Unauthenticated, "the reason"))
+		if got := w.Header().Get("Location"); w.Code != 401 || got != "" {
+			t.Errorf("a form of %s: %d to %q", referer, w.Code, got)
+		}
+		expect(t, w.Body.String(), "You are not logged in any more", "Nothing was changed: log in, and try again.", `href="`+to+`">Log in`)
 	}
 	b.site.options.Login = nil
 	w := httptest.NewRecorder()
