@@ -53,6 +53,7 @@ type provider struct {
 	*oidc.Provider
 	issuer *issuer
 	style  oauth2.AuthStyle
+	named  bool // its answers to log-ins with its name (RFC 9207)
 	at     time.Time
 }
 
@@ -127,6 +128,7 @@ func (i *issuer) fetch(ctx context.Context) {
 	var says struct {
 		AuthURL string   `json:"authorization_endpoint"`
 		Methods []string `json:"token_endpoint_auth_methods_supported"`
+		Named   bool     `json:"authorization_response_iss_parameter_supported"`
 	}
 	if i.fault == nil {
 		i.fault = errors.Join(found.Claims(&says), auth.CheckURL(says.AuthURL), auth.CheckURL(found.Endpoint().TokenURL))
@@ -139,7 +141,7 @@ func (i *issuer) fetch(ctx context.Context) {
 	if i.secret == nil || len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
 		style = oauth2.AuthStyleInParams
 	}
-	i.known.Store(&provider{found, i, style, i.tried})
+	i.known.Store(&provider{found, i, style, says.Named, i.tried})
 }
 
 // oauth returns the client that these pages are to the issuer.
@@ -147,6 +149,21 @@ func (p *provider) oauth(secret string) *oauth2.Config {
 	end := p.Endpoint()
 	end.AuthStyle = p.style
 	return &oauth2.Config{ClientID: p.issuer.ClientID, ClientSecret: secret, Endpoint: end, RedirectURL: p.issuer.back, Scopes: p.issuer.scopes()}
+}
+
+// check returns an error for an answer to a log-in that is not of this issuer (RFC 9207): from is whom it names.
+func (i *issuer) check(ctx context.Context, from string) error {
+	if from != "" {
+		if from != i.Name {
+			return errAgain
+		}
+		return nil
+	}
+	p, err := i.provider(ctx)
+	if err == nil && p.named {
+		err = status.Errorf(codes.PermissionDenied, "%s names itself in its answers, and this one has no name: log in again", i.title())
+	}
+	return err
 }
 
 // A proof shows that the browser that ends a log-in has begun it.

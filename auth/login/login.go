@@ -171,8 +171,13 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 		return "", errAgain
 	}
 	i := l.issuer(func(i *issuer) bool { return i.Name == p.Issuer })
-	if from := r.FormValue("iss"); i == nil || from != "" && from != i.Name { // RFC 9207
+	if i == nil {
 		return "", errAgain
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	defer cancel()
+	if err := i.check(ctx, r.FormValue("iss")); err != nil {
+		return p.To, err
 	}
 	if fault := r.FormValue("error"); fault != "" {
 		return p.To, status.Errorf(codes.PermissionDenied, "%s did not log you in: %s", i.title(),
@@ -184,8 +189,6 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	default:
 		return p.To, status.Error(codes.Unavailable, "too many people log in at the moment: try again")
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
-	defer cancel()
 	who, err := i.identify(ctx, r.FormValue("code"), proof{nonce: derive(secret, "nonce", state), verifier: derive(secret, "verifier", state)})
 	if err != nil {
 		l.options.Logger.Warn("a log-in to the pages failed", zap.String("issuer", i.Name), zap.Error(err))

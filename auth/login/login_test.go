@@ -318,6 +318,42 @@ func TestOthersLogIns(t *testing.T) {
 	d.expect(codes.FailedPrecondition, "another browser", "")
 }
 
+// TestAnswersWithoutName have no effect if the issuer says that it names itself, which also holds for answers that say what
+// went wrong. Other issuers need not.
+func TestAnswersWithoutName(t *testing.T) {
+	for _, signs := range []bool{true, false} {
+		d := newDesk(t)
+		d.issuer.Sign(signs)
+		unnamed := func() string {
+			u, err := url.Parse(d.callback())
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := u.Query()
+			if q.Get("iss") != d.issuer.URL() {
+				t.Errorf("the issuer names %q", q.Get("iss"))
+			}
+			q.Del("iss")
+			u.RawQuery = q.Encode()
+			return u.String()
+		}
+		d.issuer.Refuse("access_denied")
+		d.get(unnamed())
+		if signs {
+			d.expect(codes.PermissionDenied, "this one has no name", "")
+		} else {
+			d.expect(codes.PermissionDenied, "access_denied", "")
+		}
+		d.issuer.Refuse("")
+		d.get(unnamed())
+		if signs {
+			d.expect(codes.PermissionDenied, "this one has no name", "")
+			d.get("/login")
+		}
+		d.expect(codes.OK, "", "ann@example.com")
+	}
+}
+
 // TestTamperedCookies has cookies that were changed, swapped, or made for other rules.
 func TestTamperedCookies(t *testing.T) {
 	d := newDesk(t)

@@ -35,6 +35,7 @@ type Issuer struct {
 	refusal string
 	away    bool
 	keyless bool
+	signs   bool
 	key     *ecdsa.PrivateKey
 	keyID   string
 	shown   []jose.JSONWebKey
@@ -106,6 +107,13 @@ func (i *Issuer) Hang(keyless bool) {
 	i.keyless = keyless
 }
 
+// Sign has the issuer say that it names itself in what it answers to log-ins, which it does, or say nothing of that.
+func (i *Issuer) Sign(signs bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.signs = signs
+}
+
 // RoundTrip implements http.RoundTripper without a network, for tests with a clock of their own.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	i.mu.Lock()
@@ -151,7 +159,7 @@ func (i *Issuer) Asked() []url.Values {
 func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 	i.answer(w, http.StatusOK, map[string]any{
 		"issuer": i.server.URL, "authorization_endpoint": i.server.URL + "/authorize", "token_endpoint": i.server.URL + "/token",
-		"jwks_uri": i.server.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"},
+		"authorization_response_iss_parameter_supported": i.signs, "jwks_uri": i.server.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"},
 	})
 }
 
