@@ -45,8 +45,11 @@ type events struct {
 // errCrowded is told viewers for whom there is no room, or none any more.
 var errCrowded = errors.New("too many pages are open: this one stands still")
 
+// errLeft is told viewers whose session was ended before its time, by another page of their browser.
+var errLeft = errors.New("you have logged out")
+
 // events begins a stream, if there is room for one more viewer; leave gives the room back. The context of the request
-// that is returned ends with errCrowded when the room is given to another viewer.
+// that is returned ends with errCrowded when the room is given to another viewer, and with errLeft when he logs out.
 func (s *Site) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	leavePlace, ok := s.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })
@@ -57,7 +60,41 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) (e events, _ *http
 	}
 	w.Header().Set("Content-Type", eventStream)
 	w.Header().Set("Cache-Control", "no-store")
-	return events{w, http.NewResponseController(w)}, r.WithContext(ctx), func() { leavePlace(); cancel(nil) }, true
+	r = r.WithContext(ctx)
+	watched := s.watch(r, cancel)
+	return events{w, http.NewResponseController(w)}, r, func() { leavePlace(); cancel(nil); <-watched }, true
+}
+
+// watch ends a stream with errLeft if it has a session that is ended before its time. What it returns is closed when it has
+// stopped, at the latest after the context of r.
+func (s *Site) watch(r *http.Request, end context.CancelCauseFunc) <-chan struct{} {
+	stopped := make(chan struct{})
+	var who *auth.Identity
+	var until time.Time
+	if s.options.Login != nil {
+		who, until = s.options.Login.Of(r)
+	}
+	if who == nil {
+		close(stopped)
+		return stopped
+	}
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(livePeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-r.Context().Done():
+				return
+			}
+			if who, _ := s.options.Login.Of(r); who == nil && time.Now().Before(until) {
+				end(errLeft)
+				return
+			}
+		}
+	}()
+	return stopped
 }
 
 // crowded reports whether the room of a viewer was given to another one, who is told so.
@@ -69,8 +106,13 @@ func (e events) crowded(r *http.Request) bool {
 	return true
 }
 
-// over reports whether the session of a viewer has ended: his page is to be loaded anew, for which he logs in.
+// over reports whether the session of a viewer has ended. If its time is over, his page is to be loaded anew, for which he
+// logs in. If he has logged out, his page is to go: loaded anew, it might log him in without a word.
 func (e events) over(r *http.Request) bool {
+	if context.Cause(r.Context()) == errLeft {
+		_ = e.send("left", []byte(errLeft.Error()))
+		return true
+	}
 	if !errors.Is(r.Context().Err(), context.DeadlineExceeded) {
 		return false
 	}
@@ -185,7 +227,7 @@ func (s *Site) output(w http.ResponseWriter, r *http.Request) {
 		}
 		err = s.outputOfRun(r, e, names.StreamPrefix+name+"/"+stream)
 	}
-	if e.crowded(r) {
+	if e.crowded(r) || e.over(r) {
 		return
 	}
 	text := "end"

@@ -3,17 +3,20 @@ package web
 import (
 	"context"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
+	"github.com/forerunner-build/forerunner/auth/login/logintest"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -113,20 +116,103 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPagesEndWithTheirSession has a page that moves loaded anew when the session of its viewer is over.
+// An endless output sends something, and then nothing more.
+type endless struct {
+	bytestream.UnimplementedByteStreamServer
+}
+
+func (*endless) Read(_ *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
+	if err := stream.Send(&bytestream.ReadResponse{Data: []byte("one")}); err != nil {
+		return err
+	}
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
+// moving are a page that moves, and output.
+func moving() []string { return []string{"/workers", "/" + operationOf + "/stdout"} }
+
+// TestPagesEndWithTheirSession has what moves loaded anew when the session of its viewer is over.
 func TestPagesEndWithTheirSession(t *testing.T) {
 	b := newBrowser(t, true)
+	b.site.options.Output = &endless{}
 	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
 		defer cancel()
 		b.site.Handler().ServeHTTP(w, r.WithContext(ctx))
 	})
-	var last string
-	b.follow("/workers", func(name, _ string) bool {
-		last = name
-		return true
-	})
-	if last != "reload" {
-		t.Errorf("the page ends with %q", last)
+	for _, path := range moving() {
+		var last string
+		b.follow(path, func(name, _ string) bool {
+			last = name
+			return true
+		})
+		if last != "reload" {
+			t.Errorf("%s ends with %q", path, last)
+		}
 	}
+}
+
+// TestPagesEndWhenTheirViewerLogsOut has somebody log out while what moves is open in his browser.
+func TestPagesEndWhenTheirViewerLogsOut(t *testing.T) {
+	for _, path := range moving() {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			b := newBrowser(t, true)
+			issuer := logintest.New(t)
+			logins, err := login.New(login.Options{
+				Settings: login.Settings{Issuers: []login.Issuer{{Name: issuer.URL(), ClientID: logintest.ClientID, SecretFile: issuer.SecretFile()}}},
+				Rules:    []auth.Rule{{Users: []string{"ann@example.com"}, May: []auth.Right{auth.Observe}}},
+				Pages:    b.server.URL + "/", KeyFile: filepath.Join(t.TempDir(), "key"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.site.options.Login, b.site.options.Output = logins, &endless{}
+			session := logIn(t, b)
+			b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				r.Header.Set("Cookie", session)
+				b.site.Handler().ServeHTTP(w, r)
+			})
+			var names []string
+			b.follow(path, func(name, _ string) bool {
+				if names = append(names, name); len(names) == 1 {
+					r := httptest.NewRequest(http.MethodPost, "/logout", nil)
+					r.Header.Set("Cookie", session)
+					logins.End(httptest.NewRecorder(), r)
+				}
+				return name != "alive"
+			})
+			if names[len(names)-1] != "left" {
+				t.Errorf("ends with %q", names)
+			}
+		})
+	}
+}
+
+// logIn returns the cookies of a browser that has logged in.
+func logIn(t *testing.T, b *browser) string {
+	t.Helper()
+	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/login":
+			b.site.logIn(w, r)
+		case "/" + login.Callback:
+			b.site.loggedIn(w, r)
+		}
+	})
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Jar: jar}).Get(b.server.URL + "/login")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	var all []string
+	for _, c := range jar.Cookies(resp.Request.URL) {
+		all = append(all, c.String())
+	}
+	return strings.Join(all, "; ")
 }

@@ -24,6 +24,7 @@
     });
     source.addEventListener("lanes", (event) => addBars(JSON.parse(event.data)));
     source.addEventListener("reload", () => { source.close(); location.reload(); });
+    source.addEventListener("left", () => { source.close(); location.assign("/logout"); });
     source.addEventListener("gone", () => source.close());
     addEventListener("pagehide", () => source.close());
   }
@@ -42,6 +43,8 @@
       pre.append(before, mark);
       if (follows) pre.scrollTop = pre.scrollHeight;
     });
+    source.addEventListener("reload", () => { source.close(); location.reload(); });
+    source.addEventListener("left", () => { source.close(); location.assign("/logout"); });
     source.addEventListener("gone", () => source.close());
     source.addEventListener("error", () => source.close()); // it would begin anew
     addEventListener("pagehide", () => source.close());
