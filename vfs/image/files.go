@@ -41,6 +41,10 @@ const forGood = 10 * 365 * 24 * time.Hour
 // fileBytes is how large each file is said to be: all that an image can take.
 const fileBytes = erofs.MaxRegionAt
 
+// maxBackground bounds the reads that the kernel lets us have at a time, of all grown images. Those of directories that
+// are not at hand may wait for long, in front of others.
+const maxBackground = 64
+
 func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*files, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
@@ -55,7 +59,8 @@ func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*
 		return nil, err
 	}
 	err = f.conn.Start(f, &fuse.MountOptions{
-		MaxWrite: 128 << 10,
+		MaxWrite:      128 << 10,
+		MaxBackground: maxBackground,
 		// The kernel gets nothing that it did not ask for: of what lies behind it nothing is known yet.
 		MaxReadAhead:             1,
 		DisableXAttrs:            true,

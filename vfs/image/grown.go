@@ -205,7 +205,7 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 		g.growing.Go(g.grow)
 	}
 	g.mu.Unlock()
-	dir, ok := g.source.LocalDirectory(p.entry.Digest)
+	dir, ok := g.directory(p)
 	if !ok && g.files.watcher(asker.Thread) {
 		return nil, errEnded
 	}
@@ -291,7 +291,7 @@ func (g *grown) grow() {
 		}
 		p := g.places[i]
 		g.mu.Unlock()
-		dir, ok := g.source.LocalDirectory(p.entry.Digest)
+		dir, ok := g.directory(p)
 		if !ok {
 			continue
 		}
@@ -316,15 +316,15 @@ func (p *place) path() string {
 	return p.entry.Name
 }
 
-// written returns the directory of p, if it was written.
-func (g *grown) written(p *place) (*tree.Directory, bool) {
+// directory returns the directory of p, if that needs no waiting: one that was written is kept.
+func (g *grown) directory(p *place) (*tree.Directory, bool) {
 	g.mu.Lock()
-	dir, ok := p.dir, p.nids != nil
+	dir := p.dir
 	g.mu.Unlock()
-	if ok && dir == nil {
-		return g.source.LocalDirectory(p.entry.Digest)
+	if dir != nil {
+		return dir, true
 	}
-	return dir, ok
+	return g.source.LocalDirectory(p.entry.Digest)
 }
 
 // Redirects implements nodes: what was not written nobody has opened.
@@ -339,7 +339,7 @@ func (g *grown) Redirects(found func(redirect string)) error {
 		if unwritten {
 			continue
 		}
-		dir, ok := g.written(p)
+		dir, ok := g.directory(p)
 		if !ok {
 			return fmt.Errorf("directory %s is gone", p.entry.Digest)
 		}
@@ -364,8 +364,11 @@ func (g *grown) Node(nid uint64) (erofs.Node, error) {
 	g.mu.Lock()
 	i := slices.Index(p.nids, uint32(nid))
 	g.mu.Unlock()
-	dir, ok := g.written(p)
-	if i < 0 || !ok || i >= dir.Len() {
+	if i < 0 {
+		return erofs.Node{}, erofs.ErrNotFound
+	}
+	dir, ok := g.directory(p)
+	if !ok || i >= dir.Len() {
 		return erofs.Node{}, erofs.ErrNotFound
 	}
 	e := g.describe(dir.At(i))

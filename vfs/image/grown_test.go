@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -109,6 +110,23 @@ func TestGrownNodes(t *testing.T) {
 	for _, nid := range []uint64{0, 1, uint64(g.next) / 32, 1 << 40} {
 		if n, err := g.Node(nid); !errors.Is(err, erofs.ErrNotFound) {
 			t.Errorf("inode %d is %+v, %v", nid, n, err)
+		}
+	}
+}
+
+// TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has the directory any more.
+func TestGrownKnowsWhatItWrote(t *testing.T) {
+	c, src, _ := openCache(t)
+	g, at := grownView(t, c, src, 5)
+	vfstest.Walk(t, at)
+	g.growing.Wait()
+	src.Forget()
+	g.mu.Lock()
+	places := slices.Clone(g.places)
+	g.mu.Unlock()
+	for _, p := range places {
+		if b := make([]byte, erofs.BlockSize); !g.read(b, p.at, Asker{}) {
+			t.Errorf("%q cannot be read", p.path())
 		}
 	}
 }
