@@ -55,7 +55,9 @@ type Cache struct {
 	namespaces map[folder.Owner]*os.File
 	watcher    *watcher
 	files      *files      // of grown images; nil: there are none
+	limits     growLimits  // of each
 	cannotGrow atomic.Bool // the kernel has refused one
+	unfit      unfit
 	log        *zap.Logger
 	// warnOwner says once that images cannot be shown to another owner.
 	warnOwner sync.Once
@@ -102,6 +104,7 @@ func Open(o Options) (*Cache, error) {
 		seed:       maphash.MakeSeed(),
 		sightings:  map[uint64]struct{}{},
 		byPath:     map[string]map[digest.Digest]*image{},
+		limits:     growLimits{ahead: maxAhead, all: maxGrown},
 	}
 	if c.watcher, err = newWatcher(); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -11,9 +12,34 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
+// unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
+type unfit struct {
+	mu    sync.Mutex
+	trees map[digest.Digest]struct{}
+}
+
+// maxUnfit bounds the trees that are remembered; then all are forgotten.
+const maxUnfit = 1 << 10
+
+func (u *unfit) add(d digest.Digest) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.trees == nil || len(u.trees) >= maxUnfit {
+		u.trees = map[digest.Digest]struct{}{}
+	}
+	u.trees[d] = struct{}{}
+}
+
+func (u *unfit) has(d digest.Digest) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, found := u.trees[d]
+	return found
+}
+
 // growFor returns an image of the whole tree d that grows, if that is worth its mount.
 func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft {
-	if c.files == nil || c.cannotGrow.Load() || !c.worthGrowing(d, source) {
+	if c.files == nil || c.cannotGrow.Load() || c.unfit.has(d) || !c.worthGrowing(d, source) {
 		return nil
 	}
 	img, err := c.grow(d, source, waiter)

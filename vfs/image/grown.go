@@ -21,8 +21,14 @@ import (
 const (
 	// growAfter is how many directories have to be asked for before others are written unasked.
 	growAfter = 16
+	// maxAhead bounds the directories that have a place while others are written unasked, and maxAheadBytes where the last one
+	// is: the rest is for those who ask.
+	maxAhead      = maxVisits
+	maxAheadBytes = erofs.MaxRegionAt / 4
 	// maxGrown bounds the directories of which a grown image knows where they are.
 	maxGrown = 1 << 21
+	// lastPlace is where no region is.
+	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
 	// maxKept bounds the sizes of the directories that a grown image keeps. Others it has to find again.
 	maxKept = 256 << 20
 	// maxDirectoryBytes is the size above which a directory is an error in a grown image.
@@ -62,6 +68,9 @@ type grown struct {
 
 	growing sync.WaitGroup
 
+	limits growLimits
+	full   func() // called when somebody asks for a directory that has no place
+
 	mu     sync.Mutex
 	ended  bool
 	next   int64    // where the next region begins
@@ -70,6 +79,9 @@ type grown struct {
 	kept   []region // the last few
 	dirs   int64    // sizes of the directories that places keep
 }
+
+// growLimits bound the directories that have a place.
+type growLimits struct{ ahead, all int }
 
 // A place is a directory of the tree. All but nids is set when the one above it is written.
 type place struct {
@@ -93,7 +105,7 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, err
 	}
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
-		next: erofs.BlockSize,
+		next: erofs.BlockSize, limits: c.limits, full: func() { c.unfit.add(d) },
 	}
 	var err error
 	if g.head, err = erofs.Head(g.options); err != nil {
@@ -135,11 +147,11 @@ func (g *grown) end() {
 func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
 	size := e.Digest.SizeBytes()
-	if size > maxDirectoryBytes || len(g.places) == maxGrown {
+	if size > maxDirectoryBytes || len(g.places) >= g.limits.all {
 		return false
 	}
 	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
-	if p.at+p.bytes > erofs.MaxRegionAt {
+	if p.at+p.bytes > lastPlace {
 		return false
 	}
 	if up == nil {
@@ -176,6 +188,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 			p, err := g.find(at)
 			if err != nil {
 				if !errors.Is(err, errEnded) {
+					g.full()
 					g.waiter.Fail("", fmt.Errorf("metadata image: %w", erofs.ErrTooLarge))
 				}
 				return false
@@ -237,7 +250,7 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 		case g.placeLocked(p, e):
 			r.NIDs[i] = erofs.NID(g.places[len(g.places)-1].at)
 		default: // where no region is: who looks at it gets an error
-			r.NIDs[i] = erofs.NID(erofs.MaxRegionAt - erofs.BlockSize)
+			r.NIDs[i] = erofs.NID(lastPlace)
 		}
 	}
 	if p.nids == nil {
@@ -281,11 +294,11 @@ func (g *grown) describe(e tree.Entry) erofs.Entry {
 	return out
 }
 
-// grow writes all directories that are at hand, level by level, and gives them to the kernel.
+// grow writes the directories that are at hand, level by level, and gives them to the kernel, until limits.ahead.
 func (g *grown) grow() {
 	for i := 0; ; i++ {
 		g.mu.Lock()
-		if g.ended || i == len(g.places) {
+		if g.ended || i == len(g.places) || len(g.places) >= g.limits.ahead || g.next >= maxAheadBytes {
 			g.mu.Unlock()
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -35,6 +36,12 @@ func (g *grown) askedFor() int {
 // grownView is a view of a new tree of some folders, with where its image is mounted.
 func grownView(t *testing.T, c *Cache, src *vfstest.Source, folders int) (*grown, string) {
 	t.Helper()
+	return grownViewOf(t, c, src, newTree(t, src, folders), nobodyWaits{t})
+}
+
+// newTree is a tree of some folders, which is at hand.
+func newTree(t *testing.T, src *vfstest.Source, folders int) digest.Digest {
+	t.Helper()
 	var names []string
 	for i := range folders {
 		for j := range 1 + MinEntries/folders {
@@ -43,7 +50,13 @@ func grownView(t *testing.T, c *Cache, src *vfstest.Source, folders int) (*grown
 	}
 	root := src.Tree(t, names...)
 	loadAll(t, src, root)
-	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
+	return root
+}
+
+// grownViewOf is grownView of a tree that there is.
+func grownViewOf(t *testing.T, c *Cache, src Source, root digest.Digest, w Waiter) (*grown, string) {
+	t.Helper()
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, w)
 	if v == nil || !v.Grown() {
 		const reason = "the kernel mounts no image from a FUSE file"
 		if os.Getenv("CI") == "" {
@@ -112,6 +125,61 @@ func TestGrownNodes(t *testing.T) {
 			t.Errorf("inode %d is %+v, %v", nid, n, err)
 		}
 	}
+}
+
+// failures counts what a root was told.
+type failures struct {
+	nobodyWaits
+	n atomic.Int32
+}
+
+func (f *failures) Fail(string, error) { f.n.Add(1) }
+
+// TestGrowsNotTooFarAhead leaves what is written unasked room for those who ask.
+func TestGrowsNotTooFarAhead(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders = 100
+	c.limits.ahead = 1 + folders + 1
+	g, at := grownView(t, c, src, folders)
+	for i := range growAfter {
+		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
+	}
+	g.growing.Wait()
+	g.mu.Lock()
+	places := len(g.places)
+	g.mu.Unlock()
+	if most := c.limits.ahead + growAfter; places > most {
+		t.Errorf("%d directories have a place, want at most %d", places, most)
+	}
+	if got, want := len(vfstest.Walk(t, at)), 1+folders*(2+1+MinEntries/folders); got != want {
+		t.Errorf("who asks sees %d of %d paths", got, want)
+	}
+}
+
+// TestTreeWithoutRoomGrowsOnce: the next root of a tree for which a grown image had no room has none.
+func TestTreeWithoutRoomGrowsOnce(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders = 5
+	c.limits.all = 1 + folders + 2
+	root := newTree(t, src, folders)
+	w := &failures{nobodyWaits: nobodyWaits{t}}
+	_, at := grownViewOf(t, c, src, root, w)
+	seen := 0
+	for i := range folders {
+		if _, err := os.ReadDir(filepath.Join(at, fmt.Sprintf("new%d/sub", i))); err == nil {
+			seen++
+		}
+	}
+	if seen != 2 || w.n.Load() == 0 {
+		t.Errorf("%d folders are shown, and the root was told of %d errors", seen, w.n.Load())
+	}
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, w)
+	defer v.Release()
+	if v.Grown() {
+		t.Error("the next root of the tree has a grown image")
+	}
+	c.limits.all = maxGrown
+	grownView(t, c, src, folders-1) // as another tree has
 }
 
 // TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has the directory any more.
