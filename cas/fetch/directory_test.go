@@ -84,7 +84,7 @@ func TestStoreReadsDirectories(t *testing.T) {
 	if got, err := r.Directory(ctx, digest.SHA256.Empty()); err != nil || got.Len() > 0 {
 		t.Errorf("the empty one: %v, %v", got, err)
 	}
-	huge, err := digest.Parse(digest.SHA256, d.Hash(), maxDirectoryBytes+1)
+	huge, err := digest.Parse(digest.SHA256, d.Hash(), tree.MaxBytes+1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxDirectoryBytes bounds what is read as a directory: about a million entries.
-const maxDirectoryBytes = 128 << 20
-
 // A ReadThrough is a Store that gets what it lacks from upstream. However many
 // ask for a blob at the same time, through this ReadThrough or another one of the
 // same Store, it is fetched once. The fetch is cancelled when the last asker is
@@ -169,9 +166,9 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	if dir, ok := t.directories.get(d); ok {
 		return dir, nil
 	}
-	if d.SizeBytes() > maxDirectoryBytes {
+	if d.SizeBytes() > tree.MaxBytes {
 		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
-			d, tree.ErrInvalid, maxDirectoryBytes)
+			d, tree.ErrInvalid, tree.MaxBytes)
 	}
 	b, err := t.ReadBlob(ctx, d)
 	if err != nil {
@@ -195,7 +192,7 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if dir, ok := t.directories.get(d); ok {
 		return dir, true
 	}
-	if d.SizeBytes() > maxDirectoryBytes {
+	if d.SizeBytes() > tree.MaxBytes {
 		return nil, false
 	}
 	b, ok := t.store.ReadLocal(d)

@@ -31,6 +31,9 @@ type Directory struct {
 	index   []uint32 // in the order of names
 }
 
+// MaxBytes bounds what is read as a Directory: about a million entries.
+const MaxBytes = 128 << 20
+
 // Parse returns the Directory that is encoded in b, whose digests are of the
 // function fn. It keeps b, which must not be changed any more.
 //

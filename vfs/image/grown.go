@@ -31,8 +31,6 @@ const (
 	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
 	// maxKept bounds the sizes of the directories that a grown image keeps. Others it has to find again.
 	maxKept = 256 << 20
-	// maxDirectoryBytes is the size above which a directory is an error in a grown image.
-	maxDirectoryBytes = 64 << 20
 	// keptRegions bounds the regions that are kept for the next block.
 	keptRegions = 4
 )
@@ -147,7 +145,7 @@ func (g *grown) end() {
 func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
 	size := e.Digest.SizeBytes()
-	if size > maxDirectoryBytes || len(g.places) >= g.limits.all {
+	if size > tree.MaxBytes || len(g.places) >= g.limits.all {
 		return false
 	}
 	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}

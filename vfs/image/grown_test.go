@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
@@ -180,6 +182,31 @@ func TestTreeWithoutRoomGrowsOnce(t *testing.T) {
 	}
 	c.limits.all = maxGrown
 	grownView(t, c, src, folders-1) // as another tree has
+}
+
+// falseSize gives a directory another name, which says another size, and has it at hand.
+func falseSize(t *testing.T, src *vfstest.Source, d digest.Digest, size int64) digest.Digest {
+	t.Helper()
+	named, err := digest.Parse(digest.SHA256, d.Hash(), size)
+	must(t, err)
+	src.Dirs[named] = src.Dirs[d]
+	_, err = src.Directory(t.Context(), named)
+	must(t, err)
+	return named
+}
+
+// TestGrownShowsLargeDirectory shows a directory as large as a Source has any.
+func TestGrownShowsLargeDirectory(t *testing.T) {
+	c, src, _ := openCache(t)
+	top := src.Dirs[newTree(t, src, 5)]
+	large := falseSize(t, src, src.Tree(t, "file"), tree.MaxBytes)
+	top.Directories = append(top.Directories, &repb.DirectoryNode{Name: "large", Digest: large.Proto()})
+	root := src.Add(t, top)
+	loadAll(t, src, root)
+	_, at := grownViewOf(t, c, src, root, nobodyWaits{t})
+	if got := vfstest.Walk(t, filepath.Join(at, "large")); len(got) != 2 {
+		t.Errorf("shows %q", got)
+	}
 }
 
 // TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has the directory any more.
