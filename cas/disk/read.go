@@ -36,7 +36,8 @@ func (s *Store) ReadLocal(d digest.Digest) ([]byte, bool) {
 	if err != nil {
 		return nil, false
 	}
-	b, _, err := readAll(file, d)
+	defer file.Close()
+	b, err := readFull(file, d)
 	return b, err == nil && digest.Of(d.Function(), b) == d
 }
 
@@ -47,9 +48,16 @@ func readAll(file *os.File, d digest.Digest) ([]byte, proof, error) {
 	if err != nil {
 		return nil, proof{}, err
 	}
-	b := make([]byte, d.SizeBytes())
-	if _, err := io.ReadFull(file, b); err != nil {
+	b, err := readFull(file, d)
+	if err != nil {
 		return nil, proof{}, err
 	}
 	return b, r.proof(), nil
+}
+
+// readFull returns as many bytes of file as the blob d has.
+func readFull(file *os.File, d digest.Digest) ([]byte, error) {
+	b := make([]byte, d.SizeBytes())
+	_, err := io.ReadFull(file, b)
+	return b, err
 }

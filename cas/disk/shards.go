@@ -58,8 +58,11 @@ func (f *files[K]) shardsOf(group string) ([]fs.DirEntry, error) {
 func (f *files[K]) giveUp(group string, shards []string, cause error) error {
 	var stay []string
 	for _, shard := range shards {
-		to := f.damagedPlace(group + "-" + shard)
-		if err := os.Rename(filepath.Join(f.dir, group, shard), to); err != nil {
+		to, err := f.damagedPlace(group + "-" + shard)
+		if err == nil {
+			err = os.Rename(filepath.Join(f.dir, group, shard), to)
+		}
+		if err != nil {
 			stay = append(stay, shard)
 			continue
 		}
@@ -96,7 +99,9 @@ func (f *files[K]) leaveBehind(group string, some []string) (to string, err erro
 			return "", err
 		}
 	}
-	to = f.damagedPlace(group)
+	if to, err = f.damagedPlace(group); err != nil {
+		return "", err
+	}
 	if err := os.Rename(dir, to); err != nil {
 		return "", err
 	}
@@ -104,11 +109,14 @@ func (f *files[K]) leaveBehind(group string, some []string) (to string, err erro
 }
 
 // damagedPlace returns a name in the store that nothing has.
-func (f *files[K]) damagedPlace(what string) string {
+func (f *files[K]) damagedPlace(what string) (string, error) {
 	for i := 1; ; i++ {
 		path := filepath.Join(f.dir, fmt.Sprintf("damaged-%s-%d", what, i))
-		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			return path
+		switch _, err := os.Lstat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			return path, nil
+		case err != nil:
+			return "", err
 		}
 	}
 }
