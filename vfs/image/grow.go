@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
@@ -44,9 +46,10 @@ func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft 
 	}
 	img, err := c.grow(d, source, waiter)
 	if err != nil {
-		if !c.cannotGrow.Swap(true) {
-			c.log.Debug("trees get metadata images when they are seen again", zap.Error(err))
+		if refused := (*mounts.Error)(nil); errors.As(err, &refused) {
+			c.cannotGrow.Store(true)
 		}
+		c.log.Debug("trees get metadata images when they are seen again", zap.Error(err))
 		return nil
 	}
 	return []*graft{{image: img, seen: map[uint64]struct{}{}}}
@@ -57,6 +60,7 @@ func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft 
 func (c *Cache) worthGrowing(d digest.Digest, source Source) bool {
 	entries := 0
 	todo := []digest.Digest{d}
+	var samples []digest.Digest // a file of each directory
 	for len(todo) > 0 && entries < MinEntries {
 		dir, ok := source.LocalDirectory(todo[len(todo)-1])
 		if !ok {
@@ -64,18 +68,19 @@ func (c *Cache) worthGrowing(d digest.Digest, source Source) bool {
 		}
 		todo = todo[:len(todo)-1]
 		entries += dir.Len()
-		looked := false
+		sampled := false
 		for i := range min(dir.Len(), MinEntries) {
 			switch e := dir.At(i); {
 			case e.Kind == tree.Dir:
 				todo = append(todo, e.Digest)
-			case e.Kind == tree.File && !looked && !e.Digest.IsEmptyBlob():
-				looked = true
-				if _, err := os.Lstat(filepath.Join(c.blobs.Dir, c.blobs.Path(e.Digest))); errors.Is(err, os.ErrNotExist) {
-					return false
-				}
+			case e.Kind == tree.File && !sampled && !e.Digest.IsEmptyBlob():
+				sampled = true
+				samples = append(samples, e.Digest)
 			}
 		}
 	}
-	return entries >= MinEntries
+	return entries >= MinEntries && !slices.ContainsFunc(samples, func(d digest.Digest) bool {
+		_, err := os.Lstat(filepath.Join(c.blobs.Dir, c.blobs.Path(d)))
+		return errors.Is(err, os.ErrNotExist)
+	})
 }

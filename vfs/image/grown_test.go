@@ -209,6 +209,34 @@ func TestGrownShowsLargeDirectory(t *testing.T) {
 	}
 }
 
+// TestOtherTreesGrow: only the kernel's refusal is for all trees.
+func TestOtherTreesGrow(t *testing.T) {
+	c, src, _ := openCache(t)
+	grownView(t, c, src, 5) // or the kernel refuses
+	root := falseSize(t, src, newTree(t, src, 6), tree.MaxBytes+1)
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
+	v.Release()
+	if v.Grown() {
+		t.Error("a tree with too large a root directory has a grown image")
+	}
+	grownView(t, c, src, 7)
+}
+
+// TestSmallTreeCostsNothing looks at no files of a tree that is too small for an image.
+func TestSmallTreeCostsNothing(t *testing.T) {
+	c, src, _ := openCache(t)
+	root := src.Tree(t, "a/b", "c/d/e")
+	loadAll(t, src, root)
+	path := c.blobs.Path
+	c.blobs.Path = func(d digest.Digest) string {
+		t.Errorf("looks at %s", d)
+		return path(d)
+	}
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
+	c.blobs.Path = path // what is learned from the root is made of files
+	v.Release()
+}
+
 // TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has the directory any more.
 func TestGrownKnowsWhatItWrote(t *testing.T) {
 	c, src, _ := openCache(t)
