@@ -162,6 +162,14 @@ func TestFirstRootWaits(t *testing.T) {
 	if err := <-listed; err != nil {
 		t.Error(err)
 	}
+	plain := openRoot(t, openFS(t, Options{}), RootSpec{Digest: root, Source: src})
+	if _, err := os.Lstat(filepath.Join(plain.Path(), "a/broken")); err != nil || plain.Err() != nil {
+		t.Errorf("FUSE, which needs only the directory above: %v, %v", err, plain.Err())
+	}
+	// In an image its inode lies beside its listing.
+	if _, err := os.Lstat(filepath.Join(r.Path(), "a/broken")); !isEIO(err) {
+		t.Errorf("stat of what nobody has: %v", err)
+	}
 	if _, err := os.ReadDir(filepath.Join(r.Path(), "a/broken")); !isEIO(err) {
 		t.Errorf("listing what nobody has: %v", err)
 	}

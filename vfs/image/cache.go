@@ -56,7 +56,7 @@ type Cache struct {
 	watcher    *watcher
 	files      *files      // of grown images; nil: there are none
 	limits     growLimits  // of each
-	cannotGrow atomic.Bool // the kernel has refused one
+	cannotGrow atomic.Bool // the kernel has refused to mount one
 	unfit      unfit
 	log        *zap.Logger
 	// warnOwner says once that images cannot be shown to another owner.

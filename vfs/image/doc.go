@@ -9,9 +9,10 @@
 //
 // A root of a large tree for which there is no image yet has one of its own, which grows: it is a file that FUSE
 // shows (files), mounted before anything is in it. When the kernel reads a block, grown writes the directory whose
-// region it lies in, and after some of these all that are at hand, which it stores in the kernel's page cache. It has symlinks, too, and
-// directories that are not at hand: who looks at one waits for it as he would for FUSE, which a Waiter does. So of
-// symlinks nobody sees who follows them.
+// region it lies in, and after some of these those that are at hand, up to maxAhead, which it stores in the kernel's page
+// cache. It has symlinks, too, of which nobody sees who follows them, and directories that are not at hand: who looks at
+// one waits for it, which a Waiter does. The inode of a directory lies in the directory's own region: also a lookup of its
+// name or a stat needs the Directory, and fails if that cannot be had, where FUSE answers from the directory above.
 //
 // Beside that it refuses to wait for anything that is not at hand, and to know what a root is made of besides.
 //

@@ -36,9 +36,9 @@ type imageID [16]byte
 
 // image is a mounted EROFS file system that holds the names and attributes of a
 // subtree at its path, but no data: overlayfs takes that from the folder of the
-// store, or, where it is not there, from the FUSE layer. Only what was at hand
-// when it was made is in it, and no symlinks, whose reading nobody would see;
-// cover has the rest. It does not change.
+// store, or, where it is not there, from the FUSE layer. One that is written at once
+// does not change, and has only what was at hand then, and no symlinks, whose reading
+// nobody would see; cover has the rest. One that is grown has all of its tree.
 type image struct {
 	id     imageID
 	path   string // from the root, "" for the root itself
@@ -247,5 +247,5 @@ func typeOf(k tree.Kind) uint32 {
 	if k == tree.Dir {
 		return unix.S_IFDIR
 	}
-	return unix.S_IFREG // symlinks are in no image
+	return unix.S_IFREG // no image that is written at once has symlinks
 }
