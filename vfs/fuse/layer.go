@@ -155,9 +155,11 @@ func (l *Layer) Show(context.Context) error {
 }
 
 // Hide ends the connection, whoever still uses it, and all accesses, and returns when all goroutines
-// of the layer are gone. It does not remove the mount point.
+// of the layer are gone. Later calls of Directory ask nobody. It does not remove the mount point.
 func (l *Layer) Hide() error {
-	l.cancel()
+	l.mu.Lock()
+	l.cancel() // no load begins from now on
+	l.mu.Unlock()
 	err := l.conn.Stop()
 	l.loads.Wait()
 	l.blobs.closeFiles()

@@ -33,7 +33,7 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 	l := a.layer
 	ctx, stop := context.WithCancel(l.ctx)
 	defer stop()
-	if ctx.Err() != nil {
+	if !l.beginLoad() {
 		return v, nil, false
 	}
 	type result struct {
@@ -43,7 +43,8 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 	results := make(chan result)
 	l.stall.begin()
 	defer l.stall.end()
-	l.loads.Go(func() {
+	go func() {
+		defer l.loads.Done()
 		v, err := call(ctx)
 		select {
 		case results <- result{v, err}:
@@ -52,7 +53,7 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 				drop(v)
 			}
 		}
-	})
+	}()
 	cancel := a.cancel
 	var poll <-chan time.Time
 	for {
@@ -72,6 +73,17 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 			return v, nil, false
 		}
 	}
+}
+
+// beginLoad counts a call of the Source, for Hide to wait for; false if Hide does not wait any more.
+func (l *Layer) beginLoad() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.loads.Add(1)
+	return true
 }
 
 // read returns what the FUSE layer shows of directory n. It waits only where the

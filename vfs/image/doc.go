@@ -17,7 +17,7 @@
 // Beside that it refuses to wait for anything that is not at hand, and to know what a root is made of besides.
 //
 // Goroutines: one that makes images, one that asks fanotify what was opened, and those that serve files; Close ends
-// them and waits. A grown image has one more while it grows, which its end waits for.
+// them and waits. A grown image has one more while it grows; its end waits for that one, and for those who read it.
 //
 // Locks: Cache.mu guards the table of images, files.mu and grown.mu what is grown, watcher.mu the views that are
 // watched, image.shown where an image is mounted for other owners; the last one alone is held while something is

@@ -64,7 +64,7 @@ type grown struct {
 	head    []byte
 	node    uint64 // in files
 
-	growing sync.WaitGroup
+	busy sync.WaitGroup // who reads, and who writes unasked; none begins once it has ended
 
 	limits growLimits
 	full   func() // called when somebody asks for a directory that has no place
@@ -131,13 +131,14 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, err
 	return img, nil
 }
 
-// end lets nobody read any more, and waits until nothing is written.
+// end lets nobody read any more, and waits until nothing is read or written. Who waits for a directory must have been told
+// that it does not come.
 func (g *grown) end() {
 	g.mu.Lock()
 	g.ended = true
 	g.kept = nil
 	g.mu.Unlock()
-	g.growing.Wait()
+	g.busy.Wait()
 	g.files.remove(g)
 }
 
@@ -177,8 +178,22 @@ func (g *grown) find(at int64) (*place, error) {
 	return g.places[i], nil
 }
 
+// begin counts somebody who reads, for end to wait for; false: it has ended.
+func (g *grown) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.ended {
+		g.busy.Add(1)
+	}
+	return !g.ended
+}
+
 // read fills b with what is at that offset, and waits for what it needs of it. False: something did not come.
 func (g *grown) read(b []byte, at int64, asker Asker) bool {
+	if !g.begin() {
+		return false
+	}
+	defer g.busy.Done()
 	for len(b) > 0 {
 		from, n := g.head, 0
 		begin := int64(0)
@@ -213,7 +228,7 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 		return g.kept[i].bytes, nil
 	}
 	if g.asked++; g.asked == growAfter && !g.ended {
-		g.growing.Go(g.grow)
+		g.busy.Go(g.grow)
 	}
 	g.mu.Unlock()
 	dir, ok := g.directory(p)

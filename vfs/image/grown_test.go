@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -88,7 +89,7 @@ func TestGrowsAhead(t *testing.T) {
 	for i := range growAfter {
 		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
 	}
-	g.growing.Wait()
+	g.busy.Wait()
 	before := g.askedFor()
 	vfstest.Walk(t, at)
 	if asked := g.askedFor() - before; asked > 0 {
@@ -146,7 +147,7 @@ func TestGrowsNotTooFarAhead(t *testing.T) {
 	for i := range growAfter {
 		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
 	}
-	g.growing.Wait()
+	g.busy.Wait()
 	g.mu.Lock()
 	places := len(g.places)
 	g.mu.Unlock()
@@ -242,7 +243,7 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 	c, src, _ := openCache(t)
 	g, at := grownView(t, c, src, 5)
 	vfstest.Walk(t, at)
-	g.growing.Wait()
+	g.busy.Wait()
 	src.Forget()
 	g.mu.Lock()
 	places := slices.Clone(g.places)
@@ -251,6 +252,48 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 		if b := make([]byte, erofs.BlockSize); !g.read(b, p.at, Asker{}) {
 			t.Errorf("%q cannot be read", p.path())
 		}
+	}
+}
+
+// waits has whoever waits do so until it is closed.
+type waits struct {
+	nobodyWaits
+	come, leave chan struct{}
+}
+
+func (w waits) Await(Asker, string, digest.Digest) (*tree.Directory, error) {
+	close(w.come)
+	<-w.leave
+	return nil, errEnded
+}
+
+// TestEndWaitsForReaders: nobody is asked for a directory any more when an image has ended.
+func TestEndWaitsForReaders(t *testing.T) {
+	c, src, _ := openCache(t)
+	w := waits{nobodyWaits{t}, make(chan struct{}), make(chan struct{})}
+	g, _ := grownViewOf(t, c, src, newTree(t, src, 5), w)
+	src.Forget()
+	g.mu.Lock()
+	last := g.places[len(g.places)-1]
+	g.mu.Unlock()
+	read := make(chan bool, 1)
+	go func() { read <- g.read(make([]byte, erofs.BlockSize), last.at, Asker{}) }()
+	<-w.come
+	var left atomic.Bool
+	go func() {
+		for ended := false; !ended; time.Sleep(10 * time.Millisecond) {
+			g.mu.Lock()
+			ended = g.ended
+			g.mu.Unlock()
+		}
+		left.Store(true)
+		close(w.leave)
+	}()
+	if g.end(); !left.Load() {
+		t.Error("the image has ended, and somebody reads it")
+	}
+	if <-read || g.read(make([]byte, erofs.BlockSize), last.at, Asker{}) {
+		t.Error("read what nobody has")
 	}
 }
 
