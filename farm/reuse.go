@@ -88,7 +88,10 @@ func (s *Started) setting() (worker.Setting, error) {
 	if err != nil {
 		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 	}
-	return worker.Setting{Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox, Inherited: s.inherited}, nil
+	_, bounds, err := w.writes()
+	return worker.Setting{
+		Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox, Inherited: s.inherited, Bounds: bounds,
+	}, err
 }
 
 // openReuse opens the worker's records of what runs looked at, nil if it keeps none. They

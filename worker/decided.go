@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/worker/outputs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
@@ -23,6 +24,9 @@ type Setting struct {
 	Sandbox *sandbox.Options
 	// Inherited is what commands inherit from the process (sandbox.Inherited).
 	Inherited []string
+	// Bounds are those of Outputs that the operator has set. Those that he has not depend on how full the disk is when a
+	// worker starts, and are as good as none.
+	Bounds outputs.Policy
 }
 
 // circumstances are all that a run takes place in, its inputs aside.
@@ -110,14 +114,15 @@ func decisions() map[string]map[string]decision {
 			"Pids":   out("Options.Launchers"),
 		},
 		"outputs.Policy": {
-			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Bytes) }),
-			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Outputs.Files)) }),
-			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Outputs.Scratch) }),
+			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Setting.Bounds.Bytes) }),
+			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Setting.Bounds.Files)) }),
+			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Setting.Bounds.Scratch) }),
 		},
 		"worker.Setting": {
 			"Program":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
 			"Epoch":     inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
 			"Sandbox":   out("policy.Defaults.Sandboxed, sandbox.Options"),
+			"Bounds":    out("outputs.Policy"),
 			"Inherited": inKey(func(c *circumstances) []string { return c.options.Setting.Inherited }),
 		},
 		"worker.Options": optionDecisions(),

@@ -113,18 +113,19 @@ func TestKeyOfARun(t *testing.T) {
 		"what the sandbox shows": {func(o *Options) {
 			o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
 		}, 0, false},
-		"policy's system calls":     {func(o *Options) { o.Isolation.Policies = policies("allow: [perf]") }, 0, false},
-		"root of a namespace":       {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
-		"program":                   {func(o *Options) { o.Setting.Program = "two" }, 0, false},
-		"epoch":                     {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
-		"limits of the process":     {func(o *Options) { o.Setting.Inherited = []string{"1024 4096"} }, 0, false},
-		"bound of stdout":           {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
-		"bound of outputs":          {func(o *Options) { o.Outputs.Bytes = 2 }, 0, false},
-		"number of outputs":         {func(o *Options) { o.Outputs.Files = 2 }, 0, false},
-		"bound of what is written":  {func(o *Options) { o.Outputs.Scratch = 2 }, 0, false},
-		"upper layer in memory":     {func(o *Options) { o.Roots = inMemory }, 0, false},
-		"another slot of that kind": {func(o *Options) { o.Launchers = append(o.Launchers, other) }, 0, true},
-		"names of the worker":       {func(o *Options) { o.ID, o.SizeClass = map[string]string{"a": "b"}, 4 }, 0, true},
+		"policy's system calls":      {func(o *Options) { o.Isolation.Policies = policies("allow: [perf]") }, 0, false},
+		"root of a namespace":        {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
+		"program":                    {func(o *Options) { o.Setting.Program = "two" }, 0, false},
+		"epoch":                      {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
+		"limits of the process":      {func(o *Options) { o.Setting.Inherited = []string{"1024 4096"} }, 0, false},
+		"bound of stdout":            {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
+		"bound of outputs":           {func(o *Options) { o.Setting.Bounds.Bytes = 2 }, 0, false},
+		"number of outputs":          {func(o *Options) { o.Setting.Bounds.Files = 2 }, 0, false},
+		"bound of what is written":   {func(o *Options) { o.Setting.Bounds.Scratch = 2 }, 0, false},
+		"what the disk has room for": {func(o *Options) { o.Outputs.Bytes, o.Outputs.Scratch = 2, 2 }, 0, true},
+		"upper layer in memory":      {func(o *Options) { o.Roots = inMemory }, 0, false},
+		"another slot of that kind":  {func(o *Options) { o.Launchers = append(o.Launchers, other) }, 0, true},
+		"names of the worker":        {func(o *Options) { o.ID, o.SizeClass = map[string]string{"a": "b"}, 4 }, 0, true},
 	} {
 		if same := bytes.Equal(key(c.change, c.position), base); same != c.same {
 			t.Errorf("%s: the same key %t, want %t", what, same, c.same)

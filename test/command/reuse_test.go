@@ -49,6 +49,7 @@ func TestReuse(t *testing.T) {
 		{"as another user", "debug", "", []string{"--user", "65534:65534"}, true},
 		{"with the network", "debug", "", []string{"--network=on"}, true},
 		{"with what it writes in memory", "debug", "FORERUNNER_UPPER_MEMORY=64MiB", nil, true},
+		{"with a bound of outputs", "debug", "FORERUNNER_MAX_OUTPUT_BYTES=1MiB", nil, true},
 		{"all as at first", "debug", "", nil, false},
 	} {
 		printed, ran := outcome(c.flavor, c.variable, c.args...)
