@@ -32,7 +32,7 @@ func (c *calls) run(w *worker) {
 	t := w.task
 	r := event.Reply{
 		Do: event.Execute, NextSync: c.next(w),
-		Run: t.spec, Queued: t.queued.time(), Suffix: instance.Suffix(t.spec.Instance, w.pool.Prefix),
+		Run: t.spec, Queued: t.queued, Suffix: instance.Suffix(t.spec.Instance, w.pool.Prefix),
 	}
 	fillSize(&r, t, w)
 	c.answer(w, r)

@@ -269,7 +269,7 @@ func (s *checker) checkLineup(l *lineup) string {
 	all, cursor, impatient := l.all(), l.cursor == nil, 0
 	for i, t := range all {
 		cursor = cursor || t == l.cursor
-		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since < all[i-1].since) {
+		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since.Before(all[i-1].since)) {
 			return fmt.Sprintf("task %s is out of line", t.action)
 		}
 		if t.impatient {

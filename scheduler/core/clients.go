@@ -35,7 +35,7 @@ func (c *clients) submit(e event.Submit) error {
 	case r != nil:
 		c.deliver(r, c.operations.add(spec, &operation{}))
 	default:
-		t = &task{spec: spec, action: a, queued: momentOf(c.Now)}
+		t = &task{spec: spec, action: a, queued: c.Now}
 		c.start(t, c.operations.add(spec, &t.alone))
 	}
 	return nil
@@ -80,7 +80,7 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 func (c *clients) join(t *task, o *operation) {
 	orphan := t.spec == nil
 	if orphan {
-		t.spec, t.queued = o.spec, momentOf(o.queued)
+		t.spec, t.queued = o.spec, o.queued
 		c.Timers.Stop(&t.timer)
 	}
 	parked := !t.wanted()

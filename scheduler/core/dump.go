@@ -174,5 +174,5 @@ func (d *dumper) task(t *task) {
 		names = append(names, o.spec.Name)
 	}
 	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
-		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued.time()), t.attempts, t.preempted, t.run.resends, d.timer(t.timer))
+		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts, t.preempted, t.run.resends, d.timer(t.timer))
 }

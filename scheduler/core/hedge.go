@@ -71,7 +71,7 @@ func (h *hedges) leave(w *worker) {
 		t.course = hedged
 		h.Timers.Set(&t.timer, h.Now.Add(t.spec.Size.Timeout))
 	} else {
-		t.run.worker, t.started, t.course = r.worker, momentOf(r.since), overtaken
+		t.run.worker, t.started, t.course = r.worker, r.since, overtaken
 		h.operations.changedAll(t)
 	}
 	t.recharge(t.run.worker, h.Now)

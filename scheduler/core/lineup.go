@@ -32,9 +32,9 @@ const (
 
 // push adds a task, at a time of Clock.Awake.
 func (l *lineup) push(t *task, awake time.Time) {
-	t.ahead, t.behind, t.since = l.last, nil, momentOf(awake)
-	if l.last != nil {
-		t.since = max(t.since, l.last.since) // more may have been lost than there was
+	t.ahead, t.behind, t.since = l.last, nil, awake
+	if l.last != nil && t.since.Before(l.last.since) {
+		t.since = l.last.since // more may have been lost than there was
 	}
 	if l.last == nil {
 		l.first = t
@@ -85,21 +85,4 @@ func (l *lineup) has(t *task) bool {
 	}
 	_, none := t.at.(unmatched)
 	return none
-}
-
-// A moment is a time in a third of the room: nanoseconds since 1970; 0 is the zero time.
-type moment int64
-
-func momentOf(t time.Time) moment {
-	if t.IsZero() {
-		return 0
-	}
-	return moment(t.UnixNano())
-}
-
-func (m moment) time() time.Time {
-	if m == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, int64(m)).UTC()
 }

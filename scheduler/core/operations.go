@@ -46,7 +46,7 @@ func (o *operation) status() event.Status {
 	}
 	st := event.Status{
 		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
-		Queued: o.queued, Started: o.task.started.time(), Attempts: int(o.task.attempts),
+		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
 	if w := o.task.worker(); w != nil {
 		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.key, w.duty == away

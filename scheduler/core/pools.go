@@ -173,7 +173,7 @@ func (ps *pools) hasOther(q *queue) bool {
 // patience returns until when a task that is unmatched waits for a worker, where workers may come since begun: not for long if it asks for a property of which no
 // worker has ever had the name, as where that is misspelt, unless there are classes of workers that may not have been started yet.
 func (ps *pools) patience(t *task, begun time.Time) time.Time {
-	since := t.since.time()
+	since := t.since
 	long := since.Add(ps.cfg.MatchGrace)
 	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long

@@ -78,7 +78,7 @@ type absence struct {
 
 // ends is until when a task waits, by Clock.Awake.
 func (a *absence) ends(t *task) time.Time {
-	from := t.since.time()
+	from := t.since
 	if a.since.After(from) {
 		from = a.since
 	}

@@ -349,7 +349,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
 func (rs *reports) keepOrphan(w *worker, a action) {
-	t := &task{action: a, queued: momentOf(rs.Now), attempts: 1, pool: w.pool}
+	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
 	t.run.inherited = true
 	t.timer.Owner, t.item.Owner = t, t
@@ -410,7 +410,7 @@ func (rs *reports) restore(e event.Restore) {
 		rs.clients.join(t, rs.operations.restore(h, &operation{}))
 		return
 	}
-	t = &task{spec: h.Operation, action: a, queued: momentOf(h.Queued), attempts: int32(h.Attempts), pool: w.pool}
+	t = &task{spec: h.Operation, action: a, queued: h.Queued, attempts: int32(h.Attempts), pool: w.pool}
 	t.begin(w, h.Started)
 	t.timer.Owner, t.item.Owner = t, t
 	w.task = t

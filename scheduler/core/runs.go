@@ -62,7 +62,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	if t.run.race != nil && !r.hedges.decide(w, resp) {
 		return
 	}
-	w.queue.load.ran(r.Now.Sub(t.started.time()))
+	w.queue.load.ran(r.Now.Sub(t.started))
 	r.dispatch.touched.add(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
@@ -225,7 +225,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = r.Awake().Sub(t.since.time()).Round(time.Second), r.explain(t.spec)
+		waited, why = r.Awake().Sub(t.since).Round(time.Second), r.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
@@ -249,6 +249,6 @@ func (r *runs) forget(t *task) bool {
 		return false
 	}
 	first := t.operations.first
-	t.spec, t.queued = first.spec, momentOf(first.queued)
+	t.spec, t.queued = first.spec, first.queued
 	return true
 }

@@ -46,7 +46,7 @@ func (o *overflows) spill(p *pool) bool {
 			q.overflow.open = q.overflow.open && q.waiting > 0
 			continue
 		}
-		what, turns, waited := q.spills(), q.turns(larger, o.cfg), o.Now.Sub(t.queued.time())
+		what, turns, waited := q.spills(), q.turns(larger, o.cfg), o.Now.Sub(t.queued)
 		q.overflow.open = what.Worth(turns, waited, q.overflow.open)
 		if strain := what.Strain(turns, waited); q.overflow.open && strain >= most {
 			best, to, most = t, larger, strain
@@ -67,7 +67,7 @@ func (o *overflows) await(q *queue) {
 		o.Timers.Stop(&q.overflow.timer)
 		return
 	}
-	o.Timers.Set(&q.overflow.timer, t.queued.time().Add(q.spills().Patience(q.turns(larger, o.cfg))))
+	o.Timers.Set(&q.overflow.timer, t.queued.Add(q.spills().Patience(q.turns(larger, o.cfg))))
 }
 
 // touched are pools of which the present event has changed what waits, or who is idle. Only where there are several

@@ -20,8 +20,8 @@ import (
 // In a queue it has the place of each of its operations: it is handed out when the
 // first of them has its turn, so it has the best priority of those that wait.
 //
-// With a million of them, memory is what decisions take their time for. So it has no
-// more than 512 bytes: objects up to that size the garbage collector looks at together.
+// With a million of them, memory is what decisions take their time for. Its times are whole ones nevertheless: without what
+// they have of the monotonic clock, waits would follow the wall clock when that is set, and a replay would differ.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.
@@ -31,8 +31,8 @@ type task struct {
 	before, after *task
 	// ahead and behind are its neighbours in the lineup that it is in, since that time by Clock.Awake.
 	ahead, behind *task
-	since         moment
-	queued        moment
+	since         time.Time
+	queued        time.Time
 	// operations share the task; only an orphan has none. alone is the one that most
 	// tasks have.
 	operations sharers
@@ -59,7 +59,7 @@ type task struct {
 	// run is the zero one while at is none.
 	run run
 	// started is when the present run began, or the last one.
-	started moment
+	started time.Time
 	// share is what quotas know of it; nil outside of cohorts.
 	share *preemption.Share
 
@@ -111,7 +111,7 @@ func (t *task) queue() *queue {
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {
 	t.run = run{worker: w}
-	t.at, t.started = &t.run, momentOf(at)
+	t.at, t.started = &t.run, at
 }
 
 // A course says what has become of the size class that was chosen for a task.

@@ -137,7 +137,7 @@ func (s *View) Worker(key string) (WorkerView, bool) {
 	v.Standing, v.Until, v.Row, v.Failures = r.Standing(), r.Until(), r.Row(), r.Failures()
 	v.Action = w.busy().String()
 	if w.task != nil {
-		v.Since = w.task.started.time()
+		v.Since = w.task.started
 	}
 	return v, true
 }
@@ -193,7 +193,7 @@ func (e Entry) Attribute(name string) (string, bool) {
 func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	for _, w := range s.workers.byKey {
 		t := w.task
-		if t == nil || t.worker() != w || t.spec == nil || t.started.time().After(since) {
+		if t == nil || t.worker() != w || t.spec == nil || t.started.After(since) {
 			continue
 		}
 		for o := range t.operations.all() {
@@ -201,7 +201,7 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 				return held
 			}
 			held = append(held, event.Held{
-				Operation: o.spec, Queued: o.queued, Started: t.started.time(), Attempts: int(t.attempts),
+				Operation: o.spec, Queued: o.queued, Started: t.started, Attempts: int(t.attempts),
 				Worker: w.key, ID: w.id, Prefix: w.pool.Prefix, WorkerPlatform: w.pool.Platform, SizeClass: w.queue.class,
 			})
 		}
@@ -316,7 +316,7 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 		if sh == nil {
 			continue
 		}
-		runs[sh.Key()] = append(runs[sh.Key()], QuotaRun{w.task.spec, w.key, w.task.started.time(), sh.Cost()})
+		runs[sh.Key()] = append(runs[sh.Key()], QuotaRun{w.task.spec, w.key, w.task.started, sh.Cost()})
 	}
 	return runs
 }
