@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 // unless it is deaf, the kernel loses interest.
 type slowFile struct {
 	fs.Inode
-	deaf    bool
+	deaf    atomic.Bool
 	asked   chan struct{} // closed at the first open
 	once    sync.Once
 	release chan struct{}
@@ -40,7 +41,7 @@ func (f *slowFile) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut
 func (f *slowFile) Open(ctx context.Context, _ uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	f.once.Do(func() { close(f.asked) })
 	interrupted := ctx.Done()
-	if f.deaf {
+	if f.deaf.Load() {
 		interrupted = nil
 	}
 	select {
@@ -128,7 +129,7 @@ func TestStuckOnAMount(t *testing.T) {
 	for i := range kinds { // at once, since each takes stuckAfter
 		k := &kinds[i]
 		dir, f := mountSlow(t)
-		f.deaf = true
+		f.deaf.Store(true)
 		cmd := launchertest.Complete(t, k.l, launchertest.Shell(t, "(setsid cat tool &); cat tool & wait"))
 		cmd.Dir, cmd.Root = dir, dir
 		cmd.Stuck = func(pids []int) {
