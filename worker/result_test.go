@@ -2,6 +2,7 @@ package worker
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,22 +62,23 @@ func TestActionCache(t *testing.T) {
 		name   string
 		spec   spec
 		code   codes.Code
-		exit   int32
+		exits  []int32
 		cached bool
 	}{
-		{"success", spec{shell: "echo fine"}, codes.OK, 0, true},
-		{"exit code", spec{shell: "exit 1"}, codes.OK, 1, false},
-		{"do not cache", spec{shell: "exit 0", doNotCache: true}, codes.OK, 0, false},
-		{"signal", spec{shell: "kill -9 $$"}, codes.OK, 137, false},
-		{"timeout", spec{shell: "exec sleep 1000", timeout: 50 * time.Millisecond}, codes.DeadlineExceeded, 143, false},
-		{"missing input", spec{inputs: tree{"a": absent("gone")}, shell: "cat a; exit 0"}, codes.FailedPrecondition, 0, false},
+		{"success", spec{shell: "echo fine"}, codes.OK, []int32{0}, true},
+		{"exit code", spec{shell: "exit 1"}, codes.OK, []int32{1}, false},
+		{"do not cache", spec{shell: "exit 0", doNotCache: true}, codes.OK, []int32{0}, false},
+		{"signal", spec{shell: "kill -9 $$"}, codes.OK, []int32{137}, false},
+		// SIGKILL: the time was over before there was a command to be asked.
+		{"timeout", spec{shell: "exec sleep 1000", timeout: 50 * time.Millisecond}, codes.DeadlineExceeded, []int32{143, 137}, false},
+		{"missing input", spec{inputs: tree{"a": absent("gone")}, shell: "cat a; exit 0"}, codes.FailedPrecondition, []int32{0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j := f.start(t, c.spec)
 			r := j.result(t)
 			assertCode(t, r, c.code, "")
-			if got := r.GetResult().GetExitCode(); got != c.exit {
-				t.Errorf("exit code %d, want %d", got, c.exit)
+			if got := r.GetResult().GetExitCode(); !slices.Contains(c.exits, got) {
+				t.Errorf("exit code %d, want %d", got, c.exits)
 			}
 			result := f.cached(t, j)
 			if got := result != nil; got != c.cached {

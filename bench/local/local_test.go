@@ -3,6 +3,7 @@ package local
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/bench/benchtest"
@@ -21,6 +22,8 @@ func TestLocalRows(t *testing.T) {
 		{"builds", true, []string{rowWallLocal, rowCPULocal, rowMount}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			// An action may take so little of these that it counts as nothing.
+			mayBeNothing := []string{rowCommandCPU, rowOfStage("wait"), rowOfStage("report")}
 			if os.Geteuid() != 0 {
 				programs.Needs(t, "a worker needs root")
 			}
@@ -36,8 +39,7 @@ func TestLocalRows(t *testing.T) {
 				got[r.Name] = *r.Value
 			}
 			for _, name := range c.only {
-				// An action may use so little that the kernel counts it as nothing.
-				if v, ok := got[name]; !ok || v < 0 || v == 0 && name != rowCommandCPU {
+				if v, ok := got[name]; !ok || v < 0 || v == 0 && !slices.Contains(mayBeNothing, name) {
 					t.Errorf("row %s: %v, %v", name, v, ok)
 				}
 			}
