@@ -223,11 +223,12 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 		if e == nil || e.proof.at != 0 {
 			continue
 		}
-		if e.proof.mark == n.proof.mark {
+		switch {
+		case e.proof.mark != n.proof.mark:
+			e.proof.mark = n.proof.mark
+		case n.proof.at != 0:
 			e.proof.at = n.proof.at
 			count++
-		} else {
-			e.proof.mark = n.proof.mark
 		}
 	}
 	return count
@@ -240,6 +241,13 @@ func (l *ledger[K]) haveProved() bool {
 	changed := l.proved && !l.closed
 	l.proved = false
 	return changed
+}
+
+// noteLater has haveProved say so once more.
+func (l *ledger[K]) noteLater() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.proved = true
 }
 
 // proven is a file that was verified.

@@ -26,8 +26,8 @@ const notesEvery = 10 * time.Minute
 // if they are whole and were written since the machine was started by this very program.
 //
 // The file has a heading in lines of text, a record for each blob, and a SHA-256 of all
-// that. A record is the digest function, the hash, and the size, the time in Unix seconds
-// and the mark, with eight bytes each in little endian.
+// that. A record is the digest function, the hash, and the size, the time in Unix seconds, which is 0 if that is too short
+// a while ago, and the mark, with eight bytes each in little endian.
 type notes struct {
 	files *files[digest.Digest]
 	path  string
@@ -155,9 +155,12 @@ func (n *notes) write() {
 		return
 	}
 	temp := filepath.Join(n.files.tempDir(), "incoming-notes")
-	err := n.writeTo(temp, heading)
+	young, err := n.writeTo(temp, heading)
 	if err == nil {
 		err = os.Rename(temp, n.path)
+	}
+	if young {
+		n.files.noteLater()
 	}
 	if err != nil {
 		_ = os.Remove(temp)
@@ -165,10 +168,13 @@ func (n *notes) write() {
 	}
 }
 
-func (n *notes) writeTo(path, heading string) error {
+// writeTo writes the notes to a new file. Nothing is synced, so the notes may be on the disk before bytes that they are
+// about, and a disk may go away and come back, or a copy of it come in its place, while the machine runs: that a blob was
+// verified is noted only when its bytes have had the time to get there. Young are those of which it is not noted yet.
+func (n *notes) writeTo(path, heading string) (young bool, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer file.Close()
 	sum := sha256.New()
@@ -177,8 +183,11 @@ func (n *notes) writeTo(path, heading string) error {
 	for chunk := range n.files.proofs(notesChunk) {
 		record := make([]byte, 0, noteBytes)
 		for _, one := range chunk {
+			if one.proof.age() < unsyncedFor {
+				one.proof.at, young = 0, true
+			}
 			if _, err = out.Write(appendNote(record, one.key, one.proof)); err != nil {
-				return err
+				return young, err
 			}
 		}
 	}
@@ -191,5 +200,5 @@ func (n *notes) writeTo(path, heading string) error {
 	if err == nil {
 		err = file.Close()
 	}
-	return err
+	return young, err
 }
