@@ -88,8 +88,10 @@ var floors = map[string]int{
 	"worker/reuse":        2,
 	"web/text":            2,
 	"web/timeline":        3, // writes workers as text
+	"web/charts":          3,
 	"web/stored":          2,
 	"web/comparison":      3,
+	"web/facts":           4,
 
 	"auth/login":           3, // its sessions are those of auth
 	"auth/login/logintest": 1, // for tests

@@ -3,25 +3,31 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/web/charts"
 	"github.com/forerunner-build/forerunner/web/stored"
+)
+
+const (
+	// maxShownInputs bounds the files and folders of an input root on a page.
+	maxShownInputs = 50_000
+	// trees is how many input roots are read at a time.
+	trees = 1
 )
 
 // An actionView is an action, what it reads and how it ran.
@@ -41,7 +47,7 @@ type actionView struct {
 	// Known: a profile was found; KnowsLast: and it tells what the last run read.
 	Known, KnowsLast bool
 	Sizes            *admin.GetSizesResponse // nil: not known
-	Chart            *chart
+	Chart            *charts.Chart
 }
 
 // ComparePath is where this says why it ran.
@@ -49,7 +55,17 @@ func (v *actionView) ComparePath() string {
 	return fmt.Sprintf("?%s#compared", url.Values{"instance": {v.Instance}, "compare": {"1"}}.Encode())
 }
 
-func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
+// An actionPages shows actions.
+type actionPages struct {
+	scheduler admin.SchedulerServer
+	blobs     func(instance string, fn digest.Function) Blobs
+	profiles  record.Hints  // nil: not known here
+	trees     *intake.Turns // of input roots that are read
+	records   *recordPages  // shows those that are not in the storage any more
+	comparer  *comparer
+}
+
+func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	d, err := digestOf(r)
 	if err != nil {
 		return nil, err
@@ -58,16 +74,12 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 	if !auth.Allowed(ctx, auth.Read, instance) && !auth.Allowed(ctx, auth.Observe, "") {
 		return nil, missing("action", digest.ErrNotFound)
 	}
-	blobs := s.options.Blobs(instance, d.Function())
+	blobs := p.blobs(instance, d.Function())
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
-	last, _ := s.options.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
+	last, _ := p.scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
 	if _, err := stored.Message(ctx, blobs, d, stored.MaxBytes, v.Action); err != nil {
 		if last != nil { // it has outlived its action
-			gone := s.viewOf(ctx, last)
-			if r.FormValue("compare") != "" {
-				gone.Compared = s.compare(ctx, last)
-			}
-			return gone, nil
+			return p.records.one(ctx, last, r), nil
 		}
 		return nil, missing("action", err)
 	}
@@ -75,7 +87,7 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 		row := rowOf(last)
 		v.Last = &row
 		if r.FormValue("compare") != "" {
-			v.Compared = s.compare(ctx, last)
+			v.Compared = p.comparer.compare(ctx, last)
 		}
 	}
 	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
@@ -90,65 +102,30 @@ func (s *Site) action(ctx context.Context, r *http.Request) (any, error) {
 		//lint:ignore SA1019 what clients of API 2.0 send
 		v.Platform = v.Command.GetPlatform().GetProperties()
 	}
-	s.inputs(ctx, blobs, d.Function(), v)
-	s.sizes(ctx, d, r.FormValue("mnemonic"), v)
+	p.inputs(ctx, blobs, d.Function(), v)
+	p.sizes(ctx, d, r.FormValue("mnemonic"), v)
 	return v, nil
 }
 
-// digestOf returns the digest that the path of a page names.
-func digestOf(r *http.Request) (digest.Digest, error) {
-	fn, err := stored.Function(r.PathValue("function"))
-	n, sizeErr := strconv.ParseInt(r.PathValue("size"), 10, 64)
-	if err != nil || sizeErr != nil {
-		return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
-	}
-	d, err := digest.Parse(fn, r.PathValue("hash"), n)
-	if err != nil {
-		return d, status.Error(codes.InvalidArgument, err.Error())
-	}
-	return d, nil
-}
-
-func missing(what string, err error) error {
-	if errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound {
-		return status.Errorf(codes.NotFound, "the %s is not, or no longer, in the storage", what)
-	}
-	return err
-}
-
-// quoted writes a command as a shell would take it.
-func quoted(args []string) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
-			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_", r)
-		})
-		if list[i] = a; !plain {
-			list[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(list, " ")
-}
-
 // inputs lays the profile over the input root. That it cannot be done is said on the page.
-func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *actionView) {
+func (p *actionPages) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *actionView) {
 	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
 	if err != nil {
 		v.NoInputs = err.Error()
 		return
 	}
-	leave, err := s.trees.Take(ctx, auth.CallerOf(ctx))
+	leave, err := p.trees.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
 		v.NoInputs = "Others read input roots: try again later."
 		return
 	}
 	defer leave()
-	directories, err := readTree(ctx, blobs, root)
+	directories, err := stored.Tree(ctx, blobs, root)
 	if err != nil {
 		v.NoInputs = status.Convert(missing("input root, or a part of it,", err)).Message()
 		return
 	}
-	known := s.profile(ctx, fn, v)
+	known := p.profile(ctx, fn, v)
 	tree, err := prefetch.LayOver(known, root, directories, maxShownInputs)
 	if err != nil {
 		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, maxShownInputs)
@@ -158,11 +135,11 @@ func (s *Site) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *a
 }
 
 // profile returns what former runs read; nothing if that is not known.
-func (s *Site) profile(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
-	if s.options.Profiles == nil {
+func (p *actionPages) profile(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
+	if p.profiles == nil {
 		return prefetch.Record{}
 	}
-	value, err := s.options.Profiles.Get(ctx, record.Key{
+	value, err := p.profiles.Get(ctx, record.Key{
 		Bucket: names.ProfileBucket, Instance: v.Instance, Digest: digest.OfReduced(fn, v.Action),
 	})
 	if err != nil {
@@ -174,15 +151,15 @@ func (s *Site) profile(ctx context.Context, fn digest.Function, v *actionView) p
 }
 
 // sizes asks how the action ran on each size class.
-func (s *Site) sizes(ctx context.Context, d digest.Digest, mnemonic string, v *actionView) {
-	resp, err := s.options.Scheduler.GetSizes(ctx, &admin.GetSizesRequest{
+func (p *actionPages) sizes(ctx context.Context, d digest.Digest, mnemonic string, v *actionView) {
+	resp, err := p.scheduler.GetSizes(ctx, &admin.GetSizesRequest{
 		InstanceName: v.Instance, DigestFunction: d.Function().Proto(), Mnemonic: mnemonic,
 		Action: &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
 	})
 	if err != nil {
 		return // it does not learn them, or knows no workers
 	}
-	v.Sizes, v.Chart = resp, chartOf(resp)
+	v.Sizes, v.Chart = resp, charts.ChartOf(resp)
 }
 
 // An inputNode is a file or folder of an input root, those with the most bytes that nobody read

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // An Audience is whom a page is for. The zero Audience is Administrators.
@@ -37,45 +38,57 @@ type route struct {
 }
 
 // routes are all pages. One whose audience nobody has thought of is for administrators.
-func (s *Site) routes() []route {
+func (s *Site) routes(o Options) []route {
+	from, turns := s.queues.source, intake.NewTurns(trees)
+	comparer := &comparer{o.Scheduler, o.Blobs, o.Profiles, turns}
+	prints := &prints{o.Blobs}
+	records := &recordPages{from, o.Blobs, prints, comparer}
+	operations := &operationPages{s.display.renderer, from, o.Operations, records, prints, o.Output != nil}
+	output := &outputPages{s.display, o.Output}
+	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer}
+	downloads := &downloads{s.display.renderer, o.Blobs}
+	builds := &buildPages{s.display, from}
+	workers := &workerPages{s.display.renderer, from}
+	quotas := &quotaPages{from}
+	page := s.display.page
 	list := []route{
 		{"GET /static/", Strangers, http.FileServerFS(files)},
 		{"GET /{$}", Owners, s.first()},
-		{"GET /invocations", Operators, s.page("invocations", s.invocations)},
-		{"GET /operations", Owners, s.page("operations", s.operations)},
-		{"GET /operations/{id}", Owners, s.page("operation", s.operation)},
-		{"GET /operations/{id}/{stream}", Owners, http.HandlerFunc(s.output)},
-		{"GET /actions/{function}/{hash}/{size}", Readers, s.page("action", s.action)},
-		{"GET /blobs/{function}/{hash}/{size}", Readers, http.HandlerFunc(s.blobFile)},
-		{"GET /builds/{invocation}", Owners, http.HandlerFunc(s.build)},
-		{"GET /history", Owners, s.page("history", s.records)},
-		{"GET /workers", Operators, s.page("workers", s.workers)},
-		{"GET /quotas", Operators, s.page("quotas", s.quotas)},
+		{"GET /invocations", Operators, page("invocations", s.queues.invocations)},
+		{"GET /operations", Owners, page("operations", operations.list)},
+		{"GET /operations/{id}", Owners, page("operation", operations.one)},
+		{"GET /operations/{id}/{stream}", Owners, http.HandlerFunc(output.serve)},
+		{"GET /actions/{function}/{hash}/{size}", Readers, page("action", actions.one)},
+		{"GET /blobs/{function}/{hash}/{size}", Readers, http.HandlerFunc(downloads.serve)},
+		{"GET /builds/{invocation}", Owners, http.HandlerFunc(builds.serve)},
+		{"GET /history", Owners, page("history", records.list)},
+		{"GET /workers", Operators, page("workers", workers.list)},
+		{"GET /quotas", Operators, page("quotas", quotas.list)},
 		{"GET /", Operators, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.fail(w, r, "", status.Error(codes.NotFound, "no such page"))
+			s.display.fail(w, r, "", status.Error(codes.NotFound, "no such page"))
 		})},
 	}
-	if s.options.Login != nil {
+	if o.Login != nil {
 		list = append(list,
-			route{"GET /login", Strangers, http.HandlerFunc(s.logIn)},
-			route{"GET /" + login.Callback, Strangers, http.HandlerFunc(s.loggedIn)},
-			route{"GET /logout", Strangers, http.HandlerFunc(s.loggedOut)},
-			route{"POST /logout", Strangers, http.HandlerFunc(s.logOut)},
+			route{"GET /login", Strangers, http.HandlerFunc(s.login.logIn)},
+			route{"GET /" + login.Callback, Strangers, http.HandlerFunc(s.login.loggedIn)},
+			route{"GET /logout", Strangers, http.HandlerFunc(s.login.loggedOut)},
+			route{"POST /logout", Strangers, http.HandlerFunc(s.login.logOut)},
 		)
 	}
-	if s.options.ReadOnly {
+	if o.ReadOnly {
 		return list
 	}
 	return append(list,
-		route{"POST /operations/{id}/cancel", Administrators, http.HandlerFunc(s.cancel)},
-		route{"POST /workers/drain", Administrators, http.HandlerFunc(s.drain)},
-		route{"POST /workers/undrain", Administrators, http.HandlerFunc(s.undrain)},
+		route{"POST /operations/{id}/cancel", Administrators, http.HandlerFunc(operations.cancel)},
+		route{"POST /workers/drain", Administrators, http.HandlerFunc(workers.drain)},
+		route{"POST /workers/undrain", Administrators, http.HandlerFunc(workers.undrain)},
 	)
 }
 
 // first is the overview, and the history for those who may not see all of the farm.
 func (s *Site) first() http.Handler {
-	overview := s.page("overview", s.overview)
+	overview := s.display.page("overview", s.queues.overview)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !auth.Allowed(r.Context(), auth.Observe, "") {
 			http.Redirect(w, r, "/history", http.StatusSeeOther)

@@ -19,6 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/charts"
+	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
 	"github.com/forerunner-build/forerunner/web/timeline"
 )
@@ -81,15 +83,15 @@ type mnemonicRow struct {
 }
 
 // Hits is the share that was in the action cache.
-func (m mnemonicRow) Hits() meter {
+func (m mnemonicRow) Hits() charts.Meter {
 	share := float64(m.Cached) / float64(m.Count)
-	return meterOf(percent(share)+" from the action cache", share)
+	return charts.MeterOf(text.Percent(share)+" from the action cache", share)
 }
 
 // A builder makes the page of an invocation for one viewer, again and again while he looks at it. Records are read once.
 type builder struct {
-	site *Site
-	view buildView
+	pages *buildPages
+	view  buildView
 	// known are the operations whose records were read, as far as they may be read again: those that ended since the last one,
 	// less lateness.
 	known map[string]time.Time
@@ -97,9 +99,15 @@ type builder struct {
 	line  *timeline.Line
 }
 
-// build answers with the page of an invocation.
-func (s *Site) build(w http.ResponseWriter, r *http.Request) {
-	b := &builder{site: s, known: map[string]time.Time{}, line: &timeline.Line{Following: r.Header.Get("Accept") == eventStream}}
+// A buildPages shows invocations.
+type buildPages struct {
+	*display
+	*source
+}
+
+// serve answers with the page of an invocation.
+func (p *buildPages) serve(w http.ResponseWriter, r *http.Request) {
+	b := &builder{pages: p, known: map[string]time.Time{}, line: &timeline.Line{Following: r.Header.Get("Accept") == eventStream}}
 	id, isTrace := strings.CutSuffix(r.PathValue("invocation"), traceSuffix)
 	b.view.Invocation = id
 	if isTrace {
@@ -110,7 +118,7 @@ func (s *Site) build(w http.ResponseWriter, r *http.Request) {
 	if have, err := strconv.ParseInt(r.FormValue("have"), 10, 64); err == nil {
 		b.line.Have = time.UnixMilli(have).Add(-lateness)
 	}
-	s.page("build", b.load).ServeHTTP(w, r)
+	p.page("build", b.load).ServeHTTP(w, r)
 }
 
 // pattern is of its operations, and of those whose invocations differ in what patterns cannot name.
@@ -152,8 +160,8 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 // open counts what has not ended, and returns what of it runs.
 func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
 	for token := ""; ; {
-		list, err := ask(ctx, b.site.source, keyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
-			return b.site.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
+		list, err := ask(ctx, b.pages.source, keyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+			return b.pages.scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
 		})
 		if err != nil {
 			return nil, err
@@ -187,7 +195,7 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 		req.Since = timestamppb.New(since)
 	}
 	for read, bytes := 0, 0; read < maxBuilt && bytes < maxBuiltBytes; {
-		list, err := b.site.options.Scheduler.ListRecords(ctx, req)
+		list, err := b.pages.scheduler.ListRecords(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -258,7 +266,7 @@ func (v *buildView) count(r *historypb.Record) {
 // finish makes of what was counted what is shown.
 func (v *buildView) finish() {
 	for o, n := range v.outcomes {
-		v.Outcomes = append(v.Outcomes, tally{Name: outcomeName(o), Class: outcomeClass(o), Count: n})
+		v.Outcomes = append(v.Outcomes, tally{Name: facts.OutcomeName(o), Class: outcomeClass(o), Count: n})
 	}
 	slices.SortFunc(v.Outcomes, func(a, b tally) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
 	for _, m := range v.mnemonics {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/record"
@@ -22,31 +24,39 @@ type compared struct {
 	Run *recordRow
 }
 
+// A comparer compares operations.
+type comparer struct {
+	scheduler admin.SchedulerServer
+	blobs     func(instance string, fn digest.Function) Blobs
+	profiles  record.Hints  // nil: not known here
+	trees     *intake.Turns // of input roots that are read
+}
+
 // compare compares an operation with the nearest other one of the same target.
-func (s *Site) compare(ctx context.Context, r *historypb.Record) *compared {
+func (c *comparer) compare(ctx context.Context, r *historypb.Record) *compared {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()
 	if !auth.Allowed(ctx, auth.Read, r.GetInstanceName()) && !auth.Allowed(ctx, auth.Observe, "") {
 		return &compared{Explanation: &comparison.Explanation{Problem: "You may not read what is in the storage of this instance name."}}
 	}
-	leave, err := s.trees.Take(ctx, auth.CallerOf(ctx))
+	leave, err := c.trees.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
 		return &compared{Explanation: &comparison.Explanation{Problem: "Others read input roots: try again later."}}
 	}
 	defer leave()
 	from := comparison.Source{
-		Records: s.options.Scheduler.ListRecords,
-		Blobs:   s.options.Blobs,
+		Records: c.scheduler.ListRecords,
+		Blobs:   c.blobs,
 	}
-	if s.options.Profiles != nil {
+	if c.profiles != nil {
 		from.Profile = func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error) {
-			return s.options.Profiles.Get(ctx, record.Key{Bucket: names.ProfileBucket, Instance: instance, Digest: reduced})
+			return c.profiles.Get(ctx, record.Key{Bucket: names.ProfileBucket, Instance: instance, Digest: reduced})
 		}
 	}
-	c := &compared{Explanation: from.Explain(ctx, r)}
-	if c.Other != nil {
-		row := rowOf(c.Other)
-		c.Run = &row
+	v := &compared{Explanation: from.Explain(ctx, r)}
+	if v.Other != nil {
+		row := rowOf(v.Other)
+		v.Run = &row
 	}
-	return c
+	return v
 }

@@ -272,6 +272,7 @@ type browser struct {
 	scheduler *fakeScheduler
 	blobs     fakeBlobs
 	profiles  fakeProfiles
+	options   Options
 	site      *Site
 	server    *httptest.Server
 }
@@ -279,17 +280,26 @@ type browser struct {
 func newBrowser(t *testing.T, readOnly bool) *browser {
 	t.Helper()
 	b := &browser{t: t, scheduler: &fakeScheduler{}, blobs: fakeBlobs{}, profiles: fakeProfiles{}}
-	site, err := New(Options{
+	b.options = Options{
 		Scheduler: fakeAdmin{b.scheduler}, Operations: fakeOperations{f: b.scheduler}, Output: b.scheduler,
 		Blobs:    func(string, digest.Function) Blobs { return b.blobs },
 		Profiles: b.profiles, ReadOnly: readOnly,
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	b.site, b.server = site, httptest.NewServer(site.Handler())
+	b.server = httptest.NewServer(nil)
 	t.Cleanup(b.server.Close)
+	b.change(func(*Options) {})
 	return b
+}
+
+// change has it ask a Site with other options.
+func (b *browser) change(how func(*Options)) {
+	b.t.Helper()
+	how(&b.options)
+	site, err := New(b.options)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.site, b.server.Config.Handler = site, site.Handler()
 }
 
 // get returns a page, which must have that status.

@@ -2,21 +2,17 @@ package web
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/charts"
 )
 
-const (
-	// samplePeriod and samples make the hour that is plotted.
-	samplePeriod = 10 * time.Second
-	samples      = 360
-)
+// samplePeriod and charts.Samples make the hour that is plotted.
+const samplePeriod = 10 * time.Second
 
 // A sample is how much of everything there was at a moment.
 type sample struct {
@@ -33,7 +29,7 @@ type history struct {
 func (h *history) add(x sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.list) == samples {
+	if len(h.list) == charts.Samples {
 		h.list = append(h.list[:0], h.list[1:]...)
 	}
 	h.list = append(h.list, x)
@@ -45,16 +41,16 @@ func (h *history) all() []sample {
 	return append([]sample(nil), h.list...)
 }
 
-// Run takes samples until ctx ends, and returns nil.
-func (s *Site) Run(ctx context.Context) error {
+// run takes samples until ctx ends, and returns nil.
+func (p *queuePages) run(ctx context.Context) error {
 	ticker := time.NewTicker(samplePeriod)
 	defer ticker.Stop()
 	for {
-		list, err := s.queues(ctx)
+		list, err := p.list(ctx)
 		if err == nil {
-			s.history.add(sampleOf(list))
+			p.history.add(sampleOf(list))
 		} else if ctx.Err() == nil {
-			s.options.Logger.Warn("no sample for the plots", zap.Error(err))
+			p.logger.Warn("no sample for the plots", zap.Error(err))
 		}
 		select {
 		case <-ticker.C:
@@ -79,63 +75,19 @@ func sampleOf(list *admin.ListQueuesResponse) sample {
 	return x
 }
 
-// A plot is a line over the last hour, in an SVG of plotWidth by plotHeight.
-type plot struct {
-	Title     string
-	Points    string // "x,y x,y"; empty: too few
-	from      int    // the x of the first
-	Now       int64
-	Top       int64 // the value at the upper edge
-	inSeconds bool
-}
-
-const plotWidth, plotHeight = samples, 60
-
-func (p plot) Width() int  { return plotWidth }
-func (p plot) Height() int { return plotHeight }
-
-// Area is the path of what is below the line.
-func (p plot) Area() string {
-	return fmt.Sprintf("M%d,%d L%s L%d,%d Z", p.from, plotHeight, p.Points, plotWidth-1, plotHeight)
-}
-
-// Text writes a value with its unit.
-func (p plot) Text(value int64) string {
-	if p.inSeconds {
-		return (time.Duration(value) * time.Second).String()
-	}
-	return count(value)
-}
-
-// Summary says the same in words.
-func (p plot) Summary() string {
-	return fmt.Sprintf("%s over the last hour: now %s, scale from 0 to %s", p.Title, p.Text(p.Now), p.Text(p.Top))
-}
-
-// plots draws the lines of a history. The youngest sample is at the right.
-func plots(list []sample) []plot {
-	of := func(title string, value func(sample) int64) plot {
-		p := plot{Title: title, Top: 1, from: plotWidth - len(list)}
-		for _, x := range list {
-			p.Top = max(p.Top, value(x))
-		}
-		var b strings.Builder
+// plots draws the lines of a history.
+func plots(list []sample) []charts.Plot {
+	of := func(title string, value func(sample) int64, inSeconds bool) charts.Plot {
+		values := make([]int64, len(list))
 		for i, x := range list {
-			y := float64(plotHeight) * (1 - float64(value(x))/float64(p.Top))
-			fmt.Fprintf(&b, "%d,%.1f ", p.from+i, y)
-			p.Now = value(x)
+			values[i] = value(x)
 		}
-		if len(list) > 1 {
-			p.Points = strings.TrimSpace(b.String())
-		}
-		return p
+		return charts.PlotOf(title, values, inSeconds)
 	}
-	wait := of("Longest wait", func(x sample) int64 { return int64(x.longest / time.Second) })
-	wait.inSeconds = true
-	return []plot{
-		of("Waiting actions", func(x sample) int64 { return x.waiting }),
-		wait,
-		of("Running actions", func(x sample) int64 { return x.executing }),
-		of("Workers", func(x sample) int64 { return x.workers }),
+	return []charts.Plot{
+		of("Waiting actions", func(x sample) int64 { return x.waiting }, false),
+		of("Longest wait", func(x sample) int64 { return int64(x.longest / time.Second) }, true),
+		of("Running actions", func(x sample) int64 { return x.executing }, false),
+		of("Workers", func(x sample) int64 { return x.workers }, false),
 	}
 }

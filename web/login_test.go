@@ -17,7 +17,6 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/auth/login/logintest"
-	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // logins returns Logins with two issuers, neither of which answers.
@@ -40,19 +39,12 @@ func logins(t *testing.T) *login.Logins {
 func TestLogInPage(t *testing.T) {
 	b := newBrowser(t, false)
 	b.get("/login", http.StatusNotFound) // nobody logs in
-	site, err := New(Options{
-		Scheduler: fakeAdmin{b.scheduler}, Operations: fakeOperations{f: b.scheduler}, Login: logins(t),
-		Blobs: func(string, digest.Function) Blobs { return b.blobs },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.change(func(o *Options) { o.Login = logins(t) })
 	for _, path := range []string{"/login", "/login/callback", "/logout"} {
-		if got := site.Audience(httptest.NewRequest(http.MethodGet, path, nil)); got != Strangers {
+		if got := b.site.Audience(httptest.NewRequest(http.MethodGet, path, nil)); got != Strangers {
 			t.Errorf("%s is for %d", path, got)
 		}
 	}
-	b.server.Config.Handler = site.Handler()
 	expect(t, b.get("/login?to=/workers", 200), `href="/login?to=%2Fworkers&amp;with=Acme&#43;%26&#43;Sons">Acme &amp; Sons`, `with=127.0.0.1%3A1">127.0.0.1:1`)
 	expect(t, b.get("/login?with=Acme+%26+Sons&to=//evil", 503), "You are not logged in", "cannot be reached", `href="/login?to=%2F">Log in`)
 	expect(t, b.get("/login?with=x", 403), "nobody logs in with")
@@ -68,7 +60,7 @@ func TestLogInPage(t *testing.T) {
 // TestRefused has browsers led to log in, and everybody else told.
 func TestRefused(t *testing.T) {
 	b := newBrowser(t, false)
-	b.site.options.Login = logins(t)
+	b.change(func(o *Options) { o.Login = logins(t) })
 	for _, test := range []struct {
 		method, path, accept, referer string
 		why                           codes.Code
@@ -107,7 +99,7 @@ func TestRefused(t *testing.T) {
 		}
 		expect(t, w.Body.String(), "You are not logged in any more", "Nothing was changed: log in, and try again.", `href="`+to+`">Log in`)
 	}
-	b.site.options.Login = nil
+	b.change(func(o *Options) { o.Login = nil })
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept", "text/html")
@@ -135,7 +127,7 @@ func moving() []string { return []string{"/workers", "/" + operationOf + "/stdou
 // TestPagesEndWithTheirSession has what moves loaded anew when the session of its viewer is over.
 func TestPagesEndWithTheirSession(t *testing.T) {
 	b := newBrowser(t, true)
-	b.site.options.Output = &endless{}
+	b.change(func(o *Options) { o.Output = &endless{} })
 	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -168,7 +160,7 @@ func TestPagesEndWhenTheirViewerLogsOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.site.options.Login, b.site.options.Output = logins, &endless{}
+			b.change(func(o *Options) { o.Login, o.Output = logins, &endless{} })
 			session := logIn(t, b)
 			b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				r.Header.Set("Cookie", session)
@@ -196,9 +188,9 @@ func logIn(t *testing.T, b *browser) string {
 	b.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/login":
-			b.site.logIn(w, r)
+			b.site.login.logIn(w, r)
 		case "/" + login.Callback:
-			b.site.loggedIn(w, r)
+			b.site.login.loggedIn(w, r)
 		}
 	})
 	jar, err := cookiejar.New(nil)

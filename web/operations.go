@@ -13,12 +13,11 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
-	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
 func operationName(r *http.Request) string { return text.OperationPrefix + r.PathValue("id") }
@@ -55,20 +54,30 @@ func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	return asked, &admin.Pattern{Attributes: parsed.Map()}, nil
 }
 
-func (s *Site) operations(ctx context.Context, r *http.Request) (any, error) {
-	text, p, err := askedFor(r)
+// An operationPages shows operations, and cancels them.
+type operationPages struct {
+	*renderer
+	*source
+	operations longrunningpb.OperationsServer
+	records    *recordPages // shows those that have ended
+	prints     *prints
+	output     bool // what commands print while they run can be watched
+}
+
+func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error) {
+	asked, which, err := askedFor(r)
 	if err != nil {
 		return nil, err
 	}
 	token := r.FormValue("page")
-	key := keyFor(ctx, "operations "+text+" "+token)
-	list, err := ask(ctx, s.source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
-		return s.options.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageSize: pageRows, PageToken: token})
+	key := keyFor(ctx, "operations "+asked+" "+token)
+	list, err := ask(ctx, p.source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+		return p.scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: which, PageSize: pageRows, PageToken: token})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return rows[*admin.Operation]{list.GetOperations(), text, list.GetNextPageToken()}, nil
+	return rows[*admin.Operation]{list.GetOperations(), asked, list.GetNextPageToken()}, nil
 }
 
 // An operationView is one operation and what came of it so far.
@@ -80,8 +89,8 @@ type operationView struct {
 	Exit    *int32 // of the command, once it is known
 	Reused  bool   // the result was in the cache
 	Worker  string
-	Spans   []span
-	Facts   []Facts
+	Spans   []facts.Span
+	Facts   []facts.Table
 	Output  bool // can be watched
 	Printed []printed
 }
@@ -98,22 +107,19 @@ func (o operationView) ActionPath() string {
 		url.Values{"instance": {o.GetInstanceName()}, "mnemonic": {o.GetMnemonic()}}.Encode())
 }
 
-func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
+func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) {
 	name := operationName(r)
-	op, err := s.options.Scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
+	op, err := p.scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
 	if op.GetDone() || status.Code(err) == codes.NotFound {
-		v, recordErr := s.record(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+		record, recordErr := p.scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
 		if recordErr == nil {
-			if r.FormValue("compare") != "" {
-				v.Compared = s.compare(ctx, v.Record)
-			}
-			return v, nil
+			return p.records.one(ctx, record, r), nil
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.options.Operations.GetOperation(ctx, &longrunningpb.GetOperationRequest{Name: name})
+	m, err := p.operations.GetOperation(ctx, &longrunningpb.GetOperationRequest{Name: name})
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +130,8 @@ func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 	}
 	v.Stage = strings.ToLower(meta.GetStage().String())
 	if m.GetResponse() == nil {
-		v.Spans = spansSoFar(op, time.Now())
-		v.Output = meta.GetStage() == repb.ExecutionStage_EXECUTING && s.options.Output != nil
+		v.Spans = facts.SpansSoFar(op, time.Now())
+		v.Output = meta.GetStage() == repb.ExecutionStage_EXECUTING && p.output
 		return v, nil
 	}
 	var resp repb.ExecuteResponse
@@ -133,7 +139,7 @@ func (s *Site) operation(ctx context.Context, r *http.Request) (any, error) {
 		return nil, status.Errorf(codes.Internal, "response of %s: %v", name, err)
 	}
 	v.respond(&resp)
-	v.Printed = s.printed(ctx, op, resp.GetResult())
+	v.Printed = p.prints.of(ctx, op, resp.GetResult())
 	return v, nil
 }
 
@@ -151,87 +157,24 @@ func (o *operationView) respond(resp *repb.ExecuteResponse) {
 	if meta.GetWorker() != "" {
 		o.Worker = meta.GetWorker()
 	}
-	o.Spans, o.Facts = spans(meta), factsOf(meta.GetAuxiliaryMetadata())
+	o.Spans, o.Facts = facts.Spans(meta), facts.Packed(meta.GetAuxiliaryMetadata())
 }
-
-// spansSoFar is the time line of an operation that is not done.
-func spansSoFar(op *admin.Operation, now time.Time) []span {
-	m := &repb.ExecutedActionMetadata{QueuedTimestamp: op.GetQueued(), WorkerStartTimestamp: timestamppb.New(now)}
-	if op.GetStarted() != nil {
-		m.WorkerStartTimestamp, m.WorkerCompletedTimestamp = op.GetStarted(), timestamppb.New(now)
-	}
-	list := spans(m)
-	if op.GetStarted() != nil {
-		list[len(list)-1].Name = "on the worker"
-	}
-	return list
-}
-
-// A span is a stage on the time line of an action, in thousandths of it all.
-type span struct {
-	Name     string
-	From, To int64
-	Took     time.Duration
-}
-
-func (s span) Width() int64 { return max(s.To-s.From, 2) }
-
-// spans returns the stages that an action went through, in their order.
-func spans(m *repb.ExecutedActionMetadata) []span {
-	marks := []struct {
-		name  string
-		until *timestamppb.Timestamp
-	}{
-		{"", m.GetQueuedTimestamp()},
-		{"queued", m.GetWorkerStartTimestamp()},
-		{"accepted", m.GetInputFetchStartTimestamp()},
-		{"input fetch", m.GetInputFetchCompletedTimestamp()},
-		{"wait for a slot", m.GetExecutionStartTimestamp()},
-		{"execution", m.GetExecutionCompletedTimestamp()},
-		{"wait for upload", m.GetOutputUploadStartTimestamp()},
-		{"output upload", m.GetOutputUploadCompletedTimestamp()},
-		{"report", m.GetWorkerCompletedTimestamp()},
-	}
-	var list []span
-	var first, last time.Time
-	for _, mark := range marks {
-		if mark.until == nil {
-			continue
-		}
-		at := mark.until.AsTime()
-		if first.IsZero() {
-			first, last = at, at
-			continue
-		}
-		at = timeline.Later(at, last) // clocks of two machines
-		list = append(list, span{mark.name, int64(last.Sub(first)), int64(at.Sub(first)), at.Sub(last)})
-		last = at
-	}
-	if all := int64(last.Sub(first)); all > 0 {
-		for i := range list {
-			list[i].From, list[i].To = share(list[i].From, all), share(list[i].To, all)
-		}
-	}
-	return list
-}
-
-func share(part, all int64) int64 { return int64(1000 * (float64(part) / float64(all))) }
 
 // cancel ends an operation in such a way that clients do not execute it again, as Bazel does after
 // CANCELLED. One that has ended meanwhile is not touched.
-func (s *Site) cancel(w http.ResponseWriter, r *http.Request) {
+func (p *operationPages) cancel(w http.ResponseWriter, r *http.Request) {
 	name := operationName(r)
 	// Only what is known under this name: it is a pattern below.
-	_, err := s.options.Scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
+	_, err := p.scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
 	if err == nil {
-		_, err = s.options.Scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{
+		_, err = p.scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{
 			Pattern: &admin.Pattern{Attributes: map[string]string{"operation": name}}, Reason: "cancelled by an operator",
 		})
 	}
 	if err != nil {
-		s.fail(w, r, "operation", err)
+		p.fail(w, r, "operation", err)
 		return
 	}
-	s.source.forget()
+	p.source.forget()
 	http.Redirect(w, r, "/"+name, http.StatusSeeOther)
 }

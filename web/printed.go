@@ -29,8 +29,13 @@ type printed struct {
 	Problem string
 }
 
-// printed returns what the result of an operation says that it printed.
-func (s *Site) printed(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []printed {
+// A prints has what commands wrote to their streams.
+type prints struct {
+	blobs func(instance string, fn digest.Function) Blobs
+}
+
+// of returns what the result of an operation says that it printed.
+func (s *prints) of(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []printed {
 	if result == nil {
 		return nil
 	}
@@ -40,7 +45,7 @@ func (s *Site) printed(ctx context.Context, op *admin.Operation, result *repb.Ac
 	}
 }
 
-func (s *Site) stream(ctx context.Context, op *admin.Operation, p printed, raw []byte, blob *repb.Digest) printed {
+func (s *prints) stream(ctx context.Context, op *admin.Operation, p printed, raw []byte, blob *repb.Digest) printed {
 	if p.Size = int64(len(raw)); p.Size == 0 {
 		p.Size = blob.GetSizeBytes()
 	}
@@ -63,7 +68,7 @@ func (s *Site) stream(ctx context.Context, op *admin.Operation, p printed, raw [
 }
 
 // blob reads a blob of the storage that an operation belongs to.
-func (s *Site) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
+func (s *prints) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
 	fn, err := stored.Function(op.GetDigestFunction())
 	if err != nil {
 		return nil, err
@@ -72,5 +77,5 @@ func (s *Site) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([
 	if err != nil {
 		return nil, err
 	}
-	return s.options.Blobs(op.GetInstanceName(), fn).Read(ctx, d)
+	return s.blobs(op.GetInstanceName(), fn).Read(ctx, d)
 }

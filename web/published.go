@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/stored"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A published is what the build tool told of a build.
@@ -33,8 +34,8 @@ const maxPublishers = 10
 // is what the user did whose actions these are.
 func (b *builder) published(ctx context.Context) (*published, error) {
 	id := b.view.Invocation
-	list, err := ask(ctx, b.site.source, keyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
-		return b.site.options.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: b.pattern(), Builds: true, PageSize: maxPublishers})
+	list, err := ask(ctx, b.pages.source, keyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return b.pages.scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: b.pattern(), Builds: true, PageSize: maxPublishers})
 	})
 	if err != nil || status.Code(err) == codes.Unimplemented {
 		return nil, err
@@ -88,7 +89,7 @@ func (p *published) Verdict() string {
 		}
 		return "Not ended, as far as is known"
 	}
-	return "Failed: exit code " + count(p.GetExitCode()) + ", " + strings.ToLower(strings.ReplaceAll(p.GetExitName(), "_", " "))
+	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + strings.ToLower(strings.ReplaceAll(p.GetExitName(), "_", " "))
 }
 
 // Took is from begin to end; 0: not known.

@@ -6,15 +6,26 @@ import (
 	"net/http"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/charts"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // shownBranches bounds the branches of each queue that are asked for.
 const shownBranches = 500
 
-func (s *Site) queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
-	return ask(ctx, s.source, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
-		return s.options.Scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
+// A queuePages shows the queues: as a whole, and by their branches.
+type queuePages struct {
+	*source
+	history *history
+	logger  *zap.Logger
+}
+
+func (p *queuePages) list(ctx context.Context) (*admin.ListQueuesResponse, error) {
+	return ask(ctx, p.source, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
+		return p.scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
 	})
 }
 
@@ -23,7 +34,7 @@ type overview struct {
 	Queues          []*admin.Queue
 	Unmatched       int64
 	UnmatchedReason string
-	Plots           []plot
+	Plots           []charts.Plot
 	sample
 }
 
@@ -35,14 +46,14 @@ func (o overview) Draining() int64        { return o.draining }
 func (o overview) Lost() int64            { return o.lost }
 func (o overview) Longest() time.Duration { return o.longest }
 
-func (s *Site) overview(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := s.queues(ctx)
+func (p *queuePages) overview(ctx context.Context, _ *http.Request) (any, error) {
+	list, err := p.list(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return overview{
 		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
-		Plots: plots(s.history.all()), sample: sampleOf(list),
+		Plots: plots(p.history.all()), sample: sampleOf(list),
 	}, nil
 }
 
@@ -67,12 +78,12 @@ type branch struct {
 }
 
 // Bar is the share, with a mark at the fair one.
-func (b branch) Bar() meter {
-	return meterOf(fmt.Sprintf("share %s, fair %s", percent(b.Share), percent(b.Fair)), b.Share, b.Fair)
+func (b branch) Bar() charts.Meter {
+	return charts.MeterOf(fmt.Sprintf("share %s, fair %s", text.Percent(b.Share), text.Percent(b.Fair)), b.Share, b.Fair)
 }
 
-func (s *Site) invocations(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := s.queues(ctx)
+func (p *queuePages) invocations(ctx context.Context, _ *http.Request) (any, error) {
+	list, err := p.list(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/charts"
 )
 
 // A cohortView is a cohort with a row for each instance name.
@@ -18,12 +19,15 @@ type cohortView struct {
 type quotaRow struct {
 	*admin.Quota
 	// Bar is what is used of the capacity, with marks at the promise and at the maximum.
-	Bar meter
+	Bar charts.Meter
 }
 
-func (s *Site) quotas(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := ask(ctx, s.source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
-		return s.options.Scheduler.ListQuotas(ctx, &admin.ListQuotasRequest{})
+// A quotaPages shows cohorts.
+type quotaPages struct{ *source }
+
+func (p *quotaPages) list(ctx context.Context, _ *http.Request) (any, error) {
+	list, err := ask(ctx, p.source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
+		return p.scheduler.ListQuotas(ctx, &admin.ListQuotasRequest{})
 	})
 	if err != nil {
 		return nil, err
@@ -41,7 +45,7 @@ func (s *Site) quotas(ctx context.Context, _ *http.Request) (any, error) {
 					marks = append(marks, float64(mark)/scale)
 				}
 			}
-			views[i].Rows = append(views[i].Rows, quotaRow{q, meterOf(label, float64(q.GetUsed())/scale, marks...)})
+			views[i].Rows = append(views[i].Rows, quotaRow{q, charts.MeterOf(label, float64(q.GetUsed())/scale, marks...)})
 		}
 	}
 	return views, nil

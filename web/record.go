@@ -8,16 +8,13 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
@@ -30,8 +27,8 @@ type recordView struct {
 	Printed []printed
 	// Again is a command line that runs it again; empty: the command is not known any more.
 	Again string
-	Spans []span
-	Facts []Facts
+	Spans []facts.Span
+	Facts []facts.Table
 	// Compared is with the run before, if that was asked for.
 	Compared *compared
 	// WorkerName is that of its worker, WorkerPath where it is.
@@ -71,20 +68,28 @@ func (v *recordView) OutputPath(o *historypb.Output) string {
 // More is how many outputs are not listed.
 func (v *recordView) More() int { return int(v.GetAllOutputs()) - len(v.GetOutputs()) }
 
-// record returns the page of an operation that has ended.
-func (s *Site) record(ctx context.Context, req *admin.GetRecordRequest) (*recordView, error) {
-	r, err := s.options.Scheduler.GetRecord(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return s.viewOf(ctx, r), nil
+// A recordPages shows operations that have ended.
+type recordPages struct {
+	*source
+	blobs    func(instance string, fn digest.Function) Blobs
+	prints   *prints
+	comparer *comparer
 }
 
-func (s *Site) viewOf(ctx context.Context, r *historypb.Record) *recordView {
+// one returns the page of an operation that has ended, and compares it if r asks for that.
+func (p *recordPages) one(ctx context.Context, r *historypb.Record, req *http.Request) *recordView {
+	v := p.viewOf(ctx, r)
+	if req.FormValue("compare") != "" {
+		v.Compared = p.comparer.compare(ctx, r)
+	}
+	return v
+}
+
+func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordView {
 	return &recordView{
 		recordRow: rowOf(r), Verdict: verdictOf(r),
-		Printed: []printed{s.kept(ctx, r, "Standard error", r.GetStderr()), s.kept(ctx, r, "Standard output", r.GetStdout())},
-		Again:   s.again(ctx, r), Spans: spans(r.GetMetadata()), Facts: factsOf(r.GetMetadata().GetAuxiliaryMetadata()),
+		Printed: []printed{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
+		Again:   p.again(ctx, r), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
 		WorkerName: workerText(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker())), WorkerPath: workerPath(r.GetWorker()),
 	}
 }
@@ -103,13 +108,13 @@ func verdictOf(r *historypb.Record) string {
 	case historypb.Outcome_TIMED_OUT:
 		return "Failed: its time was over"
 	case historypb.Outcome_FAILED:
-		return "Failed: " + exitText(r.GetExitCode())
+		return "Failed: " + facts.Exit(r.GetExitCode())
 	}
-	return "Failed without a result: " + OutcomeText(r)
+	return "Failed without a result: " + facts.Outcome(r)
 }
 
 // kept returns what is left of a stream.
-func (s *Site) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed {
+func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed {
 	hash, size, _ := strings.Cut(stream.GetDigest(), "/")
 	n, err := strconv.ParseInt(size, 10, 64)
 	blob := &repb.Digest{Hash: hash, SizeBytes: n}
@@ -117,16 +122,16 @@ func (s *Site) kept(ctx context.Context, r *historypb.Record, title string, stre
 		blob = nil
 	}
 	op := &admin.Operation{DigestFunction: r.GetDigestFunction(), InstanceName: r.GetInstanceName()}
-	p := s.stream(ctx, op, printed{Title: title}, stream.GetRaw(), blob)
+	of := p.prints.stream(ctx, op, printed{Title: title}, stream.GetRaw(), blob)
 	if blob != nil {
-		p.Path = blobPath(r.GetDigestFunction(), stream.GetDigest(), r.GetInstanceName(), strings.ToLower(strings.ReplaceAll(title, " ", "-"))+".txt")
+		of.Path = blobPath(r.GetDigestFunction(), stream.GetDigest(), r.GetInstanceName(), strings.ToLower(strings.ReplaceAll(title, " ", "-"))+".txt")
 	}
-	p.HTML = rendered(p.Text)
-	return p
+	of.HTML = rendered(of.Text)
+	return of
 }
 
 // again returns a command line that runs the command again in a copy of its inputs, such as Bazel's execution root.
-func (s *Site) again(ctx context.Context, r *historypb.Record) string {
+func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	command := &repb.Command{Arguments: r.GetArguments()}
 	fn, err := stored.Function(r.GetDigestFunction())
 	if err != nil {
@@ -134,7 +139,7 @@ func (s *Site) again(ctx context.Context, r *historypb.Record) string {
 	}
 	if d, err := stored.Digest(fn, r.GetCommand()); err == nil {
 		whole := &repb.Command{}
-		if _, err := stored.Message(ctx, s.options.Blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
+		if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
 			command = whole
 		}
 	}
@@ -157,47 +162,4 @@ func (s *Site) again(ctx context.Context, r *historypb.Record) string {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}
 	return line.String()
-}
-
-// maxDownload bounds what can be had from a page: it is read into memory.
-const maxDownload = 32 << 20
-
-// blobPath is where a blob can be had under a name.
-func blobPath(function, hashAndSize, instance, name string) string {
-	return fmt.Sprintf("/blobs/%s/%s?%s", function, hashAndSize, url.Values{"instance": {instance}, "name": {name}}.Encode())
-}
-
-// blobFile answers with a blob, to be saved as a file.
-func (s *Site) blobFile(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
-	defer cancel()
-	instance := r.FormValue("instance")
-	d, err := digestOf(r)
-	switch {
-	case err != nil:
-	case !auth.Allowed(ctx, auth.Read, instance):
-		err = missing("file", digest.ErrNotFound)
-	case d.SizeBytes() > maxDownload:
-		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", maxDownload>>20)
-	}
-	var content []byte
-	if err == nil {
-		content, err = s.options.Blobs(instance, d.Function()).Read(ctx, d)
-	}
-	if err != nil {
-		s.fail(w, r, "record", missing("file", err))
-		return
-	}
-	name := r.FormValue("name")
-	name = name[strings.LastIndexByte(name, '/')+1:]
-	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
-	asFile(w, name, "application/octet-stream") // whatever it is, a browser is not to run it
-	_, _ = w.Write(content)
-}
-
-// asFile has a browser save what is written next as a file, for which it has a minute.
-func asFile(w http.ResponseWriter, name, contentType string) {
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
 }

@@ -17,7 +17,11 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/web/facts"
 )
+
+// pageRows is how many rows of a long list are on a page.
+const pageRows = 100
 
 // A Kind is a choice among operations that have ended.
 type Kind struct {
@@ -103,7 +107,7 @@ type recordRow struct {
 }
 
 func (r recordRow) Class() string { return outcomeClass(r.GetOutcome()) }
-func (r recordRow) Word() string  { return OutcomeText(r.Record) }
+func (r recordRow) Word() string  { return facts.Outcome(r.Record) }
 
 func rowOf(r *historypb.Record) recordRow {
 	row := recordRow{Record: r, Ended: r.GetEnded().AsTime()}
@@ -127,22 +131,7 @@ func outcomeClass(o historypb.Outcome) string {
 	return "failed"
 }
 
-// OutcomeText says how an operation ended.
-func OutcomeText(r *historypb.Record) string {
-	if r.GetOutcome() == historypb.Outcome_FAILED {
-		return exitText(r.GetExitCode())
-	}
-	if r.GetOutcome() == historypb.Outcome_ERROR {
-		return strings.ToLower(words(codes.Code(r.GetCode()).String()))
-	}
-	return outcomeName(r.GetOutcome())
-}
-
-func outcomeName(o historypb.Outcome) string {
-	return strings.ToLower(strings.ReplaceAll(o.String(), "_", " "))
-}
-
-func (s *Site) records(ctx context.Context, r *http.Request) (any, error) {
+func (p *recordPages) list(ctx context.Context, r *http.Request) (any, error) {
 	v := &recordsView{Kind: r.FormValue("show"), Time: r.FormValue("time"), Typed: strings.TrimSpace(r.FormValue("q"))}
 	query := url.Values{}
 	for name, value := range map[string]string{"show": v.Kind, "time": v.Time, "q": v.Typed} {
@@ -175,8 +164,8 @@ func (s *Site) records(ctx context.Context, r *http.Request) (any, error) {
 	}
 	req.PageSize, req.PageToken = pageRows, r.FormValue("page")
 	key := keyFor(ctx, "records "+r.URL.RawQuery)
-	list, err := ask(ctx, s.source, key, func(ctx context.Context) (*admin.ListRecordsResponse, error) {
-		return s.options.Scheduler.ListRecords(ctx, req)
+	list, err := ask(ctx, p.source, key, func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return p.scheduler.ListRecords(ctx, req)
 	})
 	if err != nil {
 		return nil, err

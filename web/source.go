@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forerunner-build/forerunner/auth"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
 const (
@@ -24,9 +26,9 @@ const (
 // A source asks the scheduler, one question at a time and not too many of them. Answers that
 // are younger than a second are given again: whoever gets one must not change it.
 type source struct {
-	options Options
-	turn    chan struct{} // held by the one that asks
-	next    time.Time     // when the next question may be asked; of the holder of turn
+	scheduler admin.SchedulerServer
+	turn      chan struct{} // held by the one that asks
+	next      time.Time     // when the next question may be asked; of the holder of turn
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -37,8 +39,8 @@ type answer struct {
 	at    time.Time
 }
 
-func newSource(o Options) *source {
-	return &source{options: o, turn: make(chan struct{}, 1), answers: map[string]answer{}}
+func newSource(scheduler admin.SchedulerServer) *source {
+	return &source{scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
 // keyFor returns key for viewers who see everything, and none for others, who see less than the next who asks may.

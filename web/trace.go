@@ -26,7 +26,7 @@ func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 		err = status.Errorf(codes.NotFound, "nothing of invocation %q has ended, or it ended too long ago", b.view.Invocation)
 	}
 	if err != nil {
-		b.site.fail(w, r, "build", err)
+		b.pages.fail(w, r, "build", err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -10,14 +10,14 @@ import (
 // TestCrowdedPages has one viewer have all pages that move: one of them makes room for another viewer, and says so.
 func TestCrowdedPages(t *testing.T) {
 	b := newBrowser(t, true)
-	b.site.viewers = intake.NewPlaces(2)
-	if _, ok := b.site.viewers.Take("", func() { t.Error("the older page makes room") }); !ok {
+	b.site.display.viewers = intake.NewPlaces(2)
+	if _, ok := b.site.display.viewers.Take("", func() { t.Error("the older page makes room") }); !ok {
 		t.Fatal("no room")
 	}
 	var last, told string
 	b.follow("/workers", func(name, data string) bool {
 		if last == "" {
-			if _, ok := b.site.viewers.Take("another", func() {}); !ok {
+			if _, ok := b.site.display.viewers.Take("another", func() {}); !ok {
 				t.Error("another viewer has no room")
 			}
 		}

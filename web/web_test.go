@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/web/charts"
 )
 
 // expect fails the test for each text that a page does not have.
@@ -248,7 +249,7 @@ func TestOutput(t *testing.T) {
 // TestFrugality has a scheduler that needs a while for each answer.
 func TestFrugality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSource(Options{})
+		s := newSource(nil)
 		calls := 0
 		cost := 10 * time.Millisecond
 		get := func(key string) {
@@ -294,15 +295,15 @@ func TestFrugality(t *testing.T) {
 
 func TestPlots(t *testing.T) {
 	h := &history{}
-	for i := range int64(samples + 10) {
+	for i := range int64(charts.Samples + 10) {
 		h.add(sample{waiting: i, workers: 4})
 	}
 	all := h.all()
-	if len(all) != samples || all[0].waiting != 10 {
+	if len(all) != charts.Samples || all[0].waiting != 10 {
 		t.Fatalf("%d samples from %+v", len(all), all[0])
 	}
 	p := plots(all)
-	if p[0].Top != samples+9 || p[0].Now != samples+9 || !strings.HasSuffix(p[0].Points, "359,0.0") {
+	if p[0].Top != charts.Samples+9 || p[0].Now != charts.Samples+9 || !strings.HasSuffix(p[0].Points, "359,0.0") {
 		t.Errorf("waiting: %+v", p[0])
 	}
 	if p[2].Top != 1 || !strings.HasPrefix(p[2].Points, "0,60.0 ") || !strings.HasPrefix(p[2].Area(), "M0,60 L0,60.0 ") {

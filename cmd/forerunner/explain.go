@@ -22,8 +22,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
-	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/web/comparison"
+	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -132,7 +132,7 @@ func (c *adminCall) printExplanationJSON(r *historypb.Record, e *comparison.Expl
 		if m == nil {
 			continue
 		}
-		web.DropUnknown(m.GetMetadata())
+		facts.DropUnknown(m.GetMetadata())
 		b, err := protojson.Marshal(m)
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	line := func(title string, r *historypb.Record) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", title, r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339),
-			web.OutcomeText(r), dash(strings.TrimSpace(r.GetTarget()+" "+r.GetMnemonic())), shortDigest(r.GetAction()))
+			facts.Outcome(r), dash(strings.TrimSpace(r.GetTarget()+" "+r.GetMnemonic())), shortDigest(r.GetAction()))
 	}
 	line("run", r)
 	if e.Other != nil {

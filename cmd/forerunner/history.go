@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web"
+	"github.com/forerunner-build/forerunner/web/facts"
 )
 
 func historyCommand() *cobra.Command {
@@ -48,7 +49,7 @@ func historyCommand() *cobra.Command {
 				return err
 			}
 			for _, r := range list.GetRecords() {
-				web.DropUnknown(r.GetMetadata()) // they cannot be JSON
+				facts.DropUnknown(r.GetMetadata()) // they cannot be JSON
 			}
 			if printed, err := c.print(list); printed {
 				return err
@@ -91,7 +92,7 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
-			r.GetAttempts(), web.OutcomeText(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(r.GetWorker()))
+			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(r.GetWorker()))
 	}
 	return w.Flush()
 }

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/web"
+	"github.com/forerunner-build/forerunner/web/facts"
 )
 
 const operationPrefix = "operations/"
@@ -108,7 +108,7 @@ func (c *adminCall) operation(ctx context.Context, name string) (*told, error) {
 func (t *told) print(c *adminCall) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "stage\t%s\n", strings.ToLower(t.metadata.GetStage().String()))
-	for _, f := range web.FactsOf(t.operation).Rows {
+	for _, f := range facts.Of(t.operation).Rows {
 		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
 	}
 	if t.response == nil {
@@ -129,9 +129,9 @@ func (t *told) print(c *adminCall) error {
 	if m := t.response.GetMessage(); m != "" {
 		fmt.Fprintf(w, "message\t%s\n", m)
 	}
-	for _, facts := range web.Told(result.GetExecutionMetadata()) {
-		fmt.Fprintf(w, "\n%s\t\n", facts.Title)
-		for _, f := range facts.Rows {
+	for _, table := range facts.Told(result.GetExecutionMetadata()) {
+		fmt.Fprintf(w, "\n%s\t\n", table.Title)
+		for _, f := range table.Rows {
 			fmt.Fprintf(w, "  %s\t%s\n", f.Name, f.Value)
 		}
 	}
@@ -141,7 +141,7 @@ func (t *told) print(c *adminCall) error {
 // printJSON writes the messages. What a worker of another make packed into them, and nobody here knows,
 // is left out.
 func (t *told) printJSON(c *adminCall) error {
-	web.DropUnknown(t.response.GetResult().GetExecutionMetadata())
+	facts.DropUnknown(t.response.GetResult().GetExecutionMetadata())
 	all := map[string]json.RawMessage{}
 	for name, m := range map[string]proto.Message{
 		"operation": t.operation, "metadata": &t.metadata, "response": t.response,

@@ -1,11 +1,10 @@
-package web
+package facts
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
@@ -20,26 +19,26 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// Facts are what one message says, for people.
-type Facts struct {
+// A Table is what one message says, for people.
+type Table struct {
 	Title string
-	Rows  []Fact
+	Rows  []Row
 }
 
-// A Fact is one field of a message.
-type Fact struct{ Name, Value string }
+// A Row is one field of a message.
+type Row struct{ Name, Value string }
 
 // Told returns what a worker tells of an action that has ended: its stages, and what it packed into the
 // metadata, as far as that is known here.
-func Told(m *repb.ExecutedActionMetadata) []Facts {
-	stages := Facts{Title: "Stages"}
-	for _, s := range spans(m) {
-		stages.Rows = append(stages.Rows, Fact{s.Name, s.Took.Round(time.Microsecond).String()})
+func Told(m *repb.ExecutedActionMetadata) []Table {
+	stages := Table{Title: "Stages"}
+	for _, s := range Spans(m) {
+		stages.Rows = append(stages.Rows, Row{s.Name, s.Took.Round(time.Microsecond).String()})
 	}
 	if len(stages.Rows) == 0 {
-		return factsOf(m.GetAuxiliaryMetadata())
+		return Packed(m.GetAuxiliaryMetadata())
 	}
-	return append([]Facts{stages}, factsOf(m.GetAuxiliaryMetadata())...)
+	return append([]Table{stages}, Packed(m.GetAuxiliaryMetadata())...)
 }
 
 // DropUnknown removes what a worker of another make packed into its metadata, and nobody here knows.
@@ -52,37 +51,37 @@ func DropUnknown(m *repb.ExecutedActionMetadata) {
 	}
 }
 
-// factsOf shows the messages whose type is known.
-func factsOf(list []*anypb.Any) []Facts {
-	var all []Facts
+// Packed shows the messages whose type is known.
+func Packed(list []*anypb.Any) []Table {
+	var all []Table
 	for _, packed := range list {
 		m, err := packed.UnmarshalNew()
 		if err != nil {
 			continue // of another worker
 		}
-		if f := FactsOf(m); len(f.Rows) > 0 {
+		if f := Of(m); len(f.Rows) > 0 {
 			all = append(all, f)
 		}
 	}
 	return all
 }
 
-// FactsOf shows a message field by field, in the order of its schema. Lists and what is not set are left
+// Of shows a message field by field, in the order of its schema. Lists and what is not set are left
 // out.
-func FactsOf(m proto.Message) Facts {
-	f := Facts{Title: words(string(m.ProtoReflect().Descriptor().Name()))}
+func Of(m proto.Message) Table {
+	f := Table{Title: text.Words(string(m.ProtoReflect().Descriptor().Name()))}
 	m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if value := factText(d, v); value != "" {
-			f.Rows = append(f.Rows, Fact{strings.ReplaceAll(string(d.Name()), "_", " "), value})
+		if value := valueText(d, v); value != "" {
+			f.Rows = append(f.Rows, Row{strings.ReplaceAll(string(d.Name()), "_", " "), value})
 		}
 		return true
 	})
-	sortFacts(f.Rows, m.ProtoReflect().Descriptor().Fields())
+	sortRows(f.Rows, m.ProtoReflect().Descriptor().Fields())
 	return f
 }
 
-// factText writes a field that is neither a list nor a message of parts.
-func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
+// valueText writes a field that is neither a list nor a message of parts.
+func valueText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	if d.IsList() || d.IsMap() {
 		return ""
 	}
@@ -90,7 +89,7 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		var m proto.Message = v.Message().Interface()
 		switch m := m.(type) {
 		case *durationpb.Duration:
-			return durationText(m)
+			return text.Duration(m)
 		case *timestamppb.Timestamp:
 			return m.AsTime().Format("2006-01-02 15:04:05.000 MST")
 		case *actionstats.Files:
@@ -110,7 +109,7 @@ func factText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		}
 	case protoreflect.DoubleKind:
 		if strings.HasSuffix(name, "_rate") {
-			return percent(v.Float())
+			return text.Percent(v.Float())
 		}
 		return fmt.Sprintf("%.4g", v.Float())
 	}
@@ -122,8 +121,8 @@ func isSize(name string) bool {
 	return slices.Contains(strings.Split(name, "_"), "bytes") || strings.HasSuffix(name, "_size")
 }
 
-// sortFacts brings rows into the order of the schema; Range has none.
-func sortFacts(rows []Fact, fields protoreflect.FieldDescriptors) {
+// sortRows brings rows into the order of the schema; Range has none.
+func sortRows(rows []Row, fields protoreflect.FieldDescriptors) {
 	at := 0
 	for i := range fields.Len() {
 		name := strings.ReplaceAll(string(fields.Get(i).Name()), "_", " ")
@@ -135,18 +134,4 @@ func sortFacts(rows []Fact, fields protoreflect.FieldDescriptors) {
 			}
 		}
 	}
-}
-
-// words turns InputRoot into "Input root".
-func words(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		next := i+1 < len(s) && unicode.IsLower(rune(s[i+1]))
-		if i > 0 && unicode.IsUpper(r) && next {
-			b.WriteByte(' ')
-			r = unicode.ToLower(r)
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }

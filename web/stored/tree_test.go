@@ -1,7 +1,8 @@
-package web
+package stored
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -10,8 +11,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/web/stored"
 )
+
+// fakeBlobs holds blobs by their digest.
+type fakeBlobs map[digest.Digest][]byte
+
+func (b fakeBlobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
+	if blob, ok := b[d]; ok {
+		return blob, nil
+	}
+	return nil, digest.ErrNotFound
+}
 
 // TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have bytes.
 func TestMessagesThatAreTooLarge(t *testing.T) {
@@ -22,11 +32,11 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 		return d
 	}
 	variables := put(bytes.Repeat([]byte{0x12, 0}, 100_000)) // empty ones
-	if _, err := stored.Message(t.Context(), blobs, variables, stored.MaxBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err := Message(t.Context(), blobs, variables, MaxBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a hundred thousand variables: %v", err)
 	}
 	few := put(bytes.Repeat([]byte{0x12, 0}, 1000))
-	if n, err := stored.Message(t.Context(), blobs, few, stored.MaxBytes, &repb.Command{}); err != nil || n < 50_000 || n > 200_000 {
+	if n, err := Message(t.Context(), blobs, few, MaxBytes, &repb.Command{}); err != nil || n < 50_000 || n > 200_000 {
 		t.Errorf("a thousand variables take %d bytes: %v", n, err)
 	}
 
@@ -39,7 +49,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readTree(t.Context(), blobs, put(encoded)); status.Code(err) != codes.FailedPrecondition {
+	if _, err := Tree(t.Context(), blobs, put(encoded)); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("an input root with 400,000 files: %v", err)
 	}
 }

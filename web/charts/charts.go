@@ -1,4 +1,4 @@
-package web
+package charts
 
 import (
 	"time"
@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// A meter is a bar, in thousandths of its length, with marks on it.
-type meter struct {
+// A Meter is a bar, in thousandths of its length, with marks on it.
+type Meter struct {
 	Label string
 	Fill  int64
 	Ticks []int64
@@ -17,9 +17,9 @@ type meter struct {
 // tickWidth is that of a mark; one at the end is as wide.
 const tickWidth = 16
 
-// meterOf returns a bar of a share from 0 to 1, with a mark at each of the others.
-func meterOf(label string, fill float64, ticks ...float64) meter {
-	m := meter{Label: label, Fill: thousandths(fill)}
+// MeterOf returns a bar of a share from 0 to 1, with a mark at each of the others.
+func MeterOf(label string, fill float64, ticks ...float64) Meter {
+	m := Meter{Label: label, Fill: thousandths(fill)}
 	for _, t := range ticks {
 		m.Ticks = append(m.Ticks, min(thousandths(t), 1000-tickWidth))
 	}
@@ -28,29 +28,30 @@ func meterOf(label string, fill float64, ticks ...float64) meter {
 
 func thousandths(share float64) int64 { return int64(1000 * min(max(share, 0), 1)) }
 
-// A chart shows the runs on each size class by their times, with what would be expected of the next
+// A Chart shows the runs on each size class by their times, with what would be expected of the next
 // one and the longest time that is acceptable.
-type chart struct {
-	Rows    []chartRow
+type Chart struct {
+	Rows    []Row
 	Longest time.Duration
 }
 
-// A chartRow is a size class. All but Class and Probability are in thousandths of the longest time.
-type chartRow struct {
+// A Row is a size class. All but Class and Probability are in thousandths of the longest time.
+type Row struct {
 	Class            uint32
 	Probability      float64
 	Expected, Accept int64 // 0: not known
-	Runs             []chartRun
+	Runs             []Run
 }
 
-type chartRun struct {
+// A Run is one on a size class.
+type Run struct {
 	At  int64
 	Bad bool // stopped by its timeout
 }
 
-// chartOf is nil if no time is known of any class.
-func chartOf(resp *admin.GetSizesResponse) *chart {
-	c := &chart{}
+// ChartOf is nil if no time is known of any class.
+func ChartOf(resp *admin.GetSizesResponse) *Chart {
+	c := &Chart{}
 	for _, s := range resp.GetSizes() {
 		c.Longest = max(c.Longest, s.GetExpected().AsDuration(), s.GetAcceptable().AsDuration())
 		for _, r := range s.GetRuns() {
@@ -62,13 +63,13 @@ func chartOf(resp *admin.GetSizesResponse) *chart {
 	}
 	at := func(d time.Duration) int64 { return thousandths(float64(d) / float64(c.Longest)) }
 	for _, s := range resp.GetSizes() {
-		row := chartRow{
+		row := Row{
 			Class: s.GetSizeClass(), Probability: s.GetProbability(),
 			Expected: at(s.GetExpected().AsDuration()), Accept: at(s.GetAcceptable().AsDuration()),
 		}
 		for _, r := range s.GetRuns() {
 			if d := time.Duration(r.GetDurationNanoseconds()); d > 0 { // of failures it is not known
-				row.Runs = append(row.Runs, chartRun{at(d), r.GetOutcome() == runs.Outcome_TIMED_OUT})
+				row.Runs = append(row.Runs, Run{at(d), r.GetOutcome() == runs.Outcome_TIMED_OUT})
 			}
 		}
 		c.Rows = append(c.Rows, row)

@@ -1,4 +1,4 @@
-package web
+package facts
 
 import (
 	"slices"
@@ -14,20 +14,20 @@ import (
 func TestFactsHaveUnits(t *testing.T) {
 	for _, test := range []struct {
 		m    proto.Message
-		want []Fact
+		want []Row
 	}{
 		{
 			&resourceusage.POSIXResourceUsage{
 				MaximumResidentSetSize: 30 << 20, UserTime: durationpb.New(1500 * time.Millisecond), PageFaults: 7,
 			},
-			[]Fact{{"user time", "1.5s"}, {"maximum resident set size", "30 MiB"}, {"page faults", "7"}},
+			[]Row{{"user time", "1.5s"}, {"maximum resident set size", "30 MiB"}, {"page faults", "7"}},
 		},
 		{
 			&resourceusage.FilePoolResourceUsage{FilesCreated: 2, FilesSizeBytesPeak: 20480, WritesSizeBytes: 512},
-			[]Fact{{"files created", "2"}, {"files size bytes peak", "20 KiB"}, {"writes size bytes", "512 B"}},
+			[]Row{{"files created", "2"}, {"files size bytes peak", "20 KiB"}, {"writes size bytes", "512 B"}},
 		},
 	} {
-		if got := FactsOf(test.m).Rows; !slices.Equal(got, test.want) {
+		if got := Of(test.m).Rows; !slices.Equal(got, test.want) {
 			t.Errorf("rows %q, want %q", got, test.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package web
+package stored
 
 import (
 	"context"
@@ -11,23 +11,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 const (
-	// maxShownInputs bounds the files and folders of an input root on a page.
-	maxShownInputs = 50_000
-	// maxDirectories bounds the directories that are read for it.
+	// maxDirectories bounds the directories of an input root that are read.
 	maxDirectories = 100_000
-	// maxTreeBytes bounds what they take in memory, and trees is how many input roots are read at a time.
+	// maxTreeBytes bounds what they take in memory.
 	maxTreeBytes = 32 << 20
-	trees        = 1
 	// treeReads is how many directories are read at a time.
 	treeReads = 16
 )
 
-// readTree reads all directories of an input root, level by level.
-func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Directory, error) {
+// Tree reads all directories of an input root, level by level.
+func Tree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Directory, error) {
 	known := map[digest.Digest]bool{root: true}
 	var all []*repb.Directory
 	var bytes atomic.Int64
@@ -38,7 +34,7 @@ func readTree(ctx context.Context, blobs Blobs, root digest.Digest) ([]*repb.Dir
 		for i, d := range level {
 			group.Go(func() error {
 				list[i] = &repb.Directory{}
-				n, err := stored.Message(ctx, blobs, d, maxTreeBytes/treeReads, list[i])
+				n, err := Message(ctx, blobs, d, maxTreeBytes/treeReads, list[i])
 				if err == nil && bytes.Add(n) > maxTreeBytes {
 					err = status.Errorf(codes.FailedPrecondition,
 						"the folders of the input root take more than %d bytes of memory; use forerunner profile", maxTreeBytes)

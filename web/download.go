@@ -1,0 +1,89 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/web/stored"
+)
+
+// maxDownload bounds what can be had from a page: it is read into memory.
+const maxDownload = 32 << 20
+
+// blobPath is where a blob can be had under a name.
+func blobPath(function, hashAndSize, instance, name string) string {
+	return fmt.Sprintf("/blobs/%s/%s?%s", function, hashAndSize, url.Values{"instance": {instance}, "name": {name}}.Encode())
+}
+
+// A downloads serves blobs of the storage.
+type downloads struct {
+	*renderer
+	blobs func(instance string, fn digest.Function) Blobs
+}
+
+// serve answers with a blob, to be saved as a file.
+func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
+	defer cancel()
+	instance := r.FormValue("instance")
+	d, err := digestOf(r)
+	switch {
+	case err != nil:
+	case !auth.Allowed(ctx, auth.Read, instance):
+		err = missing("file", digest.ErrNotFound)
+	case d.SizeBytes() > maxDownload:
+		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", maxDownload>>20)
+	}
+	var content []byte
+	if err == nil {
+		content, err = p.blobs(instance, d.Function()).Read(ctx, d)
+	}
+	if err != nil {
+		p.fail(w, r, "record", missing("file", err))
+		return
+	}
+	name := r.FormValue("name")
+	name = name[strings.LastIndexByte(name, '/')+1:]
+	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
+	asFile(w, name, "application/octet-stream") // whatever it is, a browser is not to run it
+	_, _ = w.Write(content)
+}
+
+// asFile has a browser save what is written next as a file, for which it has a minute.
+func asFile(w http.ResponseWriter, name, contentType string) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
+}
+
+// digestOf returns the digest that the path of a page names.
+func digestOf(r *http.Request) (digest.Digest, error) {
+	fn, err := stored.Function(r.PathValue("function"))
+	n, sizeErr := strconv.ParseInt(r.PathValue("size"), 10, 64)
+	if err != nil || sizeErr != nil {
+		return digest.Digest{}, status.Error(codes.InvalidArgument, "an action's page is /actions/FUNCTION/HASH/SIZE")
+	}
+	d, err := digest.Parse(fn, r.PathValue("hash"), n)
+	if err != nil {
+		return d, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return d, nil
+}
+
+func missing(what string, err error) error {
+	if errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound {
+		return status.Errorf(codes.NotFound, "the %s is not, or no longer, in the storage", what)
+	}
+	return err
+}

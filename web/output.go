@@ -1,0 +1,99 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"unicode/utf8"
+
+	"google.golang.org/genproto/googleapis/bytestream"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// startedOver stands on the page below what does not count any more.
+const startedOver = "The action was started over: what is above does not count."
+
+// An outputPages shows what commands print while they run.
+type outputPages struct {
+	*display
+	from bytestream.ByteStreamServer // nil: that is not shown
+}
+
+// serve sends what a command prints while it runs.
+func (p *outputPages) serve(w http.ResponseWriter, r *http.Request) {
+	name, stream := operationName(r), r.PathValue("stream")
+	if p.from == nil || stream != "stdout" && stream != "stderr" {
+		http.NotFound(w, r)
+		return
+	}
+	e, r, leave, ok := p.events(w, r)
+	if !ok {
+		return
+	}
+	defer leave()
+	err := p.ofRun(r, e, names.StreamPrefix+name+"/"+stream)
+	for names.IsStartedOver(err) {
+		if e.send("again", []byte(startedOver)) != nil {
+			return
+		}
+		err = p.ofRun(r, e, names.StreamPrefix+name+"/"+stream)
+	}
+	if e.crowded(r) || e.over(r) {
+		return
+	}
+	text := "end"
+	if err != nil && !errors.Is(err, io.EOF) {
+		text = status.Convert(err).Message()
+	}
+	_ = e.send("gone", []byte(text))
+}
+
+// ofRun sends what one run of a command prints to a stream.
+func (p *outputPages) ofRun(r *http.Request, e events, stream string) error {
+	out := &outputStream{r: r, events: e}
+	err := p.from.Read(&bytestream.ReadRequest{ResourceName: stream}, out)
+	if len(out.begun) > 0 {
+		_ = e.sendText(out.begun)
+	}
+	return err
+}
+
+// An outputStream is the reader of one stream of output.
+type outputStream struct {
+	grpc.ServerStreamingServer[bytestream.ReadResponse]
+	r      *http.Request
+	events events
+	begun  []byte // of a character whose end has not come yet
+}
+
+// Context implements grpc.ServerStream.
+func (o *outputStream) Context() context.Context { return o.r.Context() }
+
+// Send implements the stream, whose messages end anywhere.
+func (o *outputStream) Send(m *bytestream.ReadResponse) error {
+	data := append(o.begun, m.GetData()...)
+	whole := len(data) - cutOff(data)
+	o.begun = bytes.Clone(data[whole:])
+	if whole == 0 {
+		return nil
+	}
+	return o.events.sendText(data[:whole])
+}
+
+// cutOff returns how many bytes at the end of b begin a character that b does not have all of.
+func cutOff(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,139 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// A renderer makes whole pages, also those that say what went wrong.
+type renderer struct {
+	templates map[string]*template.Template // by the name of a page
+	login     *login.Logins                 // nil: nobody logs in
+	readOnly  bool
+	logger    *zap.Logger
+}
+
+// newRenderer parses the templates.
+func newRenderer(o Options) (*renderer, error) {
+	p := &renderer{templates: map[string]*template.Template{}, login: o.Login, readOnly: o.ReadOnly, logger: o.Logger}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	layout, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html")
+	if err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	for _, name := range names {
+		t, err := layout.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pages: %w", err)
+		}
+		p.templates[name[len("templates/"):len(name)-len(".html")]] = t
+	}
+	return p, nil
+}
+
+// A view is what templates see.
+type view struct {
+	Page     string // that of the navigation which is open
+	ReadOnly bool
+	Viewer   viewer
+	Data     any
+}
+
+// A viewer is who looks at a page.
+type viewer struct {
+	Name     string // empty: not known
+	LoggedIn bool   // with a session, which he can end
+	LogIn    string // where he can log in; empty: he has, or nobody can
+	Observes bool   // all of the farm
+}
+
+// view returns what the template of a page sees.
+func (p *renderer) view(r *http.Request, page string, data any) view {
+	ctx := r.Context()
+	v := viewer{Observes: auth.Allowed(ctx, auth.Observe, "")}
+	who := auth.FromContext(ctx)
+	if who != nil {
+		v.Name = who.User
+	}
+	if p.login != nil {
+		session, _ := p.login.Of(r)
+		v.LoggedIn = session != nil
+		if who == nil {
+			v.LogIn = logInAt(r.URL.RequestURI())
+		}
+	}
+	return view{Page: page, ReadOnly: p.readOnly || !auth.Allowed(ctx, auth.Administer, ""), Viewer: v, Data: data}
+}
+
+// logInAt is where one logs in to see a page.
+func logInAt(page string) string { return "/login?" + url.Values{"to": {login.Local(page)}}.Encode() }
+
+// render writes a whole page.
+func (p *renderer) render(w http.ResponseWriter, code int, name string, v view) {
+	var b bytes.Buffer
+	if err := p.templates[name].ExecuteTemplate(&b, "layout.html", v); err != nil {
+		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
+		http.Error(w, "this page cannot be shown: the scheduler's log says why", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(b.Bytes()) // who has left does not read it
+}
+
+// main returns the part of a page that moves.
+func (p *renderer) main(r *http.Request, name string, data any) ([]byte, error) {
+	var b bytes.Buffer
+	err := p.templates[name].ExecuteTemplate(&b, "main", p.view(r, name, data))
+	return b.Bytes(), err
+}
+
+// A failure is what the page of an error shows.
+type failure struct {
+	Title, Text string
+	Again       string // where one can try again; empty: nowhere
+}
+
+// fail says what went wrong, by a gRPC status.
+func (p *renderer) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
+	st := status.Convert(err)
+	code, title := http.StatusInternalServerError, "This did not work"
+	switch st.Code() {
+	case codes.NotFound:
+		code, title = http.StatusNotFound, "Not here"
+	case codes.InvalidArgument:
+		code, title = http.StatusBadRequest, "That is not understood"
+	case codes.FailedPrecondition:
+		code, title = http.StatusConflict, "Not possible"
+	case codes.Unauthenticated:
+		code, title = http.StatusUnauthorized, "Who are you?"
+	case codes.PermissionDenied:
+		code, title = http.StatusForbidden, "Not for you"
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		code, title = http.StatusServiceUnavailable, "Not now"
+	}
+	p.render(w, code, "error", p.view(r, name, failure{Title: title, Text: st.Message()}))
+}
