@@ -70,10 +70,11 @@ func (s *checker) checkTasks() string {
 	}
 	locations := s.tasks()
 	for t, n := range locations {
-		if (n == 2) != (t.run.race != nil) || n > 2 {
-			return fmt.Sprintf("task %s is at %d locations, race %v", t.action, n, t.run.race)
+		r := t.race()
+		if (n == 2) != (r != nil) || n > 2 {
+			return fmt.Sprintf("task %s is at %d locations, race %v", t.action, n, r)
 		}
-		if r := t.run.race; (r != nil) != (t.course == racing) || r != nil && (r.worker.task != t || r.worker == t.worker()) {
+		if (r != nil) != (t.course == racing) || r != nil && (r.worker.task != t || r.worker == t.worker()) {
 			return fmt.Sprintf("task %s races: %t, course %d", t.action, r != nil, t.course)
 		}
 		w, q := t.worker(), t.queue()
@@ -269,7 +270,7 @@ func (s *checker) checkLineup(l *lineup) string {
 	all, cursor, impatient := l.all(), l.cursor == nil, 0
 	for i, t := range all {
 		cursor = cursor || t == l.cursor
-		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since.Before(all[i-1].since)) {
+		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since < all[i-1].since) {
 			return fmt.Sprintf("task %s is out of line", t.action)
 		}
 		if t.impatient {

@@ -35,9 +35,9 @@ type dispatcher struct {
 	swept    []*queue
 	sweeping bool
 	effort   effort
-	// settle runs from the first event until actions may be given to workers, which is at begun.
+	// settle runs from the first event until actions may be given to workers, which is when Clock.Awake is begun.
 	settle timer.Timer
-	begun  time.Time
+	begun  time.Duration
 }
 
 func newDispatcher(c *timer.Clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
@@ -101,7 +101,7 @@ func (d *dispatcher) unwanted(w *worker) {
 // givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
 // one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.run.race == nil && w.takes == Serving && w.stage != event.Uploading && !d.isSettling() &&
+	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving && w.stage != event.Uploading && !d.isSettling() &&
 		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
@@ -201,12 +201,12 @@ func (d *dispatcher) release(t *task) {
 	t.share.Discharge()
 	d.Timers.Stop(&t.timer)
 	t.pool.tree.Finish(&t.item)
-	if r := t.run.race; r != nil {
+	if r := t.race(); r != nil {
 		r.worker.free()
 		d.calls.stop(r.worker, t.action)
 	}
-	t.run.worker.free()
-	t.at, t.run = nil, run{}
+	t.worker().free()
+	t.at = nil
 }
 
 // next assigns the task to a worker that is next for it. False: it is to be idle.

@@ -158,12 +158,12 @@ func (d *dumper) flights(fs ...flights) {
 }
 
 func (d *dumper) task(t *task) {
-	where := "unmatched"
+	where, resends := "unmatched", int32(0)
 	switch {
 	case t.worker() != nil:
-		where = "with " + t.run.worker.key
-		if t.run.race != nil {
-			where += " and " + t.run.race.worker.key
+		where, resends = "with "+t.worker().key, t.run().resends
+		if r := t.race(); r != nil {
+			where += " and " + r.worker.key
 		}
 	case t.queue() != nil:
 		q := t.queue()
@@ -174,5 +174,5 @@ func (d *dumper) task(t *task) {
 		names = append(names, o.spec.Name)
 	}
 	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
-		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts, t.preempted, t.run.resends, d.timer(t.timer))
+		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts, t.preempted, resends, d.timer(t.timer))
 }

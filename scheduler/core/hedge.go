@@ -34,9 +34,9 @@ func (h *hedges) start(t *task) {
 	}
 	h.begun++
 	w.unidle()
-	t.run.race, t.course = &race{w, h.Now}, racing
-	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, t.run.worker.queue.class)
-	t.run.resends = 0
+	first := t.run()
+	first.race, first.resends, t.course = &race{w, h.Now}, 0, racing
+	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, first.worker.queue.class)
 	w.task, w.duty = t, assigned
 	t.recharge(w, h.Now)
 	h.calls.run(w)
@@ -50,10 +50,10 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 		h.leave(w)
 		return false
 	}
-	other := t.run.race.worker
+	other := t.race().worker
 	if w == other {
 		h.won++
-		other = t.run.worker
+		other = t.worker()
 	}
 	h.calls.stop(other, t.action)
 	h.leave(other)
@@ -63,16 +63,17 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 // leave takes a worker from a task that another one runs, too.
 func (h *hedges) leave(w *worker) {
 	t := w.task
-	r := t.run.race
+	run := t.run()
+	r := run.race
 	w.free()
-	t.run.race = nil
+	run.race = nil
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.course = hedged
 		h.Timers.Set(&t.timer, h.Now.Add(t.spec.Size.Timeout))
 	} else {
-		t.run.worker, t.started, t.course = r.worker, r.since, overtaken
+		run.worker, t.started, t.course = r.worker, r.since, overtaken
 		h.operations.changedAll(t)
 	}
-	t.recharge(t.run.worker, h.Now)
+	t.recharge(run.worker, h.Now)
 }

@@ -34,7 +34,7 @@ func TestRandomRaces(t *testing.T) {
 				h.event(now, "sync", append([]string{name}, append(h.something(r, name), workers[name])...))
 			}
 			for _, w := range h.state.workers.byKey {
-				if w.task != nil && w.task.run.race != nil {
+				if w.task != nil && w.task.race() != nil {
 					raced++
 				}
 			}

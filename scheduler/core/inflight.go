@@ -80,7 +80,7 @@ func (f *inFlight) of(t *task) flights {
 // until a client has come back for it.
 func (f *inFlight) joinable(spec *request.Operation, a action) *task {
 	for t := range f.shared.few(a) {
-		if t.spec == nil && t.run.worker.pool.Serves(spec) {
+		if t.spec == nil && t.worker().pool.Serves(spec) {
 			return t
 		}
 		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
@@ -120,7 +120,7 @@ func (f *inFlight) running(p *pool, a action) *task {
 		return nil
 	}
 	for t := range f.shared.few(a) {
-		if t.worker() != nil && t.run.worker.pool == p && t.spec != nil && !t.spec.Private {
+		if t.worker() != nil && t.worker().pool == p && t.spec != nil && !t.spec.Private {
 			return t
 		}
 	}

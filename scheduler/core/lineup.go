@@ -31,10 +31,10 @@ const (
 )
 
 // push adds a task, at a time of Clock.Awake.
-func (l *lineup) push(t *task, awake time.Time) {
+func (l *lineup) push(t *task, awake time.Duration) {
 	t.ahead, t.behind, t.since = l.last, nil, awake
-	if l.last != nil && t.since.Before(l.last.since) {
-		t.since = l.last.since // more may have been lost than there was
+	if l.last != nil {
+		t.since = max(t.since, l.last.since) // more may have been lost than there was
 	}
 	if l.last == nil {
 		l.first = t

@@ -150,7 +150,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 
 // checkChoice says why what was just submitted does not wait, or run, where it suits best.
 func (ps places) checkChoice(s *State, o *operation) string {
-	if o == nil || o.task == nil || o.task.spec != o.spec || o.task.attempts > 1 || o.task.run.inherited {
+	if o == nil || o.task == nil || o.task.spec != o.spec || o.task.attempts > 1 || o.task.inherited() {
 		return ""
 	}
 	t := o.task

@@ -3,6 +3,7 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -111,7 +112,7 @@ func (ps *pools) declare() {
 		p.startup, p.patience = c.Startup, c.Patience
 		for _, class := range c.Classes {
 			q := p.queue(class)
-			q.declared, q.away, q.absence.patience = true, true, c.Patience
+			q.declared, q.away, q.absence.patience, q.absence.since = true, true, c.Patience, math.MinInt64
 		}
 	}
 }
@@ -170,11 +171,11 @@ func (ps *pools) hasOther(q *queue) bool {
 	return false
 }
 
-// patience returns until when a task that is unmatched waits for a worker, where workers may come since begun: not for long if it asks for a property of which no
-// worker has ever had the name, as where that is misspelt, unless there are classes of workers that may not have been started yet.
-func (ps *pools) patience(t *task, begun time.Time) time.Time {
-	since := t.since
-	long := since.Add(ps.cfg.MatchGrace)
+// patience returns until when, by Clock.Awake, a task that is unmatched waits for a worker, where workers may come since begun:
+// not for long if it asks for a property of which no worker has ever had the name, as where that is misspelt, unless there are
+// classes of workers that may not have been started yet.
+func (ps *pools) patience(t *task, begun time.Duration) time.Duration {
+	long := timer.After(t.since, ps.cfg.MatchGrace)
 	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long
 	}
@@ -182,13 +183,7 @@ func (ps *pools) patience(t *task, begun time.Time) time.Time {
 		if ps.Knows(name) {
 			continue
 		}
-		start := since
-		if begun.After(start) {
-			start = begun
-		}
-		if short := start.Add(unknownGrace); short.Before(long) {
-			return short
-		}
+		return min(max(t.since, begun)+unknownGrace, long)
 	}
 	return long
 }

@@ -69,7 +69,7 @@ func (q *queue) open() bool { return q.staffed() || q.drained > 0 }
 // An absence is the time in which a queue is away. Each task waits for so long from its beginning, or from when it came.
 type absence struct {
 	queue *queue
-	since time.Time // by Clock.Awake
+	since time.Duration // by Clock.Awake
 	// patience is for how long.
 	patience time.Duration
 	// timer is when the first task has waited for long enough, or earlier.
@@ -77,13 +77,7 @@ type absence struct {
 }
 
 // ends is until when a task waits, by Clock.Awake.
-func (a *absence) ends(t *task) time.Time {
-	from := t.since
-	if a.since.After(from) {
-		from = a.since
-	}
-	return from.Add(a.patience)
-}
+func (a *absence) ends(t *task) time.Duration { return timer.After(max(t.since, a.since), a.patience) }
 
 // patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
 func (q *queue) patience(c *Config) time.Duration {

@@ -226,7 +226,7 @@ func (rs *reports) confirm(w *worker) {
 // same action again meanwhile. What comes three times over has been run: the worker was told to run it again.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
-	again := w.task != nil && w.task.action == e.action && w.task.run.resends > 0
+	again := w.task != nil && w.task.action == e.action && w.task.run().resends > 0
 	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
 	if repeated {
 		running = action{}
@@ -308,14 +308,14 @@ func (rs *reports) reconcile(w *worker, a action) bool {
 		return false
 	}
 	switch {
-	case w.duty != assigned || !t.wanted() || t.spec == nil || t.run.resends >= maxResends:
+	case w.duty != assigned || !t.wanted() || t.spec == nil || t.run().resends >= maxResends:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
 		if w == t.worker() {
 			t.attempts--
 		}
 	default:
-		t.run.resends++
+		t.run().resends++
 		rs.calls.run(w)
 		return true
 	}
@@ -330,7 +330,7 @@ func (rs *reports) resume(w *worker, a action) bool {
 		return false
 	}
 	rs.dispatch.hand(t, w)
-	w.duty, t.run.inherited = confirmed, true
+	w.duty, t.run().inherited = confirmed, true
 	return true
 }
 
@@ -340,9 +340,10 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
 	}
-	t.run.worker.free()
-	rs.calls.stop(t.run.worker, t.action)
-	t.run.worker, w.task, w.duty = w, t, confirmed
+	run := t.run()
+	run.worker.free()
+	rs.calls.stop(run.worker, t.action)
+	run.worker, w.task, w.duty = w, t, confirmed
 	rs.runs.finish(t, resp)
 }
 
@@ -351,7 +352,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 func (rs *reports) keepOrphan(w *worker, a action) {
 	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
-	t.run.inherited = true
+	t.run().inherited = true
 	t.timer.Owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.entry, rs.Now, w.queue.cost())
 	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))

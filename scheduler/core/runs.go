@@ -50,7 +50,7 @@ func (r *runs) explain(spec *request.Operation) string {
 
 // absent ends what has waited for long enough in a queue that is away, or has it go elsewhere.
 func (r *runs) absent(q *queue) {
-	for q.away && q.line.count > 0 && !q.absence.ends(q.line.first).After(r.Awake()) && r.dispatch.effort.spend(endEffort) {
+	for q.away && q.line.count > 0 && q.absence.ends(q.line.first) <= r.Awake() && r.dispatch.effort.spend(endEffort) {
 		r.overdue(q.line.first)
 	}
 	r.dispatch.await(q)
@@ -59,7 +59,7 @@ func (r *runs) absent(q *queue) {
 // conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
 func (r *runs) conclude(w *worker, e ending) {
 	t, resp := w.task, e.response
-	if t.run.race != nil && !r.hedges.decide(w, resp) {
+	if t.race() != nil && !r.hedges.decide(w, resp) {
 		return
 	}
 	w.queue.load.ran(r.Now.Sub(t.started))
@@ -131,7 +131,7 @@ func (r *runs) finish(t *task, resp *repb.ExecuteResponse) {
 // front of its queue until its attempts are used up, unless another worker runs it, too.
 func (r *runs) lose(w *worker) {
 	t := w.task
-	if t.run.race != nil {
+	if t.race() != nil {
 		r.hedges.leave(w)
 		return
 	}
@@ -215,7 +215,7 @@ func (r *runs) overdue(t *task) {
 	case q == nil && r.dispatch.pools.queueFor(t) != nil: // the sweep of the unmatched has not come to it
 		r.dispatch.rematch(t)
 		return
-	case q == nil && r.Awake().Before(r.dispatch.pools.patience(t, r.dispatch.begun)): // meanwhile a worker was there that has what it asks for
+	case q == nil && r.Awake() < r.dispatch.pools.patience(t, r.dispatch.begun): // meanwhile a worker was there that has what it asks for
 		r.Timers.Set(&t.timer, r.When(r.dispatch.pools.patience(t, r.dispatch.begun)))
 		return
 	case q != nil && r.dispatch.giveUp(t):
@@ -225,7 +225,7 @@ func (r *runs) overdue(t *task) {
 	case q != nil:
 		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = r.Awake().Sub(t.since).Round(time.Second), r.explain(t.spec)
+		waited, why = (r.Awake() - t.since).Round(time.Second), r.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }

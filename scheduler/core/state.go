@@ -136,15 +136,15 @@ func (s *State) apply(e event.Event) error {
 
 // begin starts an event: moves the clock and settles what is due.
 func (s *State) begin(now time.Time) {
-	if s.Now.IsZero() {
-		s.dispatch.begun = now.Add(s.cfg.Settle)
-		if s.cfg.Settle > 0 {
-			s.Timers.Set(&s.dispatch.settle, s.dispatch.begun)
-		}
-	}
 	before := s.Now
 	if now.After(s.Now) {
 		s.Now = now
+	}
+	if before.IsZero() {
+		s.dispatch.begun = timer.After(s.Awake(), s.cfg.Settle)
+		if s.cfg.Settle > 0 {
+			s.Timers.Set(&s.dispatch.settle, s.Now.Add(s.cfg.Settle))
+		}
 	}
 	if next := s.Timers.Next(); !next.IsZero() {
 		if next.Before(before) {

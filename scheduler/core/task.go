@@ -20,8 +20,9 @@ import (
 // In a queue it has the place of each of its operations: it is handed out when the
 // first of them has its turn, so it has the best priority of those that wait.
 //
-// With a million of them, memory is what decisions take their time for. Its times are whole ones nevertheless: without what
-// they have of the monotonic clock, waits would follow the wall clock when that is set, and a replay would differ.
+// With a million of them, memory is what decisions take their time for. So it has no more than 512 bytes: objects up to that size
+// the garbage collector looks at together. Its times have what they have of the monotonic clock nevertheless: without it, waits
+// would follow the wall clock when that is set, and a replay would differ.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.
@@ -31,7 +32,7 @@ type task struct {
 	before, after *task
 	// ahead and behind are its neighbours in the lineup that it is in, since that time by Clock.Awake.
 	ahead, behind *task
-	since         time.Time
+	since         time.Duration
 	queued        time.Time
 	// operations share the task; only an orphan has none. alone is the one that most
 	// tasks have.
@@ -54,10 +55,8 @@ type task struct {
 	course course
 	why    string
 
-	// at is where it is: *queue, unmatched or *run, which is the task's own. Nil: nowhere, as it may be within an event.
+	// at is where it is: *queue, unmatched or *run. Nil: nowhere, as it may be within an event.
 	at location
-	// run is the zero one while at is none.
-	run run
 	// started is when the present run began, or the last one.
 	started time.Time
 	// share is what quotas know of it; nil outside of cohorts.
@@ -94,12 +93,32 @@ func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
 func (*run) isLocation()      {}
 
+// run returns the one that a task is in; nil if no worker has it.
+func (t *task) run() *run {
+	r, _ := t.at.(*run)
+	return r
+}
+
 // worker returns who has a task, and what its end counts for; nil if nobody.
 func (t *task) worker() *worker {
-	if r, ok := t.at.(*run); ok {
+	if r := t.run(); r != nil {
 		return r.worker
 	}
 	return nil
+}
+
+// race returns the second run of a task; nil if there is one at most.
+func (t *task) race() *race {
+	if r := t.run(); r != nil {
+		return r.race
+	}
+	return nil
+}
+
+// inherited reports whether the worker of a task had it before it was asked for here.
+func (t *task) inherited() bool {
+	r := t.run()
+	return r != nil && r.inherited
 }
 
 // queue returns the one that a task waits in; nil if it does not.
@@ -110,8 +129,7 @@ func (t *task) queue() *queue {
 
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {
-	t.run = run{worker: w}
-	t.at, t.started = &t.run, at
+	t.at, t.started = &run{worker: w}, at
 }
 
 // A course says what has become of the size class that was chosen for a task.
@@ -243,7 +261,7 @@ func (t *task) mispredicted(w *worker, resp *repb.ExecuteResponse) (largest uint
 		return largest, true
 	}
 	failed := code == codes.DeadlineExceeded || code == codes.OK && resp.GetResult().GetExitCode() != 0
-	return largest, failed && (t.spec.Size.Class > 0 || t.run.inherited) && w.queue.size() < largest
+	return largest, failed && (t.spec.Size.Class > 0 || t.inherited()) && w.queue.size() < largest
 }
 
 // A race is the second run of a task that takes too long where it is, on the largest size
@@ -278,9 +296,9 @@ func (t *task) mayHedge() bool {
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.
 func (t *task) recharge(w *worker, now time.Time) {
-	cost := t.run.worker.queue.cost()
-	if t.run.race != nil {
-		cost += t.run.race.worker.queue.cost()
+	cost := t.worker().queue.cost()
+	if second := t.race(); second != nil {
+		cost += second.worker.queue.cost()
 	}
 	t.pool.tree.Finish(&t.item)
 	t.pool.tree.Start(&t.item, &w.entry, now, cost)
@@ -290,7 +308,7 @@ func (t *task) recharge(w *worker, now time.Time) {
 // nor does an end of the second that has nothing to do with the action.
 func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
 	code := codes.Code(resp.GetStatus().GetCode())
-	if w == t.run.race.worker {
+	if w == t.race().worker {
 		return code == codes.OK || code == codes.DeadlineExceeded
 	}
 	return code == codes.OK && resp.GetResult().GetExitCode() == 0
