@@ -123,7 +123,8 @@ func (d *dispatcher) relieve(q *queue) {
 	}
 }
 
-// watch has what waits in a queue wait for so long only, while it is declared and has no worker, or has drained ones only.
+// watch has what waits in a queue wait for so long only, while it is declared and has no worker, or
+// has drained ones only.
 func (d *dispatcher) watch(q *queue) {
 	away, patience := q.expectsSomebody(), q.patience(d.cfg)
 	if away == q.away && (!away || patience == q.absence.patience) {
@@ -148,8 +149,8 @@ func (d *dispatcher) await(q *queue) {
 // expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
 func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
-// rematchInstance moves what waits of an instance where it has no room or where nobody serves, and what waits for it to have
-// some.
+// rematchInstance moves what waits of an instance where it has no room or where nobody serves, and
+// what waits for it to have some.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
@@ -167,8 +168,8 @@ func (d *dispatcher) forget(w *worker) {
 	d.discard(w.queue)
 }
 
-// discard forgets a queue that has neither workers nor tasks, and its pool if that has no workers. While tasks are still to be moved
-// the queue stays for them, but nobody finds the pool any more.
+// discard forgets a queue that has neither workers nor tasks, and its pool if that has no workers.
+// While tasks are still to be moved the queue stays for them, but nobody finds the pool any more.
 func (d *dispatcher) discard(q *queue) {
 	p := q.pool
 	if q.workers > 0 || q.declared {

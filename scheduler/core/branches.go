@@ -83,7 +83,8 @@ func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	s.eachQueue(func(q *queue, v QueueView) {
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.Now); t != nil {
-			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, v.Idle)+s.dispatch.otherClasses(q, t)+v.Root.behind()
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q,
+				v.Idle)+s.dispatch.otherClasses(q, t)+v.Root.behind()
 		} else if q.waiting > 0 {
 			v.Why = allHeld
 		}

@@ -124,14 +124,16 @@ func (s *checker) checkTasks() string {
 		}
 	}
 	if queued != s.dispatch.queued || executing != s.dispatch.executing {
-		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.dispatch.queued, s.dispatch.executing, queued, executing)
+		return fmt.Sprintf("counted %d+%d tasks, there are %d+%d", s.dispatch.queued,
+			s.dispatch.executing, queued, executing)
 	}
 	for i, f := range []flights{s.inFlight.shared, s.inFlight.private} {
 		for a, first := range f {
 			last := first.before
 			for t := range f.of(a) {
 				if locations[t] == 0 || t.action != a || t.private != (i == 1) {
-					return fmt.Sprintf("task %s is in flight as %s, private %t, and at %d locations", t.action, a, t.private, locations[t])
+					return fmt.Sprintf("task %s is in flight as %s, private %t, and at %d locations",
+						t.action, a, t.private, locations[t])
 				}
 				if t != first && t.before.after != t || t.after == nil && t != last {
 					return fmt.Sprintf("tasks of action %s are not in order", a)
@@ -196,14 +198,17 @@ func (s *checker) checkWorker(key string, w *worker) string {
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
-	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) && !slices.Contains(s.dispatch.settled, w):
+	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) &&
+		!slices.Contains(s.dispatch.settled, w):
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == Unheard || (w.takes == Drained) != s.workers.isDrained(w) || w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
+	case w.takes == Unheard || (w.takes == Drained) != s.workers.isDrained(w) ||
+		w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
 		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
 	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):
-		return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key, w.takes, w.program.record.Standing())
+		return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key,
+			w.takes, w.program.record.Standing())
 	case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
 		return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
 	case w.task != nil && !w.pool.Serves(w.task.spec0(w)):
@@ -212,7 +217,8 @@ func (s *checker) checkWorker(key string, w *worker) string {
 	return ""
 }
 
-// checkQueues compares what queues count with what there is; perQueue are the workers of each, as the queue counts them.
+// checkQueues compares what queues count with what there is; perQueue are the workers of each, as
+// the queue counts them.
 func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 	for p := range s.dispatch.pools.All() {
 		if len(p.queues) == 0 {
@@ -220,23 +226,30 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 		}
 		for _, q := range p.queues {
 			n := perQueue[q]
-			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} || q.workers == 0 && !q.declared && q.line.pass == over {
-				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.Key(), q.class, q.workers, q.serving, q.resting, q.suspended, n)
+			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} ||
+				q.workers == 0 && !q.declared && q.line.pass == over {
+				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.Key(),
+					q.class, q.workers, q.serving, q.resting, q.suspended, n)
 			}
 			tasks, root := slices.DeleteFunc(q.tasks(), func(t *task) bool { return !t.wanted() }), fair.View{}
 			for root = range p.tree.Branches(q.class) {
 				break
 			}
-			if len(tasks) != q.waiting || q.waiting > 0 && !q.open() && !q.declared && q.line.pass == over || root.Idle > 0 && q.head(s.Now) != nil && !s.dispatch.isBehind() {
-				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(), q.class, len(tasks), q.waiting, q.open(), root.Idle)
+			if len(tasks) != q.waiting ||
+				q.waiting > 0 && !q.open() && !q.declared && q.line.pass == over ||
+				root.Idle > 0 && q.head(s.Now) != nil && !s.dispatch.isBehind() {
+				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(),
+					q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			for _, t := range tasks {
-				if other := s.dispatch.pools.queueFor(t); q.line.pass == over && !q.served() && !q.declared && other.served() {
+				if other := s.dispatch.pools.queueFor(t); q.line.pass == over && !q.served() &&
+					!q.declared && other.served() {
 					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.Key())
 				}
 			}
 			if n := len(q.tasks()) - len(tasks); n != len(q.parked) {
-				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked", p.Key(), q.class, n, len(q.parked))
+				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked",
+					p.Key(), q.class, n, len(q.parked))
 			}
 			sum := load{typical: q.load.typical}
 			for _, t := range tasks {
@@ -251,14 +264,17 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			if problem := s.checkLineup(&q.line); problem != "" {
 				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
-			if a := &q.absence; q.away && q.line.count > 0 && (!a.timer.IsSet() || s.Timers.When(&a.timer).After(s.When(a.ends(q.line.first)))) {
+			if a := &q.absence; q.away && q.line.count > 0 &&
+				(!a.timer.IsSet() || s.Timers.When(&a.timer).After(s.When(a.ends(q.line.first)))) {
 				return fmt.Sprintf("queue %v/%d is away, and what waits does so for ever", p.Key(), q.class)
 			}
 			if q.away != q.expectsSomebody() {
-				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.Key(), q.class, q.away, q.declared, q.open())
+				return fmt.Sprintf("queue %v/%d is away %t, declared %t, open %t", p.Key(), q.class,
+					q.away, q.declared, q.open())
 			}
 			if q.rest.IsSet() && (q.serving > 0 || q.resting == 0) {
-				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.Key(), q.class, q.serving, q.resting)
+				return fmt.Sprintf("queue %v/%d rests with %d serving, %d resting", p.Key(),
+					q.class, q.serving, q.resting)
 			}
 		}
 	}
@@ -277,8 +293,10 @@ func (s *checker) checkLineup(l *lineup) string {
 			impatient++
 		}
 	}
-	if len(all) != l.count || !cursor || (l.pass != over) != slices.Contains(s.dispatch.sweeps, l) || l.queue != nil && impatient != l.queue.impatient {
-		return fmt.Sprintf("%d tasks are in line, counted %d, %d impatient, pass %d", len(all), l.count, impatient, l.pass)
+	if len(all) != l.count || !cursor || (l.pass != over) != slices.Contains(s.dispatch.sweeps, l) ||
+		l.queue != nil && impatient != l.queue.impatient {
+		return fmt.Sprintf("%d tasks are in line, counted %d, %d impatient, pass %d", len(all),
+			l.count, impatient, l.pass)
 	}
 	return ""
 }
@@ -291,11 +309,14 @@ func (q *queue) checkPrograms() string {
 		if !p.record.IsWell() {
 			ill++
 		}
-		if len(p.positions) == 0 || p.key != key || p.queue != q || slices.ContainsFunc(p.positions, func(w *worker) bool { return w.program != p }) {
+		if len(p.positions) == 0 || p.key != key || p.queue != q ||
+			slices.ContainsFunc(p.positions, func(w *worker) bool { return w.program != p }) {
 			return fmt.Sprintf("program %s is not where it belongs", key)
 		}
-		if p.timer.IsSet() != (p.record.Standing() == trust.Suspended) || p.tried != nil && p.record.Standing() != trust.OnTrial {
-			return fmt.Sprintf("program %s: standing %d, timer %t, tried %t", key, p.record.Standing(), p.timer.IsSet(), p.tried != nil)
+		if p.timer.IsSet() != (p.record.Standing() == trust.Suspended) ||
+			p.tried != nil && p.record.Standing() != trust.OnTrial {
+			return fmt.Sprintf("program %s: standing %d, timer %t, tried %t", key,
+				p.record.Standing(), p.timer.IsSet(), p.tried != nil)
 		}
 	}
 	if workers != q.workers || ill != q.ill || q.suspended > 0 && !q.served() {
@@ -342,7 +363,8 @@ func (s *checker) checkOperations() string {
 	if done != len(s.operations.completed) || done > s.cfg.MaxCompleted {
 		return fmt.Sprintf("%d operations are done, %d are kept", done, len(s.operations.completed))
 	}
-	if done > 0 && (!s.operations.expiry.IsSet() || s.Timers.When(&s.operations.expiry).After(s.operations.completed[0].until)) {
+	if done > 0 && (!s.operations.expiry.IsSet() ||
+		s.Timers.When(&s.operations.expiry).After(s.operations.completed[0].until)) {
 		return "done operations stay for ever"
 	}
 	return s.Timers.Check()

@@ -134,8 +134,8 @@ func (c *clients) want(o *operation) {
 	}
 }
 
-// unwant notes that nobody waits for an operation any more. A task with none that is wanted is parked if it waits and, if it
-// runs, the first to be stopped when others wait.
+// unwant notes that nobody waits for an operation any more. A task with none that is wanted is
+// parked if it waits and, if it runs, the first to be stopped when others wait.
 func (c *clients) unwant(o *operation) {
 	t := o.task
 	o.wanted = false

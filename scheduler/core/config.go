@@ -54,8 +54,9 @@ type Config struct {
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
 	Sizes []SizesConfig
-	// SizeExponent is how much slower an action may be on a smaller size class, as in sizeclass.Options: it says how long one waits
-	// before it takes an idle worker of a larger class. Default 0.5; between 0 and 1.
+	// SizeExponent is how much slower an action may be on a smaller size class, as in
+	// sizeclass.Options: it says how long one waits before it takes an idle worker of a larger
+	// class. Default 0.5; between 0 and 1.
 	SizeExponent float64
 	// Quotas say which workers instance names share by quotas; see PutQuota. In a
 	// pool of these, instance names are the first level, whatever Queues say.
@@ -82,8 +83,9 @@ type Config struct {
 	// before the action fails. Default 3.
 	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Workers that an action may lose before it fails"`
 
-	// SuspendAfter is how many actions of a worker have to fail one after the other, for no fault of their own, for it to get
-	// nothing for a while, if those of most others do not fail. Default 5.
+	// SuspendAfter is how many actions of a worker have to fail one after the other, for no fault
+	// of their own, for it to get nothing for a while, if those of most others do not fail. Default
+	// 5.
 	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Actions that a worker may fail in a row, with errors that are not the action's, before it gets none for a while"`
 
 	// ClientGrace is how long an operation that nobody waits for, or an action or
@@ -107,8 +109,8 @@ type Config struct {
 	// MaxPerQueue bounds those that wait for one size class of one platform, and
 	// those that no worker can serve. Default: as MaxQueued.
 	MaxPerQueue int
-	// StepEffort bounds what one event does of what concerns many tasks, in looks at a task; the rest is left to the events that
-	// follow. Default 8000, some milliseconds.
+	// StepEffort bounds what one event does of what concerns many tasks, in looks at a task; the
+	// rest is left to the events that follow. Default 8000, some milliseconds.
 	StepEffort int
 	// MaxPerClient bounds the operations of one client (Operation.Client) that are
 	// not done. Default 100000.
@@ -273,7 +275,8 @@ func declared(list []SizesConfig) ([]SizesConfig, error) {
 		}
 		key := pool{c.Prefix, c.platform().Key()}
 		if known[key] {
-			return nil, fmt.Errorf("scheduler config: Sizes[%d]: classes of %s in %q are declared twice", i, c.platform(), c.Prefix)
+			return nil, fmt.Errorf("scheduler config: Sizes[%d]: classes of %s in %q are declared twice",
+				i, c.platform(), c.Prefix)
 		}
 		known[key] = true
 		if c.Startup == 0 {

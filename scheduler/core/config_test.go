@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestTuningIsBounded has each time and number that operators may set refuse what makes no sense, before the scheduler starts.
+// TestTuningIsBounded has each time and number that operators may set refuse what makes no sense,
+// before the scheduler starts.
 func TestTuningIsBounded(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		unit := f.Tag.Get("unit")

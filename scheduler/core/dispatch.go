@@ -26,11 +26,12 @@ type dispatcher struct {
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
 	touched  touched
-	// stirred are the cohorts of which something may run that could not before; settled are the workers that may have work since the
-	// State has settled.
+	// stirred are the cohorts of which something may run that could not before; settled are the
+	// workers that may have work since the State has settled.
 	stirred []*cohort
 	settled []*worker
-	// sweeps are the passes that are not over, the present one first, while sweeping it goes on; effort is what the event may still do.
+	// sweeps are the passes that are not over, the present one first, while sweeping it goes on;
+	// effort is what the event may still do.
 	sweeps   []*lineup
 	swept    []*queue
 	sweeping bool
@@ -101,7 +102,8 @@ func (d *dispatcher) unwanted(w *worker) {
 // givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
 // one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving && w.stage != event.Uploading && !d.isSettling() &&
+	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving &&
+		w.stage != event.Uploading && !d.isSettling() &&
 		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
@@ -143,8 +145,8 @@ func (d *dispatcher) rematch(t *task) {
 	d.enqueue(t)
 }
 
-// giveUp has a task that waited for the first worker of a declared class, or for drained ones, take another class that has
-// workers. It is false if there is none.
+// giveUp has a task that waited for the first worker of a declared class, or for drained ones, take
+// another class that has workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
 	t.impatient = true
 	q := d.pools.queueFor(t)

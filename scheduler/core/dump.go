@@ -55,7 +55,8 @@ func (s *View) Dump() string {
 // queue writes what each branch of a queue has, and what is next.
 func (d *dumper) queue(q *queue) {
 	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
-		q.pool.Prefix, q.pool.Platform, q.class, q.workers, q.serving, q.resting, q.waiting, q.load, q.declared, d.timer(q.rest))
+		q.pool.Prefix, q.pool.Platform, q.class, q.workers, q.serving, q.resting,
+		q.waiting, q.load, q.declared, d.timer(q.rest))
 	for v := range q.pool.tree.Branches(q.class) {
 		d.line("  %*s%q %+v", 2*v.Depth, "", v.Key, v)
 	}
@@ -64,7 +65,8 @@ func (d *dumper) queue(q *queue) {
 	}
 	d.line("  spills %t%s", q.overflow.open, d.timer(q.overflow.timer))
 	for _, l := range q.quotas.Lines() {
-		d.line("  line %q: %d wait, below %s, %d marked%s", l.Instance, l.Waiting, d.ago(l.Below), l.Marked, d.until(l.Due))
+		d.line("  line %q: %d wait, below %s, %d marked%s", l.Instance, l.Waiting, d.ago(l.Below),
+			l.Marked, d.until(l.Due))
 	}
 }
 
@@ -118,7 +120,8 @@ func (d *dumper) worker(w *worker) {
 		d.line("  boot %s", w.boot)
 	}
 	if r := &w.program.record; r.Standing() != trust.Trusted || r.Failures() > 0 {
-		d.line("  standing %d since or until %s, %d in a row failed, %d lately", r.Standing(), d.ago(r.Until()), r.Row(), r.Failures())
+		d.line("  standing %d since or until %s, %d in a row failed, %d lately", r.Standing(),
+			d.ago(r.Until()), r.Row(), r.Failures())
 	}
 	if w.task != nil {
 		d.line("  runs %s, confirmed %t", w.task.action, w.duty != assigned)
@@ -135,8 +138,10 @@ func (d *dumper) worker(w *worker) {
 
 func (d *dumper) operation(o *operation) {
 	st := o.status()
-	d.line("operation %s %s rev %d %s of %s in %q, %d wait, queued %s, started %s, ended %s, worker %q, attempts %d, code %d exit %d%s",
-		st.Name, st.Stage, st.Rev, st.Digest, o.spec.Platform, o.spec.Instance, o.waiters, d.ago(st.Queued), d.ago(st.Started),
+	d.line("operation %s %s rev %d %s of %s in %q, %d wait, queued %s, started %s, ended %s, "+
+		"worker %q, attempts %d, code %d exit %d%s",
+		st.Name, st.Stage, st.Rev, st.Digest, o.spec.Platform, o.spec.Instance, o.waiters,
+		d.ago(st.Queued), d.ago(st.Started),
 		d.ago(st.Ended), st.Worker, st.Attempts, st.Response.GetStatus().GetCode(), st.Response.GetResult().GetExitCode(),
 		d.timer(o.timer))
 }
@@ -150,7 +155,8 @@ func (d *dumper) flights(fs ...flights) {
 	}
 	slices.SortFunc(tasks, func(t, u *task) int {
 		a, b := &t.action, &u.action
-		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length), int(int32(t.number-u.number)))
+		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length),
+			int(int32(t.number-u.number)))
 	})
 	for _, t := range tasks {
 		d.task(t)
@@ -173,6 +179,9 @@ func (d *dumper) task(t *task) {
 	for o := range t.operations.all() {
 		names = append(names, o.spec.Name)
 	}
-	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, queued %s, attempts %d, preempted %d, resends %d%s",
-		t.action, where, names, t.returned, t.course.largest(), t.impatient, t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts, t.preempted, resends, d.timer(t.timer))
+	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, "+
+		"queued %s, attempts %d, preempted %d, resends %d%s",
+		t.action, where, names, t.returned, t.course.largest(), t.impatient,
+		t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts,
+		t.preempted, resends, d.timer(t.timer))
 }

@@ -26,7 +26,8 @@ func (s *View) WaitsFor(name string) string {
 		return s.dispatch.pools.explain(t.spec)
 	}
 	if !t.wanted() {
-		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most", s.cfg.ClientGrace)
+		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most",
+			s.cfg.ClientGrace)
 	}
 	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
 		return q.pool.cohort.WhyHeld(instance, q.class)
@@ -52,10 +53,12 @@ func (s *View) whyWaits(q *queue, idle int) string {
 			s.Timers.When(&s.dispatch.settle).Sub(s.Now).Round(time.Second))
 	}
 	if q.away && q.drained > 0 {
-		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained", q.drained, q.patience(&s.cfg))
+		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained",
+			q.drained, q.patience(&s.cfg))
 	}
 	if q.away {
-		return fmt.Sprintf("size class %d is declared and has no worker; its actions wait %s for one to come, and then take another class",
+		return fmt.Sprintf("size class %d is declared and has no worker; "+
+			"its actions wait %s for one to come, and then take another class",
 			q.class, q.pool.patience)
 	}
 	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
@@ -98,10 +101,12 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 	}
 	if to, next := q.largerFor(d.Now); next != nil {
 		what, turns := q.spills(), q.turns(to, d.cfg)
-		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it once the next action has waited for %s, "+
+		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it "+
+			"once the next action has waited for %s, "+
 			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
 	} else if larger > 0 {
-		text += fmt.Sprintf("; %d workers of larger classes are idle, of which what waits may have none by its maximum", larger)
+		text += fmt.Sprintf("; %d workers of larger classes are idle, "+
+			"of which what waits may have none by its maximum", larger)
 	}
 	return text
 }

@@ -101,7 +101,8 @@ func (f *fuzzer) tellAll() {
 }
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
-	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2, SuspendAfter: 2, Settle: 4 * time.Second}
+	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2,
+		SuspendAfter: 2, Settle: 4 * time.Second}
 	cfg.Queues = []levels.QueueConfig{
 		{Platform: map[string]string{"OS": "x"}, Levels: nil},
 		{Levels: []levels.Level{
@@ -112,7 +113,8 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
 	cfg.Quotas = quota.Config{
 		Labels: []quota.Label{
-			{Name: "plain", Properties: map[string]string{"": ""}}, {Name: "x", Properties: map[string]string{"OS": "x"}},
+			{Name: "plain", Properties: map[string]string{"": ""}},
+			{Name: "x", Properties: map[string]string{"OS": "x"}},
 		},
 		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain", "x"}}},
 	}
@@ -151,8 +153,10 @@ func (f *fuzzer) step() {
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
 		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
 	case "restore":
-		w := f.report([]string{worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"), f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
-		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"), f.pick("instance=i", "instance=i/j", "private")})
+		w := f.report([]string{worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"),
+			f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
+		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"),
+			f.pick("instance=i", "instance=i/j", "private")})
 		if f.state.operations.byName[op] == nil {
 			f.clients[op], f.restored[op] = 0, true
 		}
@@ -163,7 +167,8 @@ func (f *fuzzer) step() {
 	case "quota":
 		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
-		if f.tell(now, event.PutQuota{Record: quota.Record{Key: k, Quota: q}, Preempt: f.pick("leave", "preempt") == "preempt"}).Err != nil {
+		if f.tell(now, event.PutQuota{Record: quota.Record{Key: k, Quota: q},
+			Preempt: f.pick("leave", "preempt") == "preempt"}).Err != nil {
 			f.tell(now, event.DeleteQuota{Key: k})
 		}
 	case "kill":
@@ -171,20 +176,25 @@ func (f *fuzzer) step() {
 	case "disconnect":
 		f.tell(now, event.Disconnect{Connection: f.number(f.pick("1", "2", "3"))})
 	case "drain":
-		if err := f.tell(now, event.Drain{DrainRecord: event.DrainRecord{Pattern: f.pattern(f.pick("position=w1", "position=w?", "position=w2"))}}).Err; err != nil {
+		drained := f.pattern(f.pick("position=w1", "position=w?", "position=w2"))
+		if err := f.tell(now, event.Drain{DrainRecord: event.DrainRecord{Pattern: drained}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":
-		f.tell(now, event.Undrain{Pattern: f.pattern(f.pick("position=w?", "position=w?", "position=w1", "position=w2"))})
+		f.tell(now, event.Undrain{Pattern: f.pattern(f.pick("position=w?", "position=w?",
+			"position=w1", "position=w2"))})
 	case "submit":
 		f.ops++
 		args := strings.Fields(fmt.Sprintf("op%d %s %s %s %s", f.ops%40,
-			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=", "platform=", "platform=OS=x", "platform=OS=x,container-image=i",
+			f.pick("a", "b", "c", "d"), f.pick("platform=", "platform=", "platform=", "platform=",
+				"platform=OS=x", "platform=OS=x,container-image=i",
 				"platform=OSFamily=LINUX", "platform=OS=x,gpu=1", "platform=Os=x"),
 			f.pick("instance=", "instance=i", "instance=i/j", "private"),
 			f.pick("client=", "client=c1", "client=c2")))
-		args = append(args, f.pick("user=", "user=u1", "user=u2"), f.pick("invocation=", "invocation=i1", "invocation=i2"),
-			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"), f.pick("expected=0s", "expected=9s"),
+		args = append(args, f.pick("user=", "user=u1", "user=u2"),
+			f.pick("invocation=", "invocation=i1", "invocation=i2"),
+			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"),
+			f.pick("expected=0s", "expected=9s"),
 			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
 		clients, restored := f.clients[args[0]], f.restored[args[0]]
 		f.clients[args[0]], f.restored[args[0]] = 1, false
@@ -239,7 +249,8 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	}
 	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=", "platform=", "platform=",
 		"platform=OS=x", "platform=OS=x,gpu=1", "platform=OS=x,container-image=i"))
-	if given := f.pick("", "", "", "", "", "", "", "", "", "", "implied=OSFamily=linux", "implied=OSFamily=plan9", "require=gpu=1"); given != "" {
+	if given := f.pick("", "", "", "", "", "", "", "", "", "", "implied=OSFamily=linux",
+		"implied=OSFamily=plan9", "require=gpu=1"); given != "" {
 		words = append(words, given)
 	}
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
@@ -271,7 +282,8 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if r, ok := e.(*event.Report); ok && out.Err != nil {
 		delete(f.waiting, r.Call)
 	}
-	if hangup, ok := e.(event.Hangup); ok && !slices.ContainsFunc(out.Replies, func(r event.Reply) bool { return r.Call == hangup.Call }) {
+	if hangup, ok := e.(event.Hangup); ok &&
+		!slices.ContainsFunc(out.Replies, func(r event.Reply) bool { return r.Call == hangup.Call }) {
 		delete(f.waiting, hangup.Call) // else its time came before
 	}
 	for _, r := range out.Replies {
@@ -314,8 +326,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	return out
 }
 
-// checkSpills sees that nothing waits in a queue for more turns than are worth an idle worker of a larger class, by what
-// the workers and tasks say themselves. One that will have waited for too long has its time set; that may be late, as time leaps.
+// checkSpills sees that nothing waits in a queue for more turns than are worth an idle worker of a
+// larger class, by what the workers and tasks say themselves. One that will have waited for too
+// long has its time set; that may be late, as time leaps.
 func (f *fuzzer) checkSpills(q *queue) {
 	larger, serve := uint32(0), 0
 	for _, w := range f.state.workers.byKey {
@@ -340,16 +353,18 @@ func (f *fuzzer) checkSpills(q *queue) {
 		return
 	}
 	if turns := int(larger/max(q.class, 1)) - 1; serve > 0 && larger%max(q.class, 1) == 0 && waiting > turns*serve {
-		f.t.Fatalf("%d actions wait for %d workers of class %d while one of class %d is idle\n%s", waiting, serve, q.class, larger, f.log.String())
+		f.t.Fatalf("%d actions wait for %d workers of class %d while one of class %d is idle\n%s",
+			waiting, serve, q.class, larger, f.log.String())
 	}
 	if !q.overflow.timer.IsSet() {
-		f.t.Fatalf("%d actions wait for class %d without end while a worker of class %d is idle\n%s", waiting, q.class, larger, f.log.String())
+		f.t.Fatalf("%d actions wait for class %d without end while a worker of class %d is idle\n%s",
+			waiting, q.class, larger, f.log.String())
 	}
 	f.spills++
 }
 
-// somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has made clients come and go,
-// or one may after a restart.
+// somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has
+// made clients come and go, or one may after a restart.
 func (f *fuzzer) somebodyWaits(w *worker, given *request.Operation) bool {
 	if w == nil || w.task == nil || w.task.spec != given {
 		return true // what was due gave it, and the event took it back
@@ -380,8 +395,14 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers": len(s.workers.byKey), "pools": s.dispatch.pools.Len() - len(s.cfg.Sizes), "tasks": len(s.inFlight.shared) + len(s.inFlight.private), "timers": s.Timers.Len(),
-		"operations": len(s.operations.completed), "results": len(s.orphans.byAction), "clients": len(s.operations.clients), "connections": len(s.workers.connections),
+		"workers":     len(s.workers.byKey),
+		"pools":       s.dispatch.pools.Len() - len(s.cfg.Sizes),
+		"tasks":       len(s.inFlight.shared) + len(s.inFlight.private),
+		"timers":      s.Timers.Len(),
+		"operations":  len(s.operations.completed),
+		"results":     len(s.orphans.byAction),
+		"clients":     len(s.operations.clients),
+		"connections": len(s.workers.connections),
 	}
 	for what, n := range left {
 		if n > 0 {

@@ -25,10 +25,12 @@ func TestRandomRaces(t *testing.T) {
 			case 0, 1:
 				ops++
 				h.event(now, "submit", []string{
-					fmt.Sprintf("op%d", ops), fmt.Sprintf("action%d", r.IntN(4)), "size=1,1s,,hedge", []string{"private", "client=c"}[r.IntN(2)],
+					fmt.Sprintf("op%d", ops), fmt.Sprintf("action%d",
+						r.IntN(4)), "size=1,1s,,hedge", []string{"private", "client=c"}[r.IntN(2)],
 				})
 			case 2:
-				h.event(now, []string{"cancel", "detach", "attach"}[r.IntN(3)], []string{fmt.Sprintf("op%d", r.IntN(ops+1))})
+				h.event(now, []string{"cancel", "detach", "attach"}[r.IntN(3)],
+					[]string{fmt.Sprintf("op%d", r.IntN(ops+1))})
 			default:
 				name := []string{"s1", "s2", "l1", "l2"}[r.IntN(4)]
 				h.event(now, "sync", append([]string{name}, append(h.something(r, name), workers[name])...))
@@ -45,7 +47,8 @@ func TestRandomRaces(t *testing.T) {
 			}
 			h.event(h.next, "tick", nil)
 		}
-		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 || s.Timers.Len() > 0 || s.dispatch.pools.Len() > 0 {
+		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 ||
+			s.Timers.Len() > 0 || s.dispatch.pools.Len() > 0 {
 			t.Errorf("seed %d: this is left:\n%s", seed, s.View().Dump())
 		}
 	}

@@ -30,7 +30,8 @@ func TestBranches(t *testing.T) {
 	for _, event := range []string{
 		"config level=user level=tool_invocation_id",
 		"0s sync w1 idle class=4", "0s submit a1 a1 user=ann invocation=x",
-		"1s submit b1 b1 user=bob invocation=y", "1s submit b2 b2 user=bob invocation=z", "1s submit b3 b3 user=bob invocation=z",
+		"1s submit b1 b1 user=bob invocation=y",
+		"1s submit b2 b2 user=bob invocation=z", "1s submit b3 b3 user=bob invocation=z",
 		"2s submit c1 c1 user=carl invocation=v", "2s submit a2 b1 user=ann invocation=x",
 	} {
 		h.run(strings.Fields(event))
@@ -68,8 +69,11 @@ func branchText(b Branch) string {
 // TestBusiestOfMany sees that of very many branches those are listed that would come first in the list of all.
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
-	state := must(NewState(Config{Queues: []levels.QueueConfig{{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}}}}))
-	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Platform: request.NewPlatform(platformX()), Doing: event.Executing})
+	state := must(NewState(Config{Queues: []levels.QueueConfig{
+		{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}},
+	}}))
+	state.Step(epoch, &event.Report{Call: 1, Worker: "w",
+		Platform: request.NewPlatform(platformX()), Doing: event.Executing})
 	made := 0
 	for i := range invocations {
 		for range i*37%11 + 1 {

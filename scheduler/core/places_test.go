@@ -39,8 +39,8 @@ func (ps places) hear(e event.Event, out event.Out, known func(worker string) bo
 	}
 }
 
-// remember keeps what a worker has said of its machine: while others of its pool are there, which say nothing, it counts for them, and it
-// may be known later that the worker was gone by then.
+// remember keeps what a worker has said of its machine: while others of its pool are there, which
+// say nothing, it counts for them, and it may be known later that the worker was gone by then.
 func (ps places) remember(p place) {
 	if len(p.machines) > 0 {
 		ps[fmt.Sprint("was ", p)] = p
@@ -100,7 +100,8 @@ func (p place) rank(instance string, asked []string) ([3]int, bool) {
 	return [3]int{-len(p.prefix), strange, extras}, true
 }
 
-// best returns the rank of a worker by what it says, or by what another one that is the same otherwise says of its machine.
+// best returns the rank of a worker by what it says, or by what another one that is the same
+// otherwise says of its machine.
 func (ps places) best(key, instance string, asked []string) (best [3]int, ok bool) {
 	own := ps[key]
 	all := []place{own}
@@ -127,7 +128,8 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 		}
 		asked := placeOf("", w.task.spec.Platform).has
 		if _, ok := ps.best(key, w.task.spec.Instance, asked); !ok {
-			return fmt.Sprintf("worker %s, which is %v, runs what asks for %v in %q", key, ps[key], asked, w.task.spec.Instance)
+			return fmt.Sprintf("worker %s, which is %v, runs what asks for %v in %q", key, ps[key],
+				asked, w.task.spec.Instance)
 		}
 	}
 	for _, t := range s.dispatch.unmatched.all() {
@@ -136,7 +138,8 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 		}
 		asked := placeOf("", t.spec.Platform).has
 		for key, w := range s.workers.byKey {
-			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 && w.takes == Serving && w.queue.admits(t.spec.Instance) {
+			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 &&
+				w.takes == Serving && w.queue.admits(t.spec.Instance) {
 				return fmt.Sprintf("worker %s, which is %v, could run what is unmatched and asks for %v", key, ps[key], asked)
 			}
 		}
@@ -166,12 +169,14 @@ func (ps places) checkChoice(s *State, o *operation) string {
 		if w.pool == t.pool {
 			chosen, found = r, true
 		}
-		if w.takes == Serving && w.queue.admits(t.spec.Instance) && (least[0] > 0 || slices.Compare(r[:], least[:]) < 0) {
+		if w.takes == Serving && w.queue.admits(t.spec.Instance) &&
+			(least[0] > 0 || slices.Compare(r[:], least[:]) < 0) {
 			least = r
 		}
 	}
 	if found && least[0] <= 0 && slices.Compare(chosen[:], least[:]) > 0 && !t.pool.hasDeclared() {
-		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v", t.spec.Name, asked, t.spec.Instance, t.pool.Key(), chosen, least)
+		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v",
+			t.spec.Name, asked, t.spec.Instance, t.pool.Key(), chosen, least)
 	}
 	return ""
 }
@@ -183,7 +188,8 @@ func (p *pool) hasDeclared() bool {
 // TestFitsAsTheRuleSays compares platforms of any properties with the rule.
 func TestFitsAsTheRuleSays(t *testing.T) {
 	words := []string{
-		"a=1", "a=2", "b=1", "A=1", "OSFamily=linux", "OSFamily=Linux", "OSFamily=windows", "ISA=x86-64", "ISA=X86-64", "isa=x86-64",
+		"a=1", "a=2", "b=1", "A=1", "OSFamily=linux", "OSFamily=Linux",
+		"OSFamily=windows", "ISA=x86-64", "ISA=X86-64", "isa=x86-64",
 		"container-image=i", "container-image=j", "persistentWorkerKey=k", "dockerNetwork=off", "gpu=1",
 	}
 	r := rand.New(rand.NewPCG(1, 2))

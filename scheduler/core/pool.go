@@ -51,8 +51,8 @@ func (p *pool) queue(class uint32) *queue {
 	return p.queues[i]
 }
 
-// classOf returns the size class of a worker that says that it has one. 0, which workers without classes say, and 1 are the same:
-// both are what the pool has of them already.
+// classOf returns the size class of a worker that says that it has one. 0, which workers without
+// classes say, and 1 are the same: both are what the pool has of them already.
 func (p *pool) classOf(says uint32) uint32 {
 	has := func(class uint32) bool {
 		return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.class == class })

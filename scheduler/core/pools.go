@@ -64,7 +64,8 @@ func newPools(clock *timer.Clock, cfg *Config) *pools {
 	return ps
 }
 
-// enter returns the pool of workers with a prefix and platform, made if need be. widened: it was there, and serves more from now on.
+// enter returns the pool of workers with a prefix and platform, made if need be. widened: it was
+// there, and serves more from now on.
 func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widened bool) {
 	o := offer.Offer{Prefix: prefix, Platform: platform, Exact: ps.cfg.Match == MatchExact}
 	found, widen, ok := ps.Find(o)
@@ -127,10 +128,10 @@ func (ps *pools) cohort(name string) *cohort {
 	return nil
 }
 
-// match returns the queue that has to run an action; nil if no worker can. One that
-// is served, or declared if the action is patient, goes before one that only is open; then candidates says which pool, or
-// the shortest wait where it does not, and then the size class that is wanted, 0 being the largest. Where one action
-// takes more than its instance's maximum it could wait for ever.
+// match returns the queue that has to run an action; nil if no worker can. One that is served, or
+// declared if the action is patient, goes before one that only is open; then candidates says which
+// pool, or the shortest wait where it does not, and then the size class that is wanted, 0 being the
+// largest. Where one action takes more than its instance's maximum it could wait for ever.
 func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *queue {
 	var best, open *queue
 	var rank offer.Candidate[*pool]
@@ -150,8 +151,8 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *que
 	return cmp.Or(best, open)
 }
 
-// queueFor returns the queue that has to run a task. One that has failed on a small size class stays in its pool, in which it
-// is to run on the largest.
+// queueFor returns the queue that has to run a task. One that has failed on a small size class
+// stays in its pool, in which it is to run on the largest.
 func (ps *pools) queueFor(t *task) *queue {
 	if t.pool != nil && t.course.largest() {
 		if q := t.pool.largest(t.takenBy); q != nil {
@@ -171,9 +172,10 @@ func (ps *pools) hasOther(q *queue) bool {
 	return false
 }
 
-// patience returns until when, by Clock.Awake, a task that is unmatched waits for a worker, where workers may come since begun:
-// not for long if it asks for a property of which no worker has ever had the name, as where that is misspelt, unless there are
-// classes of workers that may not have been started yet.
+// patience returns until when, by Clock.Awake, a task that is unmatched waits for a worker, where
+// workers may come since begun: not for long if it asks for a property of which no worker has ever
+// had the name, as where that is misspelt, unless there are classes of workers that may not have
+// been started yet.
 func (ps *pools) patience(t *task, begun time.Duration) time.Duration {
 	long := timer.After(t.since, ps.cfg.MatchGrace)
 	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {

@@ -26,8 +26,8 @@ func (d *dispatcher) leave(w *worker) {
 	d.amnesty(p.queue)
 }
 
-// reserve has each worker of a program take work, or none, as the standing of the program says. Those that may have some now
-// get it when the event ends.
+// reserve has each worker of a program take work, or none, as the standing of the program says.
+// Those that may have some now get it when the event ends.
 func (d *dispatcher) reserve(p *program) {
 	for _, w := range p.positions {
 		if p.withholds(w) {
@@ -56,7 +56,8 @@ func (d *dispatcher) offerReserved() {
 	d.reserved = nil
 }
 
-// tries notes that a worker has been given an action: if its program is on trial, its others wait for what becomes of that.
+// tries notes that a worker has been given an action: if its program is on trial, its others wait
+// for what becomes of that.
 func (d *dispatcher) tries(w *worker) {
 	if p := w.program; p.record.Standing() == trust.OnTrial && p.tried == nil {
 		p.tried = w
@@ -94,8 +95,8 @@ type probation struct {
 	suspensions *[]event.Suspension
 }
 
-// saysNothing reports whether a response says nothing of the worker that it comes from; failed, that what it had to do for the
-// action failed.
+// saysNothing reports whether a response says nothing of the worker that it comes from; failed,
+// that what it had to do for the action failed.
 func saysNothing(code codes.Code) (nothing, failed bool) {
 	switch code {
 	case codes.OK:
@@ -123,7 +124,8 @@ func (b *probation) count(p *program, tried bool, a action, failed bool) {
 	switch {
 	case tried && !failed:
 		b.dispatch.trusts(p)
-	case tried && p.peersAreWell(), p.record.Standing() == trust.Trusted && p.record.IsSuspect(b.cfg.SuspendAfter) && p.peersAreWell():
+	case tried && p.peersAreWell(), p.record.Standing() == trust.Trusted &&
+		p.record.IsSuspect(b.cfg.SuspendAfter) && p.peersAreWell():
 		b.suspend(p)
 	}
 }
@@ -146,8 +148,8 @@ func (b *probation) over(p *program) {
 	b.dispatch.reserve(p)
 }
 
-// called notes that a worker has called, and was dealt with: if it had the action of a trial and has it no longer, another one is
-// tried.
+// called notes that a worker has called, and was dealt with: if it had the action of a trial and
+// has it no longer, another one is tried.
 func (b *probation) called(w *worker) {
 	if p := w.program; p.tried == w && w.task == nil {
 		p.tried = nil
@@ -155,8 +157,9 @@ func (b *probation) called(w *worker) {
 	}
 }
 
-// restarted notes that a worker has started anew. Whatever its program ran then counts as one failure: it may be why it ended. If
-// it is suspended somebody may have repaired it, which one action shows.
+// restarted notes that a worker has started anew. Whatever its program ran then counts as one
+// failure: it may be why it ended. If it is suspended somebody may have repaired it, which one
+// action shows.
 func (b *probation) restarted(w *worker, boot string) {
 	p := w.program
 	if boot == "" || p.boot == boot {

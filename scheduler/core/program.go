@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// A program is the workers of a queue whose identities differ in nothing but their position: they share a process, and a machine.
-// Those of other makes have no position, and are a program each.
+// A program is the workers of a queue whose identities differ in nothing but their position: they
+// share a process, and a machine. Those of other makes have no position, and are a program each.
 type program struct {
 	key   string
 	queue *queue

@@ -75,7 +75,8 @@ const positionsOfHost = 3
 func newCourt(t *testing.T, seed uint64, hosts int) *court {
 	c := &court{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), now: epoch, hosts: map[string]*host{},
-		state: must(NewState(Config{SuspendAfter: suspendAfter, WorkerSlack: time.Hour})), has: map[string]*request.Operation{}, held: map[uint64]string{},
+		state: must(NewState(Config{SuspendAfter: suspendAfter,
+			WorkerSlack: time.Hour})), has: map[string]*request.Operation{}, held: map[uint64]string{},
 	}
 	for i := range hosts {
 		name := fmt.Sprintf("h%d", i)
@@ -164,7 +165,8 @@ func (c *court) tell(e event.Event) {
 	for _, s := range out.Suspensions {
 		h := c.hosts[s.ID[names.HostKey]]
 		if h.standing != trust.Suspended {
-			c.t.Fatalf("at %s %s is suspended after %v; its peers are well: %t", c.now.Sub(epoch), h.name, h.outcomes, c.peersAreWell(h))
+			c.t.Fatalf("at %s %s is suspended after %v; its peers are well: %t", c.now.Sub(epoch),
+				h.name, h.outcomes, c.peersAreWell(h))
 		}
 		c.suspensions++
 		h.ends = s.Until
@@ -177,7 +179,8 @@ func (c *court) tell(e event.Event) {
 		}
 		h := c.of(position)
 		if h.standing == trust.Suspended || h.standing == trust.OnTrial && h.tried != "" || h.drained {
-			c.t.Fatalf("seed %d: at %s %s is given %s: standing %d, tried %q, drained %t", c.seed, c.now.Sub(epoch), position, r.Run.Name, h.standing, h.tried, h.drained)
+			c.t.Fatalf("seed %d: at %s %s is given %s: standing %d, tried %q, drained %t", c.seed,
+				c.now.Sub(epoch), position, r.Run.Name, h.standing, h.tried, h.drained)
 		}
 		if h.standing == trust.OnTrial {
 			h.tried = position
@@ -192,7 +195,8 @@ func (c *court) tell(e event.Event) {
 	}
 	for _, key := range c.state.View().WorkerKeys(nil) {
 		if v, _ := c.state.View().Worker(key); v.Standing != c.of(key).standing {
-			c.t.Fatalf("at %s %s is of standing %d, want %d after %v", c.now.Sub(epoch), key, v.Standing, c.of(key).standing, c.of(key).outcomes)
+			c.t.Fatalf("at %s %s is of standing %d, want %d after %v", c.now.Sub(epoch), key,
+				v.Standing, c.of(key).standing, c.of(key).outcomes)
 		}
 	}
 }
@@ -227,7 +231,8 @@ func (c *court) report(position string, end bool) {
 func (c *court) submit() {
 	c.made++
 	name := fmt.Sprint(c.made)
-	c.tell(event.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+	c.tell(event.Submit{Operation: &request.Operation{Name: name,
+		Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
 }
 
 func (c *court) drain(h *host) {
@@ -241,8 +246,8 @@ func (c *court) drain(h *host) {
 	}
 }
 
-// TestSuspensionsAreAsTold has workers fail at random, and compares who is suspended, tried and trusted with what follows
-// from all that has happened.
+// TestSuspensionsAreAsTold has workers fail at random, and compares who is suspended, tried and
+// trusted with what follows from all that has happened.
 func TestSuspensionsAreAsTold(t *testing.T) {
 	suspensions, trials := 0, 0
 	for seed := range uint64(15) {

@@ -14,18 +14,25 @@ import (
 // pure are the packages that the core may import: none has a clock, a lock, a socket, a file, a log or randomness
 // that it could reach by them. Of time it may use no more than durations and moments.
 var pure = []string{
-	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256", "encoding/hex", "encoding/json", "errors", "fmt", "iter",
+	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256",
+	"encoding/hex", "encoding/json", "errors", "fmt", "iter",
 	"maps", "math", "math/bits", "slices", "sort", "strconv", "strings", "time",
-	"github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2", "google.golang.org/genproto/googleapis/rpc/status",
+	"github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2",
+	"google.golang.org/genproto/googleapis/rpc/status",
 	"google.golang.org/grpc/codes", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/anypb",
 	"github.com/forerunner-build/forerunner/cas/digest", "github.com/forerunner-build/forerunner/cas/instance",
 	"github.com/forerunner-build/forerunner/proto/names", "github.com/forerunner-build/forerunner/proto/pattern",
-	"github.com/forerunner-build/forerunner/scheduler/core/event", "github.com/forerunner-build/forerunner/scheduler/core/fair",
+	"github.com/forerunner-build/forerunner/scheduler/core/event",
+	"github.com/forerunner-build/forerunner/scheduler/core/fair",
 	"github.com/forerunner-build/forerunner/bounded/least",
-	"github.com/forerunner-build/forerunner/scheduler/core/levels", "github.com/forerunner-build/forerunner/scheduler/core/request",
-	"github.com/forerunner-build/forerunner/scheduler/core/quota", "github.com/forerunner-build/forerunner/scheduler/core/timer",
-	"github.com/forerunner-build/forerunner/scheduler/core/spill", "github.com/forerunner-build/forerunner/scheduler/core/trust",
-	"github.com/forerunner-build/forerunner/scheduler/core/preemption", "github.com/forerunner-build/forerunner/scheduler/core/offer",
+	"github.com/forerunner-build/forerunner/scheduler/core/levels",
+	"github.com/forerunner-build/forerunner/scheduler/core/request",
+	"github.com/forerunner-build/forerunner/scheduler/core/quota",
+	"github.com/forerunner-build/forerunner/scheduler/core/timer",
+	"github.com/forerunner-build/forerunner/scheduler/core/spill",
+	"github.com/forerunner-build/forerunner/scheduler/core/trust",
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption",
+	"github.com/forerunner-build/forerunner/scheduler/core/offer",
 	"github.com/forerunner-build/forerunner/scheduler/core/fifo",
 }
 
@@ -34,7 +41,8 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // TestCoreIsPure sees that nothing the core decides can depend on anything but its events.
 func TestCoreIsPure(t *testing.T) {
-	for _, folder := range []string{".", "event", "fair", "fifo", "../../bounded/least", "levels", "offer", "preemption", "quota", "request", "spill", "timer", "trust"} {
+	for _, folder := range []string{".", "event", "fair", "fifo", "../../bounded/least", "levels",
+		"offer", "preemption", "quota", "request", "spill", "timer", "trust"} {
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files in %s: %v", folder, err)

@@ -59,14 +59,15 @@ type overflow struct {
 
 func (q *queue) served() bool { return q.serving > 0 }
 
-// staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one action and fetches the
-// inputs of the next has positions that want no third one for now.
+// staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one
+// action and fetches the inputs of the next has positions that want no third one for now.
 func (q *queue) staffed() bool { return q.serving > 0 || q.suspended > 0 || q.rest.IsSet() }
 
 // open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
 func (q *queue) open() bool { return q.staffed() || q.drained > 0 }
 
-// An absence is the time in which a queue is away. Each task waits for so long from its beginning, or from when it came.
+// An absence is the time in which a queue is away. Each task waits for so long from its beginning,
+// or from when it came.
 type absence struct {
 	queue *queue
 	since time.Duration // by Clock.Awake

@@ -37,7 +37,8 @@ func BenchmarkBehindMaximum(b *testing.B) {
 			}
 			for i := range others {
 				instance := fmt.Sprint("full", i)
-				state.Step(now, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm", Instance: instance}, Quota: quota.Quota{Max: 1}}})
+				state.Step(now, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm",
+					Instance: instance}, Quota: quota.Quota{Max: 1}}})
 				report(instance, event.Report{Doing: event.Idle})
 				submit(instance)
 				submit(instance)
@@ -59,7 +60,8 @@ func BenchmarkBehindMaximum(b *testing.B) {
 	}
 }
 
-// BenchmarkPoolsOfCohort is a worker that ends an action and is given the next, in a cohort of so many pools of a worker each.
+// BenchmarkPoolsOfCohort is a worker that ends an action and is given the next, in a cohort of so
+// many pools of a worker each.
 func BenchmarkPoolsOfCohort(b *testing.B) {
 	for _, pools := range []int{1, 1000} {
 		b.Run(fmt.Sprint(pools), func(b *testing.B) {
@@ -71,7 +73,8 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 				r.Platform = request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
 				return state.Step(epoch, &r)
 			}
-			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}})
+			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm",
+				Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}})
 			for i := range pools {
 				report(i, event.Report{Doing: event.Idle})
 			}

@@ -104,7 +104,8 @@ func (rs *reports) mayServe(w *worker) bool {
 	return w.takes != Drained
 }
 
-// isTwin reports whether a report comes from another process than that of a worker, which is there: its connection lives.
+// isTwin reports whether a report comes from another process than that of a worker, which is there:
+// its connection lives.
 func (w *worker) isTwin(r *event.Report) bool {
 	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.connection != 0 && w.connection != r.Connection
 }
@@ -397,7 +398,8 @@ func (rs *reports) restore(e event.Restore) {
 		return
 	}
 	if w == nil {
-		w = rs.enroll(nil, &event.Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix, Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
+		w = rs.enroll(nil, &event.Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix,
+			Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
 		w.duty = away
 		rs.dispatch.serve(w, rs.mayServe(w))
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// runs end the runs of tasks: with a result, on another size class, for others, or because a worker is gone. It knows nothing of
-// who reports that.
+// runs end the runs of tasks: with a result, on another size class, for others, or because a worker
+// is gone. It knows nothing of who reports that.
 type runs struct {
 	*timer.Clock
 	cfg        *Config
@@ -33,7 +33,8 @@ type runs struct {
 // A lack is an instance name and the key of a platform that no worker has.
 type lack struct{ instance, platform string }
 
-// explain says why no worker can serve an operation. Of many that fail in one event it says so once: it looks at all pools.
+// explain says why no worker can serve an operation. Of many that fail in one event it says so
+// once: it looks at all pools.
 func (r *runs) explain(spec *request.Operation) string {
 	l := lack{spec.Instance, spec.Platform.Key()}
 	why, ok := r.lacks[l]
@@ -215,19 +216,23 @@ func (r *runs) overdue(t *task) {
 	case q == nil && r.dispatch.pools.queueFor(t) != nil: // the sweep of the unmatched has not come to it
 		r.dispatch.rematch(t)
 		return
-	case q == nil && r.Awake() < r.dispatch.pools.patience(t, r.dispatch.begun): // meanwhile a worker was there that has what it asks for
+	// meanwhile a worker was there that has what it asks for
+	case q == nil && r.Awake() < r.dispatch.pools.patience(t, r.dispatch.begun):
 		r.Timers.Set(&t.timer, r.When(r.dispatch.pools.patience(t, r.dispatch.begun)))
 		return
 	case q != nil && r.dispatch.giveUp(t):
 		return
 	case q != nil && q.drained > 0:
-		waited, why = q.patience(r.cfg), fmt.Sprintf("all workers of size class %d of %s are drained", q.class, t.spec.Platform)
+		waited, why = q.patience(r.cfg),
+			fmt.Sprintf("all workers of size class %d of %s are drained", q.class, t.spec.Platform)
 	case q != nil:
-		waited, why = q.pool.patience, fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
+		waited, why = q.pool.patience,
+			fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
 		waited, why = (r.Awake() - t.since).Round(time.Second), r.explain(t.spec)
 	}
-	r.finish(t, failure(codes.FailedPrecondition, fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
+	r.finish(t, failure(codes.FailedPrecondition,
+		fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
 
 // forget drops the operations of a task that were taken over: its worker has not come back with it. It reports

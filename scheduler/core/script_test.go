@@ -342,7 +342,8 @@ func (h *history) quota(args []string) event.Event {
 
 func (h *history) quotas() {
 	for _, c := range h.state.View().Cohorts() {
-		fmt.Fprintf(&h.out, "%s: %d of %d used, %d guaranteed, %d stopped\n", c.Name, c.Used, c.Capacity, c.Minimums, c.Preemptions)
+		fmt.Fprintf(&h.out, "%s: %d of %d used, %d guaranteed, %d stopped\n", c.Name, c.Used,
+			c.Capacity, c.Minimums, c.Preemptions)
 		for _, u := range c.Uses {
 			fmt.Fprintf(&h.out, "  %q uses %d of %d to %d, %d wait\n", u.Instance, u.Used, u.Min, u.Max, u.Waiting)
 		}
@@ -557,7 +558,8 @@ func (h *history) print(out event.Out) {
 				fmt.Fprintf(&h.out, " suffix=%s", r.Suffix)
 			}
 			if r.SizeAttempt > 0 {
-				fmt.Fprintf(&h.out, " for %s (class %d, attempt %d: %s)", r.Timeout, r.SizeClass, r.SizeAttempt, r.SizeReason)
+				fmt.Fprintf(&h.out, " for %s (class %d, attempt %d: %s)", r.Timeout, r.SizeClass,
+					r.SizeAttempt, r.SizeReason)
 			}
 		}
 		fmt.Fprintf(&h.out, ", call by %s\n", r.NextSync.Sub(epoch))
@@ -576,7 +578,8 @@ func (h *history) print(out event.Out) {
 		fmt.Fprintln(&h.out)
 	}
 	for _, s := range out.Suspensions {
-		fmt.Fprintf(&h.out, "%v suspended until %s: %d in a row failed, %d of the last 16, last %s\n", s.ID, s.Until.Sub(epoch), s.Row, s.Failures, s.Last)
+		fmt.Fprintf(&h.out, "%v suspended until %s: %d in a row failed, %d of the last 16, last %s\n",
+			s.ID, s.Until.Sub(epoch), s.Row, s.Failures, s.Last)
 	}
 	for _, d := range out.Departures {
 		fmt.Fprintf(&h.out, "%s departed", d.Worker)

@@ -8,8 +8,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// overflows have what waits in the queue of a size class go to idle workers of larger classes of its pool: what is next there,
-// whenever package spill says that it is worth one. They look at the pools that an event has touched.
+// overflows have what waits in the queue of a size class go to idle workers of larger classes of
+// its pool: what is next there, whenever package spill says that it is worth one. They look at the
+// pools that an event has touched.
 type overflows struct {
 	*timer.Clock
 	cfg      *Config
@@ -90,8 +91,8 @@ func (ts *touched) next() {
 	}
 }
 
-// largerFor returns the queue of the smallest larger class that has an idle worker, and what of q goes there first; nil if
-// nothing does.
+// largerFor returns the queue of the smallest larger class that has an idle worker, and what of q
+// goes there first; nil if nothing does.
 func (q *queue) largerFor(now time.Time) (larger *queue, next *task) {
 	if q.waiting == 0 {
 		return nil, nil

@@ -20,8 +20,8 @@ import (
 // never is for times that do not come in these tests.
 const never = 10_000 * time.Hour
 
-// A yard is a farm of some size classes in which all actions are in one branch, and the model of where they run: it has lists,
-// and goes through all of them whenever anything happens.
+// A yard is a farm of some size classes in which all actions are in one branch, and the model of
+// where they run: it has lists, and goes through all of them whenever anything happens.
 type yard struct {
 	t      *testing.T
 	seed   uint64
@@ -33,8 +33,8 @@ type yard struct {
 	joined int
 	call   uint64
 	calls  map[uint64]string
-	// bays are by class, workers by name, as the model has them; ran is where State has actions run since they were compared last,
-	// wants where the model has.
+	// bays are by class, workers by name, as the model has them; ran is where State has actions run
+	// since they were compared last, wants where the model has.
 	bays       map[uint32]*bay
 	workers    map[string]*hand
 	ran, wants map[string]uint32
@@ -212,8 +212,8 @@ func (y *yard) larger(b *bay) (w *hand, turns float64) {
 	return nil, 0
 }
 
-// serve gives what waits to idle workers: of its class, and then of larger ones for as long as somebody there is worth it, first
-// where it is worth most.
+// serve gives what waits to idle workers: of its class, and then of larger ones for as long as
+// somebody there is worth it, first where it is worth most.
 func (y *yard) serve() {
 	for _, b := range y.bays {
 		for w := y.idleOf(b.class); w != nil && len(b.waiting) > 0; w = y.idleOf(b.class) {
@@ -272,7 +272,8 @@ func (y *yard) pass(d time.Duration) {
 	until := y.now.Add(d)
 	for due := y.due(); !due.IsZero() && !due.After(until); due = y.due() {
 		if off := y.next.Sub(due).Abs(); off > time.Microsecond {
-			y.t.Fatalf("seed %d: State is to be told the time at %s, something is due at %s", y.seed, y.next.Sub(epoch), due.Sub(epoch))
+			y.t.Fatalf("seed %d: State is to be told the time at %s, something is due at %s",
+				y.seed, y.next.Sub(epoch), due.Sub(epoch))
 		}
 		y.now = y.next
 		y.tell(event.Tick{})
@@ -291,7 +292,8 @@ func (y *yard) compare() {
 				y.t.Errorf("%s: class %d, want %d", name, y.ran[name], class)
 			}
 		}
-		y.t.Fatalf("seed %d, at %s: %d actions were given to workers, want %d", y.seed, y.now.Sub(epoch), len(y.ran), len(y.wants))
+		y.t.Fatalf("seed %d, at %s: %d actions were given to workers, want %d", y.seed,
+			y.now.Sub(epoch), len(y.ran), len(y.wants))
 	}
 	y.given += len(y.ran)
 	clear(y.ran)
@@ -326,7 +328,8 @@ func (y *yard) adopt() {
 	}
 }
 
-// TestHundredForOneSmallWorker has ten idle large workers take what a small one has not done yet, of which nothing is known.
+// TestHundredForOneSmallWorker has ten idle large workers take what a small one has not done yet,
+// of which nothing is known.
 func TestHundredForOneSmallWorker(t *testing.T) {
 	y := newYard(t, 0, 1, 4)
 	for range 9 {
@@ -345,13 +348,14 @@ func TestHundredForOneSmallWorker(t *testing.T) {
 			y.compare()
 		}
 	}
-	if n := y.state.View().Counts(); n.Queued > 1 || y.given < 99 || y.state.View().Tally().Spilled != uint64(y.spilled) {
+	if n := y.state.View().Counts(); n.Queued > 1 || y.given < 99 ||
+		y.state.View().Tally().Spilled != uint64(y.spilled) {
 		t.Errorf("after 90 s %d of 100 actions have begun: %+v", y.given, n)
 	}
 }
 
-// TestSpillsAreAsTold has actions of some classes come and go, and workers, and compares where they run with what follows from who
-// waits and who is idle.
+// TestSpillsAreAsTold has actions of some classes come and go, and workers, and compares where they
+// run with what follows from who waits and who is idle.
 func TestSpillsAreAsTold(t *testing.T) {
 	spilled, ran := 0, 0
 	for seed := range uint64(20) {

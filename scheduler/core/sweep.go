@@ -4,9 +4,10 @@ import (
 	"slices"
 )
 
-// What an event may do is bounded, so that none holds up the next: Config.StepEffort in looks at a task that stays where it is. What
-// is left to do then is done by the events that come, the first of them at once. Meanwhile all of it is as if it had not begun: what
-// waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
+// What an event may do is bounded, so that none holds up the next: Config.StepEffort in looks at a
+// task that stays where it is. What is left to do then is done by the events that come, the first
+// of them at once. Meanwhile all of it is as if it had not begun: what waits where nobody serves
+// any more is given to whoever comes back there, and what is to fail may be served.
 const (
 	// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
 	moveEffort, endEffort = 4, 16
@@ -62,7 +63,8 @@ func (d *dispatcher) goOn() {
 	d.sweeping = false
 }
 
-// discardSwept forgets queues that were kept for what was still in them. It is for the end of an event, when nobody looks at them.
+// discardSwept forgets queues that were kept for what was still in them. It is for the end of an
+// event, when nobody looks at them.
 func (d *dispatcher) discardSwept() {
 	for _, q := range d.swept {
 		d.discard(q)

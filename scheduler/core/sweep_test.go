@@ -27,7 +27,8 @@ type herd struct {
 
 const (
 	herdTasks = 10_000
-	// herdMost is what one event may do: as many moves as its effort is enough for, and one more, which began with the last of it.
+	// herdMost is what one event may do: as many moves as its effort is enough for, and one more,
+	// which began with the last of it.
 	herdMost = defaultEffort/moveEffort + 1
 )
 
@@ -38,7 +39,8 @@ func newHerd(t *testing.T, cfg Config) *herd {
 	for i := range herdTasks + 1 {
 		name := fmt.Sprint("op", i)
 		h.tell(event.Submit{Operation: &request.Operation{
-			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}, Instance: fmt.Sprint(i % 100),
+			Name: name, Digest: digest.Of(digest.SHA256,
+				[]byte(name)), Action: &repb.Action{}, Instance: fmt.Sprint(i % 100),
 		}})
 	}
 	if n := h.state.View().Counts(); n.Queued != herdTasks || n.Executing != 1 {
@@ -127,8 +129,8 @@ func TestLastWorkerLeaves(t *testing.T) {
 	}
 }
 
-// TestWorkerComesBackMeanwhile has the last worker leave, and another one come before all that waits has been moved, or has failed:
-// what is left is served.
+// TestWorkerComesBackMeanwhile has the last worker leave, and another one come before all that
+// waits has been moved, or has failed: what is left is served.
 func TestWorkerComesBackMeanwhile(t *testing.T) {
 	h := newHerd(t, Config{})
 	h.lose()
@@ -153,7 +155,8 @@ func TestWorkerComesBackMeanwhile(t *testing.T) {
 	given = len(h.given)
 	h.report("w", event.Idle)
 	h.catchUp()
-	if n := h.state.View().Counts(); len(h.given) == given || h.ended+n.Queued+n.Executing != herdTasks+1 || h.most > herdMost {
+	if n := h.state.View().Counts(); len(h.given) == given ||
+		h.ended+n.Queued+n.Executing != herdTasks+1 || h.most > herdMost {
 		t.Errorf("%d have ended, %+v, at most %d tasks were moved at once", h.ended, n, h.most)
 	}
 }
@@ -184,15 +187,16 @@ func TestManyWaitForDrainedWorkers(t *testing.T) {
 	}
 }
 
-// TestManyWorkersSettle has many workers come before State has settled, and others hold what waits: each gets its action, in events
-// that give to few.
+// TestManyWorkersSettle has many workers come before State has settled, and others hold what waits:
+// each gets its action, in events that give to few.
 func TestManyWorkersSettle(t *testing.T) {
 	const workers = 2000
 	h := &herd{t: t, state: must(NewState(Config{Settle: 5 * time.Second})), now: epoch}
 	for i := range workers {
 		h.report(fmt.Sprint("w", i), event.Idle)
 		name := fmt.Sprint("op", i)
-		h.tell(event.Submit{Operation: &request.Operation{Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+		h.tell(event.Submit{Operation: &request.Operation{Name: name,
+			Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
 	}
 	h.now = h.now.Add(5 * time.Second)
 	h.catchUp()

@@ -20,9 +20,10 @@ import (
 // In a queue it has the place of each of its operations: it is handed out when the
 // first of them has its turn, so it has the best priority of those that wait.
 //
-// With a million of them, memory is what decisions take their time for. So it has no more than 512 bytes: objects up to that size
-// the garbage collector looks at together. Its times have what they have of the monotonic clock nevertheless: without it, waits
-// would follow the wall clock when that is set, and a replay would differ.
+// With a million of them, memory is what decisions take their time for. So it has no more than 512
+// bytes: objects up to that size the garbage collector looks at together. Its times have what they
+// have of the monotonic clock nevertheless: without it, waits would follow the wall clock when that
+// is set, and a replay would differ.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.

@@ -71,8 +71,8 @@ type WorkerView struct {
 	SizeClass uint32
 	// Takes says whether it takes work.
 	Takes Availability
-	// Standing is that of its program, which is suspended, or was last, until Until because Row actions in a row failed, and
-	// Failures of the last 16.
+	// Standing is that of its program, which is suspended, or was last, until Until because Row
+	// actions in a row failed, and Failures of the last 16.
 	Standing      trust.Standing
 	Until         time.Time
 	Row, Failures int
@@ -170,7 +170,8 @@ func (s *View) Entries() iter.Seq[Entry] {
 // OperationAttributes are the names of what patterns see of operations, besides platform.NAME for each property.
 func OperationAttributes() []string {
 	return []string{
-		"action", "client", "correlated", "instance", "invocation", "mnemonic", "operation", "stage", "target", "user", "worker",
+		"action", "client", "correlated", "instance", "invocation",
+		"mnemonic", "operation", "stage", "target", "user", "worker",
 	}
 }
 
@@ -239,7 +240,8 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
 	for p := range s.dispatch.pools.All() {
 		if instance.Below(instanceName, p.Prefix) {
-			classes = append(classes, s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.Platform})...)
+			classes = append(classes,
+				s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.Platform})...)
 		}
 	}
 	slices.SortFunc(classes, func(a, b SizeClass) int {
@@ -321,8 +323,8 @@ func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
 	return runs
 }
 
-// Suspects returns what the workers of each program that is suspended or on trial have in common, of at most so many, in their
-// order.
+// Suspects returns what the workers of each program that is suspended or on trial have in common,
+// of at most so many, in their order.
 func (s *View) Suspects(atMost int) (ids []map[string]string) {
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {

@@ -36,9 +36,10 @@ func NewIndex[P Pool]() *Index[P] {
 // Get returns the pool of an offer; the zero P if there is none.
 func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
 
-// Find returns the pool that a worker is of that says this; false: none. Workers that say what they imply and those that do not,
-// such as Buildbarn's, are one pool if they are the same otherwise; widen is that of the latter, if the worker is the first to say
-// more: the caller has the pool offer that from now on, by Remove and Add.
+// Find returns the pool that a worker is of that says this; false: none. Workers that say what they
+// imply and those that do not, such as Buildbarn's, are one pool if they are the same otherwise;
+// widen is that of the latter, if the worker is the first to say more: the caller has the pool
+// offer that from now on, by Remove and Add.
 func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 	var none P
 	if p, ok := x.byKey[o.Key()]; ok {
@@ -108,8 +109,9 @@ func (c Candidate[P]) Equals(other Candidate[P]) bool {
 	return len(c.prefix) == len(other.prefix) && c.unknown == other.unknown && c.extras == other.extras
 }
 
-// Candidates yields the pools that may run an action, served or not: those with the longest instance name prefix first, of
-// these the ones that know most of what it asks for, then those with the fewest properties for which it does not ask.
+// Candidates yields the pools that may run an action, served or not: those with the longest
+// instance name prefix first, of these the ones that know most of what it asks for, then those with
+// the fewest properties for which it does not ask.
 func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
 	return func(yield func(Candidate[P]) bool) {
 		for _, c := range x.fittingTo(spec.Platform) {

@@ -21,8 +21,8 @@ type Key struct{ prefix, platform, implied string }
 // Key is that of an offer.
 func (o Offer) Key() Key { return Key{o.Prefix, o.Platform.Key(), o.Platform.ImpliedKey()} }
 
-// Has reports whether a worker that says this is of the pool. One that says nothing of what it implies is of any that is the same
-// otherwise.
+// Has reports whether a worker that says this is of the pool. One that says nothing of what it
+// implies is of any that is the same otherwise.
 func (o Offer) Has(prefix string, platform request.Platform) bool {
 	return o.Prefix == prefix && o.Platform.Key() == platform.Key() &&
 		(platform.ImpliedKey() == "" || platform.ImpliedKey() == o.Platform.ImpliedKey())

@@ -11,7 +11,8 @@ func (q *Queue) CheckRuns(sh *Share, instance string) string {
 	if sh.cohort != q.cohort || sh.run.Kind != any(q) || sh.line != nil || sh.instance != instance {
 		return "it counts elsewhere"
 	}
-	if m := sh.mark; sh.run.Marked() != (m != nil) || m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {
+	if m := sh.mark; sh.run.Marked() != (m != nil) ||
+		m != nil && (m.share != sh || (m.claim != nil) != (m.element != nil || m.last.IsSet())) {
 		return fmt.Sprintf("marked %t, as %+v", sh.run.Marked(), m)
 	}
 	return ""
@@ -83,7 +84,8 @@ func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
 				instance, l.tasks.Len(), l.marked, waiting[instance], marked[l])
 		}
 		if l.tasks.Len()+l.marked == 0 || l.Short() == l.below.IsZero() {
-			return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance, l.tasks.Len(), l.Short(), l.below)
+			return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance,
+				l.tasks.Len(), l.Short(), l.below)
 		}
 		delete(waiting, instance)
 		delete(marked, l)

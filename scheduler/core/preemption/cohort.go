@@ -127,7 +127,8 @@ func (c *Cohort) Uses() []Use {
 	}
 	uses := make([]Use, 0, len(waiting))
 	for _, instance := range slices.Sorted(maps.Keys(waiting)) {
-		uses = append(uses, Use{quota.Key{Cohort: c.Name, Instance: instance}, c.ledger.Of(instance), waiting[instance]})
+		uses = append(uses, Use{quota.Key{Cohort: c.Name, Instance: instance},
+			c.ledger.Of(instance), waiting[instance]})
 	}
 	return uses
 }
@@ -167,7 +168,8 @@ func (c *Cohort) WhyHeld(instance string, class uint32) string {
 
 // WhyNever says why an instance may never start anything there; class is the smallest one.
 func (c *Cohort) WhyNever(instance string, class uint32) string {
-	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, more than the maximum of instance name %q, %d",
+	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, "+
+		"more than the maximum of instance name %q, %d",
 		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
 }
 

@@ -154,8 +154,8 @@ func (c *Cohort) spare(sh *Share) {
 	}
 }
 
-// IsPreempted reports whether the worker of a task that counts, which calls, has to stop it now. What need not is spared. A task that
-// does not count need not stop.
+// IsPreempted reports whether the worker of a task that counts, which calls, has to stop it now.
+// What need not is spared. A task that does not count need not stop.
 func (sh *Share) IsPreempted() bool {
 	if !sh.Counts() {
 		return false

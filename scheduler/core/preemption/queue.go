@@ -135,8 +135,8 @@ func (l *Line) Short() bool {
 	return l.tasks.Len() > 0 && c.ledger.Standing(l.instance, c.Cost(l.queue.class)) == quota.BelowMin
 }
 
-// NextCall is when a worker of the queue that has a task has to call again: at a time, or soon enough to hear that it, or another
-// one, has to give way.
+// NextCall is when a worker of the queue that has a task has to call again: at a time, or soon
+// enough to hear that it, or another one, has to give way.
 func (q *Queue) NextCall(at time.Time, sh *Share) time.Time {
 	if q == nil {
 		return at

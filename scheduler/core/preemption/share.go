@@ -96,8 +96,8 @@ func (sh *Share) Claim() *Line {
 	return nil
 }
 
-// GivesWay is when a task that counts has to give way, and when another one does for it if it cannot be stopped; false: it need
-// not. The latter is zero for what gives way to nobody.
+// GivesWay is when a task that counts has to give way, and when another one does for it if it
+// cannot be stopped; false: it need not. The latter is zero for what gives way to nobody.
 func (sh *Share) GivesWay() (deadline, last time.Time, must bool) {
 	m := sh.mark
 	if m == nil {
