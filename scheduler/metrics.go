@@ -25,7 +25,7 @@ type metrics struct {
 	// Of cohorts.
 	cohorts, waiting, preemptions *prometheus.Desc
 	// Of Tally.
-	joined, outgrown, hedges, won, spilled, returned, suspensions *prometheus.Desc
+	joined, outgrown, hedges, won, spilled, moved, returned, suspensions *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
@@ -77,6 +77,8 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Of those, the ones whose result was taken.", nil, nil),
 		spilled: prometheus.NewDesc("forerunner_scheduler_size_spills_total",
 			"Actions that waited for a size class and were given to an idle worker of a larger one.", nil, nil),
+		moved: prometheus.NewDesc("forerunner_scheduler_pool_moves_total",
+			"Actions that waited for a worker of their platform and were given to an idle one of another platform that fits.", nil, nil),
 		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
 			"Runs that were lost with their worker, or dropped by it, and queued again.", nil, nil),
 		suspensions: prometheus.NewDesc("forerunner_scheduler_suspensions_total",
@@ -99,7 +101,7 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.lost.Describe(c)
 	for _, d := range []*prometheus.Desc{
 		m.tasks, m.workers, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
-		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.returned, m.suspensions,
+		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.moved, m.returned, m.suspensions,
 	} {
 		c <- d
 	}
@@ -156,6 +158,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.hedges, tally.Hedges},
 		{m.won, tally.Won},
 		{m.spilled, tally.Spilled},
+		{m.moved, tally.Moved},
 		{m.returned, tally.Returned},
 		{m.suspensions, tally.Suspensions},
 	} {

@@ -162,7 +162,7 @@ func (f *simFarm) spill() {
 				q.open = q.open && len(q.waiting) > 0
 				continue
 			}
-			turns, waited := spill.Turns(q.class, larger.class, f.policy.spills), f.now.Sub(q.waiting[0].queued)
+			turns, waited := spill.Turns(q.class, larger.class, 0, f.policy.spills), f.now.Sub(q.waiting[0].queued)
 			q.open = q.spills().Worth(turns, waited, q.open)
 			if strain := q.spills().Strain(turns, waited); q.open && strain >= most {
 				from, to, most = q, larger, strain
@@ -182,7 +182,7 @@ func (f *simFarm) spill() {
 	}
 	for _, q := range f.queues {
 		if larger := f.largerOf(q); larger != nil && f.policy.spills > 0 {
-			after := q.spills().Patience(spill.Turns(q.class, larger.class, f.policy.spills))
+			after := q.spills().Patience(spill.Turns(q.class, larger.class, 0, f.policy.spills))
 			at := q.waiting[0].queued.Add(after)
 			if q.look.IsZero() || at.Before(q.look) || !q.look.After(f.now) {
 				q.look = at

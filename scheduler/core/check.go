@@ -145,6 +145,15 @@ func (s *checker) checkTasks() string {
 }
 
 func (s *checker) checkWorkers() string {
+	idling := 0
+	for _, w := range s.workers.byKey {
+		if w.entry.Waits() {
+			idling++
+		}
+	}
+	if idling != s.dispatch.pools.idling {
+		return fmt.Sprintf("counted %d idle workers, there are %d", s.dispatch.pools.idling, idling)
+	}
 	connected := 0
 	for connection, ws := range s.workers.connections {
 		connected += len(ws)

@@ -25,7 +25,10 @@ type dispatcher struct {
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
-	touched  touched
+	// touched are the pools of which this event has changed what waits, or who is idle; reaches say
+	// where else that may run.
+	touched touched
+	reaches reaches
 	// stirred are the cohorts of which something may run that could not before; settled are the
 	// workers that may have work since the State has settled.
 	stirred []*cohort
@@ -61,9 +64,16 @@ func (d *dispatcher) enqueue(t *task) {
 		d.Timers.Set(&t.timer, d.When(d.pools.patience(t, d.begun)))
 		return
 	}
+	d.place(t, q)
+}
+
+// place puts a task that is nowhere, and counted, into a queue.
+func (d *dispatcher) place(t *task, q *queue) {
 	t.move(q.pool)
 	t.at = q
-	q.ask(t.spec.Platform)
+	if q.ask(t.spec.Platform) {
+		d.reachFor(q, t.spec.Platform)
+	}
 	q.line.push(t, d.Awake())
 	if t.impatient {
 		q.impatient++
@@ -78,7 +88,8 @@ func (d *dispatcher) enqueue(t *task) {
 		return
 	}
 	q.joined(t)
-	d.touched.add(q.pool)
+	d.roam(q)
+	d.touch(q.pool)
 	if q.quotas != nil {
 		q.quotas.Enter(t.quotaShare())
 	}
@@ -121,7 +132,7 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 		return
 	}
 	q.left(t)
-	d.touched.add(q.pool)
+	d.touch(q.pool)
 	t.share.Leave()
 }
 
@@ -240,8 +251,8 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 // offer gives a worker whose call is held its next task, or has it wait for one.
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == Serving && !d.isSettling() {
-		w.pool.tree.Wait(&w.entry)
-		d.touched.add(w.pool)
+		w.idle()
+		d.touch(w.pool)
 	}
 }
 
@@ -272,9 +283,14 @@ func (d *dispatcher) offerStirred() {
 
 // offerIdle gives what may run now to workers of a cohort that are idle; false: there may be more of it.
 func (d *dispatcher) offerIdle(c *cohort) bool {
+	for _, q := range d.reaches.roaming {
+		d.reaches.mark(q)
+	}
 	for _, p := range c.pools {
-		d.touched.add(p)
 		for _, q := range p.queues {
+			if q.waiting > 0 {
+				d.touch(p)
+			}
 			for q.waiting > 0 {
 				t := q.head(d.Now)
 				if t == nil {

@@ -100,13 +100,17 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
 	}
 	if to, next := q.largerFor(d.Now); next != nil {
-		what, turns := q.spills(), q.turns(to, d.cfg)
+		what, turns := q.spills(), q.turns(to, 0, d.cfg)
 		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it "+
 			"once the next action has waited for %s, "+
 			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
 	} else if larger > 0 {
 		text += fmt.Sprintf("; %d workers of larger classes are idle, "+
 			"of which what waits may have none by its maximum", larger)
+	}
+	if s := d.elsewhere(q); s.task != nil {
+		text += fmt.Sprintf("; %d workers with %s are idle: one is worth it "+
+			"once the next action has waited for %s, or more than %.3g wait for each worker", s.to.pool.tree.Idle(s.to.class), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
 	}
 	return text
 }

@@ -43,7 +43,7 @@ func FuzzState(f *testing.F) {
 
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
-	waits, spilled := 0, uint64(0)
+	waits, spilled, moved := 0, uint64(0), uint64(0)
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
@@ -52,10 +52,11 @@ func TestRandomHistories(t *testing.T) {
 		}
 		f := newFuzzer(t, b)
 		f.tellAll()
-		waits, spilled = waits+f.spills, spilled+f.state.View().Tally().Spilled
+		tally := f.state.View().Tally()
+		waits, spilled, moved = waits+f.spills, spilled+tally.Spilled, moved+tally.Moved
 	}
-	if waits < 10 || spilled < 10 {
-		t.Errorf("actions waited beside idle larger workers %d times, and went there %d times", waits, spilled)
+	if waits < 10 || spilled < 10 || moved < 5 {
+		t.Errorf("actions waited beside idle larger workers %d times, went there %d times, and to other pools %d times", waits, spilled, moved)
 	}
 }
 
@@ -313,6 +314,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	if problem := f.places.check(f.state, e, out.Err); problem != "" {
+		f.t.Fatalf("%s\n%s", problem, f.log.String())
+	}
+	if problem := f.places.checkMoves(f.state); problem != "" && !f.state.dispatch.isBehind() {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	for p := range f.state.dispatch.pools.All() {

@@ -10,6 +10,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -174,9 +175,52 @@ func (ps places) checkChoice(s *State, o *operation) string {
 			least = r
 		}
 	}
+	if t.worker() != nil && chosen[0] == least[0] && !ps.idles(s, t, chosen) {
+		return "" // it went on from where it suits best
+	}
 	if found && least[0] <= 0 && slices.Compare(chosen[:], least[:]) > 0 && !t.pool.hasDeclared() {
 		return fmt.Sprintf("%s asks for %v in %q and is of %v, rank %v; there is one of rank %v",
 			t.spec.Name, asked, t.spec.Instance, t.pool.Key(), chosen, least)
+	}
+	return ""
+}
+
+// idles reports whether a worker that suits a task better than so is idle, and no larger than the one that has it.
+func (ps places) idles(s *State, t *task, rank [3]int) bool {
+	for key, w := range s.workers.byKey {
+		r, ok := ps.best(key, t.spec.Instance, placeOf("", t.spec.Platform).has)
+		if ok && slices.Compare(r[:], rank[:]) < 0 && w.entry.Waits() && w.queue.size() == t.worker().queue.size() && w.queue.hasRoom(levels.Bounded(t.spec.Instance)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkMoves says what waits although an idle worker of another pool is as good for it as those of its own.
+func (ps places) checkMoves(s *State) string {
+	for _, idle := range s.workers.byKey {
+		if !idle.entry.Waits() {
+			continue
+		}
+		for p := range s.dispatch.pools.All() {
+			for _, q := range p.queues {
+				if p == idle.pool || p.Prefix != idle.pool.Prefix || q.size() != idle.queue.size() {
+					continue
+				}
+				for _, t := range q.tasks() {
+					of := levels.Bounded(t.spec.Instance)
+					if !t.wanted() || !q.hasRoom(of) || !idle.queue.hasRoom(of) || !idle.queue.admits(t.spec.Instance) {
+						continue
+					}
+					asked := placeOf("", t.spec.Platform).has
+					there, ok := placeOf(p.Prefix, idle.pool.Platform).rank(t.spec.Instance, asked)
+					here, _ := placeOf(p.Prefix, p.Platform).rank(t.spec.Instance, asked)
+					if ok && there[1]+there[2] <= here[1]+here[2] {
+						return fmt.Sprintf("%s waits for %v while %s is idle, which is %v", t.spec.Name, p.Key(), idle.key, idle.pool.Key())
+					}
+				}
+			}
+		}
 	}
 	return ""
 }

@@ -28,6 +28,8 @@ type pool struct {
 	cohort *cohort
 	// touched: the present event has changed what waits, or who is idle; see type touched.
 	touched bool
+	// idling is pools.idling.
+	idling *int
 }
 
 // Offered is for offer.Index.

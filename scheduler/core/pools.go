@@ -48,6 +48,8 @@ type pools struct {
 	cfg *Config
 	// cohorts are those of the configuration.
 	cohorts []*cohort
+	// idling counts the idle workers of all of them.
+	idling int
 }
 
 // unknownGrace is how long an action waits for a worker with a property of which no worker has ever had the name. It is
@@ -91,7 +93,7 @@ func (ps *pools) discard(p *pool) {
 
 // newPool returns a pool without workers.
 func (ps *pools) newPool(o offer.Offer) *pool {
-	p := &pool{Offer: o, levels: ps.cfg.levels(o.Prefix, o.Platform)}
+	p := &pool{Offer: o, idling: &ps.idling, levels: ps.cfg.levels(o.Prefix, o.Platform)}
 	config, ok := ps.cfg.Quotas.Of(o.Platform.Has)
 	if !ok {
 		p.tree = levels.NewTree(p.levels, nil)

@@ -44,15 +44,18 @@ type queue struct {
 	quotas *preemption.Queue
 	// rest runs while nobody serves and somebody rests who may serve again.
 	rest timer.Timer
-	// overflow is what goes from here to larger workers.
+	// reach are the pools where else some of it may run; overflow is what goes to them, and to larger workers.
+	reach    reach
 	overflow overflow
 }
 
-// An overflow is where a queue is with what goes from it to larger workers; see overflows.
+// An overflow is where a queue is with what goes from it to workers for which it is not; see overflows.
 type overflow struct {
 	queue *queue
-	// open: it was worth one, and the queue has not become short since.
+	// open: it was worth one that costs more, and the queue has not become short since.
 	open bool
+	// marked: it is in reaches.marked.
+	marked bool
 	// timer is when what is next will have waited for so long that it is worth the worker that is idle now.
 	timer timer.Timer
 }
@@ -180,9 +183,10 @@ type asked struct {
 	tasks    int
 }
 
-func (q *queue) ask(p request.Platform) {
+// ask counts a task that asks for a platform; first: it is the only one.
+func (q *queue) ask(p request.Platform) (first bool) {
 	a := q.asked[p.Key()]
-	if a == nil {
+	if first = a == nil; first {
 		a = &asked{platform: p}
 		if q.asked == nil {
 			q.asked = map[string]*asked{}
@@ -190,6 +194,7 @@ func (q *queue) ask(p request.Platform) {
 		q.asked[p.Key()] = a
 	}
 	a.tasks++
+	return first
 }
 
 func (q *queue) unask(p request.Platform) {

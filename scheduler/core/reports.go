@@ -145,6 +145,7 @@ func (rs *reports) remove(w *worker) {
 		// Before the queue is moved: what ran is older than what waits.
 		rs.runs.lose(w)
 	}
+	w.unidle()
 	w.pool.tree.Leave(&w.entry)
 	rs.dispatch.vacate(w.queue)
 	rs.dispatch.forget(w)

@@ -64,7 +64,7 @@ func (r *runs) conclude(w *worker, e ending) {
 		return
 	}
 	w.queue.load.ran(r.Now.Sub(t.started))
-	r.dispatch.touched.add(w.pool)
+	r.dispatch.touch(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
 		*r.ended = append(*r.ended, event.Ended{

@@ -186,7 +186,7 @@ func (s *State) due(owner any) {
 	case *absence:
 		s.runs.absent(x.queue)
 	case *overflow:
-		s.dispatch.touched.add(x.queue.pool)
+		s.dispatch.reaches.mark(x.queue)
 	case *orphanResult:
 		s.orphans.remove(x)
 	case *operations:

@@ -56,7 +56,8 @@ func (s *View) Counts() Counts {
 // Tally returns what has happened up to the last event.
 func (s *View) Tally() Tally {
 	t := s.tally
-	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.overflows.count
+	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.overflows.spilled
+	t.Moved = s.overflows.moved
 	return t
 }
 
@@ -351,6 +352,8 @@ type Tally struct {
 	Hedges, Won uint64
 	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
 	Spilled uint64
+	// Moved tasks went from their queue to an idle worker of another pool.
+	Moved uint64
 	// Returned runs were lost with their worker, or dropped by it, and queued again.
 	Returned uint64
 	// Suspensions of workers began.

@@ -105,7 +105,18 @@ type ending struct {
 }
 
 // unidle takes a worker from the idle ones, if it is there.
-func (w *worker) unidle() { w.pool.tree.Unwait(&w.entry) }
+func (w *worker) unidle() {
+	if w.entry.Waits() {
+		*w.pool.idling--
+		w.pool.tree.Unwait(&w.entry)
+	}
+}
+
+// idle has a worker wait for what comes.
+func (w *worker) idle() {
+	*w.pool.idling++
+	w.pool.tree.Wait(&w.entry)
+}
 
 // attribute is what patterns see of a worker: its identity.
 func (w *worker) attribute(name string) (string, bool) {

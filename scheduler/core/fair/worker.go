@@ -48,28 +48,6 @@ func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
 	return t.next(worker, s, now)
 }
 
-// lookAmong bounds the branches of which NextAmong asks whether they may.
-const lookAmong = 100
-
-// NextAmong returns the item that a worker that belongs to no branch would be the next to run of a kind, if of the branches of the first
-// level only those had something that may. It is nil if there is none, as far as it looks.
-func (t *Tree) NextAmong(kind uint32, now time.Time, may func(key string) bool) *Item {
-	s := t.root.backlog(kind)
-	if s == nil || len(t.levels) == 0 {
-		return t.Next(&Worker{Kind: kind}, now)
-	}
-	looked := 0
-	for x := range s.byTurn.inOrder() {
-		if may(x.backlog.branch.key) {
-			return t.next(&Worker{Kind: kind}, x.backlog, now)
-		}
-		if looked++; looked == lookAmong {
-			break
-		}
-	}
-	return nil
-}
-
 // next is Next, on the first level of only if that is not nil.
 func (t *Tree) next(worker *Worker, only *backlog, now time.Time) *Item {
 	worker.next, worker.kept = nil, 0

@@ -23,6 +23,8 @@ type Index[P Pool] struct {
 	fitting map[string][]Candidate[P]
 	// known are the names of all properties that workers have or had.
 	known map[string]struct{}
+	// changes counts how often the pools changed.
+	changes int
 }
 
 // mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the names that are known.
@@ -61,7 +63,7 @@ func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 
 // Add takes a pool that has come.
 func (x *Index[P]) Add(p P) {
-	clear(x.fitting)
+	x.changed()
 	o := p.Offered()
 	x.byKey[o.Key()] = p
 	for name := range o.Platform.Names() {
@@ -74,10 +76,18 @@ func (x *Index[P]) Add(p P) {
 // Remove forgets a pool, if it is there.
 func (x *Index[P]) Remove(p P) {
 	if k := p.Offered().Key(); x.byKey[k] == p {
-		clear(x.fitting)
+		x.changed()
 		delete(x.byKey, k)
 	}
 }
+
+func (x *Index[P]) changed() {
+	clear(x.fitting)
+	x.changes++
+}
+
+// Changes counts how often pools came or went.
+func (x *Index[P]) Changes() int { return x.changes }
 
 // Len counts the pools.
 func (x *Index[P]) Len() int { return len(x.byKey) }
@@ -116,6 +126,17 @@ func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
 	return func(yield func(Candidate[P]) bool) {
 		for _, c := range x.fittingTo(spec.Platform) {
 			if instance.Below(spec.Instance, c.prefix) && !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Beside yields the pools of an instance name prefix that may run what asks for a platform, the best first.
+func (x *Index[P]) Beside(prefix string, asked request.Platform) iter.Seq[P] {
+	return func(yield func(P) bool) {
+		for _, c := range x.fittingTo(asked) {
+			if c.prefix == prefix && !yield(c.Pool) {
 				return
 			}
 		}

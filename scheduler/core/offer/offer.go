@@ -41,6 +41,15 @@ func (o Offer) Serves(spec *request.Operation) bool {
 	return instance.Below(spec.Instance, o.Prefix) && o.Fits(spec.Platform)
 }
 
+// Stranger says by how many properties the workers are further from what an action asks for than those of another offer.
+func (o Offer) Stranger(than Offer, asked request.Platform) int {
+	distance := func(o Offer) int {
+		unknown, extras := o.Platform.Distance(asked)
+		return unknown + extras
+	}
+	return distance(o) - distance(than)
+}
+
 // Meets reports whether there are instance names that both pools serve.
 func (o Offer) Meets(other Offer) bool {
 	return instance.Below(o.Prefix, other.Prefix) || instance.Below(other.Prefix, o.Prefix)

@@ -25,10 +25,11 @@ const Unknown = 10 * time.Second
 // go to and fro between the two.
 const Again = 0.5
 
-// Turns is how many turns an action waits for a worker of a class rather than run on one of a larger class; x is from 0 to 1, both
-// excluded.
-func Turns(class, larger uint32, x float64) float64 {
-	return math.Pow(float64(max(larger, 1))/float64(max(class, 1)), x/(1-x)) - 1
+// Turns is how many turns an action waits for a worker of a class rather than run on one of a larger class that is stranger by so many
+// properties; x is from 0 to 1, both excluded. It is 0 for one that is no larger.
+func Turns(class, larger uint32, stranger int, x float64) float64 {
+	times := math.Ldexp(float64(max(larger, 1))/float64(max(class, 1)), stranger)
+	return math.Pow(max(times, 1), x/(1-x)) - 1
 }
 
 // Ahead is for how many turns the last one in the queue is expected to wait.
@@ -61,5 +62,8 @@ func (q Queue) Worth(turns float64, waited time.Duration, open bool) bool {
 
 // Strain compares queues that are worth the same worker, by how much.
 func (q Queue) Strain(turns float64, waited time.Duration) float64 {
-	return max(q.Ahead(), q.turns(waited)) / turns
+	return max(q.Ahead(), q.turns(waited)) / max(turns, least)
 }
+
+// least is as many turns as none, where one divides by them.
+const least = 1e-9

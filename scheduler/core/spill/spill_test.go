@@ -10,7 +10,7 @@ import (
 func TestTurnsAreWhereCostsAreEqual(t *testing.T) {
 	for _, x := range []float64{0.2, 0.5, 0.8} {
 		for _, classes := range [][2]uint32{{1, 2}, {1, 4}, {2, 3}, {0, 8}} {
-			turns := Turns(classes[0], classes[1], x)
+			turns := Turns(classes[0], classes[1], 0, x)
 			cost := func(delay float64, class uint32) float64 {
 				return math.Pow(delay, 1-x) * math.Pow(float64(max(class, 1)), x)
 			}
@@ -39,8 +39,32 @@ func TestWorth(t *testing.T) {
 		"nobody for two turns":     {q: Queue{Waiting: 1, Typical: time.Second, Startup: 2 * time.Second}},
 		"nobody for long, no time": {q: Queue{Waiting: 1, Startup: time.Hour}, want: true},
 	} {
-		if got := test.q.Worth(Turns(1, 4, Exponent), test.waited, test.open); got != test.want {
+		if got := test.q.Worth(Turns(1, 4, 0, Exponent), test.waited, test.open); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestStrangersCountAsLarger has each property by which workers are stranger be a class twice as large, and what is no worse cost nothing.
+func TestStrangersCountAsLarger(t *testing.T) {
+	for name, test := range map[string]struct {
+		class, larger uint32
+		stranger      int
+		want          float64
+	}{
+		"the same":                    {1, 1, 0, 0},
+		"one property":                {0, 1, 1, 1},
+		"two properties":              {4, 4, 2, 3},
+		"a property and twice as big": {2, 4, 1, 3},
+		"nearer":                      {1, 1, -2, 0},
+		"nearer and larger":           {1, 4, -1, 1},
+	} {
+		if got := Turns(test.class, test.larger, test.stranger, Exponent); got != test.want {
+			t.Errorf("%s: %g turns, want %g", name, got, test.want)
+		}
+	}
+	two, one := Queue{Waiting: 2, Workers: 1, Typical: time.Second}, Queue{Waiting: 1, Workers: 1, Typical: time.Second}
+	if !one.Worth(0, 0, false) || two.Strain(0, 0) <= one.Strain(0, 0) || one.Strain(0, 0) <= two.Strain(1, 0) {
+		t.Error("a worker that costs nothing is not worth most to whoever waits most")
 	}
 }

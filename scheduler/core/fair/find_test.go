@@ -1,0 +1,85 @@
+package fair
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func anyBranch(string) bool { return true }
+
+func anyItem(*Item) bool { return true }
+
+// TestFindLooksInTheOrderOfTurns has what is found be what a worker would be given if nothing else waited.
+func TestFindLooksInTheOrderOfTurns(t *testing.T) {
+	now := time.Unix(0, 0)
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		levels := make([]Level, seed%4)
+		all, some := New(Options{Levels: levels}), New(Options{Levels: levels})
+		fits := make([]bool, 12)
+		for i := range fits {
+			path := make([]string, len(levels))
+			for l := range path {
+				path[l] = fmt.Sprint(r.IntN(3))
+			}
+			fits[i] = r.IntN(3) == 0
+			for _, tree := range []*Tree{all, some} {
+				it := &Item{Owner: i}
+				tree.Attach(&Entry{}, it, path, Rank{Age: uint64(i)})
+				if tree == all || fits[i] {
+					tree.Enqueue(it, 1, false)
+				}
+			}
+		}
+		want := some.Next(&Worker{Kind: 1}, now)
+		got := all.Find(1, anyBranch, func(it *Item) bool { return fits[it.Owner.(int)] })
+		if (got == nil) != (want == nil) || got != nil && got.Owner != want.Owner {
+			t.Fatalf("seed %d: found %+v, want %+v", seed, got, want)
+		}
+		if first := all.Find(1, anyBranch, anyItem); first != all.Next(&Worker{Kind: 1}, now) {
+			t.Fatalf("seed %d: the first of all is not what is next", seed)
+		}
+	}
+}
+
+// TestFindIsBounded has many branches not be looked at for ever, nor many items of one leaf hide what others have.
+func TestFindIsBounded(t *testing.T) {
+	tree := New(Options{Levels: []Level{{}}})
+	items := make([]Item, 2*mostLooks)
+	for i := range items {
+		items[i].Owner = i
+		tree.Attach(&Entry{}, &items[i], []string{fmt.Sprint("branch", i)}, Rank{Age: uint64(i)})
+		tree.Enqueue(&items[i], 1, false)
+	}
+	find := func(kind uint32, branch int) *Item {
+		return tree.Find(kind, func(key string) bool { return key == fmt.Sprint("branch", branch) }, anyItem)
+	}
+	for _, want := range []int{0, 7, mostLooks - 2} {
+		if it := find(1, want); it == nil || it.Owner != want {
+			t.Errorf("found %+v, want %d", it, want)
+		}
+	}
+	if it := find(1, mostLooks); it != nil {
+		t.Errorf("found %v beyond what is looked at", it.Owner)
+	}
+	if it := find(2, 0); it != nil {
+		t.Errorf("found %v in another kind", it.Owner)
+	}
+	one := New(Options{Levels: []Level{{}}})
+	crowd := make([]Item, 2*mostLooks+1)
+	for i := range crowd {
+		key := "crowd"
+		if i == len(crowd)-1 {
+			key = "last"
+		}
+		crowd[i].Owner = i
+		one.Attach(&Entry{}, &crowd[i], []string{key}, Rank{Age: uint64(i)})
+		one.Enqueue(&crowd[i], 1, false)
+	}
+	last := len(crowd) - 1
+	if it := one.Find(1, anyBranch, func(it *Item) bool { return it.Owner == last }); it == nil {
+		t.Error("what waits in another branch is not found behind a long one")
+	}
+}

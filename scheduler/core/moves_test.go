@@ -1,0 +1,410 @@
+package core
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+)
+
+// A market is a farm of some pools, the stalls, and the model of what goes from one to another: it has lists, and goes through all of
+// them whenever a worker is given anything, and after each event.
+type market struct {
+	t       *testing.T
+	seed    uint64
+	random  *rand.Rand
+	state   *State
+	now     time.Time
+	next    time.Time
+	made    int
+	joined  int
+	call    uint64
+	calls   map[uint64]string
+	stalls  []*stall // in the order of their platforms
+	sellers map[string]*seller
+	// moved counts the jobs that ran at another stall than they waited at, and free those of them that it cost nothing.
+	ran, moved, free int
+}
+
+// A stall is a pool, of workers with these properties.
+type stall struct {
+	has     []string
+	waiting []*job
+	typical time.Duration
+	begun   bool
+	workers int
+}
+
+type seller struct {
+	at    *stall
+	idle  bool
+	runs  *job
+	since time.Time
+}
+
+func newMarket(t *testing.T, seed uint64, platforms ...string) *market {
+	m := &market{
+		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 11)), now: epoch, calls: map[uint64]string{}, sellers: map[string]*seller{},
+		state: must(NewState(Config{
+			Queues: []levels.QueueConfig{{}}, IdleHold: never, WorkerSlack: never, SyncInterval: never,
+		})),
+	}
+	slices.Sort(platforms)
+	for _, p := range platforms {
+		s := &stall{has: split(p)}
+		m.stalls = append(m.stalls, s)
+		m.join(s)
+	}
+	return m
+}
+
+func split(properties string) []string {
+	return strings.FieldsFunc(properties, func(r rune) bool { return r == ',' })
+}
+
+func (s *stall) fits(asked []string) bool {
+	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(s.has, a) })
+}
+
+func (m *market) fatal(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("seed %d, at %s: %s", m.seed, m.now.Sub(epoch), fmt.Sprintf(format, args...))
+}
+
+// tell is Step, with a look at each worker that is given something, in that order.
+func (m *market) tell(e event.Event) {
+	m.t.Helper()
+	out := m.state.Step(m.now, e)
+	m.next = out.NextTick
+	for _, r := range out.Replies {
+		if r.Do == event.Execute {
+			m.start(m.sellers[m.calls[r.Call]], r.Run.Name)
+		}
+	}
+	if m.call%10 > 0 {
+		return
+	}
+	if problem := m.state.Check(); problem != "" {
+		m.fatal("%s", problem)
+	}
+}
+
+// start has a worker run a job, if that is right.
+func (m *market) start(w *seller, name string) {
+	m.t.Helper()
+	if w.runs != nil {
+		m.fatal("%s is given to one who has %s", name, w.runs.Name)
+	}
+	for _, s := range m.stalls {
+		i := slices.IndexFunc(s.waiting, func(j *job) bool { return j.Name == name })
+		if i < 0 {
+			continue
+		}
+		if s == w.at && i > 0 {
+			m.fatal("%s goes before %s", name, s.waiting[0].Name)
+		}
+		if s != w.at {
+			m.move(s, w.at, s.waiting[i])
+		}
+		w.runs, w.since, w.idle = s.waiting[i], m.now, false
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		m.ran++
+		return
+	}
+	m.fatal("%s does not wait", name)
+}
+
+// move sees that a job may go from one stall to another.
+func (m *market) move(from, to *stall, j *job) {
+	m.t.Helper()
+	right, at, turns := m.best(from)
+	if right != j || at != to || len(to.waiting) > 0 {
+		m.fatal("%s goes from %v to %v, where %d wait", j.Name, from.has, to.has, len(to.waiting))
+	}
+	own := 0.0
+	for _, s := range m.stalls {
+		worth, strain := m.weigh(s)
+		if s == from {
+			own = strain
+			if !worth {
+				m.fatal("%s goes from %v to %v, which is worth %g turns", j.Name, from.has, to.has, turns)
+			}
+		}
+	}
+	for _, s := range m.stalls {
+		_, there, _ := m.best(s)
+		if worth, strain := m.weigh(s); worth && there == to && strain > own*(1+1e-9) {
+			m.fatal("%s goes from %v, which is worth less than what waits at %v", j.Name, from.has, s.has)
+		}
+	}
+	m.moved++
+	if turns == 0 {
+		m.free++
+	}
+}
+
+// best is what is first to go from a stall elsewhere, where that costs least.
+func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
+	for _, other := range m.stalls {
+		if other == s || m.idleAt(other) == nil {
+			continue
+		}
+		i := slices.IndexFunc(s.waiting, func(j *job) bool { return other.fits(asks(j)) })
+		if i < 0 {
+			continue
+		}
+		more := len(other.has) - len(s.has) // as what is asked for is had by both
+		if n := math.Exp2(float64(max(more, 0))) - 1; what == nil || n < turns {
+			what, to, turns = s.waiting[i], other, n
+		}
+	}
+	return what, to, turns
+}
+
+// weigh says whether what is first to go from a stall is worth it, and how much.
+func (m *market) weigh(s *stall) (worth bool, strain float64) {
+	j, _, turns := m.best(s)
+	if j == nil {
+		s.begun = s.begun && len(s.waiting) > 0
+		return false, 0
+	}
+	each := float64(len(s.waiting)) / float64(s.workers)
+	waited := float64(m.now.Sub(j.queued)) / float64(s.each())
+	limit := turns
+	if s.begun {
+		limit /= 2
+	}
+	worth = each > limit || waited >= limit*(1-1e-9)
+	if turns > 0 {
+		s.begun = worth
+	}
+	return worth, max(each, waited) / max(turns, 1e-9)
+}
+
+// each is how long one of those that wait takes.
+func (s *stall) each() time.Duration {
+	if s.typical == 0 {
+		return 10 * time.Second
+	}
+	return max(s.typical, time.Millisecond)
+}
+
+// settled sees that nothing waits that somebody should have.
+func (m *market) settled() {
+	m.t.Helper()
+	for _, s := range m.stalls {
+		if len(s.waiting) > 0 && m.idleAt(s) != nil {
+			m.fatal("%d wait where one is idle, with %v", len(s.waiting), s.has)
+		}
+		j, to, turns := m.best(s)
+		if worth, _ := m.weigh(s); worth {
+			m.fatal("%s waits at %v while one with %v is idle, which is worth %g turns", j.Name, s.has, to.has, turns)
+		}
+	}
+	if n := m.state.View().Tally().Moved; n != uint64(m.moved) {
+		m.fatal("%d have moved, want %d", n, m.moved)
+	}
+}
+
+func asks(j *job) (list []string) {
+	for _, p := range j.Platform.Properties() {
+		list = append(list, p.String())
+	}
+	return list
+}
+
+func (m *market) idleAt(s *stall) *seller {
+	for _, w := range m.sellers {
+		if w.at == s && w.idle {
+			return w
+		}
+	}
+	return nil
+}
+
+// submit has a job wait where what is not asked for is least, and of these where it is expected to wait for the shortest time.
+func (m *market) submit(asked string) {
+	m.t.Helper()
+	m.made++
+	name := fmt.Sprintf("op%d", m.made)
+	op := &request.Operation{
+		Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+		Platform: request.NewPlatform(properties(split(asked))),
+	}
+	j := &job{op, m.now}
+	var to *stall
+	for _, s := range m.stalls {
+		if s.fits(asks(j)) && (to == nil || len(s.has) < len(to.has) || len(s.has) == len(to.has) && m.sooner(s, to)) {
+			to = s
+		}
+	}
+	to.waiting = append(to.waiting, j)
+	m.tell(event.Submit{Operation: op})
+}
+
+func (m *market) sooner(a, b *stall) bool {
+	if idle := m.idleAt(a) != nil; idle != (m.idleAt(b) != nil) {
+		return idle
+	}
+	wait := func(s *stall) time.Duration {
+		if m.idleAt(s) != nil {
+			return 0
+		}
+		return time.Duration(float64(len(s.waiting)+1) * float64(s.typical) / float64(s.workers))
+	}
+	return wait(a) < wait(b)
+}
+
+func (m *market) report(name string, r event.Report) {
+	m.t.Helper()
+	m.call++
+	m.calls[m.call] = name
+	w := m.sellers[name]
+	r.Call, r.Worker, r.ID = m.call, name, map[string]string{"name": name}
+	r.Platform = request.NewPlatform(properties(w.at.has))
+	m.tell(&r)
+}
+
+func (m *market) join(s *stall) {
+	m.joined++
+	s.workers++
+	name := fmt.Sprintf("w%d", m.joined)
+	m.sellers[name] = &seller{at: s, idle: true}
+	m.report(name, event.Report{Doing: event.Idle})
+}
+
+// end has a worker end what it runs, and ask for more.
+func (m *market) end(name string) {
+	m.t.Helper()
+	w := m.sellers[name]
+	took := m.now.Sub(w.since)
+	if w.at.typical == 0 {
+		w.at.typical = took
+	} else {
+		w.at.typical += time.Duration(float64(took-w.at.typical) / 8)
+	}
+	r := event.Report{Doing: event.Completed, Action: w.runs.Digest, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}}}
+	w.runs = nil
+	m.report(name, r)
+	if w.runs == nil {
+		w.idle = true
+		m.report(name, event.Report{Doing: event.Idle})
+	}
+}
+
+func (m *market) cancel(s *stall) {
+	if len(s.waiting) > 0 {
+		i := m.random.IntN(len(s.waiting))
+		name := s.waiting[i].Name
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+		m.tell(event.Cancel{Name: name})
+	}
+}
+
+// pass has time pass, with all that is due in it.
+func (m *market) pass(d time.Duration) {
+	m.t.Helper()
+	until := m.now.Add(d)
+	for {
+		var due time.Time
+		for _, s := range m.stalls {
+			if j, _, turns := m.best(s); j != nil {
+				if at := j.queued.Add(time.Duration(turns * float64(s.each()))); due.IsZero() || at.Before(due) {
+					due = at
+				}
+			}
+		}
+		if !due.IsZero() && (m.next.IsZero() || m.next.Sub(due) > time.Microsecond) {
+			m.fatal("State is to be told the time at %s, something is due at %s", m.next.Sub(epoch), due.Sub(epoch))
+		}
+		if m.next.IsZero() || m.next.After(until) { // it may be told it too early: whom it waited for may have gone meanwhile
+			break
+		}
+		m.now = m.next
+		m.tell(event.Tick{})
+		m.settled()
+	}
+	m.now = until
+}
+
+func (m *market) busy() (names []string) {
+	for name, w := range m.sellers {
+		if w.runs != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestMovesAreAsTold has actions of some platforms come and go, and workers come, and compares where they run with what follows from
+// who waits and who is idle.
+func TestMovesAreAsTold(t *testing.T) {
+	moved, free, ran := 0, 0, 0
+	for seed := range uint64(18) {
+		platforms := [][]string{{"a=1", "b=1"}, {"", "a=1", "a=1,b=1"}, {"a=1", "a=1,b=1,c=1", "b=1,c=1", "c=1,d=1"}}[seed%3]
+		m := newMarket(t, seed, platforms...)
+		for range 700 {
+			mean := 2 * time.Second
+			if m.random.IntN(8) == 0 {
+				mean = 20 * time.Second
+			}
+			m.pass(time.Duration(m.random.ExpFloat64() * float64(mean)))
+			busy := m.busy()
+			switch what := m.random.IntN(14); {
+			case what == 0 && m.joined < 14:
+				m.join(m.stalls[m.random.IntN(len(m.stalls))])
+			case what == 1:
+				m.cancel(m.stalls[m.random.IntN(len(m.stalls))])
+			case what < 8+int(seed%2)*3 && len(busy) > 0: // in half of the histories many are idle
+				m.end(busy[m.random.IntN(len(busy))])
+			default:
+				for range 1 + m.random.IntN(4)*m.random.IntN(3) {
+					asked := [][]string{{"", "", "", "a=1", "b=1"}, {"", "a=1", "a=1", "b=1"}, {"", "a=1", "b=1", "c=1", "c=1"}}[seed%3]
+					m.submit(asked[m.random.IntN(len(asked))])
+					m.settled()
+				}
+			}
+			m.settled()
+		}
+		moved, free, ran = moved+m.moved, free+m.free, ran+m.ran
+	}
+	if free < 10 || moved-free < ran/100 || moved > ran/2 {
+		t.Errorf("%d of %d actions moved, %d of them for nothing", moved, ran, free)
+	}
+}
+
+// TestMoveToWorkersThatJoinLater has what waits for one worker be done by those of another pool that come afterwards.
+func TestMoveToWorkersThatJoinLater(t *testing.T) {
+	m := newMarket(t, 0, "a=1", "b=1")
+	late := m.stalls[1]
+	for _, w := range m.sellers {
+		if w.at == late {
+			m.submit("b=1") // it is busy for good
+		}
+	}
+	for range 21 {
+		m.submit("a=1")
+		m.settled()
+	}
+	m.stalls = append(m.stalls, &stall{has: []string{"a=1", "c=1"}})
+	slices.SortFunc(m.stalls, func(a, b *stall) int { return slices.Compare(a.has, b.has) })
+	i := slices.IndexFunc(m.stalls, func(s *stall) bool { return len(s.has) == 2 })
+	for range 10 {
+		m.join(m.stalls[i])
+		m.settled()
+	}
+	if m.moved != 10 {
+		t.Errorf("%d of 20 that wait for one worker went to ten others", m.moved)
+	}
+}
