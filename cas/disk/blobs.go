@@ -6,15 +6,23 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // blobs are the files of a Store, and the empty blob, which is always there.
-type blobs struct{ *files[digest.Digest] }
+type blobs struct {
+	*files[digest.Digest]
+	emptyMark atomic.Uint64 // of the file of the empty blob when it was last seen to be right; 0: it was not
+	mending   sync.Mutex    // held while that file is made
+}
 
 // contains reports whether d is there, which does not count as a use.
 func (f *blobs) contains(d digest.Digest) bool { return d.IsEmptyBlob() || f.files.contains(d) }
@@ -60,14 +68,37 @@ func (f *blobs) openBlob(d digest.Digest) (*os.File, error) {
 // index: it is always there and never evicted.
 func (f *blobs) emptyPath() string { return filepath.Join(f.dir, "empty") }
 
-// mendEmpty makes the file of the empty blob if it is not there. When it was not empty,
-// it is made as well and the error is a *DamagedError.
+// mendEmpty makes the file of the empty blob if it is not there. When somebody has written to it, or changed it in another way or
+// removed it since it was last seen to be right, it is made as well and the error is a *DamagedError.
 func (f *blobs) mendEmpty() error {
-	info, err := os.Lstat(f.emptyPath())
-	there := err == nil
-	if there && info.Mode().IsRegular() && info.Size() == 0 {
+	if mark, found := f.lookAtEmpty(); found == emptyRight && mark == f.emptyMark.Load() {
 		return nil
 	}
+	f.mending.Lock()
+	defer f.mending.Unlock()
+	mark, found := f.lookAtEmpty()
+	known := f.emptyMark.Load()
+	if found == emptyRight && (mark == known || known == 0) {
+		f.emptyMark.Store(mark)
+		return nil
+	}
+	if err := f.makeEmpty(); err != nil {
+		return err
+	}
+	if found == emptyAbsent && known == 0 {
+		return nil
+	}
+	damaged := &cas.DamagedError{}
+	for _, fn := range digest.Functions() {
+		damaged.Digests = append(damaged.Digests, fn.Empty())
+	}
+	f.noteDamage(damaged.Digests)
+	f.log.Warn("the file of the empty blob was changed", zap.String("file", f.emptyPath()))
+	return damaged
+}
+
+// makeEmpty puts a new file in the place of that of the empty blob.
+func (f *blobs) makeEmpty() error {
 	temp, err := f.createTemp()
 	if err != nil {
 		return err
@@ -76,14 +107,26 @@ func (f *blobs) mendEmpty() error {
 		_ = os.Remove(temp.Name())
 		return unwritable(err)
 	}
-	if !there {
-		return nil
+	mark, _ := f.lookAtEmpty()
+	f.emptyMark.Store(mark)
+	return nil
+}
+
+// What there may be in the place of the file of the empty blob.
+const (
+	emptyAbsent = iota
+	emptyWrong
+	emptyRight
+)
+
+// lookAtEmpty says what is in that place, and its mark if it is right, else 0.
+func (f *blobs) lookAtEmpty() (mark uint64, found int) {
+	st, err := tamper.StatOf(f.emptyPath())
+	switch {
+	case err != nil:
+		return 0, emptyAbsent
+	case st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != 0:
+		return 0, emptyWrong
 	}
-	damaged := &cas.DamagedError{}
-	for _, fn := range digest.Functions() {
-		damaged.Digests = append(damaged.Digests, fn.Empty())
-	}
-	f.noteDamage(damaged.Digests)
-	f.log.Warn("the file of the empty blob was not empty", zap.String("file", f.emptyPath()))
-	return damaged
+	return tamper.Mark(&st), emptyRight
 }

@@ -114,7 +114,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
-	s := &Store{files: &blobs{f}, buffers: newBuffers()}
+	s := &Store{files: &blobs{files: f}, buffers: newBuffers()}
 	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
 	f.index.fresh = s.verifier.fresh
 	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}

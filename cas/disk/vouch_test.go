@@ -502,6 +502,35 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), empty)
 }
 
+// TestEmptyBlobThatWasNot has a stranger put something where nothing is, and take it back before anybody looks.
+func TestEmptyBlobThatWasNot(t *testing.T) {
+	empty := digest.SHA256.Empty()
+	for name, takeBack := range map[string]func(path string) error{
+		"cut":     func(path string) error { return os.Truncate(path, 0) },
+		"removed": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			first, second := s.verifier.Vouch(), s.verifier.Vouch()
+			defer first.Close()
+			defer second.Close()
+			first.Used(empty)
+			second.Used(empty)
+			path := s.files.emptyPath()
+			err := errors.Join(os.Chmod(path, 0o644), os.WriteFile(path, []byte("x"), 0), takeBack(path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantDamaged(t, first.Wait(t.Context()), empty)
+			wantDamaged(t, second.Wait(t.Context()), empty)
+			later := s.verifier.Vouch()
+			defer later.Close()
+			later.Used(empty)
+			wantVouched(t, later)
+		})
+	}
+}
+
 func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
