@@ -34,7 +34,13 @@ type build struct {
 	*historypb.Build
 	instance string // that the client said it executes for
 	room     int    // bytes that lists may still grow by
-	tests    map[string]*historypb.Build_Test
+	tests    map[string]*test
+}
+
+// A test is an entry of the list.
+type test struct {
+	*historypb.Build_Test
+	room int // that it has taken, and gives back with its place
 }
 
 // resumed goes on with what is known of a build; nil: nothing is.
@@ -42,9 +48,9 @@ func resumed(m *historypb.Build) *build {
 	if m == nil {
 		m = &historypb.Build{}
 	}
-	b := &build{Build: m, room: maxBuild - proto.Size(m), tests: map[string]*historypb.Build_Test{}}
+	b := &build{Build: m, room: maxBuild - proto.Size(m), tests: map[string]*test{}}
 	for _, t := range m.GetTests() {
-		b.tests[t.GetLabel()] = t
+		b.tests[t.GetLabel()] = &test{t, proto.Size(t)}
 	}
 	return b
 }
@@ -142,7 +148,7 @@ const instanceFlag = "--remote_instance_name="
 
 func (b *build) options(typed, all []string) {
 	for _, o := range all {
-		if name, ok := strings.CutPrefix(o, instanceFlag); ok {
+		if name, ok := strings.CutPrefix(o, instanceFlag); ok && len(name) <= maxName {
 			b.instance = name
 		}
 	}
@@ -267,27 +273,28 @@ func (b *build) finish(m *bazel.BuildFinished) {
 }
 
 // test returns the entry of a label, nil if there is no room for it. One that passed makes room for one that did not.
-func (b *build) test(label string, passed bool) *historypb.Build_Test {
+func (b *build) test(label string, passed bool) *test {
 	label = bounded.Text(label, maxLabel)
 	if t := b.tests[label]; t != nil {
 		return t
 	}
 	if !passed && (len(b.Tests) >= maxTests || b.room < 8<<10) {
 		for i := len(b.Tests) - 1; i >= 0; i-- {
-			if old := b.Tests[i]; isPassed(old.GetStatus()) {
-				b.room += proto.Size(old)
+			if old := b.tests[b.Tests[i].GetLabel()]; isPassed(old.GetStatus()) {
+				b.room += old.room
 				delete(b.tests, old.GetLabel())
 				b.Tests = append(b.Tests[:i], b.Tests[i+1:]...)
 				break
 			}
 		}
 	}
+	had := b.room
 	if len(b.Tests) >= maxTests || !b.fits(label, maxLabel) {
 		return nil
 	}
-	t := &historypb.Build_Test{Label: label}
+	t := &test{&historypb.Build_Test{Label: label}, had - b.room}
 	b.tests[label] = t
-	b.Tests = append(b.Tests, t)
+	b.Tests = append(b.Tests, t.Build_Test)
 	return t
 }
 
@@ -300,6 +307,8 @@ func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult
 	if t == nil {
 		return
 	}
+	had := b.room
+	defer func() { t.room += had - b.room }()
 	t.Attempts++
 	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
 		t.Cached++

@@ -2,6 +2,7 @@ package buildevents
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,5 +104,28 @@ func TestLargeBuild(t *testing.T) {
 	all := fmt.Sprint(b.Build)
 	if !strings.Contains(all, `label:"//the:failure"`) || !strings.Contains(all, `label:"//the:test"`) {
 		t.Errorf("what failed is not listed")
+	}
+}
+
+// TestRoomThatIsGivenBack has tests that make room for others give back no more than they have taken, however often: the bound of a
+// build holds.
+func TestRoomThatIsGivenBack(t *testing.T) {
+	odd := bazel.TestStatus(1 << 30) // many digits
+	b := resumed(nil)
+	for i := range 5 * maxBuild {
+		label := fmt.Sprint(i)
+		b.take(&bazel.BuildEvent{
+			Id: &bazel.BuildEventId{Id: &bazel.BuildEventId_TestResult{TestResult: &bazel.BuildEventId_TestResultId{Label: label}}},
+			Payload: &bazel.BuildEvent_TestResult{TestResult: &bazel.TestResult{
+				Status: odd, TestActionOutput: slices.Repeat([]*bazel.File{{Name: "test.log"}}, maxLogs),
+			}},
+		})
+		b.take(summary(label, bazel.TestStatus_PASSED))
+		if i%10 == 0 {
+			b.take(&bazel.BuildEvent{Payload: &bazel.BuildEvent_OptionsParsed{OptionsParsed: &bazel.OptionsParsed{ExplicitCmdLine: []string{"--x"}}}})
+		}
+	}
+	if n := proto.Size(b.Build); n > 2*maxBuild {
+		t.Errorf("the build has %d bytes", n)
 	}
 }

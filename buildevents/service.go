@@ -68,10 +68,10 @@ func (s *Service) PublishLifecycleEvent(context.Context, *publish.PublishLifecyc
 // A stream is one call by which a build is published.
 type stream struct {
 	service *Service
-	ctx     context.Context // of the one call
-	id      *publish.StreamId
-	last    int64 // number of its last event
-	live    *live // nil: nothing is kept
+	ctx     context.Context   // of the one call
+	id      *publish.StreamId // without what is unknown here, which has no bound
+	last    int64             // number of its last event
+	live    *live             // nil: nothing is kept
 }
 
 // PublishBuildToolEventStream implements publish.PublishBuildEventServer.
@@ -102,7 +102,8 @@ func (s *Service) PublishBuildToolEventStream(
 // take takes an event over.
 func (in *stream) take(req *publish.PublishBuildToolEventStreamRequest) error {
 	e := req.GetOrderedBuildEvent()
-	id, n := e.GetStreamId(), e.GetSequenceNumber()
+	said, n := e.GetStreamId(), e.GetSequenceNumber()
+	id := &publish.StreamId{BuildId: said.GetBuildId(), Component: said.GetComponent(), InvocationId: said.GetInvocationId()}
 	switch {
 	case n < 1 || id.GetInvocationId() == "":
 		return status.Error(codes.InvalidArgument, "an event has an invocation_id, and a sequence_number from 1 on")

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -28,6 +29,7 @@ type call struct {
 	ctx      context.Context
 	requests chan *publish.PublishBuildToolEventStreamRequest
 	acks     chan int64
+	said     *publish.PublishBuildToolEventStreamResponse // the last answer
 	ended    chan error
 	cut      error // with which it ends; nil: the client is done
 }
@@ -45,6 +47,7 @@ func (c *call) Recv() (*publish.PublishBuildToolEventStreamRequest, error) {
 }
 
 func (c *call) Send(m *publish.PublishBuildToolEventStreamResponse) error {
+	c.said = m
 	c.acks <- m.GetSequenceNumber()
 	return nil
 }
@@ -217,6 +220,35 @@ func TestWhatNoBuildToolSends(t *testing.T) {
 	}
 	if n := len(s.live); n != 0 {
 		t.Errorf("%d builds are live after the end of all calls", n)
+	}
+}
+
+// TestWhatIsKeptOfAStream sends names that are longer than those of build tools, in fields that this version does not know and in an
+// option: none of it is kept, or said back.
+func TestWhatIsKeptOfAStream(t *testing.T) {
+	s := New(newStore(t, ""))
+	c := open(t, s)
+	id := &publish.StreamId{InvocationId: "b-1"}
+	id.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, 1<<20)))
+	for n, e := range []*bazel.BuildEvent{
+		{Payload: &bazel.BuildEvent_OptionsParsed{OptionsParsed: &bazel.OptionsParsed{CmdLine: []string{instanceFlag + strings.Repeat("x", maxName+1)}}}}, finished,
+	} {
+		c.requests <- &publish.PublishBuildToolEventStreamRequest{OrderedBuildEvent: &publish.OrderedBuildEvent{
+			StreamId: id, SequenceNumber: int64(n + 1), Event: &publish.BuildEvent{Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(e)}},
+		}}
+		<-c.acks
+	}
+	if n := proto.Size(c.said); n > 100 {
+		t.Errorf("an answer has %d bytes", n)
+	}
+	s.mu.Lock()
+	l := s.live[key{"", "b-1"}]
+	s.mu.Unlock()
+	if n := len(l.build.instance); n > 0 {
+		t.Errorf("an instance name of %d bytes is kept", n)
+	}
+	if err := c.end(nil); err != nil {
+		t.Error(err)
 	}
 }
 
