@@ -104,10 +104,10 @@ func (c orInProcess) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		refused = checkOwn(raw.RemoteAddr(), raw.LocalAddr())
 	}
 	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
-	through, ok := raw.(*intake.Conn)
-	if err != nil || !ok {
+	if err != nil {
 		return conn, info, err
 	}
+	through, _ := raw.(*intake.Conn) // nil: it came through no gate
 	if t, ok := info.(credentials.TLSInfo); ok && len(t.State.VerifiedChains) > 0 {
 		through.Known()
 	}
@@ -122,8 +122,8 @@ func (c orInProcess) Clone() credentials.TransportCredentials {
 // arrived is what is known of a connection, and the connection.
 type arrived struct {
 	credentials.AuthInfo
-	conn    *intake.Conn
-	refused error // why no call over it is answered; nil: calls are
+	conn    *intake.Conn // nil: it came through no gate
+	refused error        // why no call over it is answered; nil: calls are
 }
 
 // Through implements intake.Arrival.
