@@ -1,6 +1,7 @@
 package datafolder
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -64,6 +65,60 @@ func TestFormats(t *testing.T) {
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != c.text {
 			t.Errorf("%q became %q, %v", c.text, text, err)
+		}
+	}
+}
+
+// TestOthersCannotLock: the file is for its owner alone, also if it was made with another mode, for who opens it can lock it.
+func TestOthersCannotLock(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, ownerFile)
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+		if err := errors.Join(f.Close(), os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFoldersOfOthers: what another user has made where everybody may is not used, nor what is below it.
+func TestFoldersOfOthers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("gives folders to other users, as root can")
+	}
+	const other = 12345
+	for name, c := range map[string]struct {
+		mode  os.FileMode // of the place
+		owner int
+		want  string
+	}{
+		"of another, where everybody may": {os.ModeSticky | 0o777, other, "belongs to user 12345"},
+		"own, where everybody may":        {os.ModeSticky | 0o777, 0, ""},
+		"of another, in a usual place":    {0o755, other, ""},
+	} {
+		place := filepath.Join(t.TempDir(), "place")
+		made := filepath.Join(place, "made")
+		if err := errors.Join(os.MkdirAll(made, 0o755), os.Chmod(place, c.mode), os.Chown(made, c.owner, c.owner)); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{made, filepath.Join(made, "below", "it")} {
+			f, err := Open(dir)
+			if err == nil {
+				err = f.Close()
+			}
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
 		}
 	}
 }
