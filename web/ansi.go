@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
 	"regexp"
 	"strings"
@@ -12,12 +13,42 @@ import (
 // with colours, and nothing else.
 var commands = regexp.MustCompile(`(?s)\x1b[\]_P^X].*?(?:\x07|\x1b\\)`)
 
-// rendered shows what a command printed as a terminal would: colours are classes of the style sheet.
+const (
+	// screenLines is how many lines a command can move its cursor back in, as progress bars do. Each takes some kilobytes.
+	screenLines = 200
+	// mostRendered is how many times its size a text may take as HTML, or leastRendered bytes. Spaces and colours can be made by a few
+	// bytes each.
+	mostRendered, leastRendered = 4, 64 << 10
+)
+
+// rendered shows what a command printed as a terminal would: colours are classes of the style sheet. A text that comes to too
+// much like that is shown without.
 func rendered(text string) template.HTML {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", "\ufffd")
 	text = onlyColours(commands.ReplaceAllString(text, ""))
-	return template.HTML(terminal.Render([]byte(text))) // it escapes what is HTML
+	screen, err := terminal.NewScreen(terminal.WithMaxSize(0, screenLines))
+	if err != nil {
+		panic(fmt.Sprintf("a screen of %d lines: %v", screenLines, err))
+	}
+	var html strings.Builder // it escapes what is HTML
+	most := max(mostRendered*len(text), leastRendered)
+	screen.ScrollOutFunc = func(line string) {
+		if html.Len() <= most {
+			html.WriteString(line)
+		}
+	}
+	_, _ = screen.Write([]byte(text)) // which never fails
+	if html.Len() <= most {
+		html.WriteString(screen.AsHTML())
+	}
+	if html.Len() > most {
+		return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
+	}
+	return template.HTML(html.String())
 }
+
+// escapes are what is left of them in a text of only colours.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9;:?<=>]*[ -/]*[@-~]?)?`)
 
 // onlyColours takes out each escape that begins anything but what colours begin with, such as a control string that was put
 // together of what is left when others are taken out.

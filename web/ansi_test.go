@@ -1,6 +1,7 @@
 package web
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -25,5 +26,28 @@ func TestOnlyColours(t *testing.T) {
 	}
 	if html := string(rendered("\x1b[31mred\x1b[0m\n")); !strings.Contains(html, "<span") || !strings.Contains(html, "red") {
 		t.Errorf("a colour: %s", html)
+	}
+}
+
+// TestRenderedIsBounded shows outputs of lines that a screen has much room for: all of their
+// lines are there, and they take a few times their size.
+func TestRenderedIsBounded(t *testing.T) {
+	const size = maxPrinted / 4
+	for _, line := range []string{"x\n", "\x1b[159Cx\n", "\x1b[31mx\x1b[0m\n", "\x1b[4;31mx\x1b[7;32mx", "<\n"} {
+		n := size / len(line)
+		text := strings.Repeat(line, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		html := string(rendered(text))
+		runtime.ReadMemStats(&after)
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 250*size || len(html) > 6*size {
+			t.Errorf("%q: %d bytes of memory for %d of HTML", line, bytes, len(html))
+		}
+		if got := strings.Count(html, "x") + strings.Count(html, "&lt;"); got < n {
+			t.Errorf("%q: %d of %d are shown", line, got, n)
+		}
+		if strings.Contains(html, "\x1b") {
+			t.Errorf("%q: escapes are left", line)
+		}
 	}
 }
