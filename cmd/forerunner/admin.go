@@ -36,8 +36,18 @@ type adminCall struct {
 	conn        *grpc.ClientConn // to remote
 	client      *dial.Client     // for others
 	remote      string
-	out         io.Writer
+	out         io.Writer // takes printable text
+	terminal    io.Writer // what out writes to
 	json        bool
+}
+
+// newAdminCall returns one that asks over conn.
+func newAdminCall(conn grpc.ClientConnInterface, out io.Writer, asJSON bool) *adminCall {
+	conn = cleanConn{conn}
+	return &adminCall{
+		SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
+		out: printableWriter{out}, json: asJSON,
+	}
 }
 
 // A verb is what runs for one, with its arguments.
@@ -50,10 +60,10 @@ type manual struct{ use, short, long, example string }
 func readCommand(m manual, run verb) *cobra.Command {
 	w := &watch{}
 	cmd := adminCommand(m, func(ctx context.Context, c *adminCall, args []string) error {
-		w.terminal, w.plain = isTerminal(c.out), c.json
-		return w.run(ctx, c.out, func(ctx context.Context, out io.Writer) error {
+		w.terminal, w.plain = isTerminal(c.terminal), c.json
+		return w.run(ctx, c.terminal, func(ctx context.Context, out io.Writer) error {
 			once := *c
-			once.out = out
+			once.out = printableWriter{out}
 			return explained(run(ctx, &once, args), c.remote)
 		})
 	})
@@ -72,10 +82,8 @@ func adminCommand(m manual, run verb) *cobra.Command {
 			return err
 		}
 		defer conn.Close()
-		c := &adminCall{
-			SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
-			conn: conn, client: &client, remote: remote, out: cmd.OutOrStdout(), json: asJSON,
-		}
+		c := newAdminCall(conn, cmd.OutOrStdout(), asJSON)
+		c.conn, c.client, c.remote, c.terminal = conn, &client, remote, cmd.OutOrStdout()
 		return explained(run(cmd.Context(), c, args), remote)
 	})
 	cmd.Args, cmd.Example = cobra.ArbitraryArgs, m.example
@@ -94,7 +102,7 @@ func explained(err error, remote string) error {
 	case codes.Unimplemented:
 		return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
 	default:
-		return errors.New(s.Message())
+		return errors.New(printable(s.Message()))
 	}
 }
 

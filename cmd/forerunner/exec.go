@@ -261,7 +261,7 @@ func (e *execution) finish(x *ended) error {
 		return fmt.Errorf("%s (%s)", s.Message(), s.Code())
 	}
 	if x.Message != "" && !e.Quiet {
-		fmt.Fprintln(os.Stderr, x.Message)
+		fmt.Fprintln(os.Stderr, printable(x.Message))
 	}
 	if x.fetchErr != nil {
 		return x.fetchErr

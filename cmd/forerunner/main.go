@@ -23,7 +23,7 @@ func main() {
 		os.Exit(int(exit))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner:", err)
+		fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
 		os.Exit(flags.ExitCode(err))
 	}
 }
