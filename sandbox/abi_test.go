@@ -86,6 +86,8 @@ func TestOtherABI(t *testing.T) {
 		want   unix.Errno
 	}{
 		"vsock":                {socket, []uint32{unix.AF_VSOCK, unix.SOCK_STREAM}, unix.EPERM},
+		"a rare family":        {socket, []uint32{unix.AF_XDP, unix.SOCK_RAW}, unix.EAFNOSUPPORT},
+		"a pair of it":         {360, []uint32{unix.AF_XDP, unix.SOCK_RAW}, unix.EAFNOSUPPORT},
 		"netlink of audit":     {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, unix.EPERM},
 		"netlink of devices":   {socket, []uint32{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT}, unix.EPERM},
 		"TIOCSTI":              {ioctl, []uint32{0, unix.TIOCSTI}, unix.EPERM},

@@ -76,6 +76,13 @@ var attacks = map[string]func(args []string) error{
 	"vsock by a long argument": func([]string) error {
 		return call(unix.SYS_SOCKET, 1<<32|unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	},
+	// Whether the kernel has the family: AF_XDP is one that answers everybody.
+	"reach a rare family of sockets": func([]string) error {
+		if err := call(unix.SYS_SOCKET, unix.AF_XDP, unix.SOCK_RAW, 0); err == unix.EAFNOSUPPORT {
+			return err
+		}
+		return nil
+	},
 	"listen to devices": func([]string) error {
 		return call(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT)
 	},
@@ -300,6 +307,15 @@ func TestAllowedSystemCalls(t *testing.T) {
 			t.Errorf("allowing %v: exit code %d, %s", c.allow, r.ExitCode, launchertest.Read(t, cmd.Stdout))
 		}
 	}
+	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW, 0); err == nil { // this kernel has the family
+		_ = unix.Close(fd)
+		cmd := abuse(t, "reach a rare family of sockets")
+		cmd.Env = append(cmd.Env, attackVar+"=1")
+		cmd.Allow = []string{"families"}
+		if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 {
+			t.Errorf("allowing families of sockets: exit code %d, %s", r.ExitCode, launchertest.Read(t, cmd.Stdout))
+		}
+	}
 	if err := sandbox.CheckAllowed([]string{"perf", "everything"}); err == nil || !strings.Contains(err.Error(), `"everything"`) {
 		t.Errorf("got %v", err)
 	}
@@ -339,7 +355,14 @@ func TestNotShown(t *testing.T) {
 	if r := launchertest.Run(t, shown, launchertest.Command(t, tool)); r.ExitCode != 3 {
 		t.Errorf("shown: %+v", r)
 	}
-	for _, sb := range []*sandbox.Options{{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}, {Show: []string{"/var/tmp"}}} {
+	root := filepath.Join(dir, "root")
+	if err := os.Symlink("/", root); err != nil {
+		t.Fatal(err)
+	}
+	for _, sb := range []*sandbox.Options{
+		{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}, {Show: []string{"/var/tmp"}},
+		{Show: []string{root}}, {Show: []string{"/proc/self/root"}}, {Show: []string{"/dev/null"}}, {Show: []string{"/proc/version"}},
+	} {
 		if l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: sb}); err == nil {
 			t.Errorf("%+v started: %v", sb, l.Close(t.Context()))
 		}

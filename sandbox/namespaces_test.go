@@ -226,3 +226,30 @@ func TestHeldNamespaces(t *testing.T) {
 		t.Errorf("got %d and then %d", first, second)
 	}
 }
+
+// TestNoRoomForFilters: a command of a user of the machine starts also while others have all the room for filters that users have.
+func TestNoRoomForFilters(t *testing.T) {
+	const limit = "/proc/sys/net/core/bpf_jit_limit"
+	was, err := os.ReadFile(limit)
+	if err != nil {
+		t.Skip(err) // this kernel interprets filters
+	}
+	l := launchertest.Sandboxed(t, nil)
+	cmd := launchertest.Command(t, "/bin/true")
+	cmd.User = &sandbox.User{UID: 65534, GID: 65534}
+	launchertest.OpenParents(t, cmd.Dir)
+	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 { // also has the launcher make what it keeps
+		t.Fatalf("%+v", r)
+	}
+	if err := os.WriteFile(limit, []byte("1"), 0); err != nil {
+		t.Skip(err) // as in a container
+	}
+	defer func() {
+		if err := os.WriteFile(limit, was, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 {
+		t.Errorf("%+v", r)
+	}
+}

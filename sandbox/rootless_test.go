@@ -53,7 +53,7 @@ func runAttacks(ctx context.Context, dir string) error {
 var rootlessWorks = []string{
 	"read", "add a key", "bpf", "contexts of asynchronous input and output", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
 	"read the machine's id", "read the session keyring", "userfaultfd", "vsock", "vsock by a long argument",
-	"have a key made", "join a keyring by name", "listen to audit", "open by handle", "paste into a console", "speak to whatever driver",
+	"have a key made", "join a keyring by name", "listen to audit", "open by handle", "paste into a console", "reach a rare family of sockets", "speak to whatever driver",
 	"take terminals", "watch a file system", "make a network namespace", "fill neighbours",
 }
 

@@ -61,11 +61,12 @@ func absentFor(allow []string) []string {
 	return names
 }
 
-// Words for what is denied with some arguments only: families of sockets, and netlink protocols but for the
+// Words for what is denied with some arguments only: families of sockets and netlink protocols but for the
 // useful ones; keyrings but a new one; typing on terminals; limits of core dumps.
 const (
 	vsock     = "vsock"
 	netlink   = "netlink"
+	families  = "families"
 	keyrings  = "keyrings"
 	terminals = "tiocsti"
 	coreDumps = "core_dumps"
@@ -73,6 +74,11 @@ const (
 
 // networkNamespaces is the word for namespaces that a command makes itself (Policy.networkNamespaces).
 const networkNamespaces = "network_namespaces"
+
+// usefulFamilies are the families of sockets that programs use. The others, which the kernel loads modules for when anybody asks,
+// fail as if it did not have them: AF_ALG has let a command write to pages of files that it may only read (CVE-2026-31431),
+// which all of the machine shares. The denial of AF_VSOCK has a word of its own.
+var usefulFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK, unix.AF_PACKET, unix.AF_VSOCK}
 
 // usefulNetlink are the protocols by which programs list interfaces, routes and sockets, of their own
 // network namespace. The others speak with the machine: its devices, audit, connector.
@@ -82,7 +88,7 @@ var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
 func CheckAllowed(words []string) error {
 	known := slices.Sorted(maps.Keys(denied))
 	known = append(known, slices.Sorted(maps.Keys(scarce))...)
-	known = append(known, vsock, netlink, terminals, coreDumps, networkNamespaces)
+	known = append(known, vsock, families, netlink, terminals, coreDumps, networkNamespaces)
 	for _, w := range words {
 		if !slices.Contains(known, w) {
 			return fmt.Errorf("%q is none of %s", w, strings.Join(known, ", "))
@@ -227,10 +233,14 @@ func callOf(on *arch.Info, name string) word {
 
 // deniedArguments denies system calls that are denied with some arguments only.
 func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
-	deny := func(permit, name string, conditions ...word) {
+	give := func(with seccomp.Action, permit, name string, conditions ...word) {
 		if _, ok := on.SyscallNames[name]; ok && !slices.Contains(allow, permit) {
-			code = append(code, answer(forbidden, append([]word{callOf(on, name)}, conditions...)...)...)
+			code = append(code, answer(with, append([]word{callOf(on, name)}, conditions...)...)...)
 		}
+	}
+	deny := func(permit, name string, conditions ...word) { give(forbidden, permit, name, conditions...) }
+	for _, name := range []string{"socket", "socketpair"} {
+		give(unsupported, families, name, word{offset: argument(0), values: usefulFamilies})
 	}
 	deny(keyrings, "keyctl", word{offset: argument(0), values: []uint32{unix.KEYCTL_JOIN_SESSION_KEYRING}})
 	deny(keyrings, "keyctl", word{offset: argument(1), values: []uint32{0}})
@@ -256,9 +266,10 @@ func keepCoreLimit(on *arch.Info) (code []bpf.Instruction) {
 
 // The answers to system calls that are not made.
 const (
-	forbidden = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.EPERM)
-	absent    = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.ENOSYS)
-	pretended = seccomp.ActionErrno &^ 0xffff // no error
+	forbidden   = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.EPERM)
+	absent      = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.ENOSYS)
+	unsupported = seccomp.ActionErrno&^0xffff | seccomp.Action(unix.EAFNOSUPPORT)
+	pretended   = seccomp.ActionErrno &^ 0xffff // no error
 )
 
 // deniedOn lists the names of system calls that an architecture has, in order.

@@ -108,6 +108,9 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 		b.add(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(b, new(unix.Sigset_t)), 0, sigsetLength)
 	}
 	b.add(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+	if c.filter != nil { // with its capabilities: others may have as many filters on the machine as net.core.bpf_jit_limit says
+		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
+	}
 	b.become(c, attr.Sys.Credential)
 	dir, err := syscall.BytePtrFromString(attr.Dir)
 	if err != nil {
@@ -132,9 +135,6 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	if c.core != nil {
 		core := *c.core
 		b.add(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, address(b, &core))
-	}
-	if c.filter != nil {
-		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
 	}
 	return nil
 }

@@ -99,10 +99,16 @@ func (v *view) isShown(path string) bool {
 	return slices.ContainsFunc(v.shown, func(s string) bool { return isBelow(path, s) })
 }
 
+// neverShown are folders of which commands have their own, mounted over what would be shown there.
+var neverShown = []string{"/dev", "/proc", building, Root}
+
 // bind shows what is at path, which no symlink leads to, with what is mounted below.
 func (v *view) bind(path string) error {
 	if i := slices.IndexFunc(v.hidden, func(h string) bool { return isBelow(path, h) }); i >= 0 {
 		return fmt.Errorf("%w: %s is never shown to commands, because of %s", ErrView, path, v.hidden[i])
+	}
+	if slices.ContainsFunc(neverShown, func(own string) bool { return path == "/" || isBelow(path, own) }) {
+		return fmt.Errorf("%w: %s cannot be shown: commands have their own", ErrView, path)
 	}
 	if v.isShown(path) {
 		return nil
