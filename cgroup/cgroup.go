@@ -152,8 +152,9 @@ func openIn(h hierarchy, o Options) (*Parent, error) {
 // lockDir makes dir and takes the lock that shows its owner is alive. The loop is
 // for an owner that removes the directory between our mkdir and our flock.
 func lockDir(dir string) (*os.File, error) {
+	const mode = 0o711 // who can open it can lock it, too
 	for range 10 {
-		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("make group: %w (root and a writable cgroup mount are needed)", err)
 		}
 		f, err := os.Open(dir)
@@ -162,6 +163,10 @@ func lockDir(dir string) (*os.File, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("open group: %w", err)
+		}
+		if err := f.Chmod(mode); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("close group to others: %w", err)
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			f.Close()

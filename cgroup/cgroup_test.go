@@ -359,6 +359,23 @@ func TestNamesAreHeldAgainstTheLivingOnly(t *testing.T) {
 	})
 }
 
+// TestOthersCannotLock: who can open the group could lock it, and keep the owner's next process from starting.
+func TestOthersCannotLock(t *testing.T) {
+	eachVersion(t, func(t *testing.T, version int) {
+		o := Options{Name: testName(t), Version: version, Logger: zap.NewNop()}
+		p := openParent(t, o)
+		if err := os.Chmod(p.Dir(), 0o755); err != nil { // as an older version has made it
+			t.Fatal(err)
+		}
+		die(t, p)
+		p = openParent(t, o)
+		info, err := os.Stat(p.Dir())
+		if err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%v, %v", info.Mode(), err)
+		}
+	})
+}
+
 func TestBadNames(t *testing.T) {
 	for _, name := range []string{"", "a/b", "../x", "a b", "ä", strings.Repeat("x", 129), "a\n"} {
 		if _, err := Open(Options{Name: name}); err == nil {

@@ -29,3 +29,20 @@ func TestLivingProcessKeepsItsLock(t *testing.T) {
 		t.Errorf("a root of a living process: %v", err)
 	}
 }
+
+// TestOthersCannotLock: who can open a folder could lock it, and keep its owner from starting again. All may pass through it.
+func TestOthersCannotLock(t *testing.T) {
+	o := Options{MountDir: t.TempDir(), UpperDir: t.TempDir()}
+	for _, dir := range []string{o.MountDir, o.UpperDir} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := openFS(t, o)
+	for _, dir := range []string{f.mountDir, f.upperDir} {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm() != 0o711 {
+			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
+		}
+	}
+}

@@ -210,6 +210,10 @@ func (f *FS) claim(dir string, to *string) error {
 	if err != nil {
 		return fmt.Errorf("lock folder: %w", err)
 	}
+	if err := passOnly(lock); err != nil {
+		_ = lock.Close()
+		return fmt.Errorf("close folder to others: %w", err)
+	}
 	mountDir := f.mountDir // the first to be claimed
 	if mountDir == "" {
 		mountDir = dir
@@ -224,6 +228,18 @@ func (f *FS) claim(dir string, to *string) error {
 	f.locks = append(f.locks, lock)
 	*to = dir
 	return nil
+}
+
+// passOnly lets others pass through a folder of ours, and not open it: who can open it can lock it, too.
+func passOnly(dir *os.File) error {
+	info, err := dir.Stat()
+	if err != nil || info.Mode()&0o066 == 0 {
+		return err
+	}
+	if err = dir.Chmod(info.Mode() &^ 0o066); errors.Is(err, os.ErrPermission) {
+		return nil // it is somebody else's
+	}
+	return err
 }
 
 func (f *FS) unlock() {
