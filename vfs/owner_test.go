@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -47,5 +49,33 @@ func TestOwnerOfARoot(t *testing.T) {
 				t.Errorf("a directory belongs to %d:%d", st.Uid, st.Gid)
 			}
 		})
+	}
+}
+
+// TestOthersStayOut: nobody but the worker, and the group of a root's owner, gets to where a root is, whoever that is for and
+// wherever the action writes.
+func TestOthersStayOut(t *testing.T) {
+	owners := map[string]*Owner{"the worker": nil}
+	if os.Getuid() == 0 {
+		owners["another user"] = &Owner{UID: 70001, GID: 70001}
+	}
+	for _, method := range []Method{FUSE, HardLink} {
+		for _, memory := range []int64{0, 1 << 20} {
+			f := openFS(t, Options{Method: method, UpperMemory: memory})
+			for name, owner := range owners {
+				src := vfstest.NewSource(t)
+				r := openRoot(t, f, RootSpec{Name: "root" + fmt.Sprint(len(name)), Digest: src.Tree(t, "file"), Source: src, Owner: owner})
+				for _, base := range []string{r.Path(), filepath.Join(f.upperDir, "root"+fmt.Sprint(len(name)), "x")} {
+					closed := false
+					for dir := filepath.Dir(base); dir != f.mountDir && dir != f.upperDir && dir != "/"; dir = filepath.Dir(dir) {
+						info, err := os.Stat(dir)
+						closed = closed || errors.Is(err, os.ErrNotExist) || err == nil && info.Mode()&0o007 == 0
+					}
+					if !closed {
+						t.Errorf("%s, %d bytes of memory, for %s: others get to %s", method, memory, name, base)
+					}
+				}
+			}
+		}
 	}
 }

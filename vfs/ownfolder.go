@@ -30,10 +30,10 @@ const (
 )
 
 // make makes a folder that what the action sees is in. If the root belongs to
-// somebody else than the worker, only his group may pass through it: what is in the
-// root, whatever its mode, is nothing to the owners of other roots.
+// somebody else than the worker, only his group may pass through it, and else nobody: what is in the
+// root, whatever its mode, is nothing to the owners of other roots, nor to other users of the machine.
 func (f *ownFolder) make(owner Owner) error {
-	if err := os.Mkdir(f.path, 0o755); err != nil {
+	if err := os.Mkdir(f.path, 0o700); err != nil {
 		return err
 	}
 	f.state = folderMade
