@@ -37,6 +37,21 @@ func TestExpansion(t *testing.T) {
 			t.Errorf("%s: %d for each byte, want %d to %d", name, n, c.least, c.most)
 		}
 	}
+	for name, c := range map[string]struct {
+		encoded []byte
+		want    int64
+	}{
+		"a text":                 {append([]byte{0x0a, 100}, make([]byte, 100)...), textBytes + 100},
+		"an unknown text":        {append([]byte{0x7a, 100}, make([]byte, 100)...), 0},
+		"a message":              {[]byte{0x12, 3, 0x0a, 1, 'x'}, textBytes + elementBytes + textBytes + 1},
+		"unknown in a message":   {[]byte{0x12, 3, 0x7a, 1, 'x'}, textBytes + elementBytes},
+		"an unknown number":      {[]byte{0x78, 1}, 0},
+		"an unknown empty group": {[]byte{0x7b, 0x7c}, 0},
+	} {
+		if n := Known(c.encoded, digests); n != c.want {
+			t.Errorf("%s: %d, want %d", name, n, c.want)
+		}
+	}
 }
 
 // An encodedCodec sends what it is given.

@@ -68,6 +68,7 @@ func serveConn(t *testing.T, o Options, made *service) (*grpc.ClientConn, *Serve
 	s := NewServer(o)
 	healthpb.RegisterHealthServer(s, made)
 	s.RegisterService(&upload, nil)
+	s.RegisterService(&echo, nil)
 	repb.RegisterContentAddressableStorageServer(s, repb.UnimplementedContentAddressableStorageServer{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

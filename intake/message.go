@@ -29,15 +29,17 @@ type raw interface {
 // A receiver reads the requests of one call, each within its bounds.
 type receiver struct {
 	grpc.ServerStream
-	raw     raw
-	ledger  *ledger
-	charge  *charge // nil: it is not bounded
-	limit   int     // of bytes of one message
-	rest    time.Duration
-	expire  func() // ends the call
-	expired atomic.Bool
-	first   bool // the next message is the first
-	single  bool // there is to be one only
+	raw    raw
+	ledger *ledger
+	charge *charge // nil: it is not bounded
+	limit  int     // of bytes of one message
+	// truncates says that of a larger one the begin is received.
+	truncates bool
+	rest      time.Duration
+	expire    func() // ends the call
+	expired   atomic.Bool
+	first     bool // the next message is the first
+	single    bool // there is to be one only
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -74,10 +76,15 @@ func (r *receiver) receive(m any) error {
 		return err
 	}
 	length := int64(binary.BigEndian.Uint32(header[1:]))
-	if length > int64(r.limit) {
-		return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the maximum is %d", length, r.limit)
-	}
 	compressed := header[0] == 1
+	if length > int64(r.limit) {
+		if !r.truncates || compressed {
+			return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the maximum is %d", length, r.limit)
+		}
+		clock.stop()
+		clock = r.within(patience(r.bounds().Wait, int(length)))
+		return r.receiveBegin(length, m)
+	}
 	cost := length
 	if compressed { // what it comes to is known at its end
 		cost = int64(r.limit)
@@ -102,11 +109,8 @@ func (r *receiver) receive(m any) error {
 		whole.Free()
 		whole = plain
 	}
-	if err := r.reserveDecoded(whole.ReadOnlyData(), m); err != nil {
+	if err := r.decode(whole, m); err != nil {
 		return err
-	}
-	if err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{whole}, m); err != nil {
-		return status.Errorf(codes.Internal, "decode the request: %v", err)
 	}
 	if r.single {
 		return r.end()
@@ -146,20 +150,35 @@ func (r *receiver) reserve(n int64) error {
 	return nil
 }
 
-// reserveDecoded waits until there is room for what a message takes beyond its bytes when it is decoded.
-func (r *receiver) reserveDecoded(encoded []byte, m any) error {
-	decoded, ok := m.(proto.Message)
-	if r.charge == nil || !ok {
-		return nil
+// decode decodes a message when there is room for what it takes beyond its bytes then.
+func (r *receiver) decode(whole mem.Buffer, m any) error {
+	encoded := whole.ReadOnlyData()
+	if decoded, ok := m.(proto.Message); ok {
+		n, most := r.expansion(encoded, decoded)
+		switch {
+		case r.truncates && (n > most || len(encoded) > r.limit):
+			return decodeBegin(encoded[:min(len(encoded), beginBytes)], decoded)
+		case n > most:
+			return status.Errorf(codes.ResourceExhausted,
+				"to decode the request takes %d bytes of memory, and one caller can have %d: send less at a time", n, most)
+		case n > smallMessage:
+			if err := r.ledger.reserveBuffers(r.Context(), r.charge, n); err != nil {
+				return err
+			}
+		}
 	}
-	n := Expansion(encoded, decoded)
-	if n <= smallMessage {
-		return nil
+	if err := encoding.GetCodecV2("proto").Unmarshal(mem.BufferSlice{whole}, m); err != nil {
+		return status.Errorf(codes.Internal, "decode the request: %v", err)
 	}
-	if most := r.ledger.bounds.BuffersOfOne; n > most {
-		return status.Errorf(codes.ResourceExhausted, "to decode the request takes %d bytes of memory, and one caller can have %d: send less at a time", n, most)
+	return nil
+}
+
+// expansion returns what a message takes beyond its bytes when it is decoded, and what it may take. Who is not bounded takes nothing.
+func (r *receiver) expansion(encoded []byte, m proto.Message) (n, most int64) {
+	if r.charge == nil {
+		return 0, 0
 	}
-	return r.ledger.reserveBuffers(r.Context(), r.charge, n)
+	return Expansion(encoded, m), r.ledger.bounds.BuffersOfOne
 }
 
 // end returns an error if a second message comes, whose bytes nobody would read.
@@ -221,7 +240,7 @@ func (r *receiver) decompress(data mem.Buffer) (mem.Buffer, error) {
 	switch {
 	case err != nil:
 		return nil, status.Error(codes.Internal, fmt.Errorf("decompress the request: %w", err).Error())
-	case out.Len() > r.limit:
+	case out.Len() > r.limit && !r.truncates:
 		return nil, status.Errorf(codes.ResourceExhausted, "the request has more than %d bytes", r.limit)
 	}
 	return mem.SliceBuffer(out.Bytes()), nil

@@ -21,6 +21,9 @@ import (
 type Limits struct {
 	// Bytes of one message; 0: 4 MiB.
 	Bytes int
+	// Truncates hands over the begin of a message that is larger, in place of an error. Fields that are not whole in its first
+	// 16 KiB are missing in it, but for messages, of which there is what is whole. The rest is read, and kept nowhere.
+	Truncates bool
 	// Stalls lets a stream of requests be silent for as long as it likes.
 	Stalls bool
 	// Waits says that calls wait for what others do, and that their clients can come back: where there are too many calls, they
@@ -197,7 +200,7 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 	}
 	in := &receiver{
 		ServerStream: &known{stream, ctx}, raw: from, ledger: s.ledger, limit: s.options.Bounds.MaxMessage(limits.Bytes),
-		expire: expireOf(ctx), first: true, single: !info.IsClientStream,
+		truncates: limits.Truncates, expire: expireOf(ctx), first: true, single: !info.IsClientStream,
 	}
 	if caller.Name == "" {
 		in.limit = limits.Bytes

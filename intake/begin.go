@@ -1,0 +1,70 @@
+package intake
+
+import (
+	"io"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// beginBytes are how much of a message that is too large is looked at: no more than of a small one.
+const beginBytes = smallMessage
+
+// receiveBegin receives a message that is too large, of so many bytes: what its begin says is decoded, the rest is read and dropped.
+func (r *receiver) receiveBegin(length int64, m any) error {
+	decoded, ok := m.(proto.Message)
+	if !ok {
+		return status.Errorf(codes.Internal, "%T is not decoded in parts", m)
+	}
+	buffer := make([]byte, beginBytes)
+	for left := length; left > 0; {
+		part := buffer[:min(left, beginBytes)]
+		if err := r.raw.ReadMessageHeader(part); err == io.EOF {
+			return io.ErrUnexpectedEOF
+		} else if err != nil {
+			return err
+		}
+		if left == length {
+			if err := decodeBegin(part, decoded); err != nil {
+				return err
+			}
+		}
+		left -= int64(len(part))
+	}
+	if r.single {
+		return r.end()
+	}
+	return nil
+}
+
+// decodeBegin decodes what is whole in the begin of a message.
+func decodeBegin(begin []byte, m proto.Message) error {
+	if err := proto.Unmarshal(wholeOf(begin, m.ProtoReflect().Descriptor(), deepest), m); err != nil {
+		return status.Errorf(codes.Internal, "decode the begin of the request: %v", err)
+	}
+	return nil
+}
+
+// wholeOf returns the fields that are whole in the begin of an encoded message, and of a message that is cut off what is whole in that.
+func wholeOf(begin []byte, d protoreflect.MessageDescriptor, depth int) (whole []byte) {
+	for rest := begin; len(rest) > 0 && depth > 0; {
+		number, kind, tag := protowire.ConsumeTag(rest)
+		if tag < 0 {
+			break
+		}
+		if value := protowire.ConsumeFieldValue(number, kind, rest[tag:]); value >= 0 {
+			whole, rest = append(whole, rest[:tag+value]...), rest[tag+value:]
+			continue
+		}
+		_, size := protowire.ConsumeVarint(rest[tag:])
+		if f := d.Fields().ByNumber(number); kind == protowire.BytesType && size > 0 && f != nil && f.Message() != nil {
+			whole = protowire.AppendTag(whole, number, kind)
+			whole = protowire.AppendBytes(whole, wholeOf(rest[tag+size:], f.Message(), depth-1))
+		}
+		break
+	}
+	return whole
+}
