@@ -12,7 +12,8 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// A Field is a text by which records are found.
+// A Field is a text by which records are found. Of a build, Target is each of its patterns and each target or test that failed, Mnemonic
+// the command, User also who the build tool says he is, and Worker the host, or user@host, on which it ran.
 type Field int
 
 // The Fields there are.
@@ -111,10 +112,7 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	x.ops, x.actions = append(x.ops, op), append(x.actions, action)
 	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
 	x.bytes += rowBytes
-	for f, text := range [fields]string{
-		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
-		User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
-	} {
+	for f, text := range textsOf(r) {
 		number, known := x.numbers[f][text]
 		if !known {
 			number = uint32(len(x.tables[f]))
@@ -125,6 +123,18 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 		}
 		x.texts[f] = append(x.texts[f], number)
 	}
+}
+
+// textsOf returns what a record is found by.
+func textsOf(r *historypb.Record) [fields]string {
+	texts := [fields]string{
+		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
+		User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
+	}
+	if b := r.GetBuild(); b != nil {
+		texts[Target], texts[Worker] = targetsOf(b), placeOf(b)
+	}
+	return texts
 }
 
 // snapshot returns an index as it is now, which does not change when x grows.

@@ -2771,7 +2771,8 @@ func (x *Store) GetHealth() *live.StoreHealth {
 
 type ListRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not set: all. The names are operation, action, instance, invocation, mnemonic, target, user and worker.
+	// Not set: all. The names are operation, action, instance, invocation, mnemonic, target, user and worker. Of builds they are
+	// instance, invocation, command, target (what was to be built, or failed), user and host (as known, or as the build tool says).
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// Is in one of these, or begins the hash of the action or the name of the operation. Case does not matter.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`

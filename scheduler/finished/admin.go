@@ -3,6 +3,7 @@ package finished
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,11 +82,17 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
 }
 
-// names are those of patterns, with the fields in which they are looked for.
-var names = map[string]history.Field{
-	"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,
-	"target": history.Target, "user": history.User, "worker": history.Worker,
-}
+// names are those of patterns, with the fields in which they are looked for, and buildNames those of patterns of builds.
+var (
+	names = map[string]history.Field{
+		"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,
+		"target": history.Target, "user": history.User, "worker": history.Worker,
+	}
+	buildNames = map[string]history.Field{
+		"instance": history.Instance, "invocation": history.Invocation, "command": history.Mnemonic,
+		"target": history.Target, "user": history.User, "host": history.Worker,
+	}
+)
 
 // addPattern has q look for what matches a pattern.
 func addPattern(q *history.Query, m *admin.Pattern) error {
@@ -96,23 +103,29 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 	q.Where = map[history.Field]string{}
 	for name, value := range p.Map() {
 		field, known := names[name]
+		if q.Builds {
+			field, known = buildNames[name]
+		}
 		switch {
 		case known:
 			q.Where[field] = value
-		case name == "operation":
+		case name == "operation" && !q.Builds:
 			q.Operation = value
-		case name == "action":
+		case name == "action" && !q.Builds:
 			q.Action = value
 		default:
-			known := []string{"operation", "action"}
-			for name := range names {
-				known = append(known, name)
-			}
-			slices.Sort(known)
-			return status.Errorf(codes.InvalidArgument, "pattern %q: no record has %q; there are %s", p, name, strings.Join(known, ", "))
+			return status.Errorf(codes.InvalidArgument, "pattern %q: no record has %q; there are %s", p, name, knownNames(q.Builds))
 		}
 	}
 	return nil
+}
+
+// knownNames are those of patterns.
+func knownNames(builds bool) string {
+	if builds {
+		return strings.Join(slices.Sorted(maps.Keys(buildNames)), ", ")
+	}
+	return strings.Join(slices.Sorted(maps.Keys(names)), ", ") + ", operation and action"
 }
 
 // GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.

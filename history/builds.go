@@ -1,0 +1,111 @@
+package history
+
+import (
+	"hash/maphash"
+	"strings"
+
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// maxFound bounds what a build is found by in place of one target, in bytes.
+const maxFound = 2 << 10
+
+// targetsOf returns what a build is found by in place of a target, one a line: what was to be built, and what failed of it.
+func targetsOf(b *historypb.Build) string {
+	var list strings.Builder
+	add := func(label string) {
+		if list.Len()+len(label) < maxFound {
+			list.WriteString(label + "\n")
+		}
+	}
+	for _, pattern := range b.GetPatterns() {
+		add(pattern)
+	}
+	for _, t := range b.GetTargets() {
+		if t.GetState() == historypb.Build_FAILED {
+			add(t.GetLabel())
+		}
+	}
+	for _, t := range b.GetTests() {
+		if t.GetStatus() != "PASSED" {
+			add(t.GetLabel())
+		}
+	}
+	return strings.TrimSuffix(list.String(), "\n")
+}
+
+// placeOf returns what a build is found by in place of a worker: who ran it where, as he says.
+func placeOf(b *historypb.Build) string {
+	if b.GetLocalUser() == "" && b.GetHost() == "" {
+		return ""
+	}
+	return b.GetLocalUser() + "@" + b.GetHost()
+}
+
+// builds are those that a search has come across, the last record of each first.
+type builds struct {
+	seed maphash.Seed
+	seen map[uint64]bool
+}
+
+func newBuilds() *builds { return &builds{maphash.MakeSeed(), map[uint64]bool{}} }
+
+// isLast reports whether a row is the last record of a build. It is asked for all rows from the last one on.
+func (b *builds) isLast(m *matcher, row int) bool {
+	x := m.x
+	if x.marks[row]&buildMark == 0 || x.ended[row] >= m.before || !m.isFit(Invocation, row) {
+		return false
+	}
+	var h maphash.Hash
+	h.SetSeed(b.seed)
+	for _, f := range []Field{User, Invocation} {
+		number := x.texts[f][row]
+		if int(number) >= len(x.tables[f]) {
+			return false
+		}
+		_, _ = h.WriteString(x.tables[f][number])
+		_ = h.WriteByte(0)
+	}
+	sum := h.Sum64()
+	if b.seen[sum] {
+		return false
+	}
+	b.seen[sum] = true
+	return true
+}
+
+// globbedBuilds says of each text of a field of builds whether it fits: as a whole, or a part of it.
+func globbedBuilds(f Field, table []string, glob string) ([]bool, error) {
+	fits, err := globbed(table, glob)
+	if err != nil || f != Target && f != Worker {
+		return fits, err
+	}
+	for i, s := range table {
+		parts := strings.Split(s, "\n")
+		if f == Worker {
+			_, host, _ := strings.Cut(s, "@")
+			parts = []string{host}
+		}
+		some, err := globbed(parts, glob)
+		if err != nil {
+			return nil, err
+		}
+		for _, fit := range some {
+			fits[i] = fits[i] || fit
+		}
+	}
+	return fits, nil
+}
+
+// globbedUsers says of each place whether its user fits.
+func globbedUsers(places []string, glob string) ([]bool, error) {
+	users := make([]string, len(places))
+	for i, s := range places {
+		users[i], _, _ = strings.Cut(s, "@")
+	}
+	fits, err := globbed(users, glob)
+	for i := range fits {
+		fits[i] = fits[i] && users[i] != ""
+	}
+	return fits, err
+}

@@ -1,0 +1,313 @@
+package history
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/proto/pattern"
+)
+
+// A matcher looks for the records of a Query in one segment.
+type matcher struct {
+	s *Store
+	g *segment
+	q *Query
+	// x has the columns that the Query needs; file is its own, nil for one in memory.
+	x    *indexFile
+	file *os.File
+
+	op, action    uint64
+	since, before uint64
+	took          uint32
+	outcomes      uint16
+	fits          [fields][]bool // by number; nil: all do
+	// localUser are places of builds whose user fits, where fits[User] does not.
+	localUser []bool
+	text      [fields][]bool
+	// hash is what begins a hash or a name, in its last bits, if text may be that; shift is how many bits follow it.
+	hash, shift uint64
+	mayBeHash   bool
+	owned       map[[2]uint32]bool
+	builds      *builds
+	block       []byte // the one that was read last; nil: none was
+	blockNumber uint32
+}
+
+// match returns a matcher with what q needs of a segment's index; nil if nothing there can match.
+func (s *Store) match(g *segment, q *Query) (*matcher, error) {
+	m := &matcher{s: s, g: g, q: q, outcomes: ^uint16(0)}
+	s.mu.Lock()
+	first, last := g.first, g.last
+	if g.index != nil {
+		m.x = &indexFile{index: *g.index.snapshot()}
+		for i := range m.x.has {
+			m.x.has[i] = true
+		}
+	}
+	s.mu.Unlock()
+	if !q.Since.IsZero() && last < q.Since.UnixMilli() || !q.Before.IsZero() && first >= q.Before.UnixMilli() {
+		return nil, nil
+	}
+	if m.x == nil {
+		x, _, err := openIndex(g.path)
+		if err != nil {
+			return nil, err
+		}
+		m.x = x
+	}
+	if err := m.prepare(); err != nil {
+		m.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// prepare reads the columns and finds out which texts fit.
+func (m *matcher) prepare() error {
+	q, x := m.q, m.x
+	if err := x.need(endedSection, tookSection, marksSection); err != nil {
+		return err
+	}
+	m.before = ^uint64(0)
+	if !q.Since.IsZero() {
+		m.since = uint64(q.Since.UnixMilli())
+	}
+	if !q.Before.IsZero() {
+		m.before = uint64(q.Before.UnixMilli())
+	}
+	m.took = uint32(min(q.MinRun.Milliseconds(), 1<<32-1))
+	if len(q.Outcomes) > 0 {
+		m.outcomes = 0
+		for _, o := range q.Outcomes {
+			m.outcomes |= 1 << (uint8(o) & outcomeMask)
+		}
+	}
+	if q.Operation != "" || q.Action != "" {
+		m.op, _ = digits(strings.TrimPrefix(q.Operation, operationPrefix))
+		m.action, _ = digits(q.Action)
+		if err := x.need(opsSection, actionsSection); err != nil {
+			return err
+		}
+	}
+	for f, glob := range q.Where {
+		if err := x.need(textSections+section(f), tableSections+section(f)); err != nil {
+			return err
+		}
+		if err := m.fit(f, glob); err != nil {
+			return err
+		}
+	}
+	if q.Builds {
+		for _, f := range []Field{User, Invocation} {
+			if err := x.need(textSections+section(f), tableSections+section(f)); err != nil {
+				return err
+			}
+		}
+	}
+	if q.Owned != nil {
+		m.owned = map[[2]uint32]bool{}
+		for _, f := range []Field{User, Instance} {
+			if err := x.need(textSections+section(f), tableSections+section(f)); err != nil {
+				return err
+			}
+		}
+	}
+	return m.prepareText()
+}
+
+// fit finds out which texts of a field fit.
+func (m *matcher) fit(f Field, glob string) (err error) {
+	if !m.q.Builds {
+		m.fits[f], err = globbed(m.x.tables[f], glob)
+		return err
+	}
+	if m.fits[f], err = globbedBuilds(f, m.x.tables[f], glob); err != nil || f != User {
+		return err
+	}
+	if err := m.x.need(textSections+section(Worker), tableSections+section(Worker)); err != nil {
+		return err
+	}
+	m.localUser, err = globbedUsers(m.x.tables[Worker], glob)
+	return err
+}
+
+// begin returns the row before which a page begins. Builds that came on pages before are known then.
+func (m *matcher) begin(after place) int {
+	rows, from := m.x.rows, m.x.rows
+	switch {
+	case m.g.number > after.segment:
+		from = 0
+	case m.g.number == after.segment:
+		from = min(rows, after.row)
+	}
+	for row := rows - 1; row >= from && m.q.Builds; row-- {
+		m.builds.isLast(m, row)
+	}
+	return from
+}
+
+// minDigits is how much of a hash is looked for as such.
+const minDigits = 4
+
+func (m *matcher) prepareText() error {
+	text := strings.ToLower(m.q.Text)
+	if text == "" {
+		return nil
+	}
+	for f := range fields {
+		if err := m.x.need(textSections+section(f), tableSections+section(f)); err != nil {
+			return err
+		}
+		m.text[f] = make([]bool, len(m.x.tables[f]))
+		for i, s := range m.x.tables[f] {
+			m.text[f][i] = strings.Contains(strings.ToLower(s), text)
+		}
+	}
+	id, _, _ := strings.Cut(strings.TrimPrefix(text, operationPrefix), "/")
+	v, n := digits(id)
+	if rest := strings.Trim(id, "0123456789abcdef-"); n < minDigits || rest != "" {
+		return nil
+	}
+	m.mayBeHash, m.shift = true, uint64(64-4*n)
+	m.hash = v >> m.shift
+	return m.x.need(opsSection, actionsSection)
+}
+
+// globbed says of each text whether it fits.
+func globbed(table []string, glob string) ([]bool, error) {
+	fits := make([]bool, len(table))
+	if !strings.ContainsAny(glob, "*?") {
+		for i, s := range table {
+			fits[i] = s == glob
+		}
+		return fits, nil
+	}
+	p, err := pattern.New(map[string]string{"value": glob})
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range table {
+		fits[i] = p.Match(func(string) (string, bool) { return s, true })
+	}
+	return fits, nil
+}
+
+// matches reports whether the index says that a record is one that is looked for.
+func (m *matcher) matches(row int) bool {
+	x := m.x
+	mark := x.marks[row]
+	if m.q.Builds && !m.builds.isLast(m, row) {
+		return false
+	}
+	if ended := x.ended[row]; ended < m.since || ended >= m.before || x.took[row] < m.took ||
+		m.outcomes>>(mark&outcomeMask)&1 == 0 || m.q.Retried && mark&retriedMark == 0 || m.q.Builds != (mark&buildMark != 0) {
+		return false
+	}
+	if m.q.Operation != "" && x.ops[row] != m.op || m.q.Action != "" && x.actions[row] != m.action {
+		return false
+	}
+	for f := range fields {
+		if !m.isFit(f, row) {
+			return false
+		}
+	}
+	return (m.q.Text == "" || m.hasText(row)) && (m.owned == nil || m.owns(row))
+}
+
+// isFit reports whether a text of a row fits.
+func (m *matcher) isFit(f Field, row int) bool {
+	return m.fits[f] == nil || at(m.fits[f], m.x.texts[f][row]) || f == User && m.localUser != nil && at(m.localUser, m.x.texts[Worker][row])
+}
+
+// at is list[i], and false beyond its end: what is read from a file may be anything.
+func at(list []bool, i uint32) bool { return int(i) < len(list) && list[i] }
+
+func (m *matcher) hasText(row int) bool {
+	for f := range fields {
+		if at(m.text[f], m.x.texts[f][row]) {
+			return true
+		}
+	}
+	return m.mayBeHash && (m.x.ops[row]>>m.shift == m.hash || m.x.actions[row]>>m.shift == m.hash)
+}
+
+func (m *matcher) owns(row int) bool {
+	x := m.x
+	key := [2]uint32{x.texts[User][row], x.texts[Instance][row]}
+	own, known := m.owned[key]
+	if !known {
+		if int(key[0]) >= len(x.tables[User]) || int(key[1]) >= len(x.tables[Instance]) {
+			return false
+		}
+		own = m.q.Owned(x.tables[User][key[0]], x.tables[Instance][key[1]])
+		m.owned[key] = own
+	}
+	return own
+}
+
+// read returns the encoded record of a row.
+func (m *matcher) read(row int) ([]byte, error) {
+	if err := m.x.need(blocksSection, itemsSection, offsetsSection); err != nil {
+		return nil, err
+	}
+	number := m.x.blocks[row]
+	if m.block == nil || m.blockNumber != number {
+		block, err := m.readBlock(number)
+		if err != nil {
+			return nil, err
+		}
+		m.block, m.blockNumber = block, number
+	}
+	encoded, ok := itemAt(m.block, int(m.x.items[row]))
+	if !ok {
+		return nil, errDamaged
+	}
+	return encoded, nil
+}
+
+func (m *matcher) readBlock(number uint32) ([]byte, error) {
+	g := m.g
+	m.s.mu.Lock()
+	offset := lostBlock
+	var pending, data []byte
+	switch i := int(number) - g.written; {
+	case i >= 0 && i < len(g.pending):
+		pending = g.pending[i]
+	case g.index != nil && int(number) < len(g.index.offsets):
+		offset = g.index.offsets[number]
+	case int(number) < len(m.x.offsets):
+		offset = m.x.offsets[number]
+	}
+	data = g.data
+	m.s.mu.Unlock()
+	if pending != nil {
+		return pending, nil
+	}
+	if offset == lostBlock {
+		return nil, errDamaged
+	}
+	var from io.ReaderAt = bytes.NewReader(data)
+	if g.path != "" {
+		if m.file == nil {
+			file, err := os.Open(g.path)
+			if err != nil {
+				return nil, err
+			}
+			m.file = file
+		}
+		from = m.file
+	}
+	block, _, err := m.s.readBlock(from, int64(offset))
+	return block, err
+}
+
+func (m *matcher) close() {
+	if m.file != nil {
+		_ = m.file.Close()
+	}
+	if m.x.file != nil {
+		_ = m.x.file.Close()
+	}
+}
