@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/bazel"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
@@ -35,12 +35,6 @@ type build struct {
 	instance string // that the client said it executes for
 	room     int    // bytes that lists may still grow by
 	tests    map[string]*test
-}
-
-// A test is an entry of the list.
-type test struct {
-	*historypb.Build_Test
-	room int // that it has taken, and gives back with its place
 }
 
 // resumed goes on with what is known of a build; nil: nothing is.
@@ -100,6 +94,25 @@ func (b *build) take(e *bazel.BuildEvent) {
 		b.aborted(id, p.Aborted)
 	case *bazel.BuildEvent_Finished:
 		b.finish(p.Finished)
+	}
+	b.wants(id)
+}
+
+// announced takes over what the first event announces: the event that tells the targets of a build may be too large.
+func (b *build) announced(encoded []byte) {
+	m := &bazel.Announcements{}
+	if intake.Known(encoded, m) > mostDecoded || (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(encoded, m) != nil {
+		return
+	}
+	for _, id := range m.GetChildren() {
+		b.wants(id)
+	}
+}
+
+// wants takes over which patterns the build is of, if an event is about them and they are not known yet.
+func (b *build) wants(id *bazel.BuildEventId) {
+	if len(b.Patterns) > 0 {
+		return
 	}
 	for _, pattern := range id.GetPattern().GetPattern() {
 		if len(b.Patterns) < maxTargets && b.fits(pattern, maxLabel) {
@@ -270,78 +283,4 @@ func (b *build) finish(m *bazel.BuildFinished) {
 	}
 	b.ExitCode, b.ExitName = m.GetExitCode().GetCode(), bounded.Text(m.GetExitCode().GetName(), 64)
 	b.Failure = b.text(m.GetFailureDetail().GetMessage(), maxMessage)
-}
-
-// test returns the entry of a label, nil if there is no room for it. One that passed makes room for one that did not.
-func (b *build) test(label string, passed bool) *test {
-	label = bounded.Text(label, maxLabel)
-	if t := b.tests[label]; t != nil {
-		return t
-	}
-	if !passed && (len(b.Tests) >= maxTests || b.room < 8<<10) {
-		for i := len(b.Tests) - 1; i >= 0; i-- {
-			if old := b.tests[b.Tests[i].GetLabel()]; isPassed(old.GetStatus()) {
-				b.room += old.room
-				delete(b.tests, old.GetLabel())
-				b.Tests = append(b.Tests[:i], b.Tests[i+1:]...)
-				break
-			}
-		}
-	}
-	had := b.room
-	if len(b.Tests) >= maxTests || !b.fits(label, maxLabel) {
-		return nil
-	}
-	t := &test{&historypb.Build_Test{Label: label}, had - b.room}
-	b.tests[label] = t
-	b.Tests = append(b.Tests, t.Build_Test)
-	return t
-}
-
-func isPassed(status string) bool { return status == bazel.TestStatus_PASSED.String() }
-
-// attempt takes over the result of one attempt of a run of a shard.
-func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult) {
-	passed := m.GetStatus() == bazel.TestStatus_PASSED
-	t := b.test(id.GetLabel(), passed)
-	if t == nil {
-		return
-	}
-	had := b.room
-	defer func() { t.room += had - b.room }()
-	t.Attempts++
-	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
-		t.Cached++
-	}
-	took := m.GetTestAttemptDuration().AsDuration()
-	if m.GetTestAttemptDuration() == nil {
-		took = time.Duration(m.GetTestAttemptDurationMillis()) * time.Millisecond
-	}
-	t.Took = durationpb.New(t.GetTook().AsDuration() + took)
-	if !passed && t.Details == "" {
-		t.Details = b.text(m.GetStatusDetails(), maxMessage)
-	}
-	for _, f := range m.GetTestActionOutput() {
-		if f.GetName() != "test.log" || len(t.Logs) >= maxLogs || len(f.GetUri()) > maxMessage || !b.fits(f.GetUri(), maxMessage) {
-			continue
-		}
-		t.Logs = append(t.Logs, &historypb.Build_Log{Name: f.GetName(), Uri: f.GetUri(), Status: m.GetStatus().String()})
-	}
-}
-
-// summary takes over what became of a test.
-func (b *build) summary(label string, m *bazel.TestSummary) {
-	status := m.GetOverallStatus()
-	passed := status == bazel.TestStatus_PASSED
-	switch status {
-	case bazel.TestStatus_NO_STATUS:
-	case bazel.TestStatus_PASSED, bazel.TestStatus_FLAKY:
-		b.TestsPassed++
-	default:
-		b.TestsFailed++
-	}
-	if t := b.test(label, passed); t != nil {
-		t.Status, t.Attempts = status.String(), max(t.GetAttempts(), m.GetTotalRunCount())
-		t.Cached = max(t.GetCached(), m.GetTotalNumCached())
-	}
 }

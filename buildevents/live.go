@@ -9,15 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/publish"
 )
 
 // A live build is one that is published now, by one stream at a time.
 type live struct {
-	key   key
-	store *history.Store
+	key     key
+	service *Service
 
 	mu sync.Mutex // guards all below
 	// owner is the stream that was begun last: a client that comes back does not wait for its former call to end.
@@ -29,8 +28,8 @@ type live struct {
 	timer   *time.Timer // until it is written; nil: nothing has changed
 }
 
-func newLive(store *history.Store, k key, b *build) *live {
-	return &live{key: k, store: store, build: b, wait: firstWrite}
+func newLive(s *Service, k key, b *build) *live {
+	return &live{key: k, service: s, build: b, wait: firstWrite}
 }
 
 // join makes a stream, that begins with the event of a number, the one that publishes the build.
@@ -54,14 +53,24 @@ func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
 		return true
 	}
 	l.build.LastEvent = n
+	result := taken
 	switch p := e.GetEvent().(type) {
 	case *publish.BuildEvent_BazelEvent:
-		if event := decoded(p.BazelEvent); event != nil {
+		event, isTooLarge := decoded(p.BazelEvent)
+		switch {
+		case isTooLarge:
+			l.build.TooLarge++
+			result = tooLarge
+		case event != nil:
 			l.build.take(event)
+			if event.GetStarted() != nil {
+				l.build.announced(p.BazelEvent.GetValue())
+			}
 		}
 	case *publish.BuildEvent_ComponentStreamFinished:
 		l.build.Ended = true
 	}
+	l.service.events.WithLabelValues(result).Inc()
 	l.changed = true
 	if l.timer == nil {
 		l.timer = time.AfterFunc(l.wait, l.tick)
@@ -110,7 +119,7 @@ func (l *live) writeLocked() {
 	if len(b.GetPatterns()) > 0 {
 		r.Target = b.GetPatterns()[0]
 	}
-	l.store.Add(r)
+	l.service.store.Add(r)
 }
 
 // instanceLocked is the instance name that the build belongs to: the one that the client named, if he may execute for it.

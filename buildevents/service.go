@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,9 +28,9 @@ const (
 	maxName = 256
 	// liveBytes is what a build takes in memory while it is published.
 	liveBytes = 256 << 10
-	// maxEvent bounds the events that are looked into, and mostTimes how many times its size one may take when it is decoded, or
-	// leastDecoded.
-	maxEvent, mostTimes, leastDecoded = 1 << 20, 2, 64 << 10
+	// An event may take twice its size in memory when it is decoded, but at least and at most so much. What is unknown here is dropped
+	// before, which of large events is nearly all.
+	leastDecoded, mostDecoded = 64 << 10, 2 << 20
 	// searches is how many builds are looked for at once.
 	searches = 2
 )
@@ -42,6 +43,7 @@ type Service struct {
 	publish.UnimplementedPublishBuildEventServer
 	store    *history.Store
 	searches *intake.Turns
+	events   *prometheus.CounterVec
 
 	mu   sync.Mutex
 	live map[key]*live // guarded by mu
@@ -52,10 +54,32 @@ var _ publish.PublishBuildEventServer = (*Service)(nil)
 // A key tells builds apart: nobody changes those of others.
 type key struct{ user, invocation string }
 
-// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all events.
-func New(store *history.Store) *Service {
-	return &Service{store: store, searches: intake.NewTurns(searches), live: map[key]*live{}}
+// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all events. Metrics may be nil.
+func New(store *history.Store, metrics prometheus.Registerer) *Service {
+	s := &Service{
+		store: store, searches: intake.NewTurns(searches), live: map[key]*live{},
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_scheduler_build_events_total",
+			Help: "Events of builds that were answered, by what became of them.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{taken, tooLarge, notKept} {
+		s.events.WithLabelValues(result)
+	}
+	if metrics != nil {
+		metrics.MustRegister(s.events, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "forerunner_scheduler_builds_publishing", Help: "Builds whose events are arriving.",
+		}, func() float64 {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return float64(len(s.live))
+		}))
+	}
+	return s
 }
+
+// What becomes of an event: all that is needed of it is taken, it is too large, or nothing is kept of its build.
+const taken, tooLarge, notKept = "taken", "too_large", "not_kept"
 
 // Register adds the Service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { publish.RegisterPublishBuildEventServer(r, s) }
@@ -119,6 +143,7 @@ func (in *stream) take(req *publish.PublishBuildToolEventStreamRequest) error {
 	}
 	in.last = max(in.last, n)
 	if in.live == nil {
+		in.service.events.WithLabelValues(notKept).Inc()
 		return nil
 	}
 	if !in.live.take(in, n, e.GetEvent()) {
@@ -145,7 +170,7 @@ func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
 	defer s.mu.Unlock()
 	l := s.live[k]
 	if l == nil {
-		l = newLive(s.store, k, resumed(known))
+		l = newLive(s, k, resumed(known))
 		s.live[k] = l
 	}
 	l.join(in, req.GetProjectId(), first)
@@ -187,17 +212,21 @@ func userOf(ctx context.Context) string {
 	return ""
 }
 
-// decoded returns what Bazel says; nil: it is not looked into.
-func decoded(packed *anypb.Any) *bazel.BuildEvent {
+// decoded returns what Bazel says; nil: it is not looked into. It is too large if package intake has handed over the begin of an event
+// alone, which has no value, or if it takes too much memory.
+func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	b := packed.GetValue()
-	e := &bazel.BuildEvent{}
-	if packed.GetTypeUrl() != bazelEvent || len(b) > maxEvent || intake.Expansion(b, e) > max(mostTimes*int64(len(b)), leastDecoded) {
-		return nil
+	if packed.GetTypeUrl() != bazelEvent {
+		return nil, false
+	}
+	e = &bazel.BuildEvent{}
+	if len(b) == 0 || intake.Known(b, e) > min(max(2*int64(len(b)), leastDecoded), mostDecoded) {
+		return nil, true
 	}
 	if (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, e) != nil {
-		return nil
+		return nil, false
 	}
-	return e
+	return e, false
 }
 
 // Writes of a build that is published begin after firstWrite, and come ever more seldom, but no later than lastWrite.

@@ -1,6 +1,7 @@
 package buildevents
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -126,7 +127,7 @@ func newStore(t *testing.T, folder string) *history.Store {
 func TestStreamThatIsCut(t *testing.T) {
 	folder := t.TempDir()
 	store := newStore(t, folder)
-	s := New(store)
+	s := New(store, nil)
 	expect := func(c *call, n int64, e *bazel.BuildEvent) {
 		t.Helper()
 		if ack, err := c.send(n, e); ack != n || err != nil {
@@ -158,7 +159,7 @@ func TestStreamThatIsCut(t *testing.T) {
 
 	store = newStore(t, folder)
 	defer store.Close()
-	fourth := open(t, New(store))
+	fourth := open(t, New(store, nil))
 	expect(fourth, 7, target("//a:7", true))
 	expect(fourth, 8, finished)
 	if _, err := fourth.sendAny("b-1", 9, &publish.BuildEvent{Event: &publish.BuildEvent_ComponentStreamFinished{}}); err != nil {
@@ -181,7 +182,7 @@ func TestStreamThatIsCut(t *testing.T) {
 // TestEventsThatWereLost begins in the middle, as after a crash: the build goes on, and its record says so.
 func TestEventsThatWereLost(t *testing.T) {
 	store := newStore(t, "")
-	c := open(t, New(store))
+	c := open(t, New(store, nil))
 	if ack, err := c.send(41, target("//a:41", true)); ack != 41 || err != nil {
 		t.Errorf("event 41 is answered with %d, %v", ack, err)
 	}
@@ -194,7 +195,7 @@ func TestEventsThatWereLost(t *testing.T) {
 }
 
 func TestWhatNoBuildToolSends(t *testing.T) {
-	s := New(newStore(t, ""))
+	s := New(newStore(t, ""), nil)
 	event := target("//a", true)
 	for name, send := range map[string]func(c *call) error{
 		"a gap": func(c *call) error {
@@ -226,7 +227,7 @@ func TestWhatNoBuildToolSends(t *testing.T) {
 // TestWhatIsKeptOfAStream sends names that are longer than those of build tools, in fields that this version does not know and in an
 // option: none of it is kept, or said back.
 func TestWhatIsKeptOfAStream(t *testing.T) {
-	s := New(newStore(t, ""))
+	s := New(newStore(t, ""), nil)
 	c := open(t, s)
 	id := &publish.StreamId{InvocationId: "b-1"}
 	id.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 1000, protowire.BytesType), make([]byte, 1<<20)))
@@ -255,7 +256,7 @@ func TestWhatIsKeptOfAStream(t *testing.T) {
 // TestEverythingIsAnswered sends what cannot be read, to a service that keeps nothing, too.
 func TestEverythingIsAnswered(t *testing.T) {
 	store := newStore(t, "")
-	for _, s := range []*Service{New(nil), New(store)} {
+	for _, s := range []*Service{New(nil, nil), New(store, nil)} {
 		c := open(t, s)
 		for i, e := range []*publish.BuildEvent{
 			nil,
@@ -264,8 +265,9 @@ func TestEverythingIsAnswered(t *testing.T) {
 			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: &anypb.Any{TypeUrl: bazelEvent, Value: []byte("\xff\xff")}}},
 			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: &anypb.Any{TypeUrl: "type.googleapis.com/x", Value: []byte("\xff\xff")}}},
 			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Progress{
-				Progress: &bazel.Progress{Stderr: strings.Repeat("x", maxEvent)},
+				Progress: &bazel.Progress{Stderr: strings.Repeat("x", mostDecoded)},
 			}})}},
+			{Event: &publish.BuildEvent_BazelEvent{BazelEvent: &anypb.Any{TypeUrl: bazelEvent}}}, // all that is received of a larger one
 		} {
 			if ack, err := c.sendAny("b-1", int64(i+1), e); ack != int64(i+1) || err != nil {
 				t.Errorf("event %d is answered with %d, %v", i+1, ack, err)
@@ -275,8 +277,25 @@ func TestEverythingIsAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	hostile := &anypb.Any{TypeUrl: bazelEvent, Value: slices.Concat([]byte{0x6a, 0xc0, 0x9a, 0x0c}, slices.Repeat([]byte{0x1a, 0}, 100_000))}
-	if decoded(hostile) != nil {
+	if b := kept(t, store)[0].GetBuild(); b.GetTooLarge() != 2 || b.GetLastEvent() != 7 {
+		t.Errorf("the build is %v, and two of its events are too large", b)
+	}
+}
+
+// TestLargeEvents has events of which much is unknown here, as the names of all targets of a pattern, and such as take more memory
+// when they are decoded.
+func TestLargeEvents(t *testing.T) {
+	pattern := &bazel.BuildEvent{Id: &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{
+		Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//..."}},
+	}}}
+	children := protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), make([]byte, 50))
+	large := packed(pattern)
+	large.Value = append(large.Value, bytes.Repeat(children, 100_000)...)
+	if e, isTooLarge := decoded(large); isTooLarge || !proto.Equal(e, pattern) {
+		t.Errorf("of a pattern with 100,000 targets is kept %.100v, too large: %t", e, isTooLarge)
+	}
+	options := &anypb.Any{TypeUrl: bazelEvent, Value: slices.Concat([]byte{0x6a, 0xc0, 0x9a, 0x0c}, slices.Repeat([]byte{0x1a, 0}, 100_000))}
+	if e, isTooLarge := decoded(options); !isTooLarge || e != nil {
 		t.Error("an event with 100,000 empty options is decoded")
 	}
 }
@@ -284,11 +303,11 @@ func TestEverythingIsAnswered(t *testing.T) {
 // TestBuildsOfOthers publishes the same name as two users: each has a build of his own. The first one's goes on.
 func TestBuildsOfOthers(t *testing.T) {
 	store := newStore(t, "")
-	s := New(store)
+	s := New(store, nil)
 	mine := open(t, s)
 	_, _ = mine.send(1, target("//mine", true))
 	s.mu.Lock()
-	s.live[key{"eve", "b-1"}] = newLive(store, key{"eve", "b-1"}, resumed(nil))
+	s.live[key{"eve", "b-1"}] = newLive(s, key{"eve", "b-1"}, resumed(nil))
 	s.mu.Unlock()
 	if ack, err := mine.send(2, target("//mine:2", true)); ack != 2 || err != nil {
 		t.Errorf("%d, %v", ack, err)
@@ -303,7 +322,7 @@ func TestBuildsOfOthers(t *testing.T) {
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "")
-		c := open(t, New(store))
+		c := open(t, New(store, nil))
 		for n := range int64(3600) {
 			if _, err := c.send(n+1, target("//a", true)); err != nil {
 				t.Fatal(err)

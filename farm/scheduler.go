@@ -166,7 +166,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	open.add(func() error { server.Stop(); return nil }) // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
-	buildevents.New(kept).Register(server)
+	buildevents.New(kept, registry).Register(server)
 	records.RegisterFSAC(server, state.hints)
 	records.RegisterISCC(server, state.hints)
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {

@@ -79,7 +79,8 @@ func (c *Callers) TokenBytes() (int64, error) {
 // fewBytes is for methods whose callers name what they want and then wait, for as long as it takes.
 const fewBytes = 16 << 10
 
-// eventBytes bounds an event of a build: old versions of Bazel name all files of a large target in one.
+// eventBytes bounds an event of a build of which more is kept than that it came: old versions of Bazel name all files of a large
+// target in one, and all versions all targets of a pattern.
 const eventBytes = 16 << 20
 
 // methodLimits are those of methods that take more, or less, than is customary.
@@ -99,7 +100,10 @@ func methodLimits() map[string]intake.Limits {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
 	// A build says nothing while a long action runs. Its client comes back when it is told to make room.
-	limits[publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName] = intake.Limits{Bytes: eventBytes, Stalls: true, Waits: true}
+	// An event that is not answered fails the build, however large it is.
+	limits[publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName] = intake.Limits{
+		Bytes: eventBytes, Truncates: true, Stalls: true, Waits: true,
+	}
 	for _, m := range []string{ // nobody who calls these has to be known
 		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
 	} {

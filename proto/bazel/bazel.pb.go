@@ -166,7 +166,7 @@ func (x Aborted_AbortReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Aborted_AbortReason.Descriptor instead.
 func (Aborted_AbortReason) EnumDescriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{3, 0}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{4, 0}
 }
 
 type BuildEvent struct {
@@ -395,6 +395,51 @@ func (*BuildEvent_Finished) isBuildEvent_Payload() {}
 
 func (*BuildEvent_WorkspaceStatus) isBuildEvent_Payload() {}
 
+// What an event announces. It is no part of BuildEvent: other events announce all targets of a pattern.
+type Announcements struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Children      []*BuildEventId        `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Announcements) Reset() {
+	*x = Announcements{}
+	mi := &file_proto_bazel_bazel_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Announcements) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Announcements) ProtoMessage() {}
+
+func (x *Announcements) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_bazel_bazel_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Announcements.ProtoReflect.Descriptor instead.
+func (*Announcements) Descriptor() ([]byte, []int) {
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Announcements) GetChildren() []*BuildEventId {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
 type BuildEventId struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Id:
@@ -413,7 +458,7 @@ type BuildEventId struct {
 
 func (x *BuildEventId) Reset() {
 	*x = BuildEventId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[1]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +470,7 @@ func (x *BuildEventId) String() string {
 func (*BuildEventId) ProtoMessage() {}
 
 func (x *BuildEventId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[1]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +483,7 @@ func (x *BuildEventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId.ProtoReflect.Descriptor instead.
 func (*BuildEventId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *BuildEventId) GetId() isBuildEventId_Id {
@@ -568,7 +613,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[2]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -580,7 +625,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[2]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -593,7 +638,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Progress) GetStdout() string {
@@ -621,7 +666,7 @@ type Aborted struct {
 
 func (x *Aborted) Reset() {
 	*x = Aborted{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[3]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +678,7 @@ func (x *Aborted) String() string {
 func (*Aborted) ProtoMessage() {}
 
 func (x *Aborted) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[3]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +691,7 @@ func (x *Aborted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Aborted.ProtoReflect.Descriptor instead.
 func (*Aborted) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{3}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Aborted) GetReason() Aborted_AbortReason {
@@ -681,7 +726,7 @@ type BuildStarted struct {
 
 func (x *BuildStarted) Reset() {
 	*x = BuildStarted{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[4]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +738,7 @@ func (x *BuildStarted) String() string {
 func (*BuildStarted) ProtoMessage() {}
 
 func (x *BuildStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[4]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +751,7 @@ func (x *BuildStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildStarted.ProtoReflect.Descriptor instead.
 func (*BuildStarted) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{4}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BuildStarted) GetUuid() string {
@@ -776,7 +821,7 @@ type OptionsParsed struct {
 
 func (x *OptionsParsed) Reset() {
 	*x = OptionsParsed{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[5]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +833,7 @@ func (x *OptionsParsed) String() string {
 func (*OptionsParsed) ProtoMessage() {}
 
 func (x *OptionsParsed) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[5]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +846,7 @@ func (x *OptionsParsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OptionsParsed.ProtoReflect.Descriptor instead.
 func (*OptionsParsed) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{5}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *OptionsParsed) GetCmdLine() []string {
@@ -827,7 +872,7 @@ type WorkspaceStatus struct {
 
 func (x *WorkspaceStatus) Reset() {
 	*x = WorkspaceStatus{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[6]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +884,7 @@ func (x *WorkspaceStatus) String() string {
 func (*WorkspaceStatus) ProtoMessage() {}
 
 func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[6]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +897,7 @@ func (x *WorkspaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceStatus.ProtoReflect.Descriptor instead.
 func (*WorkspaceStatus) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{6}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WorkspaceStatus) GetItem() []*WorkspaceStatus_Item {
@@ -871,7 +916,7 @@ type FailureDetail struct {
 
 func (x *FailureDetail) Reset() {
 	*x = FailureDetail{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[7]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +928,7 @@ func (x *FailureDetail) String() string {
 func (*FailureDetail) ProtoMessage() {}
 
 func (x *FailureDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[7]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +941,7 @@ func (x *FailureDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailureDetail.ProtoReflect.Descriptor instead.
 func (*FailureDetail) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{7}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FailureDetail) GetMessage() string {
@@ -920,7 +965,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[8]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +977,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[8]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +990,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{8}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *File) GetName() string {
@@ -998,7 +1043,7 @@ type ActionExecuted struct {
 
 func (x *ActionExecuted) Reset() {
 	*x = ActionExecuted{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[9]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1055,7 @@ func (x *ActionExecuted) String() string {
 func (*ActionExecuted) ProtoMessage() {}
 
 func (x *ActionExecuted) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[9]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1068,7 @@ func (x *ActionExecuted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionExecuted.ProtoReflect.Descriptor instead.
 func (*ActionExecuted) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{9}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ActionExecuted) GetSuccess() bool {
@@ -1085,7 +1130,7 @@ type TargetComplete struct {
 
 func (x *TargetComplete) Reset() {
 	*x = TargetComplete{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[10]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1142,7 @@ func (x *TargetComplete) String() string {
 func (*TargetComplete) ProtoMessage() {}
 
 func (x *TargetComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[10]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1155,7 @@ func (x *TargetComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetComplete.ProtoReflect.Descriptor instead.
 func (*TargetComplete) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{10}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TargetComplete) GetSuccess() bool {
@@ -1143,7 +1188,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[11]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1200,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[11]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1213,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{11}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TestResult) GetTestActionOutput() []*File {
@@ -1231,7 +1276,7 @@ type TestSummary struct {
 
 func (x *TestSummary) Reset() {
 	*x = TestSummary{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[12]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +1288,7 @@ func (x *TestSummary) String() string {
 func (*TestSummary) ProtoMessage() {}
 
 func (x *TestSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[12]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +1301,7 @@ func (x *TestSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestSummary.ProtoReflect.Descriptor instead.
 func (*TestSummary) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{12}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TestSummary) GetTotalRunCount() int32 {
@@ -1293,7 +1338,7 @@ type BuildFinished struct {
 
 func (x *BuildFinished) Reset() {
 	*x = BuildFinished{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[13]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1350,7 @@ func (x *BuildFinished) String() string {
 func (*BuildFinished) ProtoMessage() {}
 
 func (x *BuildFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[13]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1363,7 @@ func (x *BuildFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildFinished.ProtoReflect.Descriptor instead.
 func (*BuildFinished) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{13}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BuildFinished) GetOverallSuccess() bool {
@@ -1365,7 +1410,7 @@ type BuildEventId_PatternExpandedId struct {
 
 func (x *BuildEventId_PatternExpandedId) Reset() {
 	*x = BuildEventId_PatternExpandedId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[14]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1422,7 @@ func (x *BuildEventId_PatternExpandedId) String() string {
 func (*BuildEventId_PatternExpandedId) ProtoMessage() {}
 
 func (x *BuildEventId_PatternExpandedId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[14]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1435,7 @@ func (x *BuildEventId_PatternExpandedId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_PatternExpandedId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_PatternExpandedId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 0}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 0}
 }
 
 func (x *BuildEventId_PatternExpandedId) GetPattern() []string {
@@ -1411,7 +1456,7 @@ type BuildEventId_TargetCompletedId struct {
 
 func (x *BuildEventId_TargetCompletedId) Reset() {
 	*x = BuildEventId_TargetCompletedId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[15]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +1468,7 @@ func (x *BuildEventId_TargetCompletedId) String() string {
 func (*BuildEventId_TargetCompletedId) ProtoMessage() {}
 
 func (x *BuildEventId_TargetCompletedId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[15]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +1481,7 @@ func (x *BuildEventId_TargetCompletedId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_TargetCompletedId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_TargetCompletedId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 1}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 1}
 }
 
 func (x *BuildEventId_TargetCompletedId) GetLabel() string {
@@ -1463,7 +1508,7 @@ type BuildEventId_ActionCompletedId struct {
 
 func (x *BuildEventId_ActionCompletedId) Reset() {
 	*x = BuildEventId_ActionCompletedId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[16]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1520,7 @@ func (x *BuildEventId_ActionCompletedId) String() string {
 func (*BuildEventId_ActionCompletedId) ProtoMessage() {}
 
 func (x *BuildEventId_ActionCompletedId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[16]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1533,7 @@ func (x *BuildEventId_ActionCompletedId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_ActionCompletedId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_ActionCompletedId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 2}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 2}
 }
 
 func (x *BuildEventId_ActionCompletedId) GetPrimaryOutput() string {
@@ -1514,7 +1559,7 @@ type BuildEventId_UnconfiguredLabelId struct {
 
 func (x *BuildEventId_UnconfiguredLabelId) Reset() {
 	*x = BuildEventId_UnconfiguredLabelId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[17]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1571,7 @@ func (x *BuildEventId_UnconfiguredLabelId) String() string {
 func (*BuildEventId_UnconfiguredLabelId) ProtoMessage() {}
 
 func (x *BuildEventId_UnconfiguredLabelId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[17]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1584,7 @@ func (x *BuildEventId_UnconfiguredLabelId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_UnconfiguredLabelId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_UnconfiguredLabelId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 3}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 3}
 }
 
 func (x *BuildEventId_UnconfiguredLabelId) GetLabel() string {
@@ -1558,7 +1603,7 @@ type BuildEventId_ConfiguredLabelId struct {
 
 func (x *BuildEventId_ConfiguredLabelId) Reset() {
 	*x = BuildEventId_ConfiguredLabelId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[18]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1615,7 @@ func (x *BuildEventId_ConfiguredLabelId) String() string {
 func (*BuildEventId_ConfiguredLabelId) ProtoMessage() {}
 
 func (x *BuildEventId_ConfiguredLabelId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[18]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1628,7 @@ func (x *BuildEventId_ConfiguredLabelId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_ConfiguredLabelId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_ConfiguredLabelId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 4}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 4}
 }
 
 func (x *BuildEventId_ConfiguredLabelId) GetLabel() string {
@@ -1605,7 +1650,7 @@ type BuildEventId_TestResultId struct {
 
 func (x *BuildEventId_TestResultId) Reset() {
 	*x = BuildEventId_TestResultId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[19]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1662,7 @@ func (x *BuildEventId_TestResultId) String() string {
 func (*BuildEventId_TestResultId) ProtoMessage() {}
 
 func (x *BuildEventId_TestResultId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[19]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1675,7 @@ func (x *BuildEventId_TestResultId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_TestResultId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_TestResultId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 5}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 5}
 }
 
 func (x *BuildEventId_TestResultId) GetLabel() string {
@@ -1670,7 +1715,7 @@ type BuildEventId_TestSummaryId struct {
 
 func (x *BuildEventId_TestSummaryId) Reset() {
 	*x = BuildEventId_TestSummaryId{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[20]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1727,7 @@ func (x *BuildEventId_TestSummaryId) String() string {
 func (*BuildEventId_TestSummaryId) ProtoMessage() {}
 
 func (x *BuildEventId_TestSummaryId) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[20]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1740,7 @@ func (x *BuildEventId_TestSummaryId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildEventId_TestSummaryId.ProtoReflect.Descriptor instead.
 func (*BuildEventId_TestSummaryId) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{1, 6}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{2, 6}
 }
 
 func (x *BuildEventId_TestSummaryId) GetLabel() string {
@@ -1715,7 +1760,7 @@ type WorkspaceStatus_Item struct {
 
 func (x *WorkspaceStatus_Item) Reset() {
 	*x = WorkspaceStatus_Item{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[21]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1772,7 @@ func (x *WorkspaceStatus_Item) String() string {
 func (*WorkspaceStatus_Item) ProtoMessage() {}
 
 func (x *WorkspaceStatus_Item) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[21]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1785,7 @@ func (x *WorkspaceStatus_Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceStatus_Item.ProtoReflect.Descriptor instead.
 func (*WorkspaceStatus_Item) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{6, 0}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{7, 0}
 }
 
 func (x *WorkspaceStatus_Item) GetKey() string {
@@ -1766,7 +1811,7 @@ type TestResult_ExecutionInfo struct {
 
 func (x *TestResult_ExecutionInfo) Reset() {
 	*x = TestResult_ExecutionInfo{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[22]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +1823,7 @@ func (x *TestResult_ExecutionInfo) String() string {
 func (*TestResult_ExecutionInfo) ProtoMessage() {}
 
 func (x *TestResult_ExecutionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[22]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +1836,7 @@ func (x *TestResult_ExecutionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult_ExecutionInfo.ProtoReflect.Descriptor instead.
 func (*TestResult_ExecutionInfo) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{11, 0}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{12, 0}
 }
 
 func (x *TestResult_ExecutionInfo) GetCachedRemotely() bool {
@@ -1812,7 +1857,7 @@ type BuildFinished_ExitCode struct {
 
 func (x *BuildFinished_ExitCode) Reset() {
 	*x = BuildFinished_ExitCode{}
-	mi := &file_proto_bazel_bazel_proto_msgTypes[23]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1869,7 @@ func (x *BuildFinished_ExitCode) String() string {
 func (*BuildFinished_ExitCode) ProtoMessage() {}
 
 func (x *BuildFinished_ExitCode) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_bazel_bazel_proto_msgTypes[23]
+	mi := &file_proto_bazel_bazel_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1882,7 @@ func (x *BuildFinished_ExitCode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildFinished_ExitCode.ProtoReflect.Descriptor instead.
 func (*BuildFinished_ExitCode) Descriptor() ([]byte, []int) {
-	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{13, 0}
+	return file_proto_bazel_bazel_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *BuildFinished_ExitCode) GetName() string {
@@ -1875,7 +1920,9 @@ const file_proto_bazel_bazel_proto_rawDesc = "" +
 	"\x0eoptions_parsed\x18\r \x01(\v2!.build_event_stream.OptionsParsedH\x00R\roptionsParsed\x12?\n" +
 	"\bfinished\x18\x0e \x01(\v2!.build_event_stream.BuildFinishedH\x00R\bfinished\x12P\n" +
 	"\x10workspace_status\x18\x10 \x01(\v2#.build_event_stream.WorkspaceStatusH\x00R\x0fworkspaceStatusB\t\n" +
-	"\apayload\"\xc0\b\n" +
+	"\apayload\"M\n" +
+	"\rAnnouncements\x12<\n" +
+	"\bchildren\x18\x02 \x03(\v2 .build_event_stream.BuildEventIdR\bchildren\"\xc0\b\n" +
 	"\fBuildEventId\x12_\n" +
 	"\x10target_completed\x18\x05 \x01(\v22.build_event_stream.BuildEventId.TargetCompletedIdH\x00R\x0ftargetCompleted\x12_\n" +
 	"\x10action_completed\x18\x06 \x01(\v22.build_event_stream.BuildEventId.ActionCompletedIdH\x00R\x0factionCompleted\x12S\n" +
@@ -2015,76 +2062,78 @@ func file_proto_bazel_bazel_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_bazel_bazel_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_proto_bazel_bazel_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_proto_bazel_bazel_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_proto_bazel_bazel_proto_goTypes = []any{
 	(TestStatus)(0),                          // 0: build_event_stream.TestStatus
 	(Aborted_AbortReason)(0),                 // 1: build_event_stream.Aborted.AbortReason
 	(*BuildEvent)(nil),                       // 2: build_event_stream.BuildEvent
-	(*BuildEventId)(nil),                     // 3: build_event_stream.BuildEventId
-	(*Progress)(nil),                         // 4: build_event_stream.Progress
-	(*Aborted)(nil),                          // 5: build_event_stream.Aborted
-	(*BuildStarted)(nil),                     // 6: build_event_stream.BuildStarted
-	(*OptionsParsed)(nil),                    // 7: build_event_stream.OptionsParsed
-	(*WorkspaceStatus)(nil),                  // 8: build_event_stream.WorkspaceStatus
-	(*FailureDetail)(nil),                    // 9: build_event_stream.FailureDetail
-	(*File)(nil),                             // 10: build_event_stream.File
-	(*ActionExecuted)(nil),                   // 11: build_event_stream.ActionExecuted
-	(*TargetComplete)(nil),                   // 12: build_event_stream.TargetComplete
-	(*TestResult)(nil),                       // 13: build_event_stream.TestResult
-	(*TestSummary)(nil),                      // 14: build_event_stream.TestSummary
-	(*BuildFinished)(nil),                    // 15: build_event_stream.BuildFinished
-	(*BuildEventId_PatternExpandedId)(nil),   // 16: build_event_stream.BuildEventId.PatternExpandedId
-	(*BuildEventId_TargetCompletedId)(nil),   // 17: build_event_stream.BuildEventId.TargetCompletedId
-	(*BuildEventId_ActionCompletedId)(nil),   // 18: build_event_stream.BuildEventId.ActionCompletedId
-	(*BuildEventId_UnconfiguredLabelId)(nil), // 19: build_event_stream.BuildEventId.UnconfiguredLabelId
-	(*BuildEventId_ConfiguredLabelId)(nil),   // 20: build_event_stream.BuildEventId.ConfiguredLabelId
-	(*BuildEventId_TestResultId)(nil),        // 21: build_event_stream.BuildEventId.TestResultId
-	(*BuildEventId_TestSummaryId)(nil),       // 22: build_event_stream.BuildEventId.TestSummaryId
-	(*WorkspaceStatus_Item)(nil),             // 23: build_event_stream.WorkspaceStatus.Item
-	(*TestResult_ExecutionInfo)(nil),         // 24: build_event_stream.TestResult.ExecutionInfo
-	(*BuildFinished_ExitCode)(nil),           // 25: build_event_stream.BuildFinished.ExitCode
-	(*timestamppb.Timestamp)(nil),            // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),              // 27: google.protobuf.Duration
+	(*Announcements)(nil),                    // 3: build_event_stream.Announcements
+	(*BuildEventId)(nil),                     // 4: build_event_stream.BuildEventId
+	(*Progress)(nil),                         // 5: build_event_stream.Progress
+	(*Aborted)(nil),                          // 6: build_event_stream.Aborted
+	(*BuildStarted)(nil),                     // 7: build_event_stream.BuildStarted
+	(*OptionsParsed)(nil),                    // 8: build_event_stream.OptionsParsed
+	(*WorkspaceStatus)(nil),                  // 9: build_event_stream.WorkspaceStatus
+	(*FailureDetail)(nil),                    // 10: build_event_stream.FailureDetail
+	(*File)(nil),                             // 11: build_event_stream.File
+	(*ActionExecuted)(nil),                   // 12: build_event_stream.ActionExecuted
+	(*TargetComplete)(nil),                   // 13: build_event_stream.TargetComplete
+	(*TestResult)(nil),                       // 14: build_event_stream.TestResult
+	(*TestSummary)(nil),                      // 15: build_event_stream.TestSummary
+	(*BuildFinished)(nil),                    // 16: build_event_stream.BuildFinished
+	(*BuildEventId_PatternExpandedId)(nil),   // 17: build_event_stream.BuildEventId.PatternExpandedId
+	(*BuildEventId_TargetCompletedId)(nil),   // 18: build_event_stream.BuildEventId.TargetCompletedId
+	(*BuildEventId_ActionCompletedId)(nil),   // 19: build_event_stream.BuildEventId.ActionCompletedId
+	(*BuildEventId_UnconfiguredLabelId)(nil), // 20: build_event_stream.BuildEventId.UnconfiguredLabelId
+	(*BuildEventId_ConfiguredLabelId)(nil),   // 21: build_event_stream.BuildEventId.ConfiguredLabelId
+	(*BuildEventId_TestResultId)(nil),        // 22: build_event_stream.BuildEventId.TestResultId
+	(*BuildEventId_TestSummaryId)(nil),       // 23: build_event_stream.BuildEventId.TestSummaryId
+	(*WorkspaceStatus_Item)(nil),             // 24: build_event_stream.WorkspaceStatus.Item
+	(*TestResult_ExecutionInfo)(nil),         // 25: build_event_stream.TestResult.ExecutionInfo
+	(*BuildFinished_ExitCode)(nil),           // 26: build_event_stream.BuildFinished.ExitCode
+	(*timestamppb.Timestamp)(nil),            // 27: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),              // 28: google.protobuf.Duration
 }
 var file_proto_bazel_bazel_proto_depIdxs = []int32{
-	3,  // 0: build_event_stream.BuildEvent.id:type_name -> build_event_stream.BuildEventId
-	4,  // 1: build_event_stream.BuildEvent.progress:type_name -> build_event_stream.Progress
-	5,  // 2: build_event_stream.BuildEvent.aborted:type_name -> build_event_stream.Aborted
-	6,  // 3: build_event_stream.BuildEvent.started:type_name -> build_event_stream.BuildStarted
-	11, // 4: build_event_stream.BuildEvent.action:type_name -> build_event_stream.ActionExecuted
-	12, // 5: build_event_stream.BuildEvent.completed:type_name -> build_event_stream.TargetComplete
-	14, // 6: build_event_stream.BuildEvent.test_summary:type_name -> build_event_stream.TestSummary
-	13, // 7: build_event_stream.BuildEvent.test_result:type_name -> build_event_stream.TestResult
-	7,  // 8: build_event_stream.BuildEvent.options_parsed:type_name -> build_event_stream.OptionsParsed
-	15, // 9: build_event_stream.BuildEvent.finished:type_name -> build_event_stream.BuildFinished
-	8,  // 10: build_event_stream.BuildEvent.workspace_status:type_name -> build_event_stream.WorkspaceStatus
-	17, // 11: build_event_stream.BuildEventId.target_completed:type_name -> build_event_stream.BuildEventId.TargetCompletedId
-	18, // 12: build_event_stream.BuildEventId.action_completed:type_name -> build_event_stream.BuildEventId.ActionCompletedId
-	22, // 13: build_event_stream.BuildEventId.test_summary:type_name -> build_event_stream.BuildEventId.TestSummaryId
-	21, // 14: build_event_stream.BuildEventId.test_result:type_name -> build_event_stream.BuildEventId.TestResultId
-	16, // 15: build_event_stream.BuildEventId.pattern:type_name -> build_event_stream.BuildEventId.PatternExpandedId
-	19, // 16: build_event_stream.BuildEventId.unconfigured_label:type_name -> build_event_stream.BuildEventId.UnconfiguredLabelId
-	20, // 17: build_event_stream.BuildEventId.configured_label:type_name -> build_event_stream.BuildEventId.ConfiguredLabelId
-	1,  // 18: build_event_stream.Aborted.reason:type_name -> build_event_stream.Aborted.AbortReason
-	26, // 19: build_event_stream.BuildStarted.start_time:type_name -> google.protobuf.Timestamp
-	23, // 20: build_event_stream.WorkspaceStatus.item:type_name -> build_event_stream.WorkspaceStatus.Item
-	10, // 21: build_event_stream.ActionExecuted.stdout:type_name -> build_event_stream.File
-	10, // 22: build_event_stream.ActionExecuted.stderr:type_name -> build_event_stream.File
-	9,  // 23: build_event_stream.ActionExecuted.failure_detail:type_name -> build_event_stream.FailureDetail
-	9,  // 24: build_event_stream.TargetComplete.failure_detail:type_name -> build_event_stream.FailureDetail
-	10, // 25: build_event_stream.TestResult.test_action_output:type_name -> build_event_stream.File
-	0,  // 26: build_event_stream.TestResult.status:type_name -> build_event_stream.TestStatus
-	24, // 27: build_event_stream.TestResult.execution_info:type_name -> build_event_stream.TestResult.ExecutionInfo
-	27, // 28: build_event_stream.TestResult.test_attempt_duration:type_name -> google.protobuf.Duration
-	0,  // 29: build_event_stream.TestSummary.overall_status:type_name -> build_event_stream.TestStatus
-	25, // 30: build_event_stream.BuildFinished.exit_code:type_name -> build_event_stream.BuildFinished.ExitCode
-	26, // 31: build_event_stream.BuildFinished.finish_time:type_name -> google.protobuf.Timestamp
-	9,  // 32: build_event_stream.BuildFinished.failure_detail:type_name -> build_event_stream.FailureDetail
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	4,  // 0: build_event_stream.BuildEvent.id:type_name -> build_event_stream.BuildEventId
+	5,  // 1: build_event_stream.BuildEvent.progress:type_name -> build_event_stream.Progress
+	6,  // 2: build_event_stream.BuildEvent.aborted:type_name -> build_event_stream.Aborted
+	7,  // 3: build_event_stream.BuildEvent.started:type_name -> build_event_stream.BuildStarted
+	12, // 4: build_event_stream.BuildEvent.action:type_name -> build_event_stream.ActionExecuted
+	13, // 5: build_event_stream.BuildEvent.completed:type_name -> build_event_stream.TargetComplete
+	15, // 6: build_event_stream.BuildEvent.test_summary:type_name -> build_event_stream.TestSummary
+	14, // 7: build_event_stream.BuildEvent.test_result:type_name -> build_event_stream.TestResult
+	8,  // 8: build_event_stream.BuildEvent.options_parsed:type_name -> build_event_stream.OptionsParsed
+	16, // 9: build_event_stream.BuildEvent.finished:type_name -> build_event_stream.BuildFinished
+	9,  // 10: build_event_stream.BuildEvent.workspace_status:type_name -> build_event_stream.WorkspaceStatus
+	4,  // 11: build_event_stream.Announcements.children:type_name -> build_event_stream.BuildEventId
+	18, // 12: build_event_stream.BuildEventId.target_completed:type_name -> build_event_stream.BuildEventId.TargetCompletedId
+	19, // 13: build_event_stream.BuildEventId.action_completed:type_name -> build_event_stream.BuildEventId.ActionCompletedId
+	23, // 14: build_event_stream.BuildEventId.test_summary:type_name -> build_event_stream.BuildEventId.TestSummaryId
+	22, // 15: build_event_stream.BuildEventId.test_result:type_name -> build_event_stream.BuildEventId.TestResultId
+	17, // 16: build_event_stream.BuildEventId.pattern:type_name -> build_event_stream.BuildEventId.PatternExpandedId
+	20, // 17: build_event_stream.BuildEventId.unconfigured_label:type_name -> build_event_stream.BuildEventId.UnconfiguredLabelId
+	21, // 18: build_event_stream.BuildEventId.configured_label:type_name -> build_event_stream.BuildEventId.ConfiguredLabelId
+	1,  // 19: build_event_stream.Aborted.reason:type_name -> build_event_stream.Aborted.AbortReason
+	27, // 20: build_event_stream.BuildStarted.start_time:type_name -> google.protobuf.Timestamp
+	24, // 21: build_event_stream.WorkspaceStatus.item:type_name -> build_event_stream.WorkspaceStatus.Item
+	11, // 22: build_event_stream.ActionExecuted.stdout:type_name -> build_event_stream.File
+	11, // 23: build_event_stream.ActionExecuted.stderr:type_name -> build_event_stream.File
+	10, // 24: build_event_stream.ActionExecuted.failure_detail:type_name -> build_event_stream.FailureDetail
+	10, // 25: build_event_stream.TargetComplete.failure_detail:type_name -> build_event_stream.FailureDetail
+	11, // 26: build_event_stream.TestResult.test_action_output:type_name -> build_event_stream.File
+	0,  // 27: build_event_stream.TestResult.status:type_name -> build_event_stream.TestStatus
+	25, // 28: build_event_stream.TestResult.execution_info:type_name -> build_event_stream.TestResult.ExecutionInfo
+	28, // 29: build_event_stream.TestResult.test_attempt_duration:type_name -> google.protobuf.Duration
+	0,  // 30: build_event_stream.TestSummary.overall_status:type_name -> build_event_stream.TestStatus
+	26, // 31: build_event_stream.BuildFinished.exit_code:type_name -> build_event_stream.BuildFinished.ExitCode
+	27, // 32: build_event_stream.BuildFinished.finish_time:type_name -> google.protobuf.Timestamp
+	10, // 33: build_event_stream.BuildFinished.failure_detail:type_name -> build_event_stream.FailureDetail
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_proto_bazel_bazel_proto_init() }
@@ -2104,7 +2153,7 @@ func file_proto_bazel_bazel_proto_init() {
 		(*BuildEvent_Finished)(nil),
 		(*BuildEvent_WorkspaceStatus)(nil),
 	}
-	file_proto_bazel_bazel_proto_msgTypes[1].OneofWrappers = []any{
+	file_proto_bazel_bazel_proto_msgTypes[2].OneofWrappers = []any{
 		(*BuildEventId_TargetCompleted)(nil),
 		(*BuildEventId_ActionCompleted)(nil),
 		(*BuildEventId_TestSummary)(nil),
@@ -2113,7 +2162,7 @@ func file_proto_bazel_bazel_proto_init() {
 		(*BuildEventId_UnconfiguredLabel)(nil),
 		(*BuildEventId_ConfiguredLabel)(nil),
 	}
-	file_proto_bazel_bazel_proto_msgTypes[8].OneofWrappers = []any{
+	file_proto_bazel_bazel_proto_msgTypes[9].OneofWrappers = []any{
 		(*File_Uri)(nil),
 	}
 	type x struct{}
@@ -2122,7 +2171,7 @@ func file_proto_bazel_bazel_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_bazel_bazel_proto_rawDesc), len(file_proto_bazel_bazel_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -538,9 +538,11 @@ type Build struct {
 	// Lines that the build tool printed as errors.
 	Errors []string `protobuf:"bytes,21,rep,name=errors,proto3" json:"errors,omitempty"`
 	// The number of the last event, and whether the stream has ended, or some of it was lost.
-	LastEvent     int64 `protobuf:"varint,22,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
-	Ended         bool  `protobuf:"varint,23,opt,name=ended,proto3" json:"ended,omitempty"`
-	Incomplete    bool  `protobuf:"varint,24,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	LastEvent  int64 `protobuf:"varint,22,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
+	Ended      bool  `protobuf:"varint,23,opt,name=ended,proto3" json:"ended,omitempty"`
+	Incomplete bool  `protobuf:"varint,24,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
+	// Events of which is known only that they came.
+	TooLarge      int32 `protobuf:"varint,25,opt,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +743,13 @@ func (x *Build) GetIncomplete() bool {
 		return x.Incomplete
 	}
 	return false
+}
+
+func (x *Build) GetTooLarge() int32 {
+	if x != nil {
+		return x.TooLarge
+	}
+	return 0
 }
 
 // What a command wrote to one of its streams.
@@ -1196,7 +1205,7 @@ const file_proto_history_history_proto_rawDesc = "" +
 	"\acommand\x18\x1d \x01(\tR\acommand\x12\x1c\n" +
 	"\targuments\x18\x1e \x03(\tR\targuments\x12#\n" +
 	"\rarguments_cut\x18\x1f \x01(\bR\fargumentsCut\x12/\n" +
-	"\x05build\x18  \x01(\v2\x19.forerunner.history.BuildR\x05build\"\xe4\v\n" +
+	"\x05build\x18  \x01(\v2\x19.forerunner.history.BuildR\x05build\"\x81\f\n" +
 	"\x05Build\x12\x18\n" +
 	"\acommand\x18\x01 \x01(\tR\acommand\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
@@ -1226,7 +1235,8 @@ const file_proto_history_history_proto_rawDesc = "" +
 	"\x05ended\x18\x17 \x01(\bR\x05ended\x12\x1e\n" +
 	"\n" +
 	"incomplete\x18\x18 \x01(\bR\n" +
-	"incomplete\x1ao\n" +
+	"incomplete\x12\x1b\n" +
+	"\ttoo_large\x18\x19 \x01(\x05R\btooLarge\x1ao\n" +
 	"\x06Target\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.forerunner.history.Build.StateR\x05state\x12\x18\n" +

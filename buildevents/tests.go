@@ -1,0 +1,91 @@
+package buildevents
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/proto/bazel"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// A test is an entry of the list.
+type test struct {
+	*historypb.Build_Test
+	room int // that it has taken, and gives back with its place
+}
+
+// test returns the entry of a label, nil if there is no room for it. One that passed makes room for one that did not.
+func (b *build) test(label string, passed bool) *test {
+	label = bounded.Text(label, maxLabel)
+	if t := b.tests[label]; t != nil {
+		return t
+	}
+	if !passed && (len(b.Tests) >= maxTests || b.room < 8<<10) {
+		for i := len(b.Tests) - 1; i >= 0; i-- {
+			if old := b.tests[b.Tests[i].GetLabel()]; isPassed(old.GetStatus()) {
+				b.room += old.room
+				delete(b.tests, old.GetLabel())
+				b.Tests = append(b.Tests[:i], b.Tests[i+1:]...)
+				break
+			}
+		}
+	}
+	had := b.room
+	if len(b.Tests) >= maxTests || !b.fits(label, maxLabel) {
+		return nil
+	}
+	t := &test{&historypb.Build_Test{Label: label}, had - b.room}
+	b.tests[label] = t
+	b.Tests = append(b.Tests, t.Build_Test)
+	return t
+}
+
+func isPassed(status string) bool { return status == bazel.TestStatus_PASSED.String() }
+
+// attempt takes over the result of one attempt of a run of a shard.
+func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult) {
+	passed := m.GetStatus() == bazel.TestStatus_PASSED
+	t := b.test(id.GetLabel(), passed)
+	if t == nil {
+		return
+	}
+	had := b.room
+	defer func() { t.room += had - b.room }()
+	t.Attempts++
+	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
+		t.Cached++
+	}
+	took := m.GetTestAttemptDuration().AsDuration()
+	if m.GetTestAttemptDuration() == nil {
+		took = time.Duration(m.GetTestAttemptDurationMillis()) * time.Millisecond
+	}
+	t.Took = durationpb.New(t.GetTook().AsDuration() + took)
+	if !passed && t.Details == "" {
+		t.Details = b.text(m.GetStatusDetails(), maxMessage)
+	}
+	for _, f := range m.GetTestActionOutput() {
+		if f.GetName() != "test.log" || len(t.Logs) >= maxLogs || len(f.GetUri()) > maxMessage || !b.fits(f.GetUri(), maxMessage) {
+			continue
+		}
+		t.Logs = append(t.Logs, &historypb.Build_Log{Name: f.GetName(), Uri: f.GetUri(), Status: m.GetStatus().String()})
+	}
+}
+
+// summary takes over what became of a test.
+func (b *build) summary(label string, m *bazel.TestSummary) {
+	status := m.GetOverallStatus()
+	passed := status == bazel.TestStatus_PASSED
+	switch status {
+	case bazel.TestStatus_NO_STATUS:
+	case bazel.TestStatus_PASSED, bazel.TestStatus_FLAKY:
+		b.TestsPassed++
+	default:
+		b.TestsFailed++
+	}
+	if t := b.test(label, passed); t != nil {
+		t.Status, t.Attempts = status.String(), max(t.GetAttempts(), m.GetTotalRunCount())
+		t.Cached = max(t.GetCached(), m.GetTotalNumCached())
+	}
+}
