@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 )
@@ -24,16 +26,39 @@ var names = []struct{ name, section string }{
 // programs builds the programs of an architecture into its folder below stage.
 func (r *release) programs(stage, arch string) error {
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS="}
+	stamps, err := r.stamps()
+	if err != nil {
+		return err
+	}
 	args := []string{
-		"build", "-trimpath",
-		"-ldflags", "-s -w -X github.com/forerunner-build/forerunner/farm/flags.release=" + r.version,
+		"build", "-trimpath", "-buildvcs=false", // which depends on the kind of checkout, and on "go env"
+		"-ldflags", "-s -w" + stamps,
 		"-o", filepath.Join(stage, arch) + string(filepath.Separator),
 	}
 	for _, p := range names {
 		args = append(args, "./cmd/"+p.name)
 	}
-	_, err := r.output(env, "go", args...)
+	_, err = r.output(env, "go", args...)
 	return err
+}
+
+// stamps are flags of the linker with which programs know what they are of.
+func (r *release) stamps() (flags string, err error) {
+	commit, err := r.output(nil, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return "", err
+	}
+	changes, err := r.output(nil, "git", "status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return "", err
+	}
+	for _, stamp := range []string{
+		"release=" + r.version, "commit=" + strings.TrimSpace(commit), "date=" + r.time.Format(time.RFC3339),
+		"changed=" + strconv.FormatBool(changes != ""),
+	} {
+		flags += " -X github.com/forerunner-build/forerunner/farm/flags." + stamp
+	}
+	return flags, nil
 }
 
 // documents puts into stage what is the same for all architectures: manual pages, completion and units.

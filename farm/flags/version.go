@@ -10,8 +10,9 @@ import (
 )
 
 // release is the version of a build that does not come from a checkout, such as that of an image:
-// -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=1.2.3".
-var release string
+// -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=1.2.3". commit, date and changed are what Go does not stamp in
+// all checkouts; changed is empty or "true".
+var release, commit, date, changed string
 
 const unknown = "unknown"
 
@@ -29,6 +30,10 @@ func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
+	}
+	if commit != "" {
+		info.Settings = append(info.Settings, debug.BuildSetting{Key: "vcs.revision", Value: commit},
+			debug.BuildSetting{Key: "vcs.time", Value: date}, debug.BuildSetting{Key: "vcs.modified", Value: changed})
 	}
 	return buildOf(info, release)
 }
