@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -20,6 +21,7 @@ import (
 // A published is what the build tool told of a build.
 type published struct {
 	*historypb.Build
+	Invocation string
 	// User and Instance are whose it is.
 	User, Instance string
 	// Ended is when the last of it was written.
@@ -49,8 +51,32 @@ func (b *builder) published(ctx context.Context) (*published, error) {
 	if found == nil {
 		return nil, nil
 	}
-	return &published{found.GetBuild(), found.GetUser(), found.GetInstanceName(), found.GetEnded().AsTime(), found.GetOutcome()}, nil
+	return publishedOf(found), nil
 }
+
+func publishedOf(r *historypb.Record) *published {
+	return &published{r.GetBuild(), r.GetInvocation(), r.GetUser(), r.GetInstanceName(), r.GetEnded().AsTime(), r.GetOutcome()}
+}
+
+// What was to be built.
+func (p *published) What() string { return facts.Build(p.Build) }
+
+// Who ran it: as is known, else as he says.
+func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
+
+// Word is its verdict in a list.
+func (p *published) Word() string {
+	if p.goesOn() {
+		return "goes on"
+	}
+	return facts.BuildOutcome(p.outcome, p.Build)
+}
+
+// TargetCounts says how many targets were built.
+func (p *published) TargetCounts() string { targets, _ := facts.BuildCounts(p.Build); return targets }
+
+// TestCounts says how many tests passed.
+func (p *published) TestCounts() string { _, tests := facts.BuildCounts(p.Build); return tests }
 
 // Line is the command line, as far as it was typed.
 func (p *published) Line() string {
@@ -89,7 +115,7 @@ func (p *published) Verdict() string {
 		}
 		return "Not ended, as far as is known"
 	}
-	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + strings.ToLower(strings.ReplaceAll(p.GetExitName(), "_", " "))
+	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build)
 }
 
 // Took is from begin to end; 0: not known.

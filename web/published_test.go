@@ -21,7 +21,7 @@ func TestPublishedBuild(t *testing.T) {
 		Build: &historypb.Build{
 			Command: "test", Options: []string{"--config=<x>"}, Patterns: []string{"//..."}, LocalUser: "ann", Host: "desk",
 			Started: timestamppb.New(start), Finished: timestamppb.New(start.Add(90 * time.Second)), ExitCode: 3, ExitName: "TESTS_FAILED",
-			TargetsBuilt: 300, TargetsFailed: 1, TargetsSkipped: 1, TestsPassed: 500, TestsFailed: 1, Ended: true, Incomplete: true,
+			TargetsBuilt: 300, TargetsFailed: 1, TargetsSkipped: 1, TestsPassed: 500, TestsFailed: 1, Ended: true, Incomplete: true, TooLarge: 2,
 			Targets: []*historypb.Build_Target{
 				{Label: "//a:ok"},
 				{Label: "//a:win", State: historypb.Build_SKIPPED, Message: "skipped"},
@@ -44,7 +44,7 @@ func TestPublishedBuild(t *testing.T) {
 	b.scheduler.ended = []*historypb.Record{mine}
 	page := b.get("/builds/build-1", 200)
 	expect(t, page, "Failed: exit code 3, tests failed", "took 1m30s", "by ann on desk", "bazel test &#39;--config=&lt;x&gt;&#39; //...", "ERROR: &lt;script&gt;",
-		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This is not all",
+		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This is not all", "2 events were too large",
 		`href="/blobs/sha256/`+hash+`/12?instance=team%2Fa&amp;name=test.log" download>test.log (failed)`, "elsewhere.log",
 		`href="/blobs/blake3/`+hash+`/7?instance=&amp;name=stderr" download>stderr`)
 	order := []string{"ERROR:", "Actions that failed the build", "//a:bad</th>", "//a:win</th>", "//a:ok", "//a:fails</th>", "//a:passes</th>"}
@@ -72,4 +72,30 @@ func TestPublishedBuild(t *testing.T) {
 	goesOn := &historypb.Record{Invocation: "build-2", Ended: timestamppb.Now(), Build: &historypb.Build{Command: "build"}}
 	b.scheduler.ended = []*historypb.Record{goesOn}
 	expect(t, b.get("/builds/build-2", 200), "Not ended, as far as is known", "data-live")
+}
+
+// TestBuildsOfHistory lists builds in place of operations.
+func TestBuildsOfHistory(t *testing.T) {
+	b := newBrowser(t, false)
+	expect(t, b.get("/history?show=builds", 200), "No build is known", "--bes_backend")
+	expect(t, b.get("/history?show=builds&q=user%3Dann", 200), "No matching build is known")
+	start := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	over := &historypb.Record{
+		Invocation: "build-1", Outcome: historypb.Outcome_FAILED, Ended: timestamppb.New(start.Add(time.Hour)), Build: &historypb.Build{
+			Command: "test", Patterns: []string{"//<a>", "//b", "//c", "//d", "//e"}, LocalUser: "ann", Host: "desk", ExitCode: 3, ExitName: "TESTS_FAILED",
+			Started: timestamppb.New(start), Finished: timestamppb.New(start.Add(90 * time.Second)), TargetsBuilt: 30, TestsPassed: 4, TestsFailed: 2,
+		},
+	}
+	goesOn := &historypb.Record{Invocation: "build-2", User: "known", Ended: timestamppb.Now(), Build: &historypb.Build{LocalUser: "claimed"}}
+	b.scheduler.ended = []*historypb.Record{goesOn, over, failed(b)}
+	page := b.get("/history?show=builds&q=command%3Dtest", 200)
+	expect(t, page, `href="/builds/build-1">test //&lt;a&gt; //b //c and 2 more</a>`, `<span class="state failed">tests failed</span>`,
+		"<td>30 built</td><td>4 passed, 2 failed</td>", "1m30s", "<td>ann</td><td>desk</td>",
+		`href="/builds/build-2">build</a>`, `<span class="state executing">goes on</span>`, "<td>known</td>")
+	if strings.Contains(page, "claimed") || strings.Contains(page, "//a:b") {
+		t.Error("a user who is known is shown as he says he is, or operations are shown")
+	}
+	if told := b.scheduler.told; told[len(told)-1] != `records map[command:test] "" [] false` {
+		t.Errorf("asked %q", told)
+	}
 }

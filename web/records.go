@@ -23,12 +23,15 @@ import (
 // pageRows is how many rows of a long list are on a page.
 const pageRows = 100
 
-// A Kind is a choice among operations that have ended.
+// A Kind is a choice among operations that have ended, or the builds in place of them.
 type Kind struct {
 	// Name is what it is called in URLs and as a flag, Title on the page.
 	Name, Title string
 	choose      func(*admin.ListRecordsRequest)
 }
+
+// BuildsKind is the kind of builds whose events were published.
+const BuildsKind = "builds"
 
 // Kinds are all there are; the first chooses nothing.
 func Kinds() []Kind {
@@ -37,6 +40,7 @@ func Kinds() []Kind {
 	}
 	return []Kind{
 		{"recent", "Recent", func(*admin.ListRecordsRequest) {}},
+		{BuildsKind, "Builds", func(req *admin.ListRecordsRequest) { req.Builds = true }},
 		{"failed", "Failed", outcomes(historypb.Outcome_FAILED, historypb.Outcome_ERROR, historypb.Outcome_OUT_OF_MEMORY, historypb.Outcome_TIMED_OUT)},
 		{"slowest", "Slowest", func(req *admin.ListRecordsRequest) { req.Slowest = true }},
 		{"retried", "Retried", func(req *admin.ListRecordsRequest) { req.Retried = true }},
@@ -96,8 +100,12 @@ type recordsView struct {
 	Kinds, Times      []choice
 	Kind, Time, Typed string
 	List              []recordRow
+	Builds            []published
 	Next              string // the path of the next page; empty: there is none
 }
+
+// OfBuilds reports whether builds are listed.
+func (v *recordsView) OfBuilds() bool { return v.Kind == BuildsKind }
 
 // A recordRow is an operation that has ended.
 type recordRow struct {
@@ -171,7 +179,11 @@ func (p *recordPages) list(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	for _, r := range list.GetRecords() {
-		v.List = append(v.List, rowOf(r))
+		if r.GetBuild() != nil {
+			v.Builds = append(v.Builds, *publishedOf(r))
+		} else {
+			v.List = append(v.List, rowOf(r))
+		}
 	}
 	if list.GetNextPageToken() != "" {
 		v.Next = with("page", list.GetNextPageToken())

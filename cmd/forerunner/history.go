@@ -24,8 +24,11 @@ func historyCommand() *cobra.Command {
 		"Lists operations that have ended, the latest first, for as long as the scheduler keeps records of them\n" +
 			"(--keep-records). TEXT is any part of a target, mnemonic, user, invocation, worker or instance name, or the\n" +
 			"begin of an action's hash; NAME is action, instance, invocation, mnemonic, operation, target, user or worker,\n" +
-			"and in values \"*\" stands for any text.",
-		"forerunner history --failed --since 1h\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10",
+			"and in values \"*\" stands for any text.\n\n" +
+			"With --builds it lists builds whose events Bazel published (--bes_backend), and NAME is command, host, instance,\n" +
+			"invocation, target (what was to be built, or failed) or user.",
+		"forerunner history --failed --since 1h\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +
+			"forerunner history --builds user=ann command=test",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			kind := ""
@@ -54,10 +57,17 @@ func historyCommand() *cobra.Command {
 			if printed, err := c.print(list); printed {
 				return err
 			}
+			if kind == web.BuildsKind {
+				return c.printBuilds(list.GetRecords())
+			}
 			return c.printRecords(list.GetRecords())
 		})
 	for _, k := range web.Kinds()[1:] {
-		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, "only, or first, those that are "+strings.ToLower(k.Title))
+		help := "only, or first, those that are " + strings.ToLower(k.Title)
+		if k.Name == web.BuildsKind {
+			help = "builds whose events were published, in place of operations"
+		}
+		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, help)
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list at most")
 	cmd.Flags().DurationVar(&since, "since", 0, "`time` in which they ended, such as 2h; 0 is any")
@@ -93,6 +103,25 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
 			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(r.GetWorker()))
+	}
+	return w.Flush()
+}
+
+func (c *adminCall) printBuilds(list []*historypb.Record) error {
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "INVOCATION\tBEGAN\tTOOK\tRESULT\tBUILD\tTARGETS\tTESTS\tUSER\tHOST")
+	for _, r := range list {
+		b := r.GetBuild()
+		began, took := "-", "-"
+		if b.GetStarted() != nil {
+			began = b.GetStarted().AsTime().UTC().Format(time.RFC3339)
+			if b.GetFinished() != nil {
+				took = b.GetFinished().AsTime().Sub(b.GetStarted().AsTime()).Round(time.Millisecond).String()
+			}
+		}
+		targets, tests := facts.BuildCounts(b)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b),
+			facts.Build(b), dash(targets), dash(tests), dash(facts.BuildUser(r.GetUser(), b)), dash(b.GetHost()))
 	}
 	return w.Flush()
 }
