@@ -23,7 +23,7 @@ import (
 
 // pages returns what shows the scheduler to people. On a port that other machines reach, and that
 // asks nobody who he is, they may look and change nothing.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, c *schedulerConfig) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, c *schedulerConfig, address string) (*web.Site, error) {
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -34,6 +34,8 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints recor
 		},
 		Profiles: hints,
 		Login:    c.logins,
+		Address:  address,
+		Pages:    s.Pages(),
 		ReadOnly: c.protect.Guard == nil && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})

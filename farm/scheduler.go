@@ -172,7 +172,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, state.hints, &config)
+	pages, err := s.pages(sched, storage, state.hints, &config, s.Scheme()+listener.Addr().String())
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +22,9 @@ type queuePages struct {
 	*source
 	history *history
 	logger  *zap.Logger
+	// address and pages are those of the Options; used says that somebody has used the farm.
+	address, pages string
+	used           atomic.Bool
 }
 
 func (p *queuePages) list(ctx context.Context) (*admin.ListQueuesResponse, error) {
@@ -35,6 +39,8 @@ type overview struct {
 	Unmatched       int64
 	UnmatchedReason string
 	Plots           []charts.Plot
+	// Start are lines for .bazelrc, and Address is where the scheduler is, if nobody has used the farm.
+	Start, Address string
 	sample
 }
 
@@ -46,14 +52,14 @@ func (o overview) Draining() int64        { return o.draining }
 func (o overview) Lost() int64            { return o.lost }
 func (o overview) Longest() time.Duration { return o.longest }
 
-func (p *queuePages) overview(ctx context.Context, _ *http.Request) (any, error) {
+func (p *queuePages) overview(ctx context.Context, r *http.Request) (any, error) {
 	list, err := p.list(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return overview{
 		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
-		Plots: plots(p.history.all()), sample: sampleOf(list),
+		Plots: plots(p.history.all()), Start: p.start(ctx, r), Address: reachable(p.address, r.Host), sample: sampleOf(list),
 	}, nil
 }
 

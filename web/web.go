@@ -30,6 +30,9 @@ type Options struct {
 	Profiles record.Hints
 	// Login has people log in; nil: nobody does.
 	Login *login.Logins
+	// Address is where clients reach the scheduler, such as grpc://host:8980, and Pages where these pages are, with a slash at its end.
+	// Empty: nobody is told how to use the farm; the pages are where they are seen.
+	Address, Pages string
 	// ReadOnly leaves out what changes something.
 	ReadOnly bool
 	Logger   *zap.Logger
@@ -59,7 +62,7 @@ func New(o Options) (*Site, error) {
 	}
 	s := &Site{
 		display: &display{renderer: rendered, viewers: intake.NewPlaces(maxViewers)},
-		queues:  &queuePages{source: newSource(o.Scheduler), history: &history{}, logger: o.Logger},
+		queues:  &queuePages{source: newSource(o.Scheduler), history: &history{}, logger: o.Logger, address: o.Address, pages: o.Pages},
 		login:   &loginPages{rendered},
 		mux:     http.NewServeMux(), audiences: map[string]Audience{},
 	}

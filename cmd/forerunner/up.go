@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/settings"
+	"github.com/forerunner-build/forerunner/web"
 )
 
 // A localFarm is a scheduler, its storage and one worker in this process.
@@ -94,14 +95,11 @@ func upCommand() *cobra.Command {
 			drain, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			return l.run(drain, abort, log, func(address string) {
-				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n"+
-					"build --remote_executor=%[1]s\n"+
-					"build --remote_timeout=3600\n"+
-					"build --noremote_upload_local_results\n"+
-					"build --jobs=%[2]d\n"+
-					"# For one command: forerunner exec --remote %[1]s --input DIR --output PATH -- CMD ARGS\n",
-					address, max(4*l.worker.Slots, 8))
-				if pages := l.scheduler.Pages(); pages != "" {
+				pages := l.scheduler.Pages()
+				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n%s"+
+					"# For one command: forerunner exec --remote %s --input DIR --output PATH -- CMD ARGS\n",
+					web.Bazelrc(address, pages, max(4*l.worker.Slots, 8)), address)
+				if pages != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "# Pages: %s\n", pages)
 				}
 			})

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// Bazelrc returns the lines with which Bazel uses a farm: at the address of its scheduler, with its pages (empty: it is not known where
+// they are), and so many actions in flight.
+func Bazelrc(executor, pages string, jobs int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "build --remote_executor=%s\n", executor)
+	b.WriteString("build --remote_timeout=3600\n" +
+		"build --remote_retries=20\n" +
+		"build --noremote_upload_local_results\n")
+	fmt.Fprintf(&b, "build --jobs=%d\n", jobs)
+	fmt.Fprintf(&b, "build --bes_backend=%s\n", executor)
+	if pages != "" {
+		fmt.Fprintf(&b, "build --bes_results_url=%sbuilds/\n", pages)
+	}
+	return b.String()
+}
+
+// customaryJobs is what Bazel has in flight on farms of a few machines.
+const customaryJobs = 50
+
+// start returns the lines with which somebody begins to use a farm that nobody has used; empty: somebody has.
+func (p *queuePages) start(ctx context.Context, r *http.Request) string {
+	if p.address == "" || p.used.Load() {
+		return ""
+	}
+	for _, builds := range []bool{false, true} {
+		list, err := p.scheduler.ListRecords(ctx, &admin.ListRecordsRequest{PageSize: 1, Builds: builds})
+		if err != nil {
+			return ""
+		}
+		if len(list.GetRecords()) > 0 {
+			p.used.Store(true)
+			return ""
+		}
+	}
+	pages := p.pages
+	if pages == "" {
+		scheme := "http://"
+		if r.TLS != nil {
+			scheme = "https://"
+		}
+		pages = scheme + r.Host + "/"
+	}
+	return Bazelrc(reachable(p.address, r.Host), pages, customaryJobs)
+}
+
+// reachable returns an address as those may call it who see the pages at a host: where a port is open on all addresses, it is there, too.
+func reachable(address, host string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); err != nil || !ip.IsUnspecified() {
+		return address
+	}
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	u.Host = net.JoinHostPort(strings.Trim(name, "[]"), u.Port())
+	return u.String()
+}
