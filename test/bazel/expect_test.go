@@ -45,7 +45,6 @@ var bazelTests = map[string]struct{ status, logged string }{
 // pass must never come from it.
 func expectTests(t *testing.T, c *Client, cached bool) {
 	t.Helper()
-	const testsFailed = 3
 	r := c.Run(t, "test", "//...")
 	if r.ExitCode != testsFailed {
 		t.Fatalf("bazel test: exit code %d, want %d\n%s", r.ExitCode, testsFailed, programs.Tail(r.Output, 100))

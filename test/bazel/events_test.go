@@ -1,0 +1,185 @@
+package bazel
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of them. Each ends as it does
+// without --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a scheduler that stays away is its own.
+func TestBuildEvents(t *testing.T) {
+	t.Parallel() // each Bazel waits much for its farm
+	for name, c := range map[string]struct {
+		program func(*testing.T) string
+		startup []string
+	}{
+		"new": {Debian, nil},
+		"old": {Old, []string{"--nosystem_rc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := programs.New(t, programs.ShareFolder)
+			pages := programs.FreeAddress(t)
+			farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
+			f.Cleanup(farm.Drain)
+			bazel := New(t, c.program(t), Plain(t), "--config=remote", "--keep_going", "--remote_executor=grpc://"+address)
+			bazel.startup = append(bazel.startup, c.startup...)
+			e := &events{f, bazel, pages, address}
+			for _, mode := range []string{"", "--bes_upload_mode=fully_async"} {
+				e.cuts(t, mode)
+			}
+			e.large(t)
+		})
+	}
+}
+
+// events are what a test of build events needs.
+type events struct {
+	*programs.Test
+	bazel          *Client
+	pages, address string
+}
+
+// in returns them for a part of the test.
+func (e events) in(t *testing.T) *events {
+	test := *e.Test
+	test.T, e.Test = t, &test
+	return &e
+}
+
+// What Bazel exits with if tests fail, and if it has waited for the scheduler in vain.
+const (
+	testsFailed = 3
+	unpublished = 38
+)
+
+const eventsPackage = `
+genrule(
+    name = "gate",
+    outs = ["gate.txt"],
+    cmd = "echo > %[1]s; while [ ! -e %[2]s ]; do sleep 0.1; done; echo > $@",
+)
+sh_test(name = "passes", srcs = ["passes.sh"], data = [":gate"])
+sh_test(name = "fails", srcs = ["fails.sh"], data = [":gate"])
+`
+
+// cuts publishes one build of which nothing is cut, one that is cut for a while, and one that is cut for good.
+func (e *events) cuts(t *testing.T, mode string) {
+	for i, cut := range []string{"not cut", "cut for a while", "cut for good"} {
+		name := cut
+		if mode != "" {
+			name, i = "in the background, "+cut, i+10
+		}
+		t.Run(name, func(t *testing.T) {
+			e := e.in(t)
+			begun, gate := filepath.Join(e.Dir, fmt.Sprint("begun", i)), fmt.Sprint("gate", i)
+			e.bazel.WritePackage(t, "events", map[string]string{
+				"BUILD": fmt.Sprintf(eventsPackage, begun, filepath.Join(e.Dir, gate)), "passes.sh": "#!/bin/sh\n", "fails.sh": "#!/bin/sh\necho it failed\nexit 1\n",
+			})
+			for _, script := range []string{"passes.sh", "fails.sh"} {
+				if err := os.Chmod(filepath.Join(e.bazel.Workspace(), "events", script), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			through := newProxy(t, e.address)
+			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
+			flags := []string{"//events:all", "--bes_backend=grpc://" + through.address(), "--invocation_id=" + id}
+			if mode != "" {
+				flags = append(flags, mode)
+			}
+			ended := e.bazel.Start(t, "test", flags...)
+			e.WaitForFile(begun)
+			e.Eventually("the build has a page", func() bool { return strings.Contains(e.page(id), "bazel test") })
+			if cut != "not cut" {
+				through.cut()
+				e.Eventually("Bazel tries again", func() bool { _, rejected := through.counts(); return rejected > 0 })
+			}
+			if cut == "cut for a while" {
+				through.restore()
+				e.Eventually("Bazel is back", func() bool { passed, _ := through.counts(); return passed > 1 })
+			}
+			e.Write(gate, "")
+			run, want := <-ended, testsFailed
+			if cut == "cut for good" && mode == "" {
+				want = unpublished
+			}
+			if run.ExitCode != want {
+				t.Fatalf("exit code %d, want %d:\n%s", run.ExitCode, want, programs.Tail(run.Output, 30))
+			}
+			if cut == "cut for good" {
+				e.Eventually("the page says what is known", func() bool { return strings.Contains(e.page(id), "Not ended, as far as is known") })
+			} else {
+				e.expectPage(t, id)
+			}
+		})
+	}
+}
+
+// expectPage looks for all of a build on its page, and for the build in the history.
+func (e *events) expectPage(t *testing.T, id string) {
+	t.Helper()
+	e.Eventually("the page has the end", func() bool { return strings.Contains(e.page(id), "Failed: exit code 3, tests failed") })
+	page := e.page(id)
+	for _, want := range []string{
+		"bazel test ", "--keep_going", "//events:all", "1 passed, 1 did not", "//events:passes", "//events:fails", `<span class="state failed">failed</span>`, ">test.log (failed)</a>",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page, "This is not all") || strings.Contains(page, "too large") {
+		t.Error("the page says that something is missing")
+	}
+	var list struct {
+		Records []struct{ Invocation string }
+	}
+	if err := json.Unmarshal([]byte(e.Verb(e.address, "history", "--builds", "--json", "command=test", "target=//events:fails", "invocation="+id)), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Records) != 1 || list.Records[0].Invocation != id {
+		t.Errorf("the history has %v", list.Records)
+	}
+}
+
+// large builds targets whose names together are more than the scheduler takes of one event.
+func (e *events) large(t *testing.T) {
+	t.Run("large", func(t *testing.T) {
+		e := e.in(t)
+		const id = "00000000-0000-4000-8000-999999999999"
+		e.bazel.WritePackage(t, "many", map[string]string{"BUILD": `[filegroup(name = "n%d" % i + 15000 * "x") for i in range(1200)]`})
+		run := e.bazel.Run(t, "build", "//many:all", "--bes_backend=grpc://"+e.address, "--invocation_id="+id)
+		if run.ExitCode != 0 {
+			t.Errorf("exit code %d:\n%s", run.ExitCode, programs.Tail(run.Output, 30))
+		}
+		e.Eventually("the page has the end", func() bool { return strings.Contains(e.page(id), "Succeeded") })
+		page := e.page(id)
+		for _, want := range []string{"//many:all", "1\u2009200 built", "1 event was too large"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page lacks %q", want)
+			}
+		}
+	})
+}
+
+// page returns the page of a build, or the error in its place.
+func (e *events) page(id string) string {
+	e.Helper()
+	resp, err := http.Get("http://" + e.pages + "/builds/" + id)
+	if err != nil {
+		e.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return string(text)
+}
