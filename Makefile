@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git mkfs.btrfs:btrfs-p
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: release page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-local bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
+.PHONY: release test-install page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-local bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ build: ## build the three programs into bin/
 release: ## make packages, archives, an image and checksums of all below build/release (minutes)
 	$(GO) test -C release -count 1 .
 	$(GO) run -C release . -source .. -out ../build/release -version "$(VERSION)"
+
+# Two minutes, most of which the programs are built; "make release" does it, too.
+test-install: ## install, upgrade, remove and purge the Debian package on a machine with systemd, in namespaces (needs root)
+	$(GO) test -C release -count 1 -v -timeout 20m -run TestInstalled .
 
 demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A machine is one that has booted on what this one has. What is changed there is kept in a folder.
+type machine struct {
+	*testing.T
+	folder string
+	init   string // pid of its systemd
+}
+
+// patience is for how long a machine may take for anything.
+const patience = 3 * time.Minute
+
+// boot boots a machine, or ends the test where that cannot be.
+func boot(t *testing.T) *machine {
+	t.Helper()
+	needs := func(what string) {
+		if os.Getenv("CI") != "" {
+			t.Fatal(what)
+		}
+		t.Skip(what)
+	}
+	if os.Getuid() != 0 {
+		needs("to boot a machine needs root")
+	}
+	for _, program := range []string{"dpkg", "unshare", "nsenter", "ip", "/lib/systemd/systemd"} {
+		if _, err := exec.LookPath(program); err != nil {
+			needs(err.Error())
+		}
+	}
+	m := &machine{T: t, folder: t.TempDir()}
+	groups := m.groups()
+	t.Cleanup(func() { removeGroups(t, groups) })
+	// Its groups are below ones of its own, which it takes for the roots.
+	script := `for group in "$@"; do echo $$ > "$group/cgroup.procs"; done
+exec unshare --mount --pid --fork --uts --ipc --net --cgroup --kill-child sh testdata/boot.sh "` + m.folder + `"`
+	cmd := exec.Command("sh", append([]string{"-ec", script, "sh"}, groups...)...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	m.eventually("it runs: "+said.String(), func() bool {
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
+		m.init = strings.TrimSpace(string(children))
+		return m.init != "" && m.try("systemctl", "is-active", "basic.target") == nil
+	})
+	return m
+}
+
+// groups makes the groups that a machine has.
+func (m *machine) groups() (list []string) {
+	m.Helper()
+	parents := []string{"/sys/fs/cgroup"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		if parents, err = filepath.Glob("/sys/fs/cgroup/*"); err != nil {
+			m.Fatal(err)
+		}
+	}
+	for _, parent := range parents {
+		if info, err := os.Lstat(parent); err != nil || !info.IsDir() {
+			continue
+		}
+		group := filepath.Join(parent, fmt.Sprintf("forerunner-installed-%d", os.Getpid()))
+		if err := os.Mkdir(group, 0o755); err != nil {
+			m.Fatal(err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // those of v1 begin empty
+			if text, err := os.ReadFile(filepath.Join(parent, file)); err == nil {
+				_ = os.WriteFile(filepath.Join(group, file), text, 0o644)
+			}
+		}
+		list = append(list, group)
+	}
+	return list
+}
+
+// removeGroups removes groups with those in them, once their processes have gone.
+func removeGroups(t *testing.T, groups []string) {
+	for _, group := range groups {
+		var err error
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			var all []string
+			_ = filepath.WalkDir(group, func(path string, d os.DirEntry, err error) error {
+				if err == nil && d.IsDir() {
+					all = append(all, path)
+				}
+				return nil
+			})
+			slices.Reverse(all)
+			err = nil
+			for _, path := range all {
+				err = errors.Join(err, syscall.Rmdir(path))
+			}
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// command is a command of the machine.
+func (m *machine) command(args ...string) *exec.Cmd {
+	return exec.Command("nsenter", append([]string{"-t", m.init, "-a", "--root=/proc/" + m.init + "/root", "--wd=/"}, args...)...)
+}
+
+func (m *machine) try(args ...string) error { return m.command(args...).Run() }
+
+// run runs a command that has to succeed, and returns what it prints.
+func (m *machine) run(args ...string) string {
+	m.Helper()
+	var stderr bytes.Buffer
+	cmd := m.command(args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		journal, _ := m.command("journalctl", "--no-pager", "-n", "60").CombinedOutput()
+		m.Fatalf("%q: %v\n%s%s\n%s", args, err, out, stderr.String(), journal)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// write makes a file of the machine.
+func (m *machine) write(path string, content []byte) {
+	m.Helper()
+	cmd := m.command("tee", path)
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(content), nil
+	if err := cmd.Run(); err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *machine) eventually(what string, holds func() bool) {
+	m.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			journal, _ := m.command("journalctl", "--no-pager", "-n", "60").CombinedOutput()
+			m.Fatalf("not in %s: %s\n%s", patience, what, journal)
+		}
+	}
+}
+
+// left returns the files and folders of ours that there are, below places which packages write to.
+func (m *machine) left() (list []string) {
+	m.Helper()
+	for path := range strings.FieldsSeq(m.run("find", "/etc", "/usr", "/opt", "/var", "-xdev", "-iname", "*forerunner*", "-not", "-path", "/var/tmp/*")) {
+		if !strings.HasPrefix(path, "/var/lib/forerunner-") || strings.Count(path, "/") == 3 {
+			list = append(list, path)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// released makes the package of a version, with programs that were built for it.
+func released(t *testing.T, version string) []byte {
+	t.Helper()
+	t.Setenv("GOFLAGS", "-buildvcs=false") // of whoever makes the release
+	r, stage := staged(t)
+	r.version = version
+	err := errors.Join(os.RemoveAll(filepath.Join(stage, runtime.GOARCH)), r.programs(stage, runtime.GOARCH))
+	if err == nil {
+		err = r.pack(stage, runtime.GOARCH, "deb")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made(t, r, ".deb")
+}
+
+const services = "forerunner-scheduler forerunner-worker"
+
+// TestInstalled installs the package on a machine with systemd, starts it, upgrades it while an action runs, removes and purges it:
+// the action ends as if nothing had been, settings stay, and in the end there is nothing.
+func TestInstalled(t *testing.T) {
+	m := boot(t)
+	before := m.left()
+	m.write("/run/old.deb", released(t, "1.2.3"))
+	m.write("/run/new.deb", released(t, "1.2.4"))
+	units := strings.Fields(services)
+
+	m.run("dpkg", "-i", "/run/old.deb")
+	for _, unit := range units {
+		if m.try("systemctl", "is-active", unit) == nil || m.try("systemctl", "is-enabled", unit) == nil {
+			t.Errorf("%s runs, though nobody has asked for it", unit)
+		}
+	}
+	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.run("forerunner", "--version"), "forerunner 1.2.3, commit "+strings.TrimSpace(string(commit)); !strings.HasPrefix(got, want) {
+		t.Errorf("it is %q, want %q", got, want)
+	}
+	m.run(append([]string{"systemctl", "enable", "--now"}, units...)...)
+	m.run("sh", "-c", "echo FORERUNNER_SLOTS=1 >> /etc/forerunner/worker.env")
+
+	m.write("/opt/gate", nil) // commands see /opt, and what changes there
+	action := m.command("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--live", "on", "--output", "said", "--",
+		"sh", "-c", "echo begun; while [ -e /opt/gate ]; do sleep 0.1; done; echo ended | tee said")
+	var said, wrong bytes.Buffer
+	action.Stdout, action.Stderr = &said, &wrong
+	action.Dir = "/"
+	printed := filepath.Join(t.TempDir(), "printed")
+	out, err := os.Create(printed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	action.Stdout = out
+	if err := action.Start(); err != nil {
+		t.Fatal(err)
+	}
+	m.eventually("the action runs", func() bool {
+		text, _ := os.ReadFile(printed)
+		return strings.Contains(string(text), "begun")
+	})
+
+	was := m.run("systemctl", "show", "-P", "MainPID", "forerunner-scheduler")
+	worker := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker")
+	m.run("dpkg", "-i", "/run/new.deb")
+	m.eventually("the scheduler is the new one", func() bool {
+		now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-scheduler")
+		return now != "0" && now != was && m.try("systemctl", "is-active", "forerunner-scheduler") == nil
+	})
+	if now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker"); now != worker {
+		t.Error("the worker is another one, though an action runs")
+	}
+	m.run("rm", "/opt/gate")
+	if err := action.Wait(); err != nil {
+		t.Errorf("the action ends with %v\n%s", err, wrong.String())
+	}
+	if text, _ := os.ReadFile(printed); !strings.HasSuffix(string(text), "ended\n") || strings.Count(string(text), "begun") != 1 {
+		t.Errorf("the action printed %q", text)
+	}
+	m.eventually("the worker is the new one", func() bool {
+		now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker")
+		return now != "0" && now != worker && m.try("systemctl", "is-active", "forerunner-worker") == nil
+	})
+	if got := m.run("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--", "sh", "-c", "echo again"); !strings.Contains(got, "again") {
+		t.Errorf("after the upgrade an action prints %q", got)
+	}
+	if got := m.run("tail", "-n1", "/etc/forerunner/worker.env"); got != "FORERUNNER_SLOTS=1" {
+		t.Errorf("the settings are %q after the upgrade", got)
+	}
+
+	m.run("dpkg", "-r", "forerunner")
+	if n := m.run("sh", "-c", "pgrep -c forerunner || true"); n != "0" {
+		t.Errorf("%s programs run when the package is removed", n)
+	}
+	if mounts := m.run("sh", "-c", "grep -c forerunner /proc/self/mounts || true"); mounts != "0" {
+		t.Errorf("%s mounts are left", mounts)
+	}
+	expectLeft(m, before, "/etc/forerunner", "/var/lib/forerunner-scheduler", "/var/lib/forerunner-worker")
+	m.run("dpkg", "-P", "forerunner")
+	expectLeft(m, before)
+}
+
+// expectLeft compares what is there with what was before, and what may be left.
+func expectLeft(m *machine, before []string, may ...string) {
+	m.Helper()
+	for _, path := range m.left() {
+		if !slices.Contains(before, path) && !slices.Contains(may, path) && (len(may) == 0 || !strings.HasPrefix(path, "/var/lib/dpkg/info/forerunner.")) {
+			m.Errorf("%s is left", path)
+		}
+	}
+}
