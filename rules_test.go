@@ -37,6 +37,7 @@ var floors = map[string]int{
 	"cas/digest":           0,
 	"cas/disk/tamper":      0,
 	"cas/instance":         0,
+	"cas/span":             0,
 	"scheduler/core/fair":  0,
 	"scheduler/core/fifo":  0,
 	"bounded/least":        0,

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // A Fetcher gets blobs from elsewhere; Client is one.
@@ -37,13 +38,13 @@ type PatientFetcher interface {
 // A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
 // lets large blobs be read while they arrive.
 //
-// FetchFrom writes the bytes of d from offset to its end to w, in their order and
-// from one goroutine. Unlike those of Fetch they are not verified, except that
-// what is too short or too long is ErrCorrupt. An error of w ends it and is
-// wrapped by its own. Of a blob that is not there the error is a *MissingError.
+// FetchRange writes the bytes of d that are in part to w, in their order and from one
+// goroutine. Unlike those of Fetch they are not verified, except that what is too
+// short is ErrCorrupt, and what is too long if part ends where d does. An error of w
+// ends it and is wrapped by its own. Of a blob that is not there the error is a *MissingError.
 type RangeFetcher interface {
 	Fetcher
-	FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error
+	FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error
 }
 
 // A DirectFetcher is a Fetcher that asks others before it asks storage. Direct returns

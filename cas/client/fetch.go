@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // Fetch implements Fetcher: small blobs travel in batches, large ones in streams
@@ -278,7 +279,7 @@ func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
 		return err
 	}
 	defer release()
-	r := newBlobReader(ctx, f.c, f.known, d, 0)
+	r := newBlobReader(ctx, f.c, f.known, d, span.Span{To: d.SizeBytes()})
 	r.hasher = digest.NewHasher(d.Function())
 	defer r.close()
 	// Sink is called only for blobs that are there.

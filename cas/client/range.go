@@ -11,25 +11,26 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// rangeBufferBytes is the size of the pieces that FetchFrom writes.
+// rangeBufferBytes is the size of the pieces that FetchRange writes.
 const rangeBufferBytes = 128 << 10
 
-// FetchFrom implements RangeFetcher. Like Fetch it goes on where a stream broke.
-func (c *Client) FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error {
-	if err := c.fetchFrom(ctx, d, offset, w); err != nil {
-		return fmt.Errorf("fetch blob %s from %d on: %w", d, offset, err)
+// FetchRange implements RangeFetcher. Like Fetch it goes on where a stream broke.
+func (c *Client) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
+	if err := c.fetchRange(ctx, d, part, w); err != nil {
+		return fmt.Errorf("fetch bytes %d to %d of blob %s: %w", part.From, part.To, d, err)
 	}
 	return nil
 }
 
-func (c *Client) fetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error {
+func (c *Client) fetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
 	if _, err := c.unique([]digest.Digest{d}); err != nil {
 		return err
 	}
-	if offset < 0 || offset > d.SizeBytes() {
-		return errors.New("the offset is outside the blob")
+	if part.From < 0 || part.From > part.To || part.To > d.SizeBytes() {
+		return errors.New("they are not all inside the blob")
 	}
 	known, err := c.limits(ctx)
 	if err != nil {
@@ -40,9 +41,9 @@ func (c *Client) fetchFrom(ctx context.Context, d digest.Digest, offset int64, w
 		return err
 	}
 	defer release()
-	r := newBlobReader(ctx, c, known, d, offset)
+	r := newBlobReader(ctx, c, known, d, part)
 	defer r.close()
-	buf := make([]byte, min(rangeBufferBytes, d.SizeBytes()-offset+1))
+	buf := make([]byte, min(rangeBufferBytes, part.To-part.From+1))
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {

@@ -12,14 +12,19 @@ import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-func TestClientFetchFromResumes(t *testing.T) {
+// tailOf is what follows of d.
+func tailOf(d digest.Digest, from int64) span.Span { return span.Span{From: from, To: d.SizeBytes()} }
+
+func TestClientFetchRangeResumes(t *testing.T) {
 	for _, compress := range []bool{false, true} {
 		var mu sync.Mutex
 		var offsets []int64
@@ -43,7 +48,7 @@ func TestClientFetchFromResumes(t *testing.T) {
 		for _, from := range []int64{0, 1, 5*wire.StreamChunk + 3, int64(len(data)) - 1, int64(len(data))} {
 			offsets = nil
 			var got bytes.Buffer
-			if err := clientOf(f, Options{NoCompression: !compress}).FetchFrom(t.Context(), d, from, &got); err != nil ||
+			if err := clientOf(f, Options{NoCompression: !compress}).FetchRange(t.Context(), d, tailOf(d, from), &got); err != nil ||
 				!bytes.Equal(got.Bytes(), data[from:]) {
 				t.Errorf("from %d: %d bytes, %v", from, got.Len(), err)
 			}
@@ -71,29 +76,29 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestClientFetchFromFails(t *testing.T) {
+func TestClientFetchRangeFails(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{})
 	data := netNoise(12 * wire.StreamChunk)
 	d := f.Put(t, digest.SHA256, data)
 	missing := digest.Of(digest.SHA256, []byte("missing"))
 	c := clientOf(f, Options{})
 	full := fullWriter(wire.StreamChunk)
-	if err := c.FetchFrom(t.Context(), d, 10, &full); !errors.Is(err, errNetDrop) || full != 0 {
+	if err := c.FetchRange(t.Context(), d, tailOf(d, 10), &full); !errors.Is(err, errNetDrop) || full != 0 {
 		t.Errorf("full writer: %v, %d left", err, full)
 	}
 	var named *cas.MissingError
-	if err := c.FetchFrom(t.Context(), missing, 3, &bytes.Buffer{}); !errors.As(err, &named) ||
+	if err := c.FetchRange(t.Context(), missing, tailOf(missing, 3), &bytes.Buffer{}); !errors.As(err, &named) ||
 		len(named.Digests) != 1 || named.Digests[0] != missing {
 		t.Errorf("missing: %v", err)
 	}
-	for _, from := range []int64{-1, d.SizeBytes() + 1} {
-		if err := c.FetchFrom(t.Context(), d, from, &bytes.Buffer{}); err == nil {
-			t.Errorf("from %d", from)
+	for _, part := range []span.Span{tailOf(d, -1), tailOf(d, d.SizeBytes()+1), {From: 0, To: d.SizeBytes() + 1}, {From: 5, To: 4}} {
+		if err := c.FetchRange(t.Context(), d, part, &bytes.Buffer{}); err == nil {
+			t.Errorf("%v", part)
 		}
 	}
 }
 
-func TestClientFetchFromNoticesTheLength(t *testing.T) {
+func TestClientFetchRangeNoticesTheLength(t *testing.T) {
 	for what, lie := range map[string]func(*bytestream.ReadResponse) error{
 		"longer": func(r *bytestream.ReadResponse) error {
 			r.Data = append(bytes.Clone(r.Data), "longer"...)
@@ -110,7 +115,7 @@ func TestClientFetchFromNoticesTheLength(t *testing.T) {
 		})})
 		d := f.Put(t, digest.SHA256, netNoise(5*wire.StreamChunk))
 		c := clientOf(f, Options{NoCompression: true, RetryFor: 20 * time.Millisecond})
-		err := c.FetchFrom(t.Context(), d, wire.StreamChunk, &bytes.Buffer{})
+		err := c.FetchRange(t.Context(), d, tailOf(d, wire.StreamChunk), &bytes.Buffer{})
 		if !errors.Is(err, cas.ErrCorrupt) || !strings.Contains(err.Error(), d.Hash()) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -137,7 +142,7 @@ func TestClientDownloadsLeaveRoom(t *testing.T) {
 	failed := make(chan error, 11)
 	go func() { failed <- c.Fetch(t.Context(), large, sink.Take) }()
 	for _, d := range large {
-		go func() { failed <- c.FetchFrom(t.Context(), d, 5, &bytes.Buffer{}) }()
+		go func() { failed <- c.FetchRange(t.Context(), d, tailOf(d, 5), &bytes.Buffer{}) }()
 	}
 	for range 3 {
 		<-reading
@@ -153,5 +158,70 @@ func TestClientDownloadsLeaveRoom(t *testing.T) {
 		if err := <-failed; err != nil {
 			t.Error(fmt.Errorf("download %d: %w", i, err))
 		}
+	}
+}
+
+// A part is asked for as a part, uncompressed, and a server that sends more than that does no harm.
+func TestClientFetchRangeOfAPart(t *testing.T) {
+	for _, ignores := range []bool{false, true} {
+		var mu sync.Mutex
+		var asked []*bytestream.ReadRequest
+		f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+			var sent int
+			s.received = func(m any) error {
+				mu.Lock()
+				defer mu.Unlock()
+				r := m.(*bytestream.ReadRequest)
+				asked = append(asked, proto.Clone(r).(*bytestream.ReadRequest))
+				if ignores {
+					r.ReadLimit = 0
+				}
+				return nil
+			}
+			s.sending = func(any) error {
+				if sent++; sent > 2 {
+					return errNetBroken
+				}
+				return nil
+			}
+		})})
+		data := bytes.Repeat([]byte("compressible "), wire.StreamChunk)
+		d := f.Put(t, digest.SHA256, data)
+		size := int64(len(data))
+		for _, part := range []span.Span{
+			{From: 0, To: 1}, {From: 0, To: 0}, {From: 7, To: 7}, {From: 3, To: 4*wire.StreamChunk + 1}, {From: size - 9, To: size - 1},
+		} {
+			asked = nil
+			var got bytes.Buffer
+			err := clientOf(f, Options{}).FetchRange(t.Context(), d, part, &got)
+			if err != nil || !bytes.Equal(got.Bytes(), data[part.From:part.To]) {
+				t.Errorf("%v: %d bytes, %v", part, got.Len(), err)
+			}
+			if part.To-part.From > 2*wire.StreamChunk && len(asked) < 2 {
+				t.Errorf("only %d streams, the fault did not happen", len(asked))
+			}
+			if empty := part.From == part.To; empty != (len(asked) == 0) {
+				t.Errorf("%v: %d calls", part, len(asked))
+			}
+			for _, r := range asked {
+				if r.GetReadOffset()+r.GetReadLimit() != part.To || strings.Contains(r.GetResourceName(), "compressed") {
+					t.Errorf("%v: asked for %v", part, r)
+				}
+			}
+		}
+	}
+}
+
+// A part that comes short is no part.
+func TestClientFetchRangeNoticesAShortPart(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+		s.received = func(m any) error {
+			m.(*bytestream.ReadRequest).ReadLimit = 10
+			return nil
+		}
+	})})
+	d := f.Put(t, digest.SHA256, netNoise(5*wire.StreamChunk))
+	if err := clientOf(f, Options{}).FetchRange(t.Context(), d, span.Span{From: 5, To: 25}, &bytes.Buffer{}); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("a short part: %v", err)
 	}
 }

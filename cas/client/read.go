@@ -13,18 +13,20 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
 // A blobReader reads one blob from as many ByteStream.Read streams as it takes,
 // each going on where the one before broke. It ends with io.EOF only if what was
 // read is the blob; else with ErrCorrupt or the error of the last attempt. One
-// that begins inside the blob can tell only by the length.
+// that does not read all of it can tell only by the length.
 type blobReader struct {
 	ctx    context.Context // of the Fetch that the reader lives in
 	c      *Client
 	name   wire.Resource
 	at     int64          // offset of the next byte
+	to     int64          // where it ends
 	hasher *digest.Hasher // of all before at; nil when it is not verified
 	budget *budget
 
@@ -33,16 +35,18 @@ type blobReader struct {
 	err     error        // once set, for good
 }
 
-// newBlobReader returns a reader of d from the offset at on, without a hasher.
-func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest, at int64) *blobReader {
+// newBlobReader returns a reader of a part of d, without a hasher.
+func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest, part span.Span) *blobReader {
 	r := &blobReader{
 		ctx:    ctx,
 		c:      c,
 		name:   wire.Resource{Instance: c.instance, Digest: d},
-		at:     at,
+		at:     part.From,
+		to:     part.To,
 		budget: c.link.newBudget(),
 	}
-	if known.zstdStreams && d.SizeBytes()-at >= wire.CompressAbove {
+	// Compressed blobs can be read to their end only.
+	if known.zstdStreams && r.to == d.SizeBytes() && r.to-r.at >= wire.CompressAbove {
 		r.name.Compressor = repb.Compressor_ZSTD
 	}
 	return r
@@ -91,12 +95,17 @@ func (r *blobReader) deliver(p []byte) (int, error) {
 // next reads from the stream, which it opens if there is none. When all bytes are
 // there it does not wait for the stream to end.
 func (r *blobReader) next(p []byte) (int, error) {
-	d := r.name.Digest
-	if r.at == d.SizeBytes() && (r.at > 0 || d.IsEmptyBlob()) {
+	size := r.name.Digest.SizeBytes()
+	if r.at == r.to && (r.at > 0 || r.to < size || r.name.Digest.IsEmptyBlob()) {
 		return 0, io.EOF
 	}
+	var limit int64
+	if r.to < size {
+		limit = r.to - r.at
+		p = p[:min(int64(len(p)), limit)] // whatever the server makes of the limit
+	}
 	if r.attempt == nil {
-		a, err := r.c.link.openRead(r.ctx, r.name, r.at)
+		a, err := r.c.link.openRead(r.ctx, r.name, r.at, limit)
 		if err != nil {
 			return 0, err
 		}
@@ -111,7 +120,7 @@ func (r *blobReader) ended(err error) {
 	r.close()
 	d := r.name.Digest
 	switch {
-	case err == io.EOF && r.at < d.SizeBytes():
+	case err == io.EOF && r.at < r.to:
 		r.err = fmt.Errorf("blob %s: %w: the server sent only %d bytes", d, cas.ErrCorrupt, r.at)
 	case err == io.EOF && r.hasher != nil && r.hasher.Digest() != d:
 		r.err = fmt.Errorf("blob %s: %w: the server sent %s", d, cas.ErrCorrupt, r.hasher.Digest())
@@ -144,10 +153,11 @@ type readAttempt struct {
 	z  *zstd.Decoder // nil when the data is not compressed
 }
 
-func (l *link) openRead(ctx context.Context, name wire.Resource, offset int64) (*readAttempt, error) {
+// openRead reads from offset on as many bytes as limit says; 0: to the end.
+func (l *link) openRead(ctx context.Context, name wire.Resource, offset, limit int64) (*readAttempt, error) {
 	in := &streamReader{watch: newWatch(ctx, l.options.StallAfter)}
 	err := in.watch.step(func() (err error) {
-		r := &bytestream.ReadRequest{ResourceName: name.String(), ReadOffset: offset}
+		r := &bytestream.ReadRequest{ResourceName: name.String(), ReadOffset: offset, ReadLimit: limit}
 		in.stream, err = l.streams.Read(in.watch.ctx, r, callOptions()...)
 		return err
 	})

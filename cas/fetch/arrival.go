@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // An arrival is a large blob on its way into the store: a file with holes that
@@ -19,18 +20,21 @@ import (
 type arrival struct {
 	in       cas.Incoming
 	upstream cas.RangeFetcher
-	behind   cas.RangeFetcher // for streams that nobody waits for; may be nil
 	digest   digest.Digest
 
-	mu      sync.Mutex
-	have    spans         // guarded by mu; what in holds
-	streams []*stream     // guarded by mu; those that run, at most maxStreams+1
-	wants   []*span       // guarded by mu; what readers wait for, the longest wait first
-	serial  int           // guarded by mu; of the newest stream
-	changed chan struct{} // guarded by mu; closed at the next change; nil if nobody waits
-	err     error         // guarded by mu; why it failed, for good
+	mu       sync.Mutex
+	behind   cas.RangeFetcher // guarded by mu; for streams that nobody waits for; may be nil
+	have     span.Set         // guarded by mu; what in holds
+	streams  []*stream        // guarded by mu; those that run, at most maxStreams+1 and maxForeseen
+	wants    []*span.Span     // guarded by mu; what readers wait for, the longest wait first
+	foreseen foreseen         // guarded by mu; what readers will want
+	whole    bool             // guarded by mu; all of it is to come, not only what is foreseen
+	serial   int              // guarded by mu; of the newest stream
+	changed  chan struct{}    // guarded by mu; closed at the next change; nil if nobody waits
+	err      error            // guarded by mu; why it failed, for good
 }
 
+// newArrival returns one of which nothing comes before somebody foresees some, or calls complete.
 func newArrival(s Store, f, behind cas.RangeFetcher, d digest.Digest) *arrival {
 	return &arrival{in: s.Receive(d), upstream: f, behind: behind, digest: d}
 }
@@ -49,7 +53,7 @@ func (a *arrival) fetch(ctx context.Context) error {
 			return err
 		}
 		for _, s := range p.start {
-			running.Go(func() { s.ended(s.from.FetchFrom(ctx, a.digest, s.next, s)) })
+			running.Go(func() { s.ended(s.from.FetchRange(ctx, a.digest, s.part, s)) })
 		}
 		if p.whole > hasher.SizeBytes() {
 			if err := a.hash(hasher, p); err != nil {
@@ -82,6 +86,21 @@ func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
 	n := min(p.whole-hasher.SizeBytes(), hashAtOnce)
 	_, err := io.CopyBuffer(hasher, io.NewSectionReader(a.in, hasher.SizeBytes(), n), *buffer)
 	return err
+}
+
+// complete has all of it come, also what nobody has foreseen: behind others, unless somebody waits for it, who
+// does not take of the room of those who do not.
+func (a *arrival) complete(waits bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.whole {
+		return
+	}
+	a.whole = true
+	if waits {
+		a.behind = nil
+	}
+	a.changeLocked()
 }
 
 // keep makes the file, which fetch has filled, the store's, and pins it.
@@ -139,7 +158,7 @@ func (a *arrival) readAt(ctx context.Context, p []byte, off int64) (int, error) 
 	if n == 0 {
 		return 0, err
 	}
-	if err := a.await(ctx, span{off, off + n}); err != nil {
+	if err := a.await(ctx, span.Span{From: off, To: off + n}); err != nil {
 		return 0, err
 	}
 	got, readErr := a.in.ReadAt(p[:n], off)
@@ -158,16 +177,17 @@ func (a *arrival) failure() error {
 }
 
 // await returns once w has come, at once if it has, even when ctx has ended.
-func (a *arrival) await(ctx context.Context, w span) error {
+func (a *arrival) await(ctx context.Context, w span.Span) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	waits := false
-	for a.err == nil && a.have.end(w.from) < w.to {
+	for a.err == nil && a.have.End(w.From) < w.To {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if !waits {
 			waits = true
+			a.readLocked(w)
 			a.wants = append(a.wants, &w)
 			a.changeLocked() // for fetch, which plans
 			defer func() { a.unwantLocked(&w) }()
@@ -180,10 +200,13 @@ func (a *arrival) await(ctx context.Context, w span) error {
 		}
 		a.mu.Lock()
 	}
+	if !waits {
+		a.readLocked(w)
+	}
 	return a.err
 }
 
-func (a *arrival) unwantLocked(w *span) {
+func (a *arrival) unwantLocked(w *span.Span) {
 	for i := range a.wants {
 		if a.wants[i] == w {
 			a.wants = append(a.wants[:i], a.wants[i+1:]...)

@@ -18,6 +18,9 @@
 // store as its bytes come, is hashed in the end like any other, and only then appears. What was
 // read of one that proves wrong cannot be taken back; its readers are told.
 //
+// PrefetchRanges has known parts of one come before anybody opens it. There is no proof of a part alone,
+// so whoever opens it has the rest come, too, and it is all hashed before it is right.
+//
 // # Directories
 //
 // Directory messages are kept as they are encoded (cas/tree), in one cache of the Group, bounded
@@ -32,6 +35,6 @@
 //
 // # Locks
 //
-// delivery.mu comes before flights.mu, that before the store's. memory.mu, arrival.mu and Arrival.mu
+// delivery.mu comes before flights.mu, that before arrival.mu and the store's. memory.mu and Arrival.mu
 // are each alone. None is held during I/O, a callback or a wait.
 package fetch

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // flights are what a Group has under way from upstream: at most one per
@@ -35,6 +36,8 @@ type flight struct {
 	behind bool
 	// arrival is the blob as it comes; nil where it can be read only when whole.
 	arrival *arrival
+	// parts were foreseen while the flight waited; then they are the arrival's.
+	parts []span.Span
 	// The rest is guarded by flights.mu.
 	batch   *batch // nil while the flight waits in by.queue or one of by.backlogs
 	ended   bool
@@ -95,11 +98,14 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 			fl.by, fl.behind = t, false
 			a.was = cas.Absent
 			if ranged := t.ranged(d); ranged != nil {
-				fl.arrival = newArrival(t.store, ranged, nil, d)
+				fl.arrivesLocked(newArrival(t.store, ranged, nil, d))
 				arriving = append(arriving, fl)
 			} else {
 				fresh = append(fresh, fl)
 			}
+		}
+		if fl.arrival != nil {
+			fl.arrival.complete(true)
 		}
 		a.was = max(a.was, cas.OnItsWay)
 		fl.askers++

@@ -17,9 +17,10 @@ import (
 	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// storeRanges is an upstream whose FetchFrom does what the test says, call by
+// storeRanges is an upstream whose FetchRange does what the test says, call by
 // call, until it says free.
 type storeRanges struct {
 	*storeUpstream
@@ -28,7 +29,7 @@ type storeRanges struct {
 	freed chan struct{}
 }
 
-// storeCall is one call of FetchFrom.
+// storeCall is one call of FetchRange.
 type storeCall struct {
 	offset, at int64
 	data       []byte
@@ -42,9 +43,9 @@ func storeNewRanges(data []byte) (*storeRanges, digest.Digest) {
 	return &storeRanges{u, data, make(chan *storeCall, 1000), make(chan struct{})}, ds[0]
 }
 
-func (u *storeRanges) FetchFrom(ctx context.Context, _ digest.Digest, offset int64, w io.Writer) error {
+func (u *storeRanges) FetchRange(ctx context.Context, _ digest.Digest, part span.Span, w io.Writer) error {
 	c := &storeCall{
-		offset: offset, at: offset, data: u.data, w: w,
+		offset: part.From, at: part.From, data: u.data[:part.To], w: w,
 		steps: make(chan func() (bool, error)), over: make(chan struct{}),
 	}
 	defer close(c.over)
@@ -56,7 +57,7 @@ func (u *storeRanges) FetchFrom(ctx context.Context, _ digest.Digest, offset int
 				return err
 			}
 		case <-u.freed:
-			_, err := w.Write(u.data[c.at:])
+			_, err := w.Write(c.data[c.at:])
 			return err
 		case <-ctx.Done():
 			return ctx.Err()

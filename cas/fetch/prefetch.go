@@ -163,6 +163,8 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		case fl.behind && fl.batch == nil && directories:
 			// It may wait as a file. In the other queue it will be passed over.
 			x.enqueueLocked(fl, queueOf(d, directories))
+		case fl.arrival != nil:
+			fl.arrival.complete(false)
 		}
 		fl.askers++
 		fl.patient++
@@ -240,7 +242,7 @@ func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.Cance
 		}
 		if ranged := t.ranged(flights[0].digest); ranged != nil {
 			behind, _ := t.behind.(cas.RangeFetcher)
-			flights[0].arrival = newArrival(x.store, ranged, behind, flights[0].digest)
+			flights[0].arrivesLocked(newArrival(x.store, ranged, behind, flights[0].digest))
 		}
 		if x.closed {
 			cancel()

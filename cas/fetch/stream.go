@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // The bounds of an arrival.
@@ -21,6 +22,9 @@ const (
 	// streamReach is how far before the wanted byte a stream may be to be waited
 	// for; what is farther ahead is worth a round trip.
 	streamReach = 1 << 20
+	// streamSkip is how large a part that is there a stream to the end goes over: what comes of
+	// it is dropped, which takes less than a round trip.
+	streamSkip = 1 << 20
 	// streamPiece bounds what is written before readers hear of it.
 	streamPiece = 256 << 10
 )
@@ -28,18 +32,27 @@ const (
 // errEnough ends a stream whose next bytes somebody else fetches, or nobody wants.
 var errEnough = errors.New("no more is needed")
 
-// A stream is one call of FetchFrom that fills the hole at next. It is the
+// A stream is one call of FetchRange that fills the hole at next. It is the
 // io.Writer of that call.
 type stream struct {
-	a       *arrival
-	from    cas.RangeFetcher
-	serial  int
-	next    int64 // guarded by a.mu for writing; its own call reads it without
-	came    bool  // guarded by a.mu; some of its bytes have, or are being written
-	until   int64 // guarded by a.mu; it goes no further
-	enough  bool  // guarded by a.mu; it was ended by errEnough
-	surplus bool  // guarded by a.mu; bytes came after the last one
+	a      *arrival
+	from   cas.RangeFetcher
+	part   span.Span // that the call asks for
+	hint   bool      // nobody waits for it: it was foreseen
+	serial int
+
+	// These are guarded by a.mu.
+	next    int64
+	skip    int64 // so many bytes come before the one at next
+	came    bool  // some of its bytes have, or are being written
+	writes  bool  // those at next are being written
+	until   int64 // it goes no further
+	enough  bool  // it was ended by errEnough
+	surplus bool  // bytes came after the last one
 }
+
+// toEnd reports whether the call asks for all that follows.
+func (s *stream) toEnd() bool { return s.part.To == s.a.digest.SizeBytes() }
 
 // A plan is what fetch does next.
 type plan struct {
@@ -48,52 +61,71 @@ type plan struct {
 	changed <-chan struct{} // set when there is nothing to hash
 }
 
-// plan decides which streams there shall be: one that fills the first hole, and
-// for each waiting reader one that will soon be there, as far as the bound lets.
+// plan decides which streams there shall be: one that fills the first hole, for each waiting
+// reader one that will soon be there, and some for what is foreseen, as far as the bounds let.
 func (a *arrival) plan(hashed int64) (plan, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {
 		return plan{}, a.err
 	}
-	p := plan{whole: a.have.end(0)}
-	if s := a.nearestLocked(p.whole); s != nil && s.next == p.whole {
-		s.until = a.digest.SizeBytes()
-	} else if p.whole < a.digest.SizeBytes() {
-		p.start = append(p.start, a.openLocked(p.whole, a.digest.SizeBytes()))
-	}
-	for _, w := range a.wants {
-		at := a.have.end(w.from)
-		if at >= w.to {
-			continue
-		}
-		if s := a.nearestLocked(at); s != nil && at-s.next <= streamReach {
-			s.until = max(s.until, min(w.to+streamAhead, a.digest.SizeBytes()))
-		} else if len(a.streams) <= maxStreams {
-			p.start = append(p.start, a.openLocked(at, min(w.to+streamAhead, a.digest.SizeBytes())))
-		}
-	}
+	p := plan{whole: a.have.End(0)}
+	a.planWholeLocked(&p)
+	a.planWantsLocked(&p)
+	a.planForeseenLocked(&p)
 	if p.whole == hashed {
 		p.changed = a.changedLocked()
 	}
 	return p, nil
 }
 
+// planWholeLocked has the first hole filled, after what is foreseen.
+func (a *arrival) planWholeLocked(p *plan) {
+	size := a.digest.SizeBytes()
+	if !a.whole || p.whole == size || a.comingLocked() {
+		return
+	}
+	if s := a.nearestLocked(p.whole); s != nil && s.next == p.whole && s.toEnd() {
+		s.until = size
+		return
+	}
+	p.start = append(p.start, a.openLocked(span.Span{From: p.whole, To: size}, size))
+}
+
+func (a *arrival) planWantsLocked(p *plan) {
+	size := a.digest.SizeBytes()
+	for _, w := range a.wants {
+		at := a.have.End(w.From)
+		if at >= w.To {
+			continue
+		}
+		if s := a.nearestLocked(at); s != nil && at-s.next <= streamReach {
+			s.until = max(s.until, min(w.To+streamAhead, s.part.To))
+		} else if len(a.streams)-a.hintsLocked() <= maxStreams {
+			if part, ok := a.foreseen.take(at); ok {
+				p.start = append(p.start, a.openLocked(part, part.To))
+			} else {
+				p.start = append(p.start, a.openLocked(span.Span{From: at, To: size}, min(w.To+streamAhead, size)))
+			}
+		}
+	}
+}
+
 // nearestLocked returns the stream that comes to at first, nil if none does.
 func (a *arrival) nearestLocked(at int64) *stream {
 	var nearest *stream
-	from := a.have.gap(at, a.digest.SizeBytes()).from
+	from := a.have.Gap(at, a.digest.SizeBytes()).From
 	for _, s := range a.streams {
-		if !s.enough && from <= s.next && s.next <= at && (nearest == nil || s.next > nearest.next) {
+		if !s.enough && from <= s.next && s.next <= at && at < s.part.To && (nearest == nil || s.next > nearest.next) {
 			nearest = s
 		}
 	}
 	return nearest
 }
 
-func (a *arrival) openLocked(next, until int64) *stream {
+func (a *arrival) openLocked(part span.Span, until int64) *stream {
 	a.serial++
-	s := &stream{a: a, from: a.upstream, serial: a.serial, next: next, until: until}
+	s := &stream{a: a, from: a.upstream, serial: a.serial, part: part, next: part.From, until: until}
 	if a.behind != nil && len(a.wants) == 0 {
 		s.from = a.behind
 	}
@@ -102,15 +134,15 @@ func (a *arrival) openLocked(next, until int64) *stream {
 }
 
 // limitLocked returns how far s may write now: not over what is there or is being
-// got. Of two streams at the same place the newer one goes on, once anything of it
-// has come: until then, whoever is faster does.
+// got. Of two streams at the same place the one that writes goes on, else the newer one, once
+// anything of it has come: until then, whoever is faster does.
 func (a *arrival) limitLocked(s *stream) int64 {
-	if a.have.end(s.next) > s.next {
+	if a.have.End(s.next) > s.next {
 		return s.next
 	}
-	limit := min(s.until, a.have.gap(s.next, a.digest.SizeBytes()).to)
+	limit := min(s.until, a.have.Gap(s.next, a.digest.SizeBytes()).To)
 	for _, o := range a.streams {
-		if !o.enough && o.came && (o.next > s.next || o.next == s.next && o.serial > s.serial) {
+		if !o.enough && o.came && (o.next > s.next || o.next == s.next && o != s && (o.writes || o.serial > s.serial)) {
 			limit = min(limit, o.next)
 		}
 	}
@@ -125,52 +157,86 @@ func (s *stream) Write(p []byte) (int, error) {
 		if err != nil {
 			return done, err
 		}
-		if _, err := s.a.in.WriteAt(piece, s.next); err != nil {
-			return done, err
+		if !piece.known {
+			if _, err := s.a.in.WriteAt(piece.bytes, piece.at); err != nil {
+				return done, err
+			}
+			s.arrived(int64(len(piece.bytes)))
 		}
-		s.arrived(int64(len(piece)))
-		done += len(piece)
+		done += len(piece.bytes)
 	}
 	return done, nil
 }
 
+// A piece is what a stream takes at once.
+type piece struct {
+	bytes []byte
+	at    int64
+	known bool // they are there
+}
+
 // admit returns how much of p is wanted.
-func (s *stream) admit(p []byte) ([]byte, error) {
+func (s *stream) admit(p []byte) (piece, error) {
 	a := s.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {
-		return nil, a.err
+		return piece{}, a.err
+	}
+	if s.skip > 0 {
+		n := min(s.skip, int64(len(p)))
+		s.skip -= n
+		return piece{bytes: p[:n], known: true}, nil
 	}
 	if s.next == a.digest.SizeBytes() {
 		s.surplus = true
-		return nil, fmt.Errorf("%w: more than %d bytes came", cas.ErrCorrupt, s.next)
+		return piece{}, fmt.Errorf("%w: more than %d bytes came", cas.ErrCorrupt, s.next)
 	}
 	n := min(a.limitLocked(s)-s.next, int64(len(p)), streamPiece)
 	if n <= 0 || s.enough {
 		s.enough = true
-		return nil, errEnough
+		return piece{}, errEnough
 	}
-	s.came = true
+	s.came, s.writes = true, true
 	for _, o := range a.streams {
 		if !o.came && s.next <= o.next && o.next < s.next+n {
 			o.enough = true // nothing may be written twice, so s fetches what o was for
-			s.until = max(s.until, o.until)
+			s.until = min(max(s.until, o.until), s.part.To)
 		}
 	}
-	return p[:n], nil
+	return piece{bytes: p[:n], at: s.next}, nil
 }
 
 func (s *stream) arrived(n int64) {
-	s.a.mu.Lock()
-	defer s.a.mu.Unlock()
-	s.a.have.add(span{s.next, s.next + n})
+	a := s.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.have.Add(span.Span{From: s.next, To: s.next + n})
 	s.next += n
-	s.a.changeLocked()
+	s.writes = false
+	for _, o := range a.streams {
+		o.skipLocked()
+	}
+	a.changeLocked()
+}
+
+// skipLocked has a stream to the end go over a small part that is there, unless another one goes on from there.
+func (s *stream) skipLocked() {
+	end := s.a.have.End(s.next)
+	if s.enough || s.until < s.a.digest.SizeBytes() || end == s.next || end-s.next+s.skip > streamSkip {
+		return
+	}
+	for _, o := range s.a.streams {
+		if o.came && !o.enough && o.next == end {
+			return
+		}
+	}
+	s.skip += end - s.next
+	s.next = end
 }
 
 // ended takes s out. That it ended with err, or too early, is the failure of the
-// arrival, unless it was told to.
+// arrival, unless it was told to, or was only for what was foreseen: that comes with the rest then.
 func (s *stream) ended(err error) {
 	a := s.a
 	a.mu.Lock()
@@ -181,11 +247,15 @@ func (s *stream) ended(err error) {
 			break
 		}
 	}
-	if err == nil && s.next < a.digest.SizeBytes() && !s.enough {
+	if err == nil && s.next < s.part.To && !s.enough {
 		err = fmt.Errorf("%w: only %d bytes came", cas.ErrCorrupt, s.next)
 	}
-	needed := s.next < a.digest.SizeBytes() && a.have.end(s.next) == s.next
-	if err != nil && !s.enough && a.err == nil && (needed || s.surplus) {
+	needed := s.next < a.digest.SizeBytes() && a.have.End(s.next) == s.next
+	switch {
+	case err == nil || s.enough || a.err != nil:
+	case s.hint || !s.toEnd():
+		a.foreseen = foreseen{}
+	case needed || s.surplus:
 		a.err = err
 	}
 	a.changeLocked()

@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // maxBlobBytes is the size of the largest blob that peers are asked for: the whole blob is in memory
@@ -82,9 +83,9 @@ func (n *Fetcher) Behind() cas.Fetcher {
 	return &b
 }
 
-// FetchFrom implements RangeFetcher.
-func (n *Fetcher) FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error {
-	return n.storage.FetchFrom(ctx, d, offset, w)
+// FetchRange implements RangeFetcher.
+func (n *Fetcher) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
+	return n.storage.FetchRange(ctx, d, part, w)
 }
 
 // Fetch implements Fetcher.

@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
@@ -186,7 +187,7 @@ func TestNeighboursGoBeforeStorage(t *testing.T) {
 		c.fetch(t, 1)
 		// So are ranges.
 		var tail bytes.Buffer
-		if err := c.peers.FetchFrom(t.Context(), neighboursDigests(large)[0], maxBlobBytes, &tail); err != nil || tail.String() != large[maxBlobBytes:] {
+		if err := c.peers.FetchRange(t.Context(), neighboursDigests(large)[0], span.Span{From: maxBlobBytes, To: int64(len(large))}, &tail); err != nil || tail.String() != large[maxBlobBytes:] {
 			t.Errorf("%d bytes, %v", tail.Len(), err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/records/record"
@@ -103,11 +104,11 @@ func (s *far) tree(t *testing.T, random *rand.Rand, path string, depth int, file
 	return s.put(encoded)
 }
 
-// FetchFrom delivers a blob in pieces.
-func (s *far) FetchFrom(ctx context.Context, d digest.Digest, offset int64, w io.Writer) error {
+// FetchRange delivers a blob in pieces.
+func (s *far) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
 	s.note([]digest.Digest{d}, 1)
 	defer s.note([]digest.Digest{d}, -1)
-	for piece := range slices.Chunk(s.blobs[d][offset:], 256<<10) {
+	for piece := range slices.Chunk(s.blobs[d][part.From:part.To], 256<<10) {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():

@@ -1,0 +1,294 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
+	"github.com/forerunner-build/forerunner/cas/span"
+)
+
+// partsAt are parts of that size at multiples of a distance.
+func partsAt(n int, distance, size int64) (parts []span.Span) {
+	for i := range int64(n) {
+		parts = append(parts, span.Span{From: (i + 1) * distance, To: (i+1)*distance + size})
+	}
+	return parts
+}
+
+// partCalls takes the calls that were made, which are to be for just these parts.
+func partCalls(t *testing.T, u *storeRanges, parts ...span.Span) (calls []*storeCall) {
+	t.Helper()
+	synctest.Wait()
+	var got []span.Span
+	for len(u.calls) > 0 {
+		c := <-u.calls
+		calls = append(calls, c)
+		got = append(got, span.Span{From: c.offset, To: int64(len(c.data))})
+	}
+	slices.SortFunc(got, func(a, b span.Span) int { return int(a.From - b.From) })
+	if !slices.Equal(got, parts) {
+		t.Errorf("calls for %v, want %v", got, parts)
+	}
+	slices.SortFunc(calls, func(a, b *storeCall) int { return int(a.offset - b.offset) })
+	return calls
+}
+
+// Parts that are foreseen come alone, a few at a time. What is there is read at once, nobody takes it for the blob, and
+// the rest comes with whoever opens it, in one call over the parts.
+func TestPartsComeFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		r := s.Through(u)
+		parts := partsAt(maxForeseen+2, 1<<19, 64<<10)
+		release := r.PrefetchRanges(t.Context(), d, parts)
+		for _, part := range partCalls(t, u, parts[:maxForeseen]...) {
+			if err := part.next(64 << 10); err != nil {
+				t.Error(err)
+			}
+			part.end(nil)
+		}
+		for _, part := range partCalls(t, u, parts[maxForeseen:]...) {
+			if err := part.next(64 << 10); err != nil {
+				t.Error(err)
+			}
+			part.end(nil)
+		}
+		partCalls(t, u)
+		if missing, err := s.FindMissing(t.Context(), []digest.Digest{d}); s.Contains(d) || len(missing) != 1 || err != nil {
+			t.Errorf("parts of a blob are shown as one: %v, %v", missing, err)
+		}
+		a := storeOpenArriving(t, s.Through(u), d)
+		rest := partCalls(t, u, span.Span{From: 0, To: storeArriving})
+		for _, p := range parts {
+			storeWant(t, storeRead(u, a, p.From, p.To-p.From))
+		}
+		partCalls(t, u) // none for what is there
+		for err := error(nil); err == nil && rest[0].at < storeArriving; err = rest[0].next(min(100_000, storeArriving-rest[0].at)) {
+		}
+		rest[0].end(nil)
+		storeWantWhole(t, s, u, a)
+		partCalls(t, u)
+		release()
+		storeWantConsistent(t, s)
+	})
+}
+
+// Parts that nobody opens are gone with the one who foresaw them, and a Prefetch of the blob has the rest come.
+func TestPartsAreKeptUntilReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		r := s.Through(u)
+		parts := partsAt(2, 3<<20, 64<<10)
+		releases := []func(){r.PrefetchRanges(t.Context(), d, parts), s.Through(u).PrefetchRanges(t.Context(), d, parts[:1])}
+		for _, part := range partCalls(t, u, parts...) {
+			if err := part.next(64 << 10); err != nil {
+				t.Error(err)
+			}
+			part.end(nil)
+		}
+		releases[0]()
+		synctest.Wait()
+		if n := s.Stats().ReservedBytes; n == 0 {
+			t.Error("parts were dropped that somebody keeps")
+		}
+		releases[1]()
+		synctest.Wait()
+		if n := s.Stats().ReservedBytes; n != 0 {
+			t.Errorf("%d bytes are reserved for nobody", n)
+		}
+		release := r.PrefetchRanges(t.Context(), d, parts)
+		partCalls(t, u, parts...)
+		u.free()
+		if got, err := r.Prefetch(t.Context(), []digest.Digest{d}); len(got) != 1 || err != nil {
+			t.Errorf("prefetched %v, %v", got, err)
+		}
+		release()
+		if b, err := s.ReadBlob(t.Context(), d); err != nil || !bytes.Equal(b, u.data) {
+			t.Errorf("stored %d bytes, %v", len(b), err)
+		}
+		storeWantConsistent(t, s)
+	})
+}
+
+// What is wanted first goes first, as far as it was foreseen.
+func TestPartsThatAreWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		parts := partsAt(maxForeseen+3, 1<<19, 128<<10)
+		release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
+		defer release()
+		partCalls(t, u, parts[:maxForeseen]...)
+		a := storeOpenArriving(t, s.Through(u), d)
+		last := parts[len(parts)-1]
+		read := storeRead(u, a, last.From+4096, 4096)
+		wanted := partCalls(t, u, span.Span{From: last.From + 4096, To: last.To})
+		if err := wanted[0].next(4096); err != nil {
+			t.Error(err)
+		}
+		storeWant(t, read)
+		u.free()
+		storeWantWhole(t, s, u, a)
+	})
+}
+
+// A hint that fails, in whatever way, fails nobody.
+func TestPartsThatFail(t *testing.T) {
+	for what, fail := range map[string]func(*storeCall){
+		"broken":    func(c *storeCall) { c.end(errors.New("broken")) },
+		"missing":   func(c *storeCall) { c.end(&cas.MissingError{}) },
+		"too short": func(c *storeCall) { c.end(nil) },
+		"too long":  func(c *storeCall) { _ = c.send(bytes.Repeat([]byte{0}, 64<<10+1)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+				clear(u.data[1<<20:][:64<<10])
+				d = digest.Of(digest.SHA256, u.data)
+				s := storeOpen(t, t.TempDir(), storeOptions{})
+				// The last one ends with the blob.
+				parts := append(partsAt(2, 1<<20, 64<<10), span.Span{From: storeArriving - 9, To: storeArriving})
+				release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
+				defer release()
+				a := storeOpenArriving(t, s.Through(u), d)
+				calls := partCalls(t, u, parts...)
+				fail(calls[0])
+				if what != "too long" {
+					fail(calls[2])
+				}
+				u.free()
+				storeWantWhole(t, s, u, a)
+			})
+		})
+	}
+}
+
+// Parts of which nobody reads anything do not keep readers of the rest waiting.
+func TestPartsThatAreStrange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		parts := partsAt(maxForeseen+5, 1<<19, 64<<10)
+		release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
+		defer release()
+		calls := partCalls(t, u, parts[:maxForeseen]...)
+		a := storeOpenArriving(t, s.Through(u), d)
+		var at int64
+		for range fewStrange {
+			read := storeRead(u, a, at, 100)
+			if synctest.Wait(); len(u.calls) > 0 {
+				calls = append(calls, <-u.calls)
+			}
+			if err := calls[maxForeseen].next(100); err != nil {
+				t.Fatal(err)
+			}
+			storeWant(t, read)
+			at += 100
+		}
+		for _, c := range calls[:maxForeseen] {
+			c.end(errors.New("broken"))
+		}
+		partCalls(t, u) // none for the parts that were queued
+		u.free()
+		storeWantWhole(t, s, u, a)
+	})
+}
+
+// What somebody waits for, or what waits for its turn, is joined, and what is in the store is left alone.
+func TestPartsOfWhatComesAnyhow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		a := storeOpenArriving(t, s.Through(u), d)
+		partCalls(t, u, span.Span{From: 0, To: storeArriving})
+		parts := partsAt(2, 3<<20, 64<<10)
+		release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
+		partCalls(t, u, parts...)
+		u.free()
+		storeWantWhole(t, s, u, a)
+		release()
+		for len(u.calls) > 0 {
+			<-u.calls
+		}
+		s.Through(u).PrefetchRanges(t.Context(), d, parts)()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		other := digest.Of(digest.SHA256, []byte("other"))
+		s.Through(u).PrefetchRanges(ended, other, parts)()
+		s.Through(u).PrefetchRanges(t.Context(), other, parts)() // too small
+		partCalls(t, u)
+	})
+}
+
+// Who waits for its turn among prefetched blobs gets its parts first when it has come.
+func TestPartsOfWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		var others []*storeRanges
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for i := range largeCalls {
+			u, d := storeNewRanges(servertest.Bytes(uint64(i), storeArriving))
+			others = append(others, u)
+			wg.Go(func() { _, _ = s.Through(u).Prefetch(ctx, []digest.Digest{d}) })
+		}
+		synctest.Wait()
+		u, d := storeNewRanges(servertest.Bytes(99, storeArriving))
+		r := s.Through(u)
+		wg.Go(func() { _, _ = r.Prefetch(ctx, []digest.Digest{d}) })
+		synctest.Wait()
+		parts := partsAt(2, 3<<20, 64<<10)
+		release := r.PrefetchRanges(t.Context(), d, parts)
+		partCalls(t, u)
+		others[0].free()
+		for _, part := range partCalls(t, u, parts...) {
+			if err := part.next(64 << 10); err != nil {
+				t.Error(err)
+			}
+			part.end(nil)
+		}
+		partCalls(t, u, span.Span{From: 0, To: storeArriving})
+		cancel()
+		wg.Wait()
+		release()
+		synctest.Wait()
+		storeWantConsistent(t, s)
+	})
+}
+
+// TestPartsOverTheWire has parts come from a real storage, which compresses.
+func TestPartsOverTheWire(t *testing.T) {
+	data := slices.Concat(servertest.Bytes(9, 10<<20), bytes.Repeat([]byte("compressible"), 1<<20))
+	f := servertest.Start(t, servertest.Config{})
+	d := f.Put(t, digest.SHA256, data)
+	s := storeOpen(t, t.TempDir(), storeOptions{})
+	r := s.Through(clientOf(f, client.Options{}))
+	parts := partsAt(10, 2<<20, 100_000)
+	release := r.PrefetchRanges(t.Context(), d, parts)
+	defer release()
+	a := storeOpenArriving(t, r, d)
+	defer a.Close()
+	for _, part := range parts {
+		p := make([]byte, part.To-part.From)
+		if _, err := a.ReadAt(t.Context(), p, part.From); err != nil || !bytes.Equal(p, data[part.From:part.To]) {
+			t.Errorf("%v: %v", part, err)
+		}
+	}
+	if err := a.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if b, err := s.ReadBlob(t.Context(), d); err != nil || !bytes.Equal(b, data) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
