@@ -30,6 +30,9 @@
 // An exact record also has the digests of the directories that the last run went
 // through, up to 4,096. Most inputs of an action are the same the next time.
 //
+// Both also have the parts of up to 64 large files that runs were seen to read, in chunks of 64 KiB. Reads can be seen while a
+// file arrives (PartReads), so runs that had it here say nothing about it, and what is known stays.
+//
 // A history has the hash of each path and a bit for each run, so nothing in it
 // is there by false positives. Where only the filter is left (Buildbarn's service, Buildbarn's
 // workers, runs of more than 32,768 paths) new paths are added to it until it holds a
@@ -51,6 +54,9 @@
 // never one for each directory. Files go in calls of 1,000 or 2 MiB, in the order of
 // the tree, while the walk goes on; large ones each in a call behind them. Limits
 // bound that over all races of a worker.
+//
+// Of a large file of which parts are known these are asked for at once, in calls of their own (Source.PrefetchRanges), and all of
+// it in its turn: who opens a file needs all of it to be verified. The parts of up to 16 files are kept until the Race stops.
 //
 // A profile may be wrong, so what the action opens is weighed against it. A file that the profile
 // has lets eight times its bytes be asked for; at first it is 16 MiB, or 4 MiB of a coarse one.
@@ -86,5 +92,5 @@
 // and one for each call, of which there are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
-// Race.mu, queue.mu and reads.mu are each alone. None is held during I/O or a callback.
+// Race.mu, queue.mu, reads.mu, parted.mu and PartReads.mu are each alone. None is held during I/O or a callback.
 package prefetch

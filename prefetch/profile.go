@@ -33,6 +33,8 @@ type Profile struct {
 	// directories are those that the last run went through, which may be there again.
 	// They are not part of the filter; may be nil.
 	directories []digest.Digest
+	// ranges are the parts of large files that runs read. They are not part of the filter; may be nil.
+	ranges ranges
 }
 
 // ProfileOptions says how large a Profile is made. The zero value is good.

@@ -182,6 +182,8 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 		if filter := found.filter().Message().GetBloomFilter(); !bytes.Equal(filter, e.stored) {
 			e.known.Store(found)
 			e.stored = filter
+		} else if found.ranges != nil {
+			e.known.Store(e.known.Load().withRanges(found.ranges))
 		}
 	}
 	e.mu.Unlock()
@@ -194,7 +196,7 @@ func (p *Profiles) learn(e *entry, run uint64, paths []PathHash, r rules) bool {
 	e.mu.Lock()
 	next, changed := e.known.Load().learn(run, paths, r)
 	if changed {
-		e.known.Store(next)
+		e.known.Store(next.withRanges(e.known.Load().ranges))
 		e.changes++
 	}
 	due := e.changes > 0
@@ -219,6 +221,42 @@ func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
 	}
 	if due {
 		e.changes++
+	}
+	e.mu.Unlock()
+	p.cache.weigh(e)
+	return due
+}
+
+// LearnRanges remembers which parts of large files a run of a read, of which Learn has been told. Of files that it
+// was not seen to read what is known stays.
+func (p *Profiles) LearnRanges(ctx context.Context, a Action, seen []Seen) {
+	if len(seen) == 0 {
+		return
+	}
+	if k, ok := a.exactKey(); ok {
+		if e := p.look(ctx, k, p.exact); p.learnRanges(e, seen, p.exact) {
+			p.write(ctx, e)
+		}
+	}
+	if k, ok := a.coarseKey(); ok {
+		if e := p.look(ctx, k, p.coarse); p.learnRanges(e, seen, p.coarse) {
+			p.write(ctx, e)
+		}
+	}
+}
+
+// learnRanges adds to what e knows and reports whether that is to be written: not where a store seems to drop
+// it, as it did the history.
+func (p *Profiles) learnRanges(e *entry, seen []Seen, r rules) (due bool) {
+	e.mu.Lock()
+	known := e.known.Load()
+	next, changed := known.ranges.learn(seen)
+	if changed {
+		e.known.Store(known.withRanges(next))
+	}
+	if changed && known.history != nil {
+		e.changes++
+		due = !r.shape.distinct || coarseDue(e.changes, len(known.history.runs))
 	}
 	e.mu.Unlock()
 	p.cache.weigh(e)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
@@ -20,6 +21,9 @@ type Source interface {
 	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 	// Prefetch does the same for files.
 	Prefetch(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
+	// PrefetchRanges has parts of d come ahead of the rest, which comes with Prefetch or for those
+	// who open it. It does not wait. The parts are kept until release is called.
+	PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func())
 }
 
 // A Spec says what one Race is about.
@@ -60,6 +64,7 @@ type Race struct {
 	root    digest.Digest
 	reads   reads
 	queue   *queue
+	parted  *parted
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -96,6 +101,9 @@ func Start(ctx context.Context, s Spec) *Race {
 		source: s.Source, limits: s.Limits, profile: s.profile(), origin: s.Origin, root: s.Root, cancel: cancel,
 		reads: reads{wake: make(chan struct{}, 1)}, queue: newQueue(s.Origin),
 	}
+	r.parted = newParted(s.Origin, func(d digest.Digest, parts []span.Span) func() {
+		return s.Source.PrefetchRanges(ctx, d, parts)
+	})
 	if r.limits == nil {
 		r.limits = NewLimits(LimitsOptions{})
 	}
@@ -114,6 +122,7 @@ func Start(ctx context.Context, s Spec) *Race {
 func (r *Race) Stop() Stats {
 	r.cancel()
 	r.running.Wait()
+	r.parted.drop()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats

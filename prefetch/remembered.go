@@ -22,6 +22,8 @@ type knowledge struct {
 	// directories are those of the last run, of exact records only. It is nil if they are
 	// not known, and they may be outdated.
 	directories []digest.Digest
+	// ranges are the parts of large files that runs were seen to read.
+	ranges ranges
 }
 
 // merged bounds how many more paths than the last run a filter without history may
@@ -40,9 +42,9 @@ func (k *knowledge) profile() *Profile {
 	if p.ones == 0 || p.FalsePositives() > mostFalse {
 		return nil
 	}
-	if k.directories != nil {
+	if k.directories != nil || k.ranges != nil {
 		with := *p
-		with.directories = k.directories
+		with.directories, with.ranges = k.directories, k.ranges
 		p = &with
 	}
 	return p
@@ -159,6 +161,7 @@ func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	if ok && k.history == nil {
 		k.filter = withFilter(p).filter
 	}
+	k.ranges = parseRanges(m.GetRanges())
 	if !r.shape.distinct {
 		k.directories = parseDirectories(m.GetDirectories(), fn)
 	}
@@ -170,7 +173,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 	m := k.filter().Message()
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
 		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
-		History: k.history.message(), Directories: directoriesMessage(k.directories),
+		History: k.history.message(), Directories: directoriesMessage(k.directories), Ranges: rangesMessage(k.ranges),
 	})
 }
 
@@ -182,7 +185,7 @@ func (k *knowledge) sizeBytes() int {
 	} else if k.filter != nil {
 		size += k.filter().SizeBytes()
 	}
-	return size + digestBytes*len(k.directories)
+	return size + digestBytes*len(k.directories) + 48*len(k.ranges) + 16*k.ranges.count()
 }
 
 // digestBytes is about what a digest takes in memory.

@@ -9,6 +9,9 @@ import (
 // foresee takes files that the profile foresees; it does not keep the slice.
 func (r *Race) foresee(files []file) {
 	if files = r.count(files); len(files) > 0 {
+		if !r.queue.doubted() {
+			r.parted.foresee(files, r.profile.ranges)
+		}
 		r.queue.foresee(files)
 	}
 }

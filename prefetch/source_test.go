@@ -13,6 +13,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
@@ -31,6 +32,27 @@ type storage struct {
 	files, bytes, maxFiles, maxBytes int64
 	directories, maxDirectories      int64
 	last                             time.Time // the end of the last call that fetched something
+	parts                            []partedCall
+	released                         int // of parts
+}
+
+// A partedCall is one of PrefetchRanges.
+type partedCall struct {
+	digest digest.Digest
+	parts  []span.Span
+	calls  int // of the others, before it
+}
+
+// PrefetchRanges brings nothing: it only notes what was asked for.
+func (s *storage) PrefetchRanges(_ context.Context, d digest.Digest, parts []span.Span) (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parts = append(s.parts, partedCall{d, parts, len(s.calls)})
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.released++
+	}
 }
 
 func newStorage() *storage {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -297,6 +299,7 @@ type readLog struct {
 	free   map[string]bool          // hashes that allReads does not hold up
 	lies   map[string]int           // uploads, and hashes of which wrong bytes are sent; how often
 	waited map[string]chan struct{} // closed when it has come
+	parts  map[string][]span.Span   // of large blobs, in the order in which they were asked for; to the end has no To
 }
 
 // What can be held up beside reads of a hash.
@@ -362,6 +365,26 @@ func (l *readLog) count(d digest.Digest) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.hashes[d.Hash()]
+}
+
+// partsOf returns which parts of a large blob were asked for, in that order.
+func (l *readLog) partsOf(d digest.Digest) []span.Span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.parts[d.Hash()])
+}
+
+func (l *readLog) addPart(hash string, r *bytestream.ReadRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.parts == nil {
+		l.parts = map[string][]span.Span{}
+	}
+	part := span.Span{From: r.GetReadOffset()}
+	if limit := r.GetReadLimit(); limit > 0 {
+		part.To = part.From + limit
+	}
+	l.parts[hash] = append(l.parts[hash], part)
 }
 
 func (l *readLog) total() (n int) {
@@ -447,6 +470,7 @@ func (s *loggedStream) RecvMsg(m any) error {
 		if len(parts) >= 2 {
 			s.hash = parts[len(parts)-2]
 			s.log.add(s.hash)
+			s.log.addPart(s.hash, r)
 		}
 	}
 	return err

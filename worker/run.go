@@ -114,7 +114,7 @@ func (r *run) makeRoot(ctx context.Context) error {
 	r.a.times.enter(stageMount)
 	r.root, err = r.w.opts.Roots.NewRoot(ctx, vfs.RootSpec{
 		Name: name, Digest: rootDigest, Owner: policy.OwnerOf(r.a.how.Sandbox.User),
-		Source:      inputs.Source{ReadThrough: r.a.inputs, Verifier: r.w.opts.Store.Verifier(), Opened: r.a.ahead.Opened},
+		Source:      inputs.Source{ReadThrough: r.a.inputs, Verifier: r.w.opts.Store.Verifier(), Opened: r.a.ahead.Opened, ReadPart: r.a.ahead.ReadPart},
 		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses, OnBlobRead: r.hasRead,
 	})
 	if err != nil {

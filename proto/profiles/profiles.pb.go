@@ -35,7 +35,9 @@ type Record struct {
 	// keeps what FileSystemAccessProfile has.
 	History *History `protobuf:"bytes,1000,opt,name=history,proto3" json:"history,omitempty"`
 	// What the last run went through, and may be there again.
-	Directories   *Directories `protobuf:"bytes,1001,opt,name=directories,proto3" json:"directories,omitempty"`
+	Directories *Directories `protobuf:"bytes,1001,opt,name=directories,proto3" json:"directories,omitempty"`
+	// Which parts of large files runs were seen to read.
+	Ranges        *Ranges `protobuf:"bytes,1002,opt,name=ranges,proto3" json:"ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -98,6 +100,129 @@ func (x *Record) GetDirectories() *Directories {
 	return nil
 }
 
+func (x *Record) GetRanges() *Ranges {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+type Ranges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The one that changed last in front.
+	Files         []*RangedFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ranges) Reset() {
+	*x = Ranges{}
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ranges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ranges) ProtoMessage() {}
+
+func (x *Ranges) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ranges.ProtoReflect.Descriptor instead.
+func (*Ranges) Descriptor() ([]byte, []int) {
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Ranges) GetFiles() []*RangedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// A large file, and the parts of it that runs read, in chunks of 64 KiB.
+type RangedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  uint64                 `protobuf:"fixed64,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The first eight bytes of the hash of its content, the first byte the most significant.
+	Blob uint64 `protobuf:"fixed64,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	Size int64  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// How many chunks were not read, how many after those were, and so on in turn, up to the last that was.
+	Chunks        []uint32 `protobuf:"varint,4,rep,packed,name=chunks,proto3" json:"chunks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RangedFile) Reset() {
+	*x = RangedFile{}
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RangedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RangedFile) ProtoMessage() {}
+
+func (x *RangedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RangedFile.ProtoReflect.Descriptor instead.
+func (*RangedFile) Descriptor() ([]byte, []int) {
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RangedFile) GetPath() uint64 {
+	if x != nil {
+		return x.Path
+	}
+	return 0
+}
+
+func (x *RangedFile) GetBlob() uint64 {
+	if x != nil {
+		return x.Blob
+	}
+	return 0
+}
+
+func (x *RangedFile) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *RangedFile) GetChunks() []uint32 {
+	if x != nil {
+		return x.Chunks
+	}
+	return nil
+}
+
 // Directory messages of an input root, level by level, each once. They are of the
 // digest function of the record's key.
 type Directories struct {
@@ -111,7 +236,7 @@ type Directories struct {
 
 func (x *Directories) Reset() {
 	*x = Directories{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -123,7 +248,7 @@ func (x *Directories) String() string {
 func (*Directories) ProtoMessage() {}
 
 func (x *Directories) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -136,7 +261,7 @@ func (x *Directories) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directories.ProtoReflect.Descriptor instead.
 func (*Directories) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Directories) GetHashes() []byte {
@@ -173,7 +298,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +310,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +323,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *History) GetPaths() []uint64 {
@@ -244,7 +369,7 @@ type CoarseKey struct {
 
 func (x *CoarseKey) Reset() {
 	*x = CoarseKey{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +381,7 @@ func (x *CoarseKey) String() string {
 func (*CoarseKey) ProtoMessage() {}
 
 func (x *CoarseKey) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +394,7 @@ func (x *CoarseKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoarseKey.ProtoReflect.Descriptor instead.
 func (*CoarseKey) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{3}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CoarseKey) GetMnemonic() string {
@@ -304,12 +429,21 @@ var File_proto_profiles_profiles_proto protoreflect.FileDescriptor
 
 const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\xe8\x01\n" +
+	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\x9e\x02\n" +
 	"\x06Record\x12!\n" +
 	"\fbloom_filter\x18\x01 \x01(\fR\vbloomFilter\x12=\n" +
 	"\x1bbloom_filter_hash_functions\x18\x02 \x01(\rR\x18bloomFilterHashFunctions\x127\n" +
 	"\ahistory\x18\xe8\a \x01(\v2\x1c.forerunner.profiles.HistoryR\ahistory\x12C\n" +
-	"\vdirectories\x18\xe9\a \x01(\v2 .forerunner.profiles.DirectoriesR\vdirectories\";\n" +
+	"\vdirectories\x18\xe9\a \x01(\v2 .forerunner.profiles.DirectoriesR\vdirectories\x124\n" +
+	"\x06ranges\x18\xea\a \x01(\v2\x1b.forerunner.profiles.RangesR\x06ranges\"?\n" +
+	"\x06Ranges\x125\n" +
+	"\x05files\x18\x01 \x03(\v2\x1f.forerunner.profiles.RangedFileR\x05files\"`\n" +
+	"\n" +
+	"RangedFile\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\x06R\x04path\x12\x12\n" +
+	"\x04blob\x18\x02 \x01(\x06R\x04blob\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x16\n" +
+	"\x06chunks\x18\x04 \x03(\rR\x06chunks\";\n" +
 	"\vDirectories\x12\x16\n" +
 	"\x06hashes\x18\x01 \x01(\fR\x06hashes\x12\x14\n" +
 	"\x05sizes\x18\x02 \x03(\x03R\x05sizes\"e\n" +
@@ -336,21 +470,25 @@ func file_proto_profiles_profiles_proto_rawDescGZIP() []byte {
 	return file_proto_profiles_profiles_proto_rawDescData
 }
 
-var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_proto_profiles_profiles_proto_goTypes = []any{
 	(*Record)(nil),      // 0: forerunner.profiles.Record
-	(*Directories)(nil), // 1: forerunner.profiles.Directories
-	(*History)(nil),     // 2: forerunner.profiles.History
-	(*CoarseKey)(nil),   // 3: forerunner.profiles.CoarseKey
+	(*Ranges)(nil),      // 1: forerunner.profiles.Ranges
+	(*RangedFile)(nil),  // 2: forerunner.profiles.RangedFile
+	(*Directories)(nil), // 3: forerunner.profiles.Directories
+	(*History)(nil),     // 4: forerunner.profiles.History
+	(*CoarseKey)(nil),   // 5: forerunner.profiles.CoarseKey
 }
 var file_proto_profiles_profiles_proto_depIdxs = []int32{
-	2, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
-	1, // 1: forerunner.profiles.Record.directories:type_name -> forerunner.profiles.Directories
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	4, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
+	3, // 1: forerunner.profiles.Record.directories:type_name -> forerunner.profiles.Directories
+	1, // 2: forerunner.profiles.Record.ranges:type_name -> forerunner.profiles.Ranges
+	2, // 3: forerunner.profiles.Ranges.files:type_name -> forerunner.profiles.RangedFile
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_proto_profiles_profiles_proto_init() }
@@ -364,7 +502,7 @@ func file_proto_profiles_profiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_profiles_profiles_proto_rawDesc), len(file_proto_profiles_profiles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -42,6 +42,7 @@ type Fetch struct {
 	action   prefetch.Action // without the tool until known is closed
 	recorder prefetch.Recorder
 	tally    prefetch.Tally
+	parts    prefetch.PartReads
 
 	cancel context.CancelFunc
 	known  chan struct{} // closed when the command has been read
@@ -162,6 +163,16 @@ func (f *Fetch) read(path string, kind vfs.Kind) {
 func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 	if f != nil {
 		f.tally.Opened(d, was)
+		if was == cas.Local {
+			f.parts.Unseen(d)
+		}
+	}
+}
+
+// ReadPart is told of each read of a large file that was on its way when the command opened it.
+func (f *Fetch) ReadPart(d digest.Digest, off, n int64) {
+	if f != nil {
+		f.parts.Read(d, off, n)
 	}
 }
 
@@ -196,6 +207,7 @@ func (f *Fetch) End() bool {
 func (f *Fetch) Forget() {
 	if f != nil {
 		f.recorder = prefetch.Recorder{}
+		f.parts = prefetch.PartReads{}
 	}
 }
 
@@ -219,6 +231,8 @@ func (f *Fetch) Learn(ctx context.Context) {
 	defer cancel()
 	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
 	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories)
+	seen := f.parts.Seen(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
+	f.spec.Profiles.LearnRanges(ctx, f.action, seen)
 }
 
 // Metadata says what was fetched ahead; nil: nothing could be.

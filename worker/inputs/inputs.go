@@ -19,6 +19,9 @@ type Source struct {
 	Verifier *disk.Verifier
 	// Opened is told of each file that the root opens, and where its blob was.
 	Opened func(d digest.Digest, was cas.Presence)
+	// ReadPart is told of each read of a file that was on its way when it was opened; may be nil. The kernel
+	// reads the others by itself.
+	ReadPart func(d digest.Digest, off, n int64)
 }
 
 var (
@@ -37,7 +40,23 @@ func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vf
 	if arrival == nil { // and not an interface that holds nil
 		return file, nil, err
 	}
-	return file, arrival, err
+	if s.ReadPart == nil {
+		return file, arrival, err
+	}
+	return file, watched{arrival, d, s.ReadPart}, err
+}
+
+// watched is an arrival of which it is noted what is read.
+type watched struct {
+	*fetch.Arrival
+	digest   digest.Digest
+	readPart func(d digest.Digest, off, n int64)
+}
+
+// ReadAt implements vfs.Arrival.
+func (w watched) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	w.readPart(w.digest, off, int64(len(p)))
+	return w.Arrival.ReadAt(ctx, p, off)
 }
 
 // OpenBlob implements vfs.Source.

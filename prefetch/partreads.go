@@ -1,0 +1,107 @@
+package prefetch
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// PartReads note which parts of large files one run read, as far as that can be seen: the reads of a
+// file that was local when it was opened are the kernel's alone. The zero value is ready, and the methods may be called
+// concurrently. It takes 2 MiB at most.
+type PartReads struct {
+	mu    sync.Mutex
+	files map[digest.Digest]*partRead // guarded by mu; at most maxRanged
+}
+
+// partRead is what was read of one file.
+type partRead struct {
+	chunks []uint64 // a bit for each chunk of chunkBytes
+	unseen bool     // more may have been
+}
+
+// Read notes that n bytes at off were read of d.
+func (r *PartReads) Read(d digest.Digest, off, n int64) {
+	size := d.SizeBytes()
+	if n = min(n, size-off); size <= largeBytes || size > maxRangedBytes || off < 0 || n <= 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.files[d]
+	if f == nil {
+		if len(r.files) == maxRanged {
+			return
+		}
+		if r.files == nil {
+			r.files = map[digest.Digest]*partRead{}
+		}
+		f = &partRead{chunks: make([]uint64, (size+64*chunkBytes-1)/(64*chunkBytes))}
+		r.files[d] = f
+	}
+	for chunk := off / chunkBytes; chunk <= (off+n-1)/chunkBytes; chunk++ {
+		f.chunks[chunk/64] |= 1 << (chunk % 64)
+	}
+}
+
+// Unseen notes that d is read from now on so that nobody sees it.
+func (r *PartReads) Unseen(d digest.Digest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.files[d]; f != nil {
+		f.unseen = true
+	}
+}
+
+// parts returns what was read of a file of that size.
+func (f *partRead) parts(size int64) (parts span.Set) {
+	for i, word := range f.chunks {
+		for ; word != 0; word &= word - 1 {
+			from := (int64(i)*64 + int64(bits.TrailingZeros64(word))) * chunkBytes
+			p := span.Span{From: from, To: min(from+chunkBytes, size)}
+			if last := len(parts) - 1; last >= 0 && parts[last].To == p.From {
+				parts[last].To = p.To
+			} else {
+				parts = append(parts, p)
+			}
+		}
+	}
+	return parts
+}
+
+// Seen returns what was noted of files below root, each once, at the first path that was read: read is Recorder.Has. It
+// looks at the directories that local has.
+func (r *PartReads) Seen(
+	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
+) (seen []Seen) {
+	r.mu.Lock()
+	left := make(map[digest.Digest]Seen, len(r.files))
+	for d, f := range r.files {
+		left[d] = Seen{Digest: d, Parts: f.parts(d.SizeBytes()), All: !f.unseen}
+	}
+	r.mu.Unlock()
+	level := []place{{digest: root, hash: RootHash}}
+	for i := 0; i < len(level) && i < maxDirectories && len(left) > 0; i++ {
+		dir, ok := local(level[i].digest)
+		if !ok || !read(level[i].hash) {
+			continue
+		}
+		for j := range dir.Len() {
+			switch h := level[i].hash.Child(dir.Name(j)); dir.Kind(j) {
+			case tree.Dir:
+				level = append(level, place{digest: dir.At(j).Digest, hash: h})
+			case tree.File:
+				d := dir.At(j).Digest
+				if s, ok := left[d]; ok && read(h) {
+					s.Path = h
+					seen = append(seen, s)
+					delete(left, d)
+				}
+			}
+		}
+	}
+	return seen
+}

@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/cas/span"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/vfs"
+)
+
+// TestRangesComeFirst has a command read a few places of a large input, on a worker that does not have it, and again on
+// another one that knows of the first run: that one asks storage for these places before the command is there, and before the
+// rest. All of the input is verified all the same, and a storage that lies is found out.
+func TestRangesComeFirst(t *testing.T) {
+	profiles := prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{})
+	content := largeInput("ranges")
+	places := []int64{3 << 20, 11 << 20, 17 << 20}
+	s := spec{
+		inputs: tree{"large": content, "gate": "gate", "lib/small": "small"},
+		shell:  "cat gate lib/small; for at in 3 11 17; do dd if=large bs=65536 skip=$((at * 16)) count=1 status=none; done | sha256sum",
+	}
+
+	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, profiles)
+	d := f.blob(t, content)
+	r := f.run(t, s)
+	assertOK(t, r)
+	first := string(r.GetResult().GetStdoutRaw())
+	f.drain()
+	f.wait(t)
+
+	f = newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, profiles)
+	release := f.reads.hold(digestOfBytes("gate").Hash())
+	defer release()
+	j := f.start(t, s)
+	var asked []span.Span
+	for deadline := time.Now().Add(patience); len(asked) < len(places); time.Sleep(time.Millisecond) {
+		if asked = f.reads.partsOf(d); time.Now().After(deadline) {
+			t.Fatalf("asked for %v only", asked)
+		}
+	}
+	for _, at := range places {
+		found := false
+		for _, part := range asked[:len(places)] {
+			found = found || part.From <= at && at+65536 <= part.To && part.To <= at+2<<20
+		}
+		if !found {
+			t.Errorf("the first that was asked for are %v, without %d", asked, at)
+		}
+	}
+	release()
+	r = j.result(t)
+	assertOK(t, r)
+	if again := string(r.GetResult().GetStdoutRaw()); again != first {
+		t.Errorf("printed %q, want %q", again, first)
+	}
+	if !f.local.Contains(d) {
+		t.Error("the result is out, and not all of what was read has come")
+	}
+	f.drain()
+	f.wait(t)
+
+	f = newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, profiles)
+	f.reads.lie(f.blob(t, content), math.MaxInt)
+	j = f.start(t, s)
+	assertCode(t, j.result(t), codes.DataLoss, d.Hash())
+	f.assertNotCached(t, j)
+	for _, part := range f.reads.partsOf(d)[:len(places)] {
+		if part.To == 0 {
+			t.Errorf("asked for all first: %v", f.reads.partsOf(d))
+		}
+	}
+}
