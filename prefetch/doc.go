@@ -34,7 +34,10 @@
 // file arrives (PartReads), so runs that had it here say nothing about it, and what is known stays.
 //
 // A history has the hash of each path and a bit for each run, so nothing in it
-// is there by false positives. Where only the filter is left (Buildbarn's service, Buildbarn's
+// is there by false positives. It also has a rank of each path in two bits: when the runs that read it
+// first did, among all that they read. A run moves the rank of what it reads by one step at
+// most, so that one odd run changes little. Records without ranks are read as those of paths that are
+// read at the end. Where only the filter is left (Buildbarn's service, Buildbarn's
 // workers, runs of more than 32,768 paths) new paths are added to it until it holds a
 // quarter more than the last run read; then it is replaced.
 //
@@ -51,8 +54,14 @@
 // The input tree is gone through as far as the profile does. What is local is
 // passed at once; all that is missing of a level, at any depth where a local part
 // ends, is asked for in one call, so there is about one round trip for each level,
-// never one for each directory. Files go in calls of 1,000 or 2 MiB, in the order of
-// the tree, while the walk goes on; large ones each in a call behind them. Limits
+// never one for each directory. Files go in calls of 1,000 or 2 MiB, large ones each in a call of
+// its own, while the walk goes on.
+//
+// What is read next goes first. Ranks say what that is, and what the action opens says how far
+// it is; what it should have read already goes last. Large files, and those that fewer than half of the runs read,
+// count as read a part later. What is equal then goes in the order of the tree, and so does all of a
+// profile without ranks, large files behind small ones. While 8 MiB are under way of what is read earlier,
+// nothing is asked for that is read later: otherwise they would share the link. Limits
 // bound that over all races of a worker.
 //
 // Of a large file of which parts are known these are asked for at once, in calls of their own (Source.PrefetchRanges), and all of
@@ -87,9 +96,9 @@
 //
 // # Goroutines and locks
 //
-// What remembers has no goroutines of its own. A Race has one to three that walk, one for
-// small files, one for large ones, one that looks at what was opened,
-// and one for each call, of which there are at most 16; Stop ends all of them and waits.
+// What remembers has no goroutines of its own. A Race has one to three that walk, one that
+// sends what is queued, one that looks at what was opened, and one for each call, of which there
+// are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
 // Race.mu, queue.mu, reads.mu, parted.mu and PartReads.mu are each alone. None is held during I/O or a callback.

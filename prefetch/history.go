@@ -14,6 +14,7 @@ const maxRuns = 32
 type history struct {
 	paths   []PathHash // ascending, each once
 	readers []uint32   // bit i of readers[j]: runs[i] read paths[j]; never 0
+	ranks   []rank     // of each of paths; nil if nobody noted them
 	runs    []uint64   // what tells runs apart, where that matters
 	newest  int        // index into runs; older ones come before it, then from the end on
 }
@@ -27,32 +28,31 @@ type shape struct {
 }
 
 // with returns h, which may be nil, with one more run in place of the oldest, and
-// false if that would say nothing new. The paths are ascending, each once.
-func (h *history) with(run uint64, paths []PathHash, s shape) (*history, bool) {
+// false if that would say nothing new.
+func (h *history) with(run uint64, r reading, s shape) (*history, bool) {
 	if h == nil {
 		h = &history{}
 	}
 	slot, newest := h.slot(run, s)
 	if s.distinct && slot < len(h.runs) && h.runs[slot] == run {
-		if h.readBy(slot, paths) {
+		if h.readBy(slot, r.paths) && h.ranks != nil {
 			return h, false
 		}
-	} else if !s.distinct && h.unanimous() && slices.Equal(h.paths, paths) {
+	} else if !s.distinct && h.unanimous() && slices.Equal(h.paths, r.paths) && !h.misranks(r) {
 		return h, false
 	}
+	most := max(len(h.paths), len(r.paths))
 	next := &history{
-		paths:   make([]PathHash, 0, max(len(h.paths), len(paths))),
-		readers: make([]uint32, 0, max(len(h.paths), len(paths))),
-		runs:    append(make([]uint64, 0, s.runs), h.runs...),
-		newest:  newest,
+		paths: make([]PathHash, 0, most), readers: make([]uint32, 0, most), ranks: make([]rank, 0, most),
+		runs: append(make([]uint64, 0, s.runs), h.runs...), newest: newest,
 	}
 	if slot == len(next.runs) {
 		next.runs = append(next.runs, run)
 	}
 	next.runs[slot] = run
-	next.merge(h, paths, 1<<slot)
+	next.merge(h, r, 1<<slot)
 	if len(next.paths) > s.paths && !s.distinct && len(h.paths) > 0 {
-		return (*history)(nil).with(run, paths, s) // rather no past than half of the run
+		return (*history)(nil).with(run, r, s) // rather no past than half of the run
 	}
 	next.trim(s.paths)
 	return next, true
@@ -72,29 +72,31 @@ func (h *history) slot(run uint64, s shape) (slot, newest int) {
 	return slot, slot
 }
 
-// merge fills h, which has no paths yet, from an older history and the paths of the
-// run that the bit stands for.
-func (h *history) merge(old *history, paths []PathHash, bit uint32) {
+// merge fills h, which has no paths yet, from an older history and the run that the bit stands for.
+func (h *history) merge(old *history, r reading, bit uint32) {
 	i := 0
-	for _, path := range paths {
+	for j, path := range r.paths {
 		for ; i < len(old.paths) && old.paths[i] < path; i++ {
-			h.append(old.paths[i], old.readers[i]&^bit)
+			h.append(old.paths[i], old.readers[i]&^bit, old.rank(i))
 		}
-		readers := bit
+		readers, when := bit, r.ranks[j]
 		if i < len(old.paths) && old.paths[i] == path {
 			readers |= old.readers[i]
+			if old.ranks != nil {
+				when = old.ranks[i].toward(when)
+			}
 			i++
 		}
-		h.append(path, readers)
+		h.append(path, readers, when)
 	}
 	for ; i < len(old.paths); i++ {
-		h.append(old.paths[i], old.readers[i]&^bit)
+		h.append(old.paths[i], old.readers[i]&^bit, old.rank(i))
 	}
 }
 
-func (h *history) append(path PathHash, readers uint32) {
+func (h *history) append(path PathHash, readers uint32, r rank) {
 	if readers != 0 {
-		h.paths, h.readers = append(h.paths, path), append(h.readers, readers)
+		h.paths, h.readers, h.ranks = append(h.paths, path), append(h.readers, readers), append(h.ranks, r)
 	}
 }
 
@@ -139,10 +141,10 @@ func (h *history) trim(most int) {
 			having[n]--
 			continue
 		}
-		h.paths[kept], h.readers[kept] = h.paths[i], r
+		h.paths[kept], h.readers[kept], h.ranks[kept] = h.paths[i], r, h.ranks[i]
 		kept++
 	}
-	h.paths, h.readers = h.paths[:kept], h.readers[:kept]
+	h.paths, h.readers, h.ranks = h.paths[:kept], h.readers[:kept], h.ranks[:kept]
 }
 
 // readByAtLeast returns the paths that so many runs read.
@@ -160,7 +162,7 @@ func (h *history) message() *profiles.History {
 	if h == nil {
 		return nil
 	}
-	m := &profiles.History{Readers: h.readers, Runs: h.runs, Newest: uint32(h.newest)}
+	m := &profiles.History{Readers: h.readers, Runs: h.runs, Newest: uint32(h.newest), Ranks: packRanks(h.ranks)}
 	m.Paths = make([]uint64, len(h.paths))
 	for i, path := range h.paths {
 		m.Paths[i] = uint64(path)
@@ -176,6 +178,7 @@ func parseHistory(m *profiles.History, s shape) *history {
 		len(h.runs) > s.runs || h.newest >= len(h.runs) {
 		return nil
 	}
+	h.ranks = parseRanks(m.GetRanks(), len(h.readers))
 	h.paths = make([]PathHash, len(h.readers))
 	for i, path := range m.GetPaths() {
 		h.paths[i] = PathHash(path)

@@ -61,7 +61,7 @@ func TestHistoryAgainstModel(t *testing.T) {
 			if len(run.paths) == 0 {
 				continue
 			}
-			next, changed := h.with(run.id, run.paths, s)
+			next, changed := h.with(run.id, readingOf(run.paths), s)
 			if !changed && !maps.Equal(modelReaders(modelWith(model, run, s)), modelReaders(model)) {
 				t.Fatalf("%+v: a run that changes something is taken for old", s)
 			}
@@ -102,6 +102,7 @@ func throughMessage(t *testing.T, h *history, s shape) *history {
 	}
 	back := parseHistory(&m, s)
 	if back == nil || !slices.Equal(back.paths, h.paths) || !slices.Equal(back.readers, h.readers) ||
+		!slices.Equal(back.ranks, h.ranks) ||
 		!slices.Equal(back.runs, h.runs) || back.newest != h.newest {
 		t.Fatalf("%+v came back as %+v", h, back)
 	}
@@ -113,7 +114,7 @@ func TestHistoryTrims(t *testing.T) {
 	s := shape{runs: 4, paths: 3, distinct: true}
 	var h *history
 	for id, paths := range [][]PathHash{{1, 2, 3}, {1, 2, 4}, {1, 5, 6}} {
-		h, _ = h.with(uint64(id+1), paths, s)
+		h, _ = h.with(uint64(id+1), readingOf(paths), s)
 		if len(h.paths) != 3 {
 			t.Errorf("%d paths are kept", len(h.paths))
 		}
@@ -125,7 +126,7 @@ func TestHistoryTrims(t *testing.T) {
 	s.distinct = false
 	h = nil
 	for _, paths := range [][]PathHash{{1, 2, 3}, {1, 2, 4}} {
-		h, _ = h.with(1, paths, s)
+		h, _ = h.with(1, readingOf(paths), s)
 	}
 	if !slices.Equal(h.paths, []PathHash{1, 2, 4}) || len(h.runs) != 1 {
 		t.Errorf("%v of %d runs are kept", h.paths, len(h.runs))
@@ -135,8 +136,8 @@ func TestHistoryTrims(t *testing.T) {
 // FuzzParseRecord has values of a store that anybody could have written.
 func FuzzParseRecord(f *testing.F) {
 	p := NewProfiles(&fakeStore{}, ProfilesOptions{})
-	k, _ := (&knowledge{}).learn(1, []PathHash{1, 2, 3}, p.exact)
-	k, _ = k.learn(2, []PathHash{1, 5}, p.exact)
+	k, _ := (&knowledge{}).learn(1, readingOf([]PathHash{3, 2, 1}), p.exact)
+	k, _ = k.learn(2, readingOf([]PathHash{1, 5}), p.exact)
 	value, err := k.marshal()
 	if err != nil {
 		f.Fatal(err)
@@ -148,7 +149,7 @@ func FuzzParseRecord(f *testing.F) {
 		for _, r := range []rules{p.exact, p.coarse} {
 			k := r.parse(value, digest.SHA256)
 			k.profile()
-			next, _ := k.learn(7, run, r)
+			next, _ := k.learn(7, readingOf(run), r)
 			if next.filter == nil {
 				t.Fatal("nothing was learnt")
 			}

@@ -30,6 +30,8 @@ type Profile struct {
 	// small has more paths, which are worth fetching if they are small; may be nil. It is
 	// made of a history and not stored.
 	small *Profile
+	// history tells when and how often paths were read; nil if that is not known.
+	history *history
 	// directories are those that the last run went through, which may be there again.
 	// They are not part of the filter; may be nil.
 	directories []digest.Digest

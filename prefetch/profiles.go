@@ -3,7 +3,6 @@ package prefetch
 import (
 	"bytes"
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -122,8 +121,8 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// Learn remembers that a run of a has read these paths, as Recorder.Hashes returns them,
-// and went through these directories, as Directories does; it keeps the latter.
+// Learn remembers that a run of a has read these paths, in the order in which Recorder.Hashes returns
+// them, and went through these directories, as Directories does; it keeps the latter.
 // Runs that failed are not to be learnt: they may have read too little. Nor is a run that
 // read nothing, for it was not watched. Learn writes only what says something new, and
 // may wait for the store.
@@ -131,20 +130,17 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	if len(paths) == 0 {
 		return
 	}
-	if !slices.IsSorted(paths) {
-		paths = slices.Sorted(slices.Values(paths))
-	}
-	paths = slices.Compact(slices.Clone(paths))
+	now := readingOf(paths)
 	if k, ok := a.exactKey(); ok {
 		e := p.look(ctx, k, p.exact)
-		news := p.learn(e, a.run(), paths, p.exact)
+		news := p.learn(e, a.run(), now, p.exact)
 		if p.learnDirectories(e, directories) || news {
 			p.write(ctx, e)
 		}
 	}
 	if k, ok := a.coarseKey(); ok {
 		e := p.look(ctx, k, p.coarse)
-		if p.learn(e, a.run(), paths, p.coarse) {
+		if p.learn(e, a.run(), now, p.coarse) {
 			p.write(ctx, e)
 		}
 	}
@@ -192,9 +188,9 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 }
 
 // learn adds a run to what e knows and reports whether it is to be written.
-func (p *Profiles) learn(e *entry, run uint64, paths []PathHash, r rules) bool {
+func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
 	e.mu.Lock()
-	next, changed := e.known.Load().learn(run, paths, r)
+	next, changed := e.known.Load().learn(run, now, r)
 	if changed {
 		e.known.Store(next.withRanges(e.known.Load().ranges))
 		e.changes++

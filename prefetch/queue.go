@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -10,26 +11,17 @@ import (
 type file struct {
 	digest digest.Digest
 	hash   PathHash
+	class  class
 }
 
-// A line is a part of a queue; an earlier one goes first.
-type line int
-
-const (
-	near  line = iota // next to what the action has opened
-	small             // foreseen by the profile
-	large             // foreseen, and above largeBytes
-	lines
-)
-
-// A sender empties lines of a queue.
-type sender int
-
-const (
-	forSmall sender = iota // near and small
-	forLarge
-	senders
-)
+// A class says what is known of when files are read, how likely, and how much they take. Files of
+// one class are asked for in the order of the tree.
+type class struct {
+	near  bool // next to what the action has opened; what follows is of files that the profile foresees
+	when  rank
+	rare  bool // fewer than half of the runs read it
+	large bool // above largeBytes: fetched in a call of its own
+}
 
 // A profile is believed up to a point: of what it foresees, so many bytes are asked for before any
 // of it is read, and for each byte that is read so many more.
@@ -39,37 +31,42 @@ const (
 	creditOfRead = 8
 )
 
-// A queue holds files that no call has asked for yet, in their order.
+// earlierBytes is how much may be under way of what is read earlier, so that something is asked for that is read
+// later: all calls share a link, and 1 Gbit/s carries so much in 67 ms.
+const earlierBytes = 8 << 20
+
+// A queue holds files that no call has asked for yet.
 type queue struct {
-	wake [senders]chan struct{} // one place each
+	wake chan struct{} // one place
 
 	mu    sync.Mutex
-	files [lines][]file      // guarded by mu
+	files map[class][]file   // guarded by mu
 	known map[PathHash]int64 // guarded by mu; what the profile foresees and was not read, and its bytes
 	// credit is what may yet be asked for on the word of the profile, in bytes; the last file
 	// may exceed it. Guarded by mu.
 	credit int64
 	held   bool // guarded by mu; the profile is not believed now
-	going  int  // guarded by mu; batches for forSmall that wait for the Limits
+	now    rank // guarded by mu; of what the action reads
+	// Calls that are under way: how many for small and for large files, and how many bytes of each class. Guarded by mu.
+	smallCalls, largeCalls int
+	underWay               map[class]int64
 }
 
 func newQueue(o Origin) *queue {
-	q := &queue{known: map[PathHash]int64{}, credit: exactCredit}
+	q := &queue{
+		wake: make(chan struct{}, 1), credit: exactCredit,
+		files: map[class][]file{}, known: map[PathHash]int64{}, underWay: map[class]int64{},
+	}
 	if o == Coarse {
 		q.credit = coarseCredit
-	}
-	for i := range q.wake {
-		q.wake[i] = make(chan struct{}, 1)
 	}
 	return q
 }
 
 func (q *queue) rouse() {
-	for _, wake := range q.wake {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
+	select {
+	case q.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -77,11 +74,7 @@ func (q *queue) rouse() {
 func (q *queue) foresee(files []file) {
 	q.mu.Lock()
 	for _, f := range files {
-		l := small
-		if f.digest.SizeBytes() > largeBytes {
-			l = large
-		}
-		q.files[l] = append(q.files[l], f)
+		q.files[f.class] = append(q.files[f.class], f)
 		q.known[f.hash] = f.digest.SizeBytes()
 	}
 	q.mu.Unlock()
@@ -103,21 +96,30 @@ func (q *queue) unforeseen(files []file) (others []file) {
 // near adds files that are next to what the action has opened.
 func (q *queue) near(files []file) {
 	q.mu.Lock()
-	q.files[near] = append(q.files[near], files...)
+	q.files[class{near: true}] = append(q.files[class{near: true}], files...)
 	q.mu.Unlock()
 	q.rouse()
 }
 
-// read notes that the action reads a file that the profile foresaw, which lets more be asked for.
-func (q *queue) read(h PathHash) {
+// dropNear forgets what waits because of what is near it.
+func (q *queue) dropNear() {
 	q.mu.Lock()
-	size, ok := q.known[h]
-	delete(q.known, h)
-	was := q.credit
-	q.credit += creditOfRead * size
-	more := was <= 0 && q.credit > 0
+	delete(q.files, class{near: true})
 	q.mu.Unlock()
-	if ok && more {
+	q.rouse()
+}
+
+// read notes that the action reads a file that the profile foresaw, which lets more be asked for, and
+// that the action is at files of that rank now.
+func (q *queue) read(h PathHash, now rank) {
+	q.mu.Lock()
+	was := q.credit
+	q.credit += creditOfRead * q.known[h]
+	delete(q.known, h)
+	changed := q.now != now || was <= 0 && q.credit > 0
+	q.now = now
+	q.mu.Unlock()
+	if changed {
 		q.rouse()
 	}
 }
@@ -133,64 +135,103 @@ func (q *queue) hold(held bool) {
 	}
 }
 
-// take returns what the next call asks for; nothing if there is nothing now. Large files go when
-// all small ones have gone. After a batch the caller calls sent.
-func (q *queue) take(s sender) []file {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s == forLarge {
-		if len(q.files[near])+len(q.files[small])+q.going > 0 {
-			return nil
-		}
-		return q.takeLocked(large)
+// soon says how many parts of what it reads an action that is at files of rank now reads before files of c: none of what
+// is near. What it should have read already comes last.
+func (c class) soon(now rank) int {
+	if c.near {
+		return -1
 	}
-	batch := q.takeLocked(near)
-	if len(batch) == 0 {
-		batch = q.takeLocked(small)
-	}
-	if len(batch) > 0 {
-		q.going++
-	}
-	return batch
+	return int((c.when - now) & lastRank)
 }
 
-func (q *queue) takeLocked(l line) []file {
-	if l != near && (q.held || q.credit <= 0) {
-		return nil
+// before orders classes by how soon they are read; what is large or rare counts as read a part later. Of what is equal
+// then the small goes first, and the less rare.
+func (c class) before(o class, now rank) bool {
+	large, rare := ordinal(c.large), ordinal(c.rare)
+	otherLarge, otherRare := ordinal(o.large), ordinal(o.rare)
+	return cmp.Or(
+		cmp.Compare(c.soon(now)+large+rare, o.soon(now)+otherLarge+otherRare),
+		cmp.Compare(large, otherLarge), cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
+}
+
+func ordinal(yes bool) int {
+	if yes {
+		return 1
 	}
-	files := q.files[l]
-	n, left := 0, int64(bytesPerCall)
-	for n < len(files) && n < filesPerCall {
+	return 0
+}
+
+// take returns what the next call asks for; nothing if there is nothing now. When the call has ended, the
+// caller calls ended.
+func (q *queue) take() []file {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var next class
+	found := false
+	for c := range q.files {
+		if q.mayGoLocked(c) && (!found || c.before(next, q.now)) {
+			next, found = c, true
+		}
+	}
+	switch {
+	case !found || !next.large && q.smallCalls == maxSmallCalls:
+		return nil // no large file goes ahead of small ones that are before it
+	case next.large:
+		q.largeCalls++
+	default:
+		q.smallCalls++
+	}
+	return q.takeLocked(next)
+}
+
+// mayGoLocked reports whether files of a class may be asked for, if it is their turn.
+func (q *queue) mayGoLocked(c class) bool {
+	if c.near {
+		return true
+	}
+	var earlier int64
+	for o, bytes := range q.underWay {
+		if o.soon(q.now) < c.soon(q.now) {
+			earlier += bytes
+		}
+	}
+	return !q.held && q.credit > 0 && earlier < earlierBytes && (!c.large || q.largeCalls < maxLargeCalls)
+}
+
+// takeLocked takes files of a class that has some.
+func (q *queue) takeLocked(c class) []file {
+	files := q.files[c]
+	n, bytes := 0, int64(0)
+	for n < len(files) && n < filesPerCall && (n == 0 || !c.large && (c.near || q.credit > 0)) {
 		size := files[n].digest.SizeBytes()
-		if left -= size; n > 0 && left < 0 {
+		if n > 0 && bytes+size > bytesPerCall {
 			break
 		}
-		if n++; l == near {
-			continue
-		}
-		if q.credit -= size; q.credit <= 0 {
-			break
+		n++
+		bytes += size
+		if !c.near {
+			q.credit -= size
 		}
 	}
-	q.files[l] = files[n:]
+	q.underWay[c] += bytes
+	if q.files[c] = files[n:]; n == len(files) {
+		delete(q.files, c)
+	}
 	return files[:n:n]
 }
 
-// sent says that a batch has got its place among all calls of the worker.
-func (q *queue) sent(s sender) {
-	if s == forLarge {
-		return
+// ended says that a call has ended.
+func (q *queue) ended(batch []file) {
+	q.mu.Lock()
+	c := batch[0].class
+	for _, f := range batch {
+		q.underWay[c] -= f.digest.SizeBytes()
 	}
-	q.mu.Lock()
-	q.going--
-	q.mu.Unlock()
-	q.rouse()
-}
-
-// dropNear forgets what waits because of what is near it.
-func (q *queue) dropNear() {
-	q.mu.Lock()
-	q.files[near] = nil
+	if c.large {
+		q.largeCalls--
+	} else {
+		q.smallCalls--
+	}
 	q.mu.Unlock()
 	q.rouse()
 }

@@ -80,12 +80,11 @@ const (
 	maxFiles       = 1 << 18
 	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
 	smallBytes = 64 << 10
-	// largeBytes is the size above which a file is fetched behind smaller ones, in a
-	// call of its own.
+	// largeBytes is the size above which a file is fetched in a call of its own.
 	largeBytes = 1 << 20
 	// The calls in flight for files, and what one for small files asks for.
-	smallCalls    = 8
-	largeCalls    = 4
+	maxSmallCalls = 8
+	maxLargeCalls = 4
 	filesPerCall  = 1000
 	bytesPerCall  = 2 << 20
 	directorySets = 4
@@ -112,8 +111,7 @@ func Start(ctx context.Context, s Spec) *Race {
 		r.fetchRemembered(ctx)
 		r.running.Go(func() { r.walk(ctx, r.profile, maxDirectories) })
 	}
-	r.running.Go(func() { r.send(ctx, forSmall, smallCalls) })
-	r.running.Go(func() { r.send(ctx, forLarge, largeCalls) })
+	r.running.Go(func() { r.send(ctx) })
 	return r
 }
 

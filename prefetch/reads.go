@@ -69,6 +69,7 @@ func (n *reads) take() (opened []string, calls []call) {
 // it counts for, and is a reason to look near it.
 func (r *Race) weigh(ctx context.Context) {
 	reach, trust := newReach(r.source, r.root), trust{profile: r.profile, origin: r.origin}
+	var progress progress
 	blind := 0
 	for {
 		if most := trust.blind(); most > blind {
@@ -86,7 +87,7 @@ func (r *Race) weigh(ctx context.Context) {
 			h := HashPath(path)
 			foreseen := trust.opened(h)
 			if foreseen {
-				r.queue.read(h)
+				r.queue.read(h, progress.opened(r.profile.classOf(h, 0).when))
 			}
 			reach.opened(path, foreseen)
 		}

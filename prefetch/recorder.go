@@ -28,6 +28,7 @@ type Recorder struct {
 	setMu sync.Mutex
 	done  int // so many of reads are in set
 	set   map[PathHash]struct{}
+	order []PathHash // those of set, in the order in which they were added
 }
 
 type read struct {
@@ -61,20 +62,16 @@ func (r *Recorder) Paths() []string {
 	return slices.Compact(paths)
 }
 
-// Hashes returns the hashes of what a profile of the run has, each once and sorted:
-// the directories and files that were read and all directories above them, for a
-// file can be read through a shared image without a look into its directory.
+// Hashes returns the hashes of what a profile of the run has, each once: the directories and
+// files that were read and all directories above them, for a file can be read through a shared
+// image without a look into its directory. They are in the order of the first reads of
+// what they stand for or of something below it.
 // Symlinks are not in it: their targets come with the directory.
 func (r *Recorder) Hashes() []PathHash {
 	r.setMu.Lock()
 	defer r.setMu.Unlock()
 	r.fillLocked()
-	hashes := make([]PathHash, 0, len(r.set))
-	for h := range r.set {
-		hashes = append(hashes, h)
-	}
-	slices.Sort(hashes)
-	return hashes
+	return slices.Clone(r.order)
 }
 
 // Has reports whether h is one of Hashes. The first call after reads hashes them.
@@ -97,17 +94,24 @@ func (r *Recorder) fillLocked() {
 	for _, read := range reads {
 		path := read.path
 		if read.kind != tree.Symlink {
-			r.set[HashPath(path)] = struct{}{}
+			r.addLocked(HashPath(path))
 		}
 		for above, ok := parentOf(path); ok; above, ok = parentOf(above) {
 			if _, known := directories[above]; known {
 				break
 			}
 			directories[above] = struct{}{}
-			r.set[HashPath(above)] = struct{}{}
+			r.addLocked(HashPath(above))
 		}
 	}
 	r.done += len(reads)
+}
+
+func (r *Recorder) addLocked(h PathHash) {
+	if _, again := r.set[h]; !again {
+		r.set[h] = struct{}{}
+		r.order = append(r.order, h)
+	}
 }
 
 // after returns all reads but the first n. They do not change any more.

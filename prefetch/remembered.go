@@ -51,12 +51,12 @@ func (k *knowledge) profile() *Profile {
 }
 
 // learn returns what is known after one more run, and false if that is the same.
-func (k *knowledge) learn(run uint64, paths []PathHash, r rules) (*knowledge, bool) {
+func (k *knowledge) learn(run uint64, now reading, r rules) (*knowledge, bool) {
 	foreign := k.history == nil && k.filter != nil
-	if !r.shape.distinct && (foreign || len(paths) > r.shape.paths) {
-		return k.learnWithoutHistory(paths, r)
+	if !r.shape.distinct && (foreign || len(now.paths) > r.shape.paths) {
+		return k.learnWithoutHistory(now, r)
 	}
-	h, changed := k.history.with(run, paths, r.shape)
+	h, changed := k.history.with(run, now, r.shape)
 	if !changed {
 		return k, false
 	}
@@ -65,7 +65,8 @@ func (k *knowledge) learn(run uint64, paths []PathHash, r rules) (*knowledge, bo
 
 // learnWithoutHistory is for filters that came from those who keep nothing else, and for
 // runs that are too large. It begins a history where it replaces such a filter.
-func (k *knowledge) learnWithoutHistory(paths []PathHash, r rules) (*knowledge, bool) {
+func (k *knowledge) learnWithoutHistory(now reading, r rules) (*knowledge, bool) {
+	paths := now.paths
 	if p := k.profile(); p != nil {
 		missing := p.missing(paths)
 		all := p.Paths() + len(missing)
@@ -80,7 +81,7 @@ func (k *knowledge) learnWithoutHistory(paths []PathHash, r rules) (*knowledge, 
 		}
 	}
 	if len(paths) <= r.shape.paths {
-		return (&knowledge{}).learn(0, paths, r)
+		return (&knowledge{}).learn(0, now, r)
 	}
 	p := NewProfile(paths, r.options)
 	return withFilter(p), k.filter == nil || !p.filter.Equal(k.filter().filter)
@@ -135,6 +136,7 @@ func (r rules) filterOf(h *history) func() *Profile {
 	return sync.OnceValue(func() *Profile {
 		n := len(h.runs)
 		p := NewProfile(h.readByAtLeast(r.least(n)), r.options)
+		p.history = h
 		if small := r.leastSmall(n); small < r.least(n) {
 			p.small = NewProfile(h.readByAtLeast(small), r.options)
 		}
@@ -181,7 +183,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 func (k *knowledge) sizeBytes() int {
 	size := 1 << 9
 	if k.history != nil {
-		size += 16*len(k.history.paths) + 8*len(k.history.runs)
+		size += 17*len(k.history.paths) + 8*len(k.history.runs)
 	} else if k.filter != nil {
 		size += k.filter().SizeBytes()
 	}

@@ -36,37 +36,30 @@ func (r *Race) count(files []file) []file {
 	return files
 }
 
-// send has lines of the queue fetched, with so many calls at a time, until ctx ends.
-func (r *Race) send(ctx context.Context, s sender, calls int) {
-	slots := make(chan struct{}, calls)
+// send has the files of the queue fetched until ctx ends.
+func (r *Race) send(ctx context.Context) {
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		batch := r.queue.take(s)
-		for len(batch) == 0 {
+		batch := r.queue.take()
+		if len(batch) == 0 {
 			select {
-			case <-r.queue.wake[s]:
+			case <-r.queue.wake:
+				continue
 			case <-ctx.Done():
 				return
 			}
-			batch = r.queue.take(s)
 		}
 		var bytes int64
 		for _, f := range batch {
 			bytes += f.digest.SizeBytes()
 		}
 		release, err := r.limits.files(ctx, bytes)
-		r.queue.sent(s)
 		if err != nil {
 			return
 		}
 		r.running.Go(func() {
 			r.fetch(ctx, batch)
 			release()
-			<-slots
+			r.queue.ended(batch)
 		})
 	}
 }

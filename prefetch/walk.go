@@ -15,6 +15,10 @@ const (
 	maxBlind = 4096
 )
 
+// filesAtOnce is how many files are found before the first of them are asked for, if they are all local:
+// so many are put in order.
+const filesAtOnce = 4096
+
 // A place is a directory at a path.
 type place struct {
 	digest digest.Digest
@@ -69,7 +73,7 @@ func (w *walk) descend(ctx context.Context) {
 		w.todo = w.todo[:len(w.todo)-1]
 		if dir, ok := w.race.source.LocalDirectory(at.digest); ok {
 			w.look(dir, at.hash)
-			if len(w.found) >= filesPerCall {
+			if len(w.found) >= filesAtOnce {
 				w.hand()
 			}
 		} else if !at.asked {
@@ -97,10 +101,9 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		switch {
 		case w.profile != nil && !w.profile.containsSmall(h):
 		case kind == tree.File && w.files < maxFiles:
-			f := file{digest: dir.At(i).Digest, hash: h}
-			if f.digest.SizeBytes() <= smallBytes || w.profile.Contains(h) {
+			if d := dir.At(i).Digest; d.SizeBytes() <= smallBytes || w.profile.Contains(h) {
 				w.files++
-				w.found = append(w.found, f)
+				w.found = append(w.found, file{digest: d, hash: h, class: w.profile.classOf(h, d.SizeBytes())})
 			}
 		case kind == tree.Dir && w.places < maxDirectories:
 			w.places++

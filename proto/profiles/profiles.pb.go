@@ -291,7 +291,11 @@ type History struct {
 	// hash of the reduced action digest, the first byte the most significant.
 	Runs []uint64 `protobuf:"fixed64,3,rep,packed,name=runs,proto3" json:"runs,omitempty"`
 	// Index into runs of the youngest.
-	Newest        uint32 `protobuf:"varint,4,opt,name=newest,proto3" json:"newest,omitempty"`
+	Newest uint32 `protobuf:"varint,4,opt,name=newest,proto3" json:"newest,omitempty"`
+	// When the runs that read it first read each of paths, in two bits, four to a byte, the
+	// first one the lowest: 0 in the first eighth of what a run read, 1 to 3 in a third of the
+	// rest each. Not there in records of programs that did not note it.
+	Ranks         []byte `protobuf:"bytes,5,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +356,13 @@ func (x *History) GetNewest() uint32 {
 		return x.Newest
 	}
 	return 0
+}
+
+func (x *History) GetRanks() []byte {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
 }
 
 // What actions that are merely alike have in common; the digest of this message
@@ -446,12 +457,13 @@ const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\x06chunks\x18\x04 \x03(\rR\x06chunks\";\n" +
 	"\vDirectories\x12\x16\n" +
 	"\x06hashes\x18\x01 \x01(\fR\x06hashes\x12\x14\n" +
-	"\x05sizes\x18\x02 \x03(\x03R\x05sizes\"e\n" +
+	"\x05sizes\x18\x02 \x03(\x03R\x05sizes\"{\n" +
 	"\aHistory\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\x06R\x05paths\x12\x18\n" +
 	"\areaders\x18\x02 \x03(\rR\areaders\x12\x12\n" +
 	"\x04runs\x18\x03 \x03(\x06R\x04runs\x12\x16\n" +
-	"\x06newest\x18\x04 \x01(\rR\x06newest\"\x83\x01\n" +
+	"\x06newest\x18\x04 \x01(\rR\x06newest\x12\x14\n" +
+	"\x05ranks\x18\x05 \x01(\fR\x05ranks\"\x83\x01\n" +
 	"\tCoarseKey\x12\x1a\n" +
 	"\bmnemonic\x18\x01 \x01(\tR\bmnemonic\x12\x12\n" +
 	"\x04tool\x18\x03 \x01(\tR\x04tool\x12\x1a\n" +

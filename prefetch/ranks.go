@@ -1,0 +1,147 @@
+package prefetch
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// A rank is when a run first read a path, among all that it read: an earlier part of them has a smaller one.
+// It takes two bits in a record.
+type rank uint8
+
+// lastRank is that of the last part, and of a path of which it is not known.
+const lastRank rank = 3
+
+const (
+	rankBits     = 2
+	ranksPerByte = 8 / rankBits
+)
+
+// rankOf returns the rank of the i-th of n paths: the first eighth, and then a third of the rest each.
+func rankOf(i, n int) rank {
+	switch i *= 24; {
+	case i < 3*n:
+		return 0
+	case i < 10*n:
+		return 1
+	case i < 17*n:
+		return 2
+	}
+	return lastRank
+}
+
+// A reading is what one run read.
+type reading struct {
+	paths []PathHash // ascending, each once
+	ranks []rank     // of each of paths
+}
+
+// readingOf returns the reading of a run that read these paths first in this order.
+func readingOf(order []PathHash) reading {
+	type first struct {
+		path PathHash
+		i    int
+	}
+	firsts := make([]first, len(order))
+	for i, path := range order {
+		firsts[i] = first{path, i}
+	}
+	slices.SortFunc(firsts, func(a, b first) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.i, b.i))
+	})
+	firsts = slices.CompactFunc(firsts, func(a, b first) bool { return a.path == b.path })
+	r := reading{paths: make([]PathHash, len(firsts)), ranks: make([]rank, len(firsts))}
+	for i, f := range firsts {
+		r.paths[i], r.ranks[i] = f.path, rankOf(f.i, len(order))
+	}
+	return r
+}
+
+// toward returns the rank that is remembered after a run in which it was another: one step nearer, so that
+// after some runs it is about the middle of theirs.
+func (r rank) toward(now rank) rank {
+	return rank(int(r) + cmp.Compare(now, r))
+}
+
+// misranks reports whether the ranks of a run that read just the paths of h are so much others that this is worth
+// writing: by half a step on average. What runs that do much at a time read first differs a little each time.
+func (h *history) misranks(r reading) bool {
+	if h.ranks == nil {
+		return true
+	}
+	off := 0
+	for i := range r.ranks {
+		off += max(int(h.ranks[i])-int(r.ranks[i]), int(r.ranks[i])-int(h.ranks[i]))
+	}
+	return 2*off > len(r.ranks)
+}
+
+// rank returns the rank of paths[i].
+func (h *history) rank(i int) rank {
+	if h.ranks == nil {
+		return lastRank
+	}
+	return h.ranks[i]
+}
+
+// packRanks returns ranks as a record has them.
+func packRanks(ranks []rank) []byte {
+	packed := make([]byte, (len(ranks)+ranksPerByte-1)/ranksPerByte)
+	for i, r := range ranks {
+		packed[i/ranksPerByte] |= byte(r) << (i % ranksPerByte * rankBits)
+	}
+	return packed
+}
+
+// parseRanks returns the ranks of n paths, nil if there are not as many.
+func parseRanks(packed []byte, n int) []rank {
+	if n == 0 || len(packed) != (n+ranksPerByte-1)/ranksPerByte {
+		return nil
+	}
+	ranks := make([]rank, n)
+	for i := range ranks {
+		ranks[i] = rank(packed[i/ranksPerByte]>>(i%ranksPerByte*rankBits)) & lastRank
+	}
+	return ranks
+}
+
+// classOf returns the class of a file of that size whose path has the hash h.
+func (p *Profile) classOf(h PathHash, sizeBytes int64) class {
+	c := class{when: lastRank, large: sizeBytes > largeBytes}
+	if p.history == nil {
+		return c
+	}
+	i, ok := slices.BinarySearch(p.history.paths, h)
+	if !ok {
+		c.rare = true // the filter has it by mistake
+		return c
+	}
+	c.when = p.history.rank(i)
+	c.rare = 2*bits.OnesCount32(p.history.readers[i]) < len(p.history.runs)
+	return c
+}
+
+// progress says how far an action is, by the ranks of what it opened lately. It belongs to one goroutine.
+type progress struct{ files [lastRank + 1]int }
+
+// The window in which opened files count; then they count half.
+const progressWindow = 16
+
+// opened notes that the action opened a file of that rank, and returns the middle one of those that it opened lately.
+func (p *progress) opened(when rank) (now rank) {
+	p.files[when]++
+	all := 0
+	for _, n := range p.files {
+		all += n
+	}
+	for upTo := p.files[0]; 2*upTo < all; upTo += p.files[now] {
+		now++
+	}
+	if all >= progressWindow {
+		for i := range p.files {
+			p.files[i] /= 2
+		}
+	}
+	return now
+}
