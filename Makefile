@@ -63,8 +63,8 @@ test-needs:
 	@.ci/promtool
 
 # Each action whose run was spared is compiled again and compared; 60 of them are part of "make test".
-test-reuse: ## compare 300 compile actions that reuse results with runs (needs root, gcc)
-	FORERUNNER_TEST_REUSE_ACTIONS=300 $(GO) test -count 1 -v -run TestReuse ./worker
+test-reuse: ## compare 300 compile actions that reuse results with runs, on one worker and on three (needs root, gcc)
+	FORERUNNER_TEST_REUSE_ACTIONS=300 $(GO) test -count 1 -v -run TestReuse ./worker ./test/reuse
 
 test-sizes: ## have actions with several threads, too, find the worker of their size (needs root, two idle CPUs)
 	FORERUNNER_TEST_SIZES=all $(GO) test -count 1 -v ./test/sizes

@@ -82,11 +82,13 @@ var floors = map[string]int{
 	"vfs/vfstest":         2, // for tests
 	"prefetch":            2,
 	"records":             2,
+	"records/accounts":    2,
 	"runner":              2,
 	"scheduler/sizeclass": 2,
 	"worker/fault":        2,
 	"worker/live":         2,
-	"worker/reuse":        2,
+	"worker/machine":      1,
+	"worker/reuse":        3,
 	"web/text":            2,
 	"web/timeline":        3, // writes workers as text
 	"web/charts":          3,

@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/publish"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/proto/reuse"
 )
 
 // The methods of ByteStream, whose generated code does not name them.
@@ -97,6 +98,9 @@ func shown() map[string]need {
 		fsac.FileSystemAccessCache_UpdateFileSystemAccessProfile_FullMethodName: {right: Work},
 		iscc.InitialSizeClassCache_GetPreviousExecutionStats_FullMethodName:     {right: Read},
 		iscc.InitialSizeClassCache_UpdatePreviousExecutionStats_FullMethodName:  {right: Work},
+		// Who may keep a run decides on results.
+		reuse.Accounts_Find_FullMethodName: {right: Work},
+		reuse.Accounts_Keep_FullMethodName: {right: Work},
 
 		admin.Scheduler_ListWorkers_FullMethodName:    {right: Observe, scope: all},
 		admin.Scheduler_ListQueues_FullMethodName:     {right: Observe, scope: all},

@@ -68,6 +68,8 @@ var everyRPC = map[string]string{
 	"buildbarn.fsac.FileSystemAccessCache/UpdateFileSystemAccessProfile":         "worker",
 	"buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats":             "user results worker admin",
 	"buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats":          "worker",
+	"forerunner.reuse.Accounts/Find":                                             "worker",
+	"forerunner.reuse.Accounts/Keep":                                             "worker",
 	"forerunner.admin.Scheduler/ListWorkers":                                     "user results worker admin",
 	"forerunner.admin.Scheduler/ListQueues":                                      "user results worker admin",
 	"forerunner.admin.Scheduler/ListOperations":                                  "user results team worker admin",

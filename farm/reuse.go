@@ -42,7 +42,9 @@ func (r *Reuse) Type() string { return "when" }
 const (
 	// reuseFile is where a worker keeps what runs looked at, in its data folder.
 	reuseFile = "reuse.db"
-	// reuseBytes bounds it: some 10,000 runs of a compiler.
+	// accountsFile is where a scheduler keeps those that workers share.
+	accountsFile = "accounts.db"
+	// reuseBytes bounds each: some 10,000 runs of a compiler.
 	reuseBytes = 512 << 20
 )
 
@@ -79,8 +81,10 @@ func program() (string, error) {
 func (s *Started) setting() (worker.Setting, error) {
 	w := s.w
 	if w.Reuse != ReuseProfile {
-		if w.ReuseEpoch != "" {
-			return worker.Setting{}, fmt.Errorf("tuning.reuse_epoch: nothing is reused without --reuse=%s", ReuseProfile)
+		for name, set := range map[string]string{"reuse_epoch": w.ReuseEpoch, "reuse_machine": w.ReuseMachine} {
+			if set != "" {
+				return worker.Setting{}, fmt.Errorf("tuning.%s: nothing is reused without --reuse=%s", name, ReuseProfile)
+			}
 		}
 		return worker.Setting{}, nil
 	}
@@ -89,13 +93,16 @@ func (s *Started) setting() (worker.Setting, error) {
 		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 	}
 	_, bounds, err := w.writes()
-	return worker.Setting{
-		Program: name, Epoch: w.ReuseEpoch, Sandbox: s.isolation.sandbox, Inherited: s.inherited, Bounds: bounds,
-	}, err
+	set := worker.Setting{Program: name, Epoch: w.ReuseEpoch, Inherited: s.inherited, Bounds: bounds}
+	if s.isolation.sandbox != nil {
+		seen := *s.isolation.sandbox
+		seen.Hide = seen.Covered() // of what is hidden elsewhere no command sees anything
+		set.Sandbox = &seen
+	}
+	return set, err
 }
 
-// openReuse opens the worker's records of what runs looked at, nil if it keeps none. They
-// are not shared: the file is this worker's.
+// openReuse opens the worker's records of what runs looked at, nil if it keeps none. The file is this worker's.
 func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 	if w.Reuse != ReuseProfile {
 		return nil, func() error { return nil }

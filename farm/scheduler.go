@@ -154,7 +154,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	open.add(state.close)
+	open.add(s.openAccounts(state))
 	sched, kept, err := s.schedule(ctx, abort, schedulerOf{config, storage, state, registry, term}, &open)
 	if err != nil {
 		return err
@@ -167,6 +167,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	sched.Register(server)
 	storage.serveStreams(server, sched)
 	buildevents.New(kept, registry).Register(server)
+	shareRuns(server, storage, state)
 	records.RegisterFSAC(server, state.hints)
 	records.RegisterISCC(server, state.hints)
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {

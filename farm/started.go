@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/machine"
 )
 
 // A Started worker has its launchers, and may make mounts.
@@ -37,6 +38,7 @@ type Started struct {
 	guard     *mounts.Guard // nil: there are no mounts to guard
 	isolation isolation
 	inherited []string // with --reuse: limits that commands inherit
+	examined  *machine.Examined // nil: the machine is not examined
 	retired   retired
 	replaced  int // how many groups of slots were left to the kernel
 }
@@ -88,6 +90,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 		if s.inherited, err = sandbox.Inherited(); err != nil {
 			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 		}
+	}
+	if err := s.examine(); err != nil {
+		return nil, err
 	}
 	if w.ExecFilesystem != vfs.HardLink {
 		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
@@ -143,6 +148,9 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	open.add(stopServing)
 	if err := s.know(ctx, abort, &o.Options, &open); err != nil {
+		return err
+	}
+	if o.Shared, err = s.openShared(abort, schedulerConn, registry, &open); err != nil {
 		return err
 	}
 	o.Scheduler, o.Live = remoteworker.NewOperationQueueClient(schedulerConn), live.NewOutputsClient(schedulerConn)

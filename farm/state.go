@@ -76,7 +76,9 @@ type openState struct {
 	hints records.Hints
 	// shared has the durable records that other programs have, too; nil: there is no such place.
 	shared records.Durable
-	close  func() error
+	// accounts are what workers share of former runs; a scheduler has them.
+	accounts records.Hints
+	close    func() error
 }
 
 // open opens the records; data is the program's data folder, client for services. What these have

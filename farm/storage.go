@@ -30,6 +30,8 @@ type storage struct {
 	ready func() error // says why it cannot be used now
 	// grant returns what a worker shows to write the result of an action; nil: nothing.
 	grant func(instance string, action digest.Digest) string
+	// granted reports whether the caller of ctx shows that; nil: nobody need to.
+	granted func(ctx context.Context, instance string, action digest.Digest) bool
 	// isolated: the blobs of instance names are kept apart. missingInputs returns what an action's lacks.
 	isolated      bool
 	missingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
@@ -45,6 +47,13 @@ func (s *storage) ownStore() func() *admin.Store {
 	return func() *admin.Store {
 		stats := s.blobs.store.Stats()
 		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.health()}
+	}
+}
+
+// grants has workers show grants of the results that they may write; nil: they need none.
+func (s *storage) grants(g *casserver.Grants) {
+	if g != nil {
+		s.grant, s.granted = g.Of, g.Given
 	}
 }
 
@@ -67,7 +76,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +
 			"which decides itself what each instance name sees")
 	}
-	return s.remoteStorage(ctx)
+	return s.remoteStorage(ctx, guarded)
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.
@@ -99,16 +108,15 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 		Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients,
 		Room: intake.Reserve,
 	}
-	var grant func(string, digest.Digest) string
+	var grants *casserver.Grants // nil: nobody needs one
 	if !options.AllowActionUpdates {
-		if options.Grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
+		if grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
 			return nil, errors.Join(err, actions.Close(), store.Close())
 		}
-		grant = options.Grants.Of
+		options.Grants = grants
 	}
 	served := casserver.New(store, actions, options)
-	return &storage{
-		grant:    grant,
+	opened := &storage{
 		register: served.Register,
 		of: func(instance string, _ digest.Function) scheduler.Storage {
 			return embedded{served, instance}
@@ -120,7 +128,9 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 			return errors.Join(disk.Writable(store.TempDir()), disk.Writable(filepath.Join(dir, "actions", "tmp")))
 		},
 		close: func() error { return errors.Join(actions.Close(), store.Close()) },
-	}, nil
+	}
+	opened.grants(grants)
+	return opened, nil
 }
 
 // embedded is the scheduler's view of storage in its own process: no call goes over

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -39,15 +41,23 @@ type remoteStorage struct {
 	knows atomic.Pointer[repb.CacheCapabilities]
 }
 
-// remoteStorage connects to storage elsewhere. ctx is for as long as it is used.
-func (s *Scheduler) remoteStorage(ctx context.Context) (*storage, error) {
+// remoteStorage connects to storage elsewhere. ctx is for as long as it is used. Where callers are not known by name, there are
+// grants for what workers share here; that storage knows nothing of them.
+func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, error) {
+	var grants *casserver.Grants
+	if !guarded {
+		var err error
+		if grants, err = casserver.OpenGrants(filepath.Join(s.Data, grantsFile)); err != nil {
+			return nil, err
+		}
+	}
 	s.Client.Logger = s.Logger
 	remote, err := s.Client.OpenStorage(s.Storage, s.ActionCache, casclient.Options{Logger: s.Logger, MaxConcurrent: storageCalls})
 	if err != nil {
 		return nil, err
 	}
 	r := &remoteStorage{Storage: remote, s: s}
-	return &storage{
+	opened := &storage{
 		of: func(instance string, fn digest.Function) scheduler.Storage {
 			return remote.WithInstance(instance, fn)
 		},
@@ -63,7 +73,9 @@ func (s *Scheduler) remoteStorage(ctx context.Context) (*storage, error) {
 			return err
 		},
 		close: remote.Close,
-	}, nil
+	}
+	opened.grants(grants)
+	return opened, nil
 }
 
 func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, error) {

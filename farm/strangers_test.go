@@ -164,6 +164,8 @@ var strangers = map[string][]question{
 		}))
 	}}},
 	"buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats": nil,
+	"forerunner.reuse.Accounts/Find":                                    nil,
+	"forerunner.reuse.Accounts/Keep":                                    nil,
 	"forerunner.admin.Scheduler/ListOperations": {{operation: true, asks: func(a asker, x thing) string {
 		return told(admin.NewSchedulerClient(a.conn).ListOperations(a.Context(), &admin.ListOperationsRequest{
 			Pattern: &admin.Pattern{Attributes: map[string]string{"operation": x.operation}},

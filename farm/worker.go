@@ -93,6 +93,8 @@ type Worker struct {
 	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When a former result stands for a run: off, never; profile, if nothing has changed of all that the former run looked at (docs/RUNNING_AHEAD.md)"`
 	// ReuseEpoch is worker.Setting.Epoch.
 	ReuseEpoch string `tuning:"reuse_epoch" unit:"TEXT" otherwise:"none" doc:"Text to change when tools of the machine change that commands use; no run from before is reused"`
+	// ReuseMachine is "own" to share with nobody.
+	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name that machines share former runs under: the same text where commands find the same files, such as the digest of an image; own shares with no other worker"`
 
 	FetchWidth int `tuning:"fetch_width" group:"Pipeline" unit:"NUMBER" default:"0" doc:"Actions that the worker accepts beyond its slots, to fetch their inputs until a slot is free"`
 	// ReportWidth is negative for as many as there are slots.

@@ -58,6 +58,31 @@ func (o *Options) Lacks(path string) bool {
 	return filepath.IsAbs(path) && !isBelow(path, building) && !o.shows(path)
 }
 
+// Shown lists the files and folders of the machine that commands see, with the symlinks among them. Not all need be there.
+func (o *Options) Shown() []string {
+	all := slices.Concat(DefaultShow, o.Show)
+	for _, pattern := range shownInEtc {
+		names, err := filepath.Glob("/etc/" + pattern)
+		if err != nil {
+			continue // none of the patterns is malformed
+		}
+		all = append(all, names...)
+	}
+	return all
+}
+
+// Covered lists the real paths of Hide where commands would otherwise see something.
+func (o *Options) Covered() (covered []string) {
+	for _, path := range o.Hide {
+		if real, err := filepath.EvalSymlinks(path); err != nil {
+			covered = append(covered, path)
+		} else if o.shows(real) {
+			covered = append(covered, real)
+		}
+	}
+	return covered
+}
+
 func (o *Options) shows(path string) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -88,7 +88,13 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 	a.endRace()
 	a.finish(ctx, response)
-	if _, reused := a.former.Reused(); reused || err != nil || response.GetResult().GetExitCode() != 0 {
+	if _, reused := a.former.Reused(); reused {
+		return response, func() {
+			a.release()
+			a.adopt(ctx)
+		}
+	}
+	if err != nil || response.GetResult().GetExitCode() != 0 {
 		return response, a.release
 	}
 	return response, func() {

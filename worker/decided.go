@@ -141,6 +141,7 @@ func optionDecisions() map[string]decision {
 			return append(numbers(c.options.Roots.UpperMemory()), string(c.options.Roots.Method()))
 		}),
 		"Reuse":          out(takesPart),
+		"Shared":         out(takesPart),
 		"Setting":        out("a type of its own"),
 		"Isolation":      out("a type of its own"),
 		"MaxStall":       out(ended),

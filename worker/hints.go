@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/ahead"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -49,12 +50,18 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 		return nil
 	}
 	setting := circumstances{a.how, &a.w.opts}
-	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, setting.key())
+	how := setting.key()
+	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, how)
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
 		return nil // making the input root will say what is wrong
 	}
 	a.former = records.Attempt(key, reuse.Tree{Root: root, Source: a.inputs})
+	if reduced, ok := accounts.Reduced(a.fn, a.message); ok && a.w.opts.Shared != nil {
+		a.former.Share(a.w.opts.Shared, reuse.Claim{
+			Instance: a.instance, Action: a.digest, Reduced: reduced, How: how, Grant: a.task.grant,
+		})
+	}
 	if !a.wantsRun() {
 		a.former.Find(ctx, a.storage)
 	}
@@ -79,6 +86,13 @@ func (a *action) wantsRun() bool {
 		}
 	}
 	return false
+}
+
+// adopt remembers the run of another worker that spared this one.
+func (a *action) adopt(ctx context.Context) {
+	if err := a.former.Adopt(ctx); err != nil {
+		a.log.Debug("run of another worker will be asked for again", zap.Error(err))
+	}
 }
 
 // learn has what a successful run read, and its result if that may be cached, remembered for others.

@@ -95,6 +95,8 @@ type Options struct {
 	// Reuse remembers exactly what runs looked at, so that one whose outcome is known can be
 	// spared. Nil: nothing is. It needs roots of FUSE.
 	Reuse *reuse.Records
+	// Shared are runs that stand for those of other workers, too. Nil: there are none. It needs Reuse.
+	Shared *reuse.Shared
 	// Setting says under what else runs are remembered. It is required with Reuse.
 	Setting Setting
 

@@ -135,7 +135,7 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 		return nil, fmt.Errorf("action_digest: %w", err)
 	}
 	switch result := r.GetActionResult(); {
-	case !v.s.options.AllowActionUpdates && !v.s.options.Grants.given(ctx, r.GetInstanceName(), d):
+	case !v.s.options.AllowActionUpdates && !v.s.options.Grants.Given(ctx, r.GetInstanceName(), d):
 		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
 			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
 	case result == nil:

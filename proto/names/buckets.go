@@ -15,6 +15,8 @@ const (
 	// ReuseBucket has forerunner.reuse records by all that decides what a command does. The
 	// number is raised when what a record says changes.
 	ReuseBucket = "reuse-2"
+	// AccountsBucket has the same, of all workers of a scheduler, by accounts.Key.
+	AccountsBucket = "accounts-1"
 
 	// IndexBucket has which actions run, by the digest of an index's name and a number.
 	IndexBucket = "running"

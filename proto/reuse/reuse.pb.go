@@ -13,6 +13,7 @@ import (
 	v2 "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	emptypb "google.golang.org/protobuf/types/known/emptypb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -26,6 +27,164 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FindRequest struct {
+	state          protoimpl.MessageState  `protogen:"open.v1"`
+	InstanceName   string                  `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
+	ActionDigest   *v2.Digest              `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
+	// Digest of an Action that has only the command, platform and salt of that one, the properties
+	// of the platform ordered by name, then value.
+	ReducedActionDigest *v2.Digest `protobuf:"bytes,4,opt,name=reduced_action_digest,json=reducedActionDigest,proto3" json:"reduced_action_digest,omitempty"`
+	// SHA-256 of all else that decides what the command does on the worker: how it is run, by
+	// which program, and what the machine is like. Runs are found where it is the same.
+	Circumstances []byte `protobuf:"bytes,5,opt,name=circumstances,proto3" json:"circumstances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindRequest) Reset() {
+	*x = FindRequest{}
+	mi := &file_proto_reuse_reuse_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindRequest) ProtoMessage() {}
+
+func (x *FindRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_reuse_reuse_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindRequest.ProtoReflect.Descriptor instead.
+func (*FindRequest) Descriptor() ([]byte, []int) {
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FindRequest) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+func (x *FindRequest) GetDigestFunction() v2.DigestFunction_Value {
+	if x != nil {
+		return x.DigestFunction
+	}
+	return v2.DigestFunction_Value(0)
+}
+
+func (x *FindRequest) GetActionDigest() *v2.Digest {
+	if x != nil {
+		return x.ActionDigest
+	}
+	return nil
+}
+
+func (x *FindRequest) GetReducedActionDigest() *v2.Digest {
+	if x != nil {
+		return x.ReducedActionDigest
+	}
+	return nil
+}
+
+func (x *FindRequest) GetCircumstances() []byte {
+	if x != nil {
+		return x.Circumstances
+	}
+	return nil
+}
+
+type KeepRequest struct {
+	state          protoimpl.MessageState  `protogen:"open.v1"`
+	InstanceName   string                  `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
+	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
+	// As in FindRequest; the reduced Action is made of this one, which the storage must have.
+	ActionDigest  *v2.Digest `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
+	Circumstances []byte     `protobuf:"bytes,4,opt,name=circumstances,proto3" json:"circumstances,omitempty"`
+	// Its action is action_digest.
+	Run           *Run `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepRequest) Reset() {
+	*x = KeepRequest{}
+	mi := &file_proto_reuse_reuse_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepRequest) ProtoMessage() {}
+
+func (x *KeepRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_reuse_reuse_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepRequest.ProtoReflect.Descriptor instead.
+func (*KeepRequest) Descriptor() ([]byte, []int) {
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *KeepRequest) GetInstanceName() string {
+	if x != nil {
+		return x.InstanceName
+	}
+	return ""
+}
+
+func (x *KeepRequest) GetDigestFunction() v2.DigestFunction_Value {
+	if x != nil {
+		return x.DigestFunction
+	}
+	return v2.DigestFunction_Value(0)
+}
+
+func (x *KeepRequest) GetActionDigest() *v2.Digest {
+	if x != nil {
+		return x.ActionDigest
+	}
+	return nil
+}
+
+func (x *KeepRequest) GetCircumstances() []byte {
+	if x != nil {
+		return x.Circumstances
+	}
+	return nil
+}
+
+func (x *KeepRequest) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 // The former runs of one command, the youngest first.
 type Record struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -36,7 +195,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_proto_reuse_reuse_proto_msgTypes[0]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +207,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_reuse_reuse_proto_msgTypes[0]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +220,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{0}
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Record) GetRuns() []*Run {
@@ -91,7 +250,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_proto_reuse_reuse_proto_msgTypes[1]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +262,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_reuse_reuse_proto_msgTypes[1]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +275,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{1}
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Run) GetAction() *v2.Digest {
@@ -177,7 +336,7 @@ type Directory struct {
 
 func (x *Directory) Reset() {
 	*x = Directory{}
-	mi := &file_proto_reuse_reuse_proto_msgTypes[2]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -189,7 +348,7 @@ func (x *Directory) String() string {
 func (*Directory) ProtoMessage() {}
 
 func (x *Directory) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_reuse_reuse_proto_msgTypes[2]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -202,7 +361,7 @@ func (x *Directory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directory.ProtoReflect.Descriptor instead.
 func (*Directory) Descriptor() ([]byte, []int) {
-	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{2}
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Directory) GetHash() []byte {
@@ -242,7 +401,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_proto_reuse_reuse_proto_msgTypes[3]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -254,7 +413,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_reuse_reuse_proto_msgTypes[3]
+	mi := &file_proto_reuse_reuse_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -267,7 +426,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{3}
+	return file_proto_reuse_reuse_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Entry) GetName() []byte {
@@ -302,7 +461,19 @@ var File_proto_reuse_reuse_proto protoreflect.FileDescriptor
 
 const file_proto_reuse_reuse_proto_rawDesc = "" +
 	"\n" +
-	"\x17proto/reuse/reuse.proto\x12\x10forerunner.reuse\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"3\n" +
+	"\x17proto/reuse/reuse.proto\x12\x10forerunner.reuse\x1a6build/bazel/remote/execution/v2/remote_execution.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
+	"\vFindRequest\x12#\n" +
+	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12^\n" +
+	"\x0fdigest_function\x18\x02 \x01(\x0e25.build.bazel.remote.execution.v2.DigestFunction.ValueR\x0edigestFunction\x12L\n" +
+	"\raction_digest\x18\x03 \x01(\v2'.build.bazel.remote.execution.v2.DigestR\factionDigest\x12[\n" +
+	"\x15reduced_action_digest\x18\x04 \x01(\v2'.build.bazel.remote.execution.v2.DigestR\x13reducedActionDigest\x12$\n" +
+	"\rcircumstances\x18\x05 \x01(\fR\rcircumstances\"\xaf\x02\n" +
+	"\vKeepRequest\x12#\n" +
+	"\rinstance_name\x18\x01 \x01(\tR\finstanceName\x12^\n" +
+	"\x0fdigest_function\x18\x02 \x01(\x0e25.build.bazel.remote.execution.v2.DigestFunction.ValueR\x0edigestFunction\x12L\n" +
+	"\raction_digest\x18\x03 \x01(\v2'.build.bazel.remote.execution.v2.DigestR\factionDigest\x12$\n" +
+	"\rcircumstances\x18\x04 \x01(\fR\rcircumstances\x12'\n" +
+	"\x03run\x18\x05 \x01(\v2\x15.forerunner.reuse.RunR\x03run\"3\n" +
 	"\x06Record\x12)\n" +
 	"\x04runs\x18\x01 \x03(\v2\x15.forerunner.reuse.RunR\x04runs\"\xa0\x02\n" +
 	"\x03Run\x12?\n" +
@@ -320,7 +491,10 @@ const file_proto_reuse_reuse_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\fR\x04name\x12\x14\n" +
 	"\x05looks\x18\x02 \x01(\rR\x05looks\x12\x14\n" +
 	"\x05shown\x18\x03 \x01(\fR\x05shown\x129\n" +
-	"\tdirectory\x18\x04 \x01(\v2\x1b.forerunner.reuse.DirectoryR\tdirectoryB4Z2github.com/forerunner-build/forerunner/proto/reuseb\x06proto3"
+	"\tdirectory\x18\x04 \x01(\v2\x1b.forerunner.reuse.DirectoryR\tdirectory2\x8a\x01\n" +
+	"\bAccounts\x12?\n" +
+	"\x04Find\x12\x1d.forerunner.reuse.FindRequest\x1a\x18.forerunner.reuse.Record\x12=\n" +
+	"\x04Keep\x12\x1d.forerunner.reuse.KeepRequest\x1a\x16.google.protobuf.EmptyB4Z2github.com/forerunner-build/forerunner/proto/reuseb\x06proto3"
 
 var (
 	file_proto_reuse_reuse_proto_rawDescOnce sync.Once
@@ -334,28 +508,42 @@ func file_proto_reuse_reuse_proto_rawDescGZIP() []byte {
 	return file_proto_reuse_reuse_proto_rawDescData
 }
 
-var file_proto_reuse_reuse_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_proto_reuse_reuse_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_proto_reuse_reuse_proto_goTypes = []any{
-	(*Record)(nil),                // 0: forerunner.reuse.Record
-	(*Run)(nil),                   // 1: forerunner.reuse.Run
-	(*Directory)(nil),             // 2: forerunner.reuse.Directory
-	(*Entry)(nil),                 // 3: forerunner.reuse.Entry
-	(*v2.Digest)(nil),             // 4: build.bazel.remote.execution.v2.Digest
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*FindRequest)(nil),           // 0: forerunner.reuse.FindRequest
+	(*KeepRequest)(nil),           // 1: forerunner.reuse.KeepRequest
+	(*Record)(nil),                // 2: forerunner.reuse.Record
+	(*Run)(nil),                   // 3: forerunner.reuse.Run
+	(*Directory)(nil),             // 4: forerunner.reuse.Directory
+	(*Entry)(nil),                 // 5: forerunner.reuse.Entry
+	(v2.DigestFunction_Value)(0),  // 6: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),             // 7: build.bazel.remote.execution.v2.Digest
+	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*emptypb.Empty)(nil),         // 9: google.protobuf.Empty
 }
 var file_proto_reuse_reuse_proto_depIdxs = []int32{
-	1, // 0: forerunner.reuse.Record.runs:type_name -> forerunner.reuse.Run
-	4, // 1: forerunner.reuse.Run.action:type_name -> build.bazel.remote.execution.v2.Digest
-	5, // 2: forerunner.reuse.Run.completed:type_name -> google.protobuf.Timestamp
-	4, // 3: forerunner.reuse.Run.blobs:type_name -> build.bazel.remote.execution.v2.Digest
-	2, // 4: forerunner.reuse.Run.root:type_name -> forerunner.reuse.Directory
-	3, // 5: forerunner.reuse.Directory.entries:type_name -> forerunner.reuse.Entry
-	2, // 6: forerunner.reuse.Entry.directory:type_name -> forerunner.reuse.Directory
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	6,  // 0: forerunner.reuse.FindRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	7,  // 1: forerunner.reuse.FindRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	7,  // 2: forerunner.reuse.FindRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	6,  // 3: forerunner.reuse.KeepRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	7,  // 4: forerunner.reuse.KeepRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	3,  // 5: forerunner.reuse.KeepRequest.run:type_name -> forerunner.reuse.Run
+	3,  // 6: forerunner.reuse.Record.runs:type_name -> forerunner.reuse.Run
+	7,  // 7: forerunner.reuse.Run.action:type_name -> build.bazel.remote.execution.v2.Digest
+	8,  // 8: forerunner.reuse.Run.completed:type_name -> google.protobuf.Timestamp
+	7,  // 9: forerunner.reuse.Run.blobs:type_name -> build.bazel.remote.execution.v2.Digest
+	4,  // 10: forerunner.reuse.Run.root:type_name -> forerunner.reuse.Directory
+	5,  // 11: forerunner.reuse.Directory.entries:type_name -> forerunner.reuse.Entry
+	4,  // 12: forerunner.reuse.Entry.directory:type_name -> forerunner.reuse.Directory
+	0,  // 13: forerunner.reuse.Accounts.Find:input_type -> forerunner.reuse.FindRequest
+	1,  // 14: forerunner.reuse.Accounts.Keep:input_type -> forerunner.reuse.KeepRequest
+	2,  // 15: forerunner.reuse.Accounts.Find:output_type -> forerunner.reuse.Record
+	9,  // 16: forerunner.reuse.Accounts.Keep:output_type -> google.protobuf.Empty
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_proto_reuse_reuse_proto_init() }
@@ -369,9 +557,9 @@ func file_proto_reuse_reuse_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_reuse_reuse_proto_rawDesc), len(file_proto_reuse_reuse_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_proto_reuse_reuse_proto_goTypes,
 		DependencyIndexes: file_proto_reuse_reuse_proto_depIdxs,

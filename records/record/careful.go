@@ -51,7 +51,7 @@ type CarefulOptions struct {
 // part is what of a store works, or fails, as a whole.
 type part struct{ operation, bucket string }
 
-// NewCareful returns a Careful for s, which stays the caller's.
+// NewCareful returns a Careful for s, which stays the caller's. Nil: only Try may be called.
 func NewCareful(s Hints, o CarefulOptions) *Careful {
 	return &Careful{store: s, options: o, failed: map[part]fault{}}
 }
@@ -73,6 +73,12 @@ func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	return c.try(ctx, part{"put", k.Bucket}, func(ctx context.Context) error {
 		return c.store.Put(ctx, k, value)
 	})
+}
+
+// Try is for stores that are no Hints: it calls do, as Get and Put call the store, for an operation on a part of that name, and
+// reports whether it was called and worked.
+func (c *Careful) Try(ctx context.Context, operation, bucket string, do func(context.Context) error) bool {
+	return c.try(ctx, part{operation, bucket}, do)
 }
 
 // try reports whether do was called and worked.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -16,6 +17,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -71,6 +73,9 @@ func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	if code := status.Code(err); code != want && (want != codes.OK || code != codes.InvalidArgument) {
 		f.Errorf("a client writes a failure: %v", err)
 	}
+	if err := keepRun(f.Context(), f.Dial(address), "outside"); status.Code(err) != want {
+		f.Errorf("a client tells workers of a run: %v, want %s", err, want)
+	}
 	capabilities, err := repb.NewCapabilitiesClient(f.Dial(address)).GetCapabilities(f.Context(), &repb.GetCapabilitiesRequest{})
 	if enabled := capabilities.GetCacheCapabilities().GetActionCacheUpdateCapabilities().GetUpdateEnabled(); err != nil || enabled != (want == codes.OK) {
 		f.Errorf("update_enabled %t, %v", enabled, err)
@@ -82,9 +87,8 @@ func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	if code := p.Wait(); code != 0 {
 		f.Fatalf("the command on the worker: exit code %d\n%s%s", code, &p.Stdout, &p.Stderr)
 	}
-	var got string
-	if _, err := fmt.Sscanf(p.Stdout.String(), "it said %s", &got); err != nil || got != want.String() {
-		f.Errorf("a command writes a result: %q, %v, want %s", p.Stdout.String(), err, want)
+	if said := fmt.Sprintf("it said %s and %s\n", want, want); !strings.Contains(p.Stdout.String(), said) {
+		f.Errorf("a command writes a result and tells workers of a run: %q, want %q", p.Stdout.String(), said)
 	}
 	d, _, _, err := poisoned("inside")
 	if err != nil {
@@ -126,7 +130,8 @@ func TestWriteResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	fmt.Printf("it said %s\n", status.Code(writeResult(t.Context(), conn, "inside", &repb.ActionResult{})))
+	fmt.Printf("it said %s and %s\n", status.Code(writeResult(t.Context(), conn, "inside", &repb.ActionResult{})),
+		status.Code(keepRun(t.Context(), conn, "inside")))
 }
 
 // poisoned returns an action whose result somebody makes up.
@@ -150,5 +155,22 @@ func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *rep
 		return err
 	}
 	_, err = repb.NewActionCacheClient(conn).UpdateActionResult(ctx, &repb.UpdateActionResultRequest{ActionDigest: d.Proto(), ActionResult: r})
+	return err
+}
+
+// keepRun tells workers of a run of an action that writeResult has uploaded. It is as refused as it is to ask for one.
+func keepRun(ctx context.Context, conn *grpc.ClientConn, name string) error {
+	d, _, _, err := poisoned(name)
+	if err != nil {
+		return err
+	}
+	accounts := reuse.NewAccountsClient(conn)
+	_, found := accounts.Find(ctx, &reuse.FindRequest{ActionDigest: d.Proto(), ReducedActionDigest: d.Proto(), Circumstances: make([]byte, 32)})
+	_, err = accounts.Keep(ctx, &reuse.KeepRequest{
+		ActionDigest: d.Proto(), Circumstances: make([]byte, 32), Run: &reuse.Run{Action: d.Proto(), Root: &reuse.Directory{}},
+	})
+	if status.Code(err) != status.Code(found) {
+		return fmt.Errorf("to keep a run: %w; to find one: %w", err, found)
+	}
 	return err
 }

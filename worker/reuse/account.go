@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/accounts"
 )
 
 // Source is where the directories of input trees come from. fetch.ReadThrough is one.
@@ -58,8 +58,6 @@ func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Dir
 	}
 	return m, nil
 }
-
-var errMalformed = errors.New("record is malformed")
 
 // A comparison is a directory of a former run and the one that is there now.
 type comparison struct {
@@ -129,7 +127,7 @@ func (c comparison) compare(dir *tree.Directory, next *[]comparison) (path strin
 			continue
 		}
 		if !there || e.Kind != tree.Dir {
-			return "", false, fmt.Errorf("%w: %.200q was looked into and was no directory", errMalformed, path)
+			return "", false, fmt.Errorf("%w: %.200q was looked into and was no directory", accounts.ErrMalformed, path)
 		}
 		*next = append(*next, comparison{path, entry.GetDirectory(), e.Digest})
 	}

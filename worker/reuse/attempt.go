@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -30,9 +31,13 @@ type Attempt struct {
 	tree    Tree
 	seen    Recorder
 
+	shared *Shared // nil: other workers are not asked
+	claim  Claim   // for them
+
 	outcome Outcome
 	why     string
-	run     Run // if the outcome is Reused
+	run     Run        // if the outcome is Reused
+	others  *reuse.Run // that, if it is not among records
 
 	result *repb.ActionResult // of this run, if it can be reused
 	blobs  []digest.Digest    // all that it needs
@@ -43,11 +48,31 @@ func (r *Records) Attempt(k record.Key, t Tree) *Attempt {
 	return &Attempt{records: r, key: k, tree: t, outcome: Unwanted}
 }
 
-// Find looks for a former run whose result stands for this one.
+// Share has the runs of other workers stand for this one, too, and it for theirs.
+func (a *Attempt) Share(s *Shared, c Claim) { a.shared, a.claim = s, c }
+
+// Find looks for a former run whose result stands for this one: first among those of this worker, then among those of others.
 func (a *Attempt) Find(ctx context.Context, s Storage) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	a.run, a.outcome, a.why = a.records.Find(ctx, a.key, a.tree, s)
+	if a.outcome == Reused || a.shared == nil {
+		return
+	}
+	run, m, o, why := a.shared.find(ctx, a.claim, a.tree, s)
+	if o == Reused || a.outcome == Unknown {
+		a.run, a.others, a.outcome, a.why = run, m, o, why
+	}
+}
+
+// Adopt remembers a run of another worker that stands for this one.
+func (a *Attempt) Adopt(ctx context.Context) error {
+	if a == nil || a.others == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	return a.records.add(ctx, a.key, a.tree, a.others)
 }
 
 // Outcome is what came of Find; Unwanted before.
@@ -83,16 +108,23 @@ func (a *Attempt) Forget() {
 	}
 }
 
-// Keep remembers this run, of an action on a worker.
+// Keep remembers this run, of an action on a worker, and has other workers told of it.
 func (a *Attempt) Keep(ctx context.Context, action digest.Digest, worker string, completed time.Time) error {
 	if a == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	return a.records.Keep(ctx, a.key, a.tree, &a.seen, Run{
+	m, err := a.tree.encode(ctx, &a.seen, Run{
 		Action: action, Worker: worker, Completed: completed, Result: a.result, Blobs: a.blobs,
 	})
+	if err != nil {
+		return err
+	}
+	if a.shared != nil {
+		a.shared.keep(a.claim, m)
+	}
+	return a.records.add(ctx, a.key, a.tree, m)
 }
 
 // Metadata says which run the result is of; nil: of this one.

@@ -31,7 +31,15 @@
 // large or of another tree, a directory that cannot be had, a blob that is gone: each
 // means that the command is run, and none is an error for anybody.
 //
+// # Runs of other workers
+//
+// Records are a worker's own. Shared are those of all workers of a scheduler, which keeps them (package records/accounts). A
+// run of another worker stands for one here only if, beside all that the worker's own need, the machines are alike to commands
+// (Machine): no account has the files of the machine that a run looked at. A run is shared only when the machine
+// is known not to have changed until after its end.
+//
 // # Goroutines and locks
 //
-// It has no goroutines. Recorder.mu is the only lock, and nothing is called under it.
+// Shared has goroutines that tell others of runs, which Close waits for. Recorder.mu and Shared.mu are each alone, and nothing
+// blocks under them.
 package reuse

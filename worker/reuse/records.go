@@ -1,9 +1,7 @@
 package reuse
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,18 +14,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-const (
-	// Bucket is that of the records in a Store. The number is raised when what a record
-	// says changes its meaning.
-	Bucket = "reuse-2"
-	// MaxBytes bounds one record; runs that do not fit are not kept, the oldest first.
-	MaxBytes = 1<<20 - 1<<10
-	// maxRuns bounds the runs of one command that are kept.
-	maxRuns = 4
-)
+// Bucket is that of the records in a Store. The number is raised when what a record
+// says changes its meaning.
+const Bucket = "reuse-2"
 
 // errNotKept is about a run that cannot be remembered, which is no fault of anything.
 var errNotKept = errors.New("too much was looked at to be remembered")
@@ -92,6 +85,13 @@ func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (ru
 	if err != nil {
 		return Run{}, Failed, err.Error()
 	}
+	run, _, o, why = t.matching(ctx, known.GetRuns(), s)
+	return run, o, why
+}
+
+// matching returns the first of some former runs that saw nothing which t does not show, also as it is encoded, if Outcome
+// is Reused; otherwise why says more, for people.
+func (t Tree) matching(ctx context.Context, runs []*reuse.Run, s Storage) (run Run, m *reuse.Run, o Outcome, why string) {
 	o = Unknown
 	// The first run is the youngest: what it has to say is of most interest.
 	note := func(next Outcome, text string) {
@@ -99,7 +99,7 @@ func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (ru
 			o, why = next, text
 		}
 	}
-	for _, m := range known.GetRuns() {
+	for _, m := range runs {
 		path, differs, err := t.differs(ctx, m.GetRoot())
 		switch {
 		case err != nil:
@@ -121,77 +121,62 @@ func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (ru
 		case len(missing) > 0:
 			note(Gone, missing[0].String())
 		default:
-			return run, Reused, ""
+			return run, m, Reused, ""
 		}
 	}
-	return Run{}, o, why
+	return Run{}, nil, o, why
 }
 
 // Keep remembers a run on t that took the looks of seen. Former runs that saw nothing
 // which t does not show are forgotten for it.
 func (r *Records) Keep(ctx context.Context, k record.Key, t Tree, seen *Recorder, run Run) error {
+	young, err := t.encode(ctx, seen, run)
+	if err != nil {
+		return err
+	}
+	return r.add(ctx, k, t, young)
+}
+
+// encode returns a run on t that took the looks of seen.
+func (t Tree) encode(ctx context.Context, seen *Recorder, run Run) (*reuse.Run, error) {
 	looked, all := seen.looked()
 	if !all || looked.looks&tree.LookInside != 0 {
-		return errNotKept
+		return nil, errNotKept
 	}
 	root, err := t.account(ctx, looked, t.Root)
 	if err != nil {
-		return fmt.Errorf("account for what was seen of %s: %w", t.Root, err)
+		return nil, fmt.Errorf("account for what was seen of %s: %w", t.Root, err)
 	}
-	young, err := encode(run, root)
+	return encode(run, root)
+}
+
+// add puts a run on t before those that are known.
+func (r *Records) add(ctx context.Context, k record.Key, t Tree, young *reuse.Run) error {
+	former, err := r.get(ctx, k)
+	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, accounts.ErrMalformed) {
+		return err
+	}
+	known, ok := accounts.Merge(young, former.GetRuns(), func(m *reuse.Run) bool {
+		_, differs, err := t.differs(ctx, m.GetRoot())
+		return differs && err == nil
+	})
+	if !ok {
+		return errNotKept
+	}
+	b, err := accounts.Encode(known)
 	if err != nil {
 		return err
 	}
-	known := &reuse.Record{Runs: []*reuse.Run{young}}
-	size := proto.Size(known)
-	if size > MaxBytes-sha256.Size {
-		return errNotKept
-	}
-	former, err := r.get(ctx, k)
-	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, errMalformed) {
-		return err
-	}
-	for _, m := range former.GetRuns() {
-		size += proto.Size(&reuse.Record{Runs: []*reuse.Run{m}})
-		if len(known.Runs) == maxRuns || size > MaxBytes-sha256.Size {
-			break
-		}
-		if _, differs, err := t.differs(ctx, m.GetRoot()); differs && err == nil {
-			known.Runs = append(known.Runs, m)
-		}
-	}
-	return r.put(ctx, k, known)
+	return r.store.Put(ctx, k, b)
 }
 
-// get returns a record. A hash in front of it sees to it that no part of one, which could
-// be well-formed, counts as whole.
+// get returns a record.
 func (r *Records) get(ctx context.Context, k record.Key) (*reuse.Record, error) {
 	b, err := r.store.Get(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	if len(b) < sha256.Size {
-		return nil, errMalformed
-	}
-	sum := sha256.Sum256(b[sha256.Size:])
-	if !bytes.Equal(sum[:], b[:sha256.Size]) {
-		return nil, errMalformed
-	}
-	known := &reuse.Record{}
-	if err := proto.Unmarshal(b[sha256.Size:], known); err != nil {
-		return nil, fmt.Errorf("%w: %w", errMalformed, err)
-	}
-	return known, nil
-}
-
-func (r *Records) put(ctx context.Context, k record.Key, known *reuse.Record) error {
-	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), known)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(b[sha256.Size:])
-	copy(b, sum[:])
-	return r.store.Put(ctx, k, b)
+	return accounts.Decode(b)
 }
 
 func encode(run Run, root *reuse.Directory) (*reuse.Run, error) {
@@ -216,15 +201,15 @@ func decode(fn digest.Function, m *reuse.Run) (Run, error) {
 	}
 	var err error
 	if run.Action, err = digest.FromProto(fn, m.GetAction()); err != nil {
-		return Run{}, fmt.Errorf("%w: action: %w", errMalformed, err)
+		return Run{}, fmt.Errorf("%w: action: %w", accounts.ErrMalformed, err)
 	}
 	if err := proto.Unmarshal(m.GetResult(), run.Result); err != nil {
-		return Run{}, fmt.Errorf("%w: result: %w", errMalformed, err)
+		return Run{}, fmt.Errorf("%w: result: %w", accounts.ErrMalformed, err)
 	}
 	for _, b := range m.GetBlobs() {
 		d, err := digest.FromProto(fn, b)
 		if err != nil {
-			return Run{}, fmt.Errorf("%w: blob: %w", errMalformed, err)
+			return Run{}, fmt.Errorf("%w: blob: %w", accounts.ErrMalformed, err)
 		}
 		run.Blobs = append(run.Blobs, d)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -149,12 +150,12 @@ func TestSeveralRuns(t *testing.T) {
 	src, store := &fakeSource{}, &fakeStore{}
 	r, k := New(store), keyOf(t, &repb.Action{})
 	treeOf := func(i int) Tree { return src.tree(t, files{"in": fmt.Sprint("content ", i), "unread": fmt.Sprint(i)}) }
-	for i := range maxRuns + 2 {
+	for i := range accounts.MaxRuns + 2 {
 		for range 2 { // a run that saw the same takes the place of the one before
 			check(t, r.Keep(t.Context(), k, treeOf(i), recorded("in<"), runOf(fmt.Sprint(i))))
 		}
 	}
-	for i := range maxRuns + 2 {
+	for i := range accounts.MaxRuns + 2 {
 		run, o, _ := r.Find(t.Context(), k, treeOf(i), fakeStorage{})
 		if want := i >= 2; (o == Reused) != want {
 			t.Errorf("run %d: %s", i, o)
@@ -229,7 +230,7 @@ func TestTooMuch(t *testing.T) {
 	whole := &Recorder{}
 	whole.Look("", tree.LookInside)
 	large := runOf("large")
-	large.Result.StdoutRaw = make([]byte, MaxBytes)
+	large.Result.StdoutRaw = make([]byte, accounts.MaxBytes)
 	for name, c := range map[string]struct {
 		seen *Recorder
 		run  Run
@@ -242,12 +243,12 @@ func TestTooMuch(t *testing.T) {
 		}
 	}
 	// Large ones push others out.
-	for i := range maxRuns {
+	for i := range accounts.MaxRuns {
 		run := runOf(fmt.Sprint(i))
-		run.Result.StdoutRaw = make([]byte, MaxBytes*2/5)
+		run.Result.StdoutRaw = make([]byte, accounts.MaxBytes*2/5)
 		at := src.tree(t, files{"in": strings.Repeat("x", i)})
 		check(t, r.Keep(t.Context(), k, at, recorded("in<"), run))
-		if n := len(store.values[k]); n > MaxBytes {
+		if n := len(store.values[k]); n > accounts.MaxBytes {
 			t.Errorf("a record has %d bytes", n)
 		}
 	}

@@ -1,0 +1,100 @@
+package farm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/worker/machine"
+	"github.com/forerunner-build/forerunner/worker/reuse"
+)
+
+// ownMachine is the ReuseMachine of a worker that shares former runs with nobody.
+const ownMachine = "own"
+
+// examine has all that commands see of the machine be examined, if that is to say with whom former runs are shared. It comes
+// before the launchers, which put together what commands see.
+func (s *Started) examine() (err error) {
+	w := s.w
+	if w.Reuse != ReuseProfile || w.ReuseMachine != "" || s.isolation.sandbox == nil {
+		return nil
+	}
+	facts, err := machine.Facts(w.Data)
+	if err != nil {
+		return fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+	}
+	s.examined, err = machine.Examine(machine.Options{
+		Shown: s.isolation.sandbox.Shown(), Hidden: s.isolation.sandbox.Covered(), Facts: facts, Logger: w.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+	}
+	return nil
+}
+
+// machine returns what tells which machines are like this one; nil: former runs are not shared.
+func (s *Started) machine(open *closers) (reuse.Machine, error) {
+	switch w := s.w; {
+	case w.Reuse != ReuseProfile, w.ReuseMachine == ownMachine:
+		return nil, nil
+	case w.ReuseMachine != "":
+		facts, err := machine.Facts(w.Data)
+		if err != nil {
+			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+		}
+		return machine.NewNamed(w.ReuseMachine, facts), nil
+	case s.isolation.sandbox == nil: // commands see all of the machine
+		w.Logger.Info("former runs are not shared with other workers: commands have no sandbox",
+			zap.String("to_have_it", "tuning.reuse_machine, the same on machines that are alike"))
+		return nil, nil
+	}
+	open.add(func() error { s.examined.Close(); return nil })
+	s.examined.Begin()
+	return s.examined, nil
+}
+
+// openShared opens what this worker and others have in common of former runs; nil: nothing.
+func (s *Started) openShared(abort context.Context, conn grpc.ClientConnInterface, registry prometheus.Registerer, open *closers) (*reuse.Shared, error) {
+	like, err := s.machine(open)
+	if like == nil || err != nil {
+		return nil, err
+	}
+	shared, err := reuse.OpenShared(reuse.SharedOptions{
+		Client: reusepb.NewAccountsClient(conn), Machine: like, Logger: s.w.Logger, Metrics: registry,
+	})
+	if err != nil {
+		return nil, err
+	}
+	open.add(func() error { shared.Close(abort); return nil })
+	return shared, nil
+}
+
+// openAccounts opens what workers share of former runs, in the Redis of --state, else in a file of the data folder. It
+// returns what closes all of state.
+func (s *Scheduler) openAccounts(state *openState) (closeAll func() error) {
+	if state.accounts = state.hints; state.shared != nil {
+		return state.close
+	}
+	store, closeStore := openFile(filepath.Join(s.Data, accountsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
+	state.accounts = store
+	return func() error { return errors.Join(closeStore(), state.close()) }
+}
+
+// shareRuns serves that.
+func shareRuns(g grpc.ServiceRegistrar, of *storage, state *openState) {
+	accounts.Register(g, accounts.Options{
+		Store: state.accounts, Granted: of.granted,
+		Read: func(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
+			return of.of(instance, d.Function()).Read(ctx, d)
+		},
+	})
+}

@@ -1,0 +1,137 @@
+package accounts
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+const (
+	// MaxBytes bounds one record; runs that do not fit are not kept, the oldest first.
+	MaxBytes = 1<<20 - 1<<10
+	// MaxRuns bounds the runs of one command that are kept.
+	MaxRuns = 4
+)
+
+// ErrMalformed is about a record or run that is not what it has to be.
+var ErrMalformed = errors.New("record is malformed")
+
+// Reduced returns the digest of an Action that has only the command, platform and salt of a; false if it cannot be encoded.
+func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
+	platform := proto.CloneOf(a.GetPlatform())
+	if platform != nil {
+		// They are the same to everybody, and some put them in order.
+		slices.SortStableFunc(platform.Properties, func(x, y *repb.Platform_Property) int {
+			return cmp.Or(cmp.Compare(x.GetName(), y.GetName()), cmp.Compare(x.GetValue(), y.GetValue()))
+		})
+	}
+	d, _, err := digest.OfMessage(fn, &repb.Action{CommandDigest: a.GetCommandDigest(), Platform: platform, Salt: a.GetSalt()})
+	return d, err == nil
+}
+
+// Key returns the key of the runs of a reduced Action that take place in the same circumstances.
+func Key(instance string, reduced digest.Digest, circumstances []byte) record.Key {
+	b := reduced.AppendHash(nil)
+	b = binary.BigEndian.AppendUint64(b, uint64(reduced.SizeBytes()))
+	return record.Key{
+		Bucket: names.AccountsBucket, Instance: instance, Digest: digest.Of(reduced.Function(), append(b, circumstances...)),
+	}
+}
+
+// Encode returns the value of a record. A hash in front of it sees to it that no part of one, which could be well-formed,
+// counts as whole.
+func Encode(r *reuse.Record) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), r)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(b[sha256.Size:])
+	copy(b, sum[:])
+	return b, nil
+}
+
+// Decode returns the record that a value is of. Its errors wrap ErrMalformed.
+func Decode(value []byte) (*reuse.Record, error) {
+	if len(value) < sha256.Size {
+		return nil, ErrMalformed
+	}
+	sum := sha256.Sum256(value[sha256.Size:])
+	if !bytes.Equal(sum[:], value[:sha256.Size]) {
+		return nil, ErrMalformed
+	}
+	r := &reuse.Record{}
+	if err := proto.Unmarshal(value[sha256.Size:], r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return r, nil
+}
+
+// Merge returns a record of young and of those of the former runs, in their order, that other reports to be worth keeping
+// beside it, within the bounds. It is false if young alone is beyond them.
+func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (*reuse.Record, bool) {
+	merged := &reuse.Record{Runs: []*reuse.Run{young}}
+	size := proto.Size(merged)
+	if size > MaxBytes-sha256.Size {
+		return nil, false
+	}
+	for _, m := range former {
+		size += proto.Size(&reuse.Record{Runs: []*reuse.Run{m}})
+		if len(merged.Runs) == MaxRuns || size > MaxBytes-sha256.Size {
+			break
+		}
+		if other(m) {
+			merged.Runs = append(merged.Runs, m)
+		}
+	}
+	return merged, true
+}
+
+// sameLooks reports whether two runs looked at the same and saw the same. What else was in the directories may differ.
+func sameLooks(a, b *reuse.Directory) bool {
+	if (a == nil) != (b == nil) || !bytes.Equal(a.GetNames(), b.GetNames()) {
+		return false
+	}
+	return slices.EqualFunc(a.GetEntries(), b.GetEntries(), func(x, y *reuse.Entry) bool {
+		return bytes.Equal(x.GetName(), y.GetName()) && x.GetLooks() == y.GetLooks() &&
+			bytes.Equal(x.GetShown(), y.GetShown()) && sameLooks(x.GetDirectory(), y.GetDirectory())
+	})
+}
+
+// CheckRun returns an error that wraps ErrMalformed unless m is a run of an action that ended well.
+func CheckRun(m *reuse.Run, action digest.Digest) error {
+	of, err := digest.FromProto(action.Function(), m.GetAction())
+	if err != nil {
+		return fmt.Errorf("%w: action: %w", ErrMalformed, err)
+	}
+	if of != action {
+		return fmt.Errorf("%w: it is of action %s, want %s", ErrMalformed, of, action)
+	}
+	if m.GetRoot() == nil {
+		return fmt.Errorf("%w: it does not say what was seen", ErrMalformed)
+	}
+	result := &repb.ActionResult{}
+	if err := proto.Unmarshal(m.GetResult(), result); err != nil {
+		return fmt.Errorf("%w: result: %w", ErrMalformed, err)
+	}
+	if result.GetExitCode() != 0 {
+		return fmt.Errorf("%w: exit code %d", ErrMalformed, result.GetExitCode())
+	}
+	for _, b := range m.GetBlobs() {
+		if _, err := digest.FromProto(action.Function(), b); err != nil {
+			return fmt.Errorf("%w: blob: %w", ErrMalformed, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package accounts
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+// maxKeeping bounds the runs that are being added at a time, and lockCount the records to which that is.
+const maxKeeping, lockCount = 32, 64
+
+// Options are what the service works with.
+type Options struct {
+	// Store keeps the records. Required.
+	Store record.Hints
+	// Granted reports whether the caller of ctx shows that it may write the result of an action. Nil: who may call at all may.
+	Granted func(ctx context.Context, instance string, action digest.Digest) bool
+	// Read returns a blob of the storage. Required.
+	Read func(ctx context.Context, instance string, d digest.Digest) ([]byte, error)
+}
+
+// Register adds the service to a gRPC server. It needs no closing; the store stays the caller's, to be closed after g has
+// stopped.
+func Register(g grpc.ServiceRegistrar, o Options) {
+	reuse.RegisterAccountsServer(g, &service{options: o, keeping: make(chan struct{}, maxKeeping)})
+}
+
+type service struct {
+	reuse.UnimplementedAccountsServer
+	options Options
+	keeping chan struct{} // a token for each run that is being added
+	// locks are held by those who add to a record, by its key.
+	locks [lockCount]sync.Mutex
+}
+
+// Find implements reuse.AccountsServer.
+func (s *service) Find(ctx context.Context, r *reuse.FindRequest) (*reuse.Record, error) {
+	action, err := s.authorize(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	reduced, err := digest.FromProto(action.Function(), r.GetReducedActionDigest())
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
+	}
+	known, err := s.get(ctx, Key(r.GetInstanceName(), reduced, r.GetCircumstances()))
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	return known, nil
+}
+
+// Keep implements reuse.AccountsServer.
+func (s *service) Keep(ctx context.Context, r *reuse.KeepRequest) (*emptypb.Empty, error) {
+	action, err := s.authorize(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckRun(r.GetRun(), action); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "run: %v", err)
+	}
+	select {
+	case s.keeping <- struct{}{}:
+		defer func() { <-s.keeping }()
+	default:
+		return nil, status.Errorf(codes.ResourceExhausted, "%d runs are being added already", maxKeeping)
+	}
+	reduced, err := s.reduced(ctx, r.GetInstanceName(), action)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.add(ctx, Key(r.GetInstanceName(), reduced, r.GetCircumstances()), r.GetRun()); err != nil {
+		return nil, statusOf(err)
+	}
+	return &emptypb.Empty{}, nil
+}
+
+// A request is what both kinds have in common.
+type request interface {
+	GetInstanceName() string
+	GetDigestFunction() repb.DigestFunction_Value
+	GetActionDigest() *repb.Digest
+	GetCircumstances() []byte
+}
+
+// authorize returns the action that a request is about, whose result the caller may write. Its errors are statuses.
+func (s *service) authorize(ctx context.Context, r request) (digest.Digest, error) {
+	fn, err := digest.FunctionFromProto(r.GetDigestFunction())
+	if err != nil {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "digest_function: %v", err)
+	}
+	if err := instance.Check(r.GetInstanceName()); err != nil {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
+	}
+	action, err := digest.FromProto(fn, r.GetActionDigest())
+	if err != nil {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
+	}
+	if s.options.Granted != nil && !s.options.Granted(ctx, r.GetInstanceName(), action) {
+		return digest.Digest{}, status.Errorf(codes.PermissionDenied,
+			"former runs of action %s are for the worker that was given it (see docs/SECURITY.md)", action)
+	}
+	if len(r.GetCircumstances()) != sha256.Size {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "circumstances have %d bytes, want %d", len(r.GetCircumstances()), sha256.Size)
+	}
+	return action, nil
+}
+
+// reduced returns the reduced digest of an action that the storage has: a caller may not name another command than its own.
+func (s *service) reduced(ctx context.Context, instance string, action digest.Digest) (digest.Digest, error) {
+	b, err := s.options.Read(ctx, instance, action)
+	if err != nil {
+		return digest.Digest{}, status.Errorf(codes.FailedPrecondition, "action %s cannot be read: %v", action, err)
+	}
+	m := &repb.Action{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "action %s cannot be decoded: %v", action, err)
+	}
+	reduced, ok := Reduced(action.Function(), m)
+	if !ok {
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "action %s cannot be encoded", action)
+	}
+	return reduced, nil
+}
+
+// add puts a run before those that are known, of which one that looked at the same goes.
+func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error {
+	lock := &s.locks[int(k.Digest.AppendHash(nil)[0])%lockCount]
+	lock.Lock()
+	defer lock.Unlock()
+	known, err := s.get(ctx, k)
+	if err != nil {
+		return err
+	}
+	merged, ok := Merge(young, known.GetRuns(), func(m *reuse.Run) bool { return !sameLooks(m.GetRoot(), young.GetRoot()) })
+	if !ok {
+		return record.ErrInvalid
+	}
+	b, err := Encode(merged)
+	if err != nil {
+		return err
+	}
+	return s.options.Store.Put(ctx, k, b)
+}
+
+// get returns a record, an empty one if there is none or it is damaged.
+func (s *service) get(ctx context.Context, k record.Key) (*reuse.Record, error) {
+	b, err := s.options.Store.Get(ctx, k)
+	if errors.Is(err, record.ErrNotFound) {
+		return &reuse.Record{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	known, err := Decode(b)
+	if err != nil {
+		return &reuse.Record{}, nil
+	}
+	return known, nil
+}
+
+// statusOf makes a gRPC status of an error of the store.
+func statusOf(err error) error {
+	switch {
+	case errors.Is(err, record.ErrInvalid):
+		return status.Errorf(codes.InvalidArgument, "run: it is too large to be kept: %v", err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}

@@ -1,0 +1,187 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// settled is by how much the kernel's time of a change may be earlier than the change.
+	settled = 20 * time.Millisecond
+	// restShare is how often as long as a look at all files takes there is none.
+	restShare = 10
+)
+
+var (
+	errChanged = errors.New("files of this machine that commands see have changed since the worker's start")
+	errClosed  = errors.New("nobody looks any more")
+)
+
+// Options say what of a machine is examined.
+type Options struct {
+	// Shown are the files and folders that commands see, Hidden the real paths of those that they do not, wherever these are.
+	Shown, Hidden []string
+	// Facts are those of Facts.
+	Facts []string
+	// Logger is told once that the machine has a name, or why it has none. Required.
+	Logger *zap.Logger
+}
+
+// An Examined is a machine whose name is made of all that commands see of it. Make one with Examine before what they see is put
+// together; Begin has its files read.
+type Examined struct {
+	sight  sight
+	facts  []string
+	log    *zap.Logger
+	began  time.Time // before what commands see was put together
+	mounts string    // then
+
+	alive context.Context
+	end   context.CancelFunc
+	ended sync.WaitGroup
+
+	mu   sync.Mutex
+	name string // empty: it has none yet, or none any more; guarded by mu
+	why  error  // it never will have; guarded by mu
+	// first is what was seen when its files were read; guarded by mu
+	first glance
+	// seen is when a look began that found nothing changed, and took how long such a look takes; guarded by mu
+	seen time.Time
+	took time.Duration
+	// looking is closed when the look under way has ended; nil: there is none; guarded by mu
+	looking chan struct{}
+}
+
+// Examine returns the machine as it is from now on. It has no name yet.
+func Examine(o Options) (*Examined, error) {
+	e := &Examined{sight: sight{o.Shown, o.Hidden}, facts: o.Facts, log: o.Logger, began: time.Now()}
+	e.alive, e.end = context.WithCancel(context.Background())
+	var err error
+	e.mounts, err = e.sight.mounts()
+	return e, err
+}
+
+// Begin has the files read, by which the machine gets its name.
+func (e *Examined) Begin() {
+	e.ended.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer giveWay(0)
+		giveWay(3 << 13) // IOPRIO_CLASS_IDLE
+		e.read()
+	})
+}
+
+// Close ends what is under way.
+func (e *Examined) Close() {
+	e.end()
+	e.mu.Lock()
+	e.name, e.why = "", errClosed
+	e.mu.Unlock()
+	e.ended.Wait()
+}
+
+// giveWay sets how the kernel prefers the reads of the calling thread to those of others (ioprio_set(2)).
+func giveWay(priority uintptr) {
+	const thread = 1                                                 // IOPRIO_WHO_PROCESS
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, thread, 0, priority) // it is as well done without
+}
+
+func (e *Examined) read() {
+	began := time.Now()
+	first, err := e.sight.glance(e.alive)
+	if err == nil && (first.latest >= e.began.Add(-settled).UnixNano() || first.mounts != e.mounts) {
+		err = errChanged
+	}
+	var files string
+	if err == nil {
+		files, err = e.sight.digest(e.alive)
+	}
+	checked := time.Now()
+	if err == nil {
+		var again glance
+		if again, err = e.sight.glance(e.alive); err == nil && again != first {
+			err = errChanged
+		}
+	}
+	if err != nil {
+		e.giveUp(err)
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.why == nil {
+		e.name, e.first, e.seen, e.took = digestOf("examined", append([]string{files}, e.facts...)), first, checked, time.Since(checked)
+		e.log.Info("former runs are shared with workers whose commands see the same files",
+			zap.String("files", files[:16]), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
+	}
+}
+
+// giveUp has the machine be like no other from now on.
+func (e *Examined) giveUp(why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.why != nil || e.alive.Err() != nil {
+		return
+	}
+	e.name, e.why = "", why
+	e.log.Warn("former runs are no longer shared with other workers", zap.NamedError("because", why),
+		zap.String("to_have_it", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
+}
+
+// As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It may
+// have to look at all files, for which it waits until ctx ends.
+func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
+	for {
+		e.mu.Lock()
+		if e.name == "" || e.seen.After(since) {
+			defer e.mu.Unlock()
+			return e.name, e.name != ""
+		}
+		if e.looking == nil {
+			e.looking = make(chan struct{})
+			rest := time.Until(e.seen.Add(restShare * e.took))
+			e.ended.Go(func() { e.look(rest) })
+		}
+		looking := e.looking
+		e.mu.Unlock()
+		select {
+		case <-looking:
+		case <-ctx.Done():
+			return "", false
+		}
+	}
+}
+
+// look finds out, after a rest, whether the machine is as it was.
+func (e *Examined) look(rest time.Duration) {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-e.alive.Done():
+	}
+	began := time.Now()
+	now, err := e.sight.glance(e.alive)
+	if err == nil && now != e.first {
+		err = errChanged
+	}
+	if err != nil {
+		e.giveUp(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.name = "" // also when that is said already
+	} else {
+		e.seen, e.took = began, time.Since(began)
+	}
+	close(e.looking)
+	e.looking = nil
+}

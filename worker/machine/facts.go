@@ -1,0 +1,62 @@
+package machine
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// varying are the lines of /proc/cpuinfo that tell processors of one kind apart, or change all the time.
+var varying = []string{
+	"processor", "cpu MHz", "clock", "bogomips", "BogoMIPS", "apicid", "initial apicid", "core id", "physical id", "siblings",
+}
+
+// Facts list what the kernel shows commands of the machine: itself, processors, memory, and the file system of the folder upper,
+// which they write to.
+func Facts(upper string) ([]string, error) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return nil, fmt.Errorf("name of the kernel: %w", err)
+	}
+	facts := []string{"kernel " + strings.Join([]string{
+		unix.ByteSliceToString(name.Sysname[:]), unix.ByteSliceToString(name.Release[:]),
+		unix.ByteSliceToString(name.Version[:]), unix.ByteSliceToString(name.Machine[:]),
+	}, " ")}
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return nil, err
+	}
+	facts = append(facts, processors(string(text))...)
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return nil, fmt.Errorf("memory: %w", err)
+	}
+	// Machines of one kind differ by some KiB.
+	gib := (uint64(info.Totalram)*uint64(info.Unit) + 1<<30 - 1) >> 30
+	facts = append(facts, fmt.Sprintf("memory %d GiB", gib))
+	var fs unix.Statfs_t
+	if err := unix.Statfs(upper, &fs); err != nil {
+		return nil, &os.PathError{Op: "statfs", Path: upper, Err: err}
+	}
+	return append(facts, fmt.Sprintf("writes to %x %d %d", fs.Type, fs.Bsize, fs.Namelen)), nil
+}
+
+// processors list what /proc/cpuinfo says of all of them, each line once, and how many there are.
+func processors(text string) (facts []string) {
+	count := 0
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if name == "processor" {
+			count++
+		}
+		if name != "" && !slices.Contains(varying, name) {
+			facts = append(facts, "processor "+name+": "+strings.TrimSpace(value))
+		}
+	}
+	slices.Sort(facts)
+	return append(slices.Compact(facts), fmt.Sprintf("processors %d", count))
+}

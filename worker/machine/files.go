@@ -1,0 +1,238 @@
+package machine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/forerunner-build/forerunner/paths"
+)
+
+// The bounds of what is looked at. A machine that shows more has to be named.
+const (
+	maxFiles = 4_000_000
+	maxBytes = 128 << 30
+)
+
+// errMuch says that a machine shows more than is looked at.
+var errMuch = fmt.Errorf("more than %d files or %d GiB are shown", maxFiles, maxBytes>>30)
+
+// A sight is all that commands see of the files of a machine.
+type sight struct {
+	shown  []string // names of what is shown, at which there may be a symlink
+	hidden []string // real paths of what is not shown, wherever it is
+}
+
+// An entry is something that commands see.
+type entry struct {
+	path string
+	info fs.FileInfo
+	stat *syscall.Stat_t
+}
+
+// roots are what lies below no other, by their names and by their real paths, in order.
+func (s sight) roots() (roots []string, err error) {
+	var all []string
+	for _, name := range s.shown {
+		name = filepath.Clean(name)
+		info, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		real, err := filepath.EvalSymlinks(name)
+		switch {
+		case err == nil:
+			all = append(all, name, real)
+		case errors.Is(err, fs.ErrNotExist) && info.Mode().Type() == fs.ModeSymlink:
+			all = append(all, name) // it leads nowhere
+		default:
+			return nil, err
+		}
+	}
+	slices.Sort(all)
+	for _, path := range slices.Compact(all) {
+		if !slices.ContainsFunc(roots, func(r string) bool { return paths.Below(path, r) }) {
+			roots = append(roots, path)
+		}
+	}
+	return roots, nil
+}
+
+// walk calls f for each thing in s, once, in the order of names.
+func (s sight) walk(ctx context.Context, f func(entry) error) error {
+	roots, err := s.roots()
+	if err != nil {
+		return err
+	}
+	for _, root := range roots {
+		if err := s.walkBelow(ctx, root, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s sight) walkBelow(ctx context.Context, root string, f func(entry) error) error {
+	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && e != nil && errors.Is(err, fs.ErrPermission):
+			return nil // who cannot list it does not run those who can
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case slices.Contains(s.hidden, path):
+			return skip(e)
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return fmt.Errorf("%s: nothing is known of it", path)
+		}
+		return f(entry{path, info, stat})
+	})
+}
+
+func skip(e fs.DirEntry) error {
+	if e.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// A glance tells whether files are as they were: where they are, and when each was changed last.
+type glance struct {
+	sum    [32]byte
+	mounts string
+	// latest is the latest time at which one was changed, in ns.
+	latest int64
+}
+
+// glance looks at all files and reads none.
+func (s sight) glance(ctx context.Context) (g glance, err error) {
+	if g.mounts, err = s.mounts(); err != nil {
+		return g, err
+	}
+	h, files, bytes := blake3.New(), 0, int64(0)
+	var b []byte
+	err = s.walk(ctx, func(e entry) error {
+		st := e.stat
+		if files++; e.info.Mode().IsRegular() {
+			bytes += st.Size
+		}
+		if files > maxFiles || bytes > maxBytes {
+			return errMuch
+		}
+		g.latest = max(g.latest, st.Ctim.Nano())
+		b = appendText(b[:0], e.path)
+		for _, n := range []int64{
+			int64(st.Dev), int64(st.Ino), int64(st.Mode), int64(st.Uid), int64(st.Gid), int64(st.Rdev), st.Size, st.Mtim.Nano(), st.Ctim.Nano(),
+		} {
+			b = binary.BigEndian.AppendUint64(b, uint64(n))
+		}
+		_, err := h.Write(b)
+		return err
+	})
+	copy(g.sum[:], h.Sum(nil))
+	return g, err
+}
+
+// mounts lists what is mounted where something is shown.
+func (s sight) mounts() (string, error) {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	roots, err := s.roots()
+	if err != nil {
+		return "", err
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		at := fields[4]
+		if slices.ContainsFunc(roots, func(r string) bool { return paths.Below(at, r) }) &&
+			!slices.ContainsFunc(s.hidden, func(dir string) bool { return paths.Below(at, dir) }) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, ""), nil
+}
+
+// digest reads all files. Machines have the same digest whose commands see the same names, owners, modes, times and content.
+func (s sight) digest(ctx context.Context) (string, error) {
+	h := blake3.New()
+	buffer := make([]byte, 1<<20)
+	var b []byte
+	err := s.walk(ctx, func(e entry) error {
+		st := e.stat
+		b = appendText(b[:0], e.path)
+		for _, n := range []int64{int64(st.Mode), int64(st.Uid), int64(st.Gid), int64(st.Rdev), st.Mtim.Nano()} {
+			b = binary.BigEndian.AppendUint64(b, uint64(n))
+		}
+		var err error
+		switch e.info.Mode().Type() {
+		case 0:
+			b, err = appendContent(ctx, b, e.path, buffer)
+		case fs.ModeSymlink:
+			var target string
+			target, err = os.Readlink(e.path)
+			b = appendText(b, target)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = h.Write(b)
+		return err
+	})
+	return fmt.Sprintf("%x", h.Sum(nil)), err
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// appendContent appends the size and a hash of what is in a file. Of one that may not be read, commands see no content.
+func appendContent(ctx context.Context, b []byte, path string, buffer []byte) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return appendText(b, "closed"), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h, size := blake3.New(), uint64(0)
+	for {
+		n, err := f.Read(buffer)
+		_, _ = h.Write(buffer[:n]) // it never fails
+		size += uint64(n)
+		switch {
+		case err == io.EOF:
+			return h.Sum(binary.BigEndian.AppendUint64(b, size)), nil
+		case err != nil:
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		}
+	}
+}

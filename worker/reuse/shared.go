@@ -1,0 +1,259 @@
+package reuse
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+const (
+	// sharedTimeout bounds a call, and how long an action waits for one.
+	sharedTimeout = time.Second
+	// likeFor is for how long a machine that was found unchanged counts as that when a run of another is to stand for one on it.
+	likeFor = time.Minute
+	// senders are how many runs are on their way to the others, and maxQueued and maxQueuedBytes bound those that wait.
+	senders, maxQueued, maxQueuedBytes = 4, 4096, 32 << 20
+	// lastly bounds how long Close waits for those.
+	lastly = 2 * time.Second
+	// maxReply bounds an answer: a record, and what gRPC puts around it.
+	maxReply = accounts.MaxBytes + 1<<16
+)
+
+// What comes of asking for the runs of other workers, and of telling them of one.
+const (
+	sharedSpared = "spared"
+	sharedNone   = "none"
+	sharedAway   = "away"
+	sharedKept   = "kept"
+	sharedLost   = "lost"
+)
+
+// A Machine tells which machines are alike to commands. Those of package machine do.
+type Machine interface {
+	// As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It
+	// waits until ctx ends to find out.
+	As(ctx context.Context, since time.Time) (name string, ok bool)
+}
+
+// SharedOptions are all required but Metrics.
+type SharedOptions struct {
+	// Client is the service of the scheduler.
+	Client  reuse.AccountsClient
+	Machine Machine
+	Logger  *zap.Logger
+	Metrics prometheus.Registerer
+}
+
+// Shared are runs that workers have in common, as the scheduler keeps them. They are hints: a call that fails or takes
+// long spares nothing, and delays an action by no more than sharedTimeout. A nil Shared has none. Its methods may be called
+// concurrently.
+type Shared struct {
+	options SharedOptions
+	careful *record.Careful
+	counts  *prometheus.CounterVec
+
+	alive  context.Context
+	abort  context.CancelFunc
+	queue  chan sharing
+	queued atomic.Int64 // bytes of what is in queue
+	ended  sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool // nothing may be queued any more; guarded by mu
+}
+
+// A Claim says which action is asked about, by the worker that was given it.
+type Claim struct {
+	Instance string
+	Action   digest.Digest
+	Reduced  digest.Digest // accounts.Reduced of it
+	How      []byte        // as in KeyOf
+	Grant    string        // to write its result; empty: none is needed
+}
+
+// A sharing is a run that the others are to be told of.
+type sharing struct {
+	claim Claim
+	run   *reuse.Run
+	ended time.Time
+}
+
+// OpenShared returns a Shared, which Close ends.
+func OpenShared(o SharedOptions) (*Shared, error) {
+	s := &Shared{
+		options: o,
+		careful: record.NewCareful(nil, record.CarefulOptions{
+			Timeout: sharedTimeout, Logger: o.Logger, Subject: "former runs of other workers", Without: "runs are spared by this worker's own",
+		}),
+		counts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_worker_accounts_total",
+			Help: "Former runs that workers share: spared a run here; none was of use; away, the scheduler did not answer; " +
+				"kept, the others can have this worker's run; lost, they cannot.",
+		}, []string{"result"}),
+		queue: make(chan sharing, maxQueued),
+	}
+	for _, result := range []string{sharedSpared, sharedNone, sharedAway, sharedKept, sharedLost} {
+		s.counts.WithLabelValues(result)
+	}
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(s.counts); err != nil {
+			return nil, err
+		}
+	}
+	s.alive, s.abort = context.WithCancel(context.Background())
+	for range senders {
+		s.ended.Go(func() {
+			for next := range s.queue {
+				s.queued.Add(-int64(proto.Size(next.run)))
+				s.count(s.send(next))
+			}
+		})
+	}
+	return s, nil
+}
+
+// Close tells the others of what is queued, unless that takes long or abort ends. Nothing is kept after it.
+func (s *Shared) Close(abort context.Context) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.closed = true
+	close(s.queue)
+	s.mu.Unlock()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		s.ended.Wait()
+	}()
+	timer := time.NewTimer(lastly)
+	defer timer.Stop()
+	select {
+	case <-sent:
+	case <-timer.C:
+	case <-abort.Done():
+	}
+	s.abort()
+	<-sent
+}
+
+func (s *Shared) count(result string) { s.counts.WithLabelValues(result).Inc() }
+
+// find returns a run of any worker that saw nothing which t does not show.
+func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (run Run, m *reuse.Run, o Outcome, why string) {
+	name, ok := s.machine(ctx, time.Now().Add(-likeFor))
+	if !ok {
+		return Run{}, nil, Unknown, ""
+	}
+	var known *reuse.Record
+	ok = s.careful.Try(ctx, "find", names.AccountsBucket, func(ctx context.Context) (err error) {
+		known, err = s.options.Client.Find(withGrant(ctx, c.Grant), &reuse.FindRequest{
+			InstanceName: c.Instance, DigestFunction: c.Action.Function().Proto(), ActionDigest: c.Action.Proto(),
+			ReducedActionDigest: c.Reduced.Proto(), Circumstances: circumstances(c.How, name),
+		}, grpc.MaxCallRecvMsgSize(maxReply))
+		return err
+	})
+	if !ok {
+		s.count(sharedAway)
+		return Run{}, nil, Unknown, ""
+	}
+	var runs []*reuse.Run
+	for _, m := range known.GetRuns() {
+		of, err := digest.FromProto(c.Action.Function(), m.GetAction())
+		if err == nil && accounts.CheckRun(m, of) == nil {
+			runs = append(runs, m)
+		}
+	}
+	run, m, o, why = t.matching(ctx, runs, storage)
+	if o == Reused {
+		s.count(sharedSpared)
+	} else {
+		s.count(sharedNone)
+	}
+	return run, m, o, why
+}
+
+// machine returns what this machine is like, and has been since a time.
+func (s *Shared) machine(ctx context.Context, since time.Time) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
+	defer cancel()
+	return s.options.Machine.As(ctx, since)
+}
+
+// keep has the others be told of a run that has ended. It does not wait for that.
+func (s *Shared) keep(c Claim, m *reuse.Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size := int64(proto.Size(m))
+	if size > accounts.MaxBytes {
+		return // nobody keeps it
+	}
+	if s.closed || s.queued.Load()+size > maxQueuedBytes {
+		s.count(sharedLost)
+		return
+	}
+	select {
+	case s.queue <- sharing{c, m, time.Now()}:
+		s.queued.Add(size)
+	default:
+		s.count(sharedLost)
+	}
+}
+
+// send tells the others of a run, once it is known that the machine is still what it was then.
+func (s *Shared) send(next sharing) (result string) {
+	name, ok := s.options.Machine.As(s.alive, next.ended)
+	if !ok {
+		return sharedLost
+	}
+	ok = s.careful.Try(s.alive, "keep", names.AccountsBucket, func(ctx context.Context) error {
+		_, err := s.options.Client.Keep(withGrant(ctx, next.claim.Grant), &reuse.KeepRequest{
+			InstanceName: next.claim.Instance, DigestFunction: next.claim.Action.Function().Proto(),
+			ActionDigest: next.claim.Action.Proto(), Circumstances: circumstances(next.claim.How, name), Run: next.run,
+		})
+		switch status.Code(err) {
+		case codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted: // which says nothing of the next one
+			return record.ErrInvalid
+		}
+		return err
+	})
+	if !ok {
+		return sharedLost
+	}
+	return sharedKept
+}
+
+func withGrant(ctx context.Context, grant string) context.Context {
+	if grant == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, names.GrantHeader, grant)
+}
+
+// circumstances is a hash of how a command is run, and on what machine.
+func circumstances(how []byte, machine string) []byte {
+	b := append(binary.AppendUvarint(nil, uint64(len(how))), how...)
+	sum := sha256.Sum256(append(b, machine...))
+	return sum[:]
+}

@@ -1,0 +1,282 @@
+package reuse
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/accounts"
+)
+
+// fakeAccounts is the service of a scheduler. It gives all that it was told of to everybody with the grant "granted" in the
+// same circumstances.
+type fakeAccounts struct {
+	mu    sync.Mutex
+	runs  map[string][]*reuse.Run // by circumstances
+	asked int
+	fails error
+	kept  chan struct{} // gets a token for each run that is kept
+}
+
+func newFakeAccounts() *fakeAccounts {
+	return &fakeAccounts{runs: map[string][]*reuse.Run{}, kept: make(chan struct{}, 100)}
+}
+
+func (s *fakeAccounts) refuses(ctx context.Context) error {
+	out, _ := metadata.FromOutgoingContext(ctx)
+	if got := out.Get(names.GrantHeader); len(got) != 1 || got[0] != "granted" {
+		return status.Error(codes.PermissionDenied, "no grant")
+	}
+	return s.fails
+}
+
+func (s *fakeAccounts) Find(ctx context.Context, r *reuse.FindRequest, _ ...grpc.CallOption) (*reuse.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	if err := s.refuses(ctx); err != nil {
+		return nil, err
+	}
+	return &reuse.Record{Runs: s.runs[string(r.GetCircumstances())]}, nil
+}
+
+func (s *fakeAccounts) Keep(ctx context.Context, r *reuse.KeepRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.refuses(ctx); err != nil {
+		return nil, err
+	}
+	k := string(r.GetCircumstances())
+	s.runs[k] = append([]*reuse.Run{proto.CloneOf(r.GetRun())}, s.runs[k]...)
+	s.kept <- struct{}{}
+	return &emptypb.Empty{}, nil
+}
+
+// fakeMachine is what it is called, and the same since a time.
+type fakeMachine struct {
+	name    string
+	changed bool
+	since   []time.Time
+	mu      sync.Mutex
+}
+
+func (m *fakeMachine) As(_ context.Context, since time.Time) (string, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.since = append(m.since, since)
+	return m.name, !m.changed
+}
+
+// A fakeWorker has records of its own, and those that it shares.
+type fakeWorker struct {
+	*testing.T
+	records *Records
+	shared  *Shared
+	how     string
+}
+
+func (s *fakeAccounts) worker(t *testing.T, m Machine) *fakeWorker {
+	t.Helper()
+	shared, err := OpenShared(SharedOptions{Client: s, Machine: m, Logger: zap.NewNop()})
+	check(t, err)
+	t.Cleanup(func() { shared.Close(t.Context()) })
+	return &fakeWorker{t, New(&fakeStore{}), shared, "how"}
+}
+
+func (w *fakeWorker) attempt(t Tree) *Attempt {
+	w.Helper()
+	a := w.records.Attempt(keyOf(w, &repb.Action{}), t)
+	action := runOf("ran").Action
+	a.Share(w.shared, Claim{Action: action, Reduced: action, How: []byte(w.how), Grant: "granted"})
+	return a
+}
+
+// runs has a worker run its action, which looks at src/main.c, and remember that.
+func (w *fakeWorker) runs(t Tree) {
+	w.Helper()
+	a := w.attempt(t)
+	for _, l := range []string{"src", "src/main.c"} {
+		a.Hook()(l, 3)
+	}
+	a.seen.looks["src"] = 1
+	run := runOf("ran")
+	a.Made(run.Result, run.Blobs)
+	check(w, a.Keep(w.Context(), run.Action, "first", time.Unix(1, 0)))
+}
+
+// finds returns what comes of looking for a former run.
+func (w *fakeWorker) finds(t Tree, s Storage) (Outcome, *Attempt) {
+	w.Helper()
+	a := w.attempt(t)
+	a.Find(w.Context(), s)
+	return a.Outcome(), a
+}
+
+var (
+	sourceFiles  = files{"src/main.c": "main", "README": "1"}
+	unreadEdited = sourceFiles.edited(files{"README": "2"})
+	readEdited   = sourceFiles.edited(files{"src/main.c": "new"})
+)
+
+// TestRunsOfOtherWorkers has one worker run a command, and others spared that run where all is alike.
+func TestRunsOfOtherWorkers(t *testing.T) {
+	service, src := newFakeAccounts(), &fakeSource{}
+	first := service.worker(t, &fakeMachine{name: "alike"})
+	first.runs(src.tree(t, sourceFiles))
+	<-service.kept
+	gone := fakeStorage{lacks: map[digest.Digest]bool{runOf("ran").Blobs[0]: true}}
+	for name, c := range map[string]struct {
+		machine *fakeMachine
+		how     string
+		files   files
+		storage fakeStorage
+		want    Outcome
+	}{
+		"alike":                 {&fakeMachine{name: "alike"}, "how", unreadEdited, fakeStorage{}, Reused},
+		"another machine":       {&fakeMachine{name: "other"}, "how", unreadEdited, fakeStorage{}, Unknown},
+		"run in another way":    {&fakeMachine{name: "alike"}, "other", unreadEdited, fakeStorage{}, Unknown},
+		"a file that was read":  {&fakeMachine{name: "alike"}, "how", readEdited, fakeStorage{}, Differs},
+		"outputs gone":          {&fakeMachine{name: "alike"}, "how", unreadEdited, gone, Gone},
+		"a machine that changed": {&fakeMachine{name: "alike", changed: true}, "how", unreadEdited, fakeStorage{}, Unknown},
+	} {
+		w := service.worker(t, c.machine)
+		w.how = c.how
+		got, a := w.finds(src.tree(t, c.files), c.storage)
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+			continue
+		}
+		run, reused := a.Reused()
+		if !reused {
+			continue
+		}
+		if want := runOf("ran"); run.Action != want.Action || run.Worker != "first" || !sameResult(run.Result, want.Result) {
+			t.Errorf("%s: reused %v", name, run)
+		}
+		// What it has adopted it need not ask for.
+		check(t, a.Adopt(t.Context()))
+		asked := service.asked
+		if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != Reused || service.asked > asked {
+			t.Errorf("the next time: %s, asked %d times", got, service.asked-asked)
+		}
+	}
+}
+
+// TestOwnRunsFirst: a worker asks the others only for what it does not know itself.
+func TestOwnRunsFirst(t *testing.T) {
+	service, src := newFakeAccounts(), &fakeSource{}
+	w := service.worker(t, &fakeMachine{name: "alike"})
+	w.runs(src.tree(t, sourceFiles))
+	<-service.kept
+	if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != Reused || service.asked > 0 {
+		t.Errorf("%s, and the others were asked %d times", got, service.asked)
+	}
+	if got, _ := w.finds(src.tree(t, readEdited), fakeStorage{}); got != Differs || service.asked != 1 {
+		t.Errorf("%s, and the others were asked %d times", got, service.asked)
+	}
+}
+
+// TestSharedRunsAreChecked has the service answer what no worker would tell it, or nothing.
+func TestSharedRunsAreChecked(t *testing.T) {
+	src := &fakeSource{}
+	now := src.tree(t, unreadEdited)
+	for name, spoil := range map[string]func(s *fakeAccounts, m *reuse.Run){
+		"exit code": func(_ *fakeAccounts, m *reuse.Run) {
+			failed, err := proto.Marshal(&repb.ActionResult{ExitCode: 1})
+			check(t, err)
+			m.Result = failed
+		},
+		"no result": func(_ *fakeAccounts, m *reuse.Run) { m.Result = []byte{0xff} },
+		"no account": func(_ *fakeAccounts, m *reuse.Run) { m.Root = nil },
+		"no action":  func(_ *fakeAccounts, m *reuse.Run) { m.Action = nil },
+		"away":       func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.Unavailable, "away") },
+		"refused":    func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.PermissionDenied, "no right") },
+		"older":      func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.Unimplemented, "unknown service") },
+	} {
+		service := newFakeAccounts()
+		service.worker(t, &fakeMachine{name: "alike"}).runs(src.tree(t, sourceFiles))
+		<-service.kept
+		for _, runs := range service.runs {
+			spoil(service, runs[0])
+		}
+		w := service.worker(t, &fakeMachine{name: "alike"})
+		if got, a := w.finds(now, fakeStorage{}); got == Reused {
+			t.Errorf("%s: %s", name, got)
+		} else if err := a.Adopt(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		w.runs(now) // it goes on with its own
+		if got, _ := w.finds(now, fakeStorage{}); got != Reused {
+			t.Errorf("%s: its own run is %s", name, got)
+		}
+	}
+}
+
+// TestRunsThatAreNotShared: those of a machine that may have changed, that are too large, or that end after the worker does.
+func TestRunsThatAreNotShared(t *testing.T) {
+	src := &fakeSource{}
+	service, changes := newFakeAccounts(), &fakeMachine{name: "alike", changed: true}
+	w := service.worker(t, changes)
+	before := time.Now()
+	w.runs(src.tree(t, sourceFiles))
+	w.shared.Close(t.Context())
+	if len(service.runs) > 0 {
+		t.Error("a run is shared of a machine that has changed")
+	}
+	if len(changes.since) != 1 || changes.since[0].Before(before) {
+		t.Errorf("the machine has to be the same since %v, want a time after the run's end, %v", changes.since, before)
+	}
+	w.runs(src.tree(t, sourceFiles)) // after Close
+
+	w = service.worker(t, &fakeMachine{name: "alike"})
+	m := &reuse.Run{Worker: string(make([]byte, accounts.MaxBytes+1))}
+	w.shared.keep(w.attempt(src.tree(t, sourceFiles)).claim, m)
+	w.shared.Close(t.Context())
+	if len(service.runs) > 0 {
+		t.Error("runs are shared that nobody keeps")
+	}
+}
+
+// TestCloseSharesWhatIsQueued, unless that takes long.
+func TestCloseSharesWhatIsQueued(t *testing.T) {
+	service, src := newFakeAccounts(), &fakeSource{}
+	w := service.worker(t, &fakeMachine{name: "alike"})
+	now := src.tree(t, sourceFiles)
+	for range 20 {
+		w.runs(now)
+	}
+	w.shared.Close(t.Context())
+	if n := len(service.kept); n != 20 {
+		t.Errorf("%d of 20 runs were shared", n)
+	}
+	hangs := hangingMachine{make(chan struct{})}
+	w = service.worker(t, hangs)
+	w.runs(now)
+	<-hangs.asked
+	aborted, abort := context.WithCancelCause(t.Context())
+	abort(errors.New("the worker gives up"))
+	w.shared.Close(aborted)
+}
+
+// hangingMachine does not find out what it is.
+type hangingMachine struct{ asked chan struct{} }
+
+func (m hangingMachine) As(ctx context.Context, _ time.Time) (string, bool) {
+	close(m.asked)
+	<-ctx.Done()
+	return "", false
+}
