@@ -64,16 +64,17 @@ func (s *Started) machine(open *closers) (reuse.Machine, error) {
 
 // openShared opens what this worker and others have in common of former runs; nil: nothing.
 func (s *Started) openShared(abort context.Context, conn grpc.ClientConnInterface, registry prometheus.Registerer, open *closers) (*reuse.Shared, error) {
+	counts := reuse.NewCounts()
+	if err := registry.Register(counts); err != nil {
+		return nil, err
+	}
 	like, err := s.machine(open)
 	if like == nil || err != nil {
 		return nil, err
 	}
-	shared, err := reuse.OpenShared(reuse.SharedOptions{
-		Client: reusepb.NewAccountsClient(conn), Machine: like, Logger: s.w.Logger, Metrics: registry,
+	shared := reuse.OpenShared(reuse.SharedOptions{
+		Client: reusepb.NewAccountsClient(conn), Machine: like, Logger: s.w.Logger, Counts: counts,
 	})
-	if err != nil {
-		return nil, err
-	}
 	open.add(func() error { shared.Close(abort); return nil })
 	return shared, nil
 }

@@ -37,7 +37,7 @@ type Started struct {
 	data      *datafolder.Folder
 	guard     *mounts.Guard // nil: there are no mounts to guard
 	isolation isolation
-	inherited []string // with --reuse: limits that commands inherit
+	inherited []string          // with --reuse: limits that commands inherit
 	examined  *machine.Examined // nil: the machine is not examined
 	retired   retired
 	replaced  int // how many groups of slots were left to the kernel

@@ -58,9 +58,15 @@ func (o *Options) Lacks(path string) bool {
 	return filepath.IsAbs(path) && !isBelow(path, building) && !o.shows(path)
 }
 
-// Shown lists the files and folders of the machine that commands see, with the symlinks among them. Not all need be there.
-func (o *Options) Shown() []string {
-	all := slices.Concat(DefaultShow, o.Show)
+// Shown lists the files and folders of the machine that commands see, by their names and by where these lead now. Not all need
+// be there. Of a symlink in /etc commands see no more than that.
+func (o *Options) Shown() (all []string) {
+	for _, name := range slices.Concat(DefaultShow, o.Show) {
+		all = append(all, filepath.Clean(name))
+		if real, err := filepath.EvalSymlinks(name); err == nil {
+			all = append(all, real)
+		}
+	}
 	for _, pattern := range shownInEtc {
 		names, err := filepath.Glob("/etc/" + pattern)
 		if err != nil {

@@ -45,10 +45,9 @@ func (s *sharing) share(t *testing.T, o *Options, read func(context.Context, dig
 			Read:  func(ctx context.Context, _ string, d digest.Digest) ([]byte, error) { return read(ctx, d) },
 		})
 	}, grpc.UnaryInterceptor(s.intercept))
-	shared, err := reuse.OpenShared(reuse.SharedOptions{
+	shared := reuse.OpenShared(reuse.SharedOptions{
 		Client: reusepb.NewAccountsClient(conn), Machine: likeness.NewNamed("alike", nil), Logger: zap.NewNop(),
 	})
-	check(t, err)
 	t.Cleanup(func() { shared.Close(context.Background()) })
 	o.Reuse, o.Shared, o.Setting.Program = reuse.New(s.own), shared, "test"
 }

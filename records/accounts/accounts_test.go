@@ -177,8 +177,8 @@ func TestRunsOfOneCommand(t *testing.T) {
 	asks, m := s.action("gcc", "other root", nil)
 	reduced, _ := Reduced(fn, m)
 	for name, r := range map[string]*reuse.FindRequest{
-		"other circumstances":    {InstanceName: "i", Circumstances: bytes.Repeat([]byte{2}, sha256.Size)},
-		"another instance name":  {InstanceName: "j", Circumstances: here},
+		"other circumstances":     {InstanceName: "i", Circumstances: bytes.Repeat([]byte{2}, sha256.Size)},
+		"another instance name":   {InstanceName: "j", Circumstances: here},
 		"another digest function": {InstanceName: "i", Circumstances: here, DigestFunction: repb.DigestFunction_BLAKE3},
 	} {
 		r.ActionDigest, r.ReducedActionDigest = asks.Proto(), reduced.Proto()

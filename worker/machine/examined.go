@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ const (
 )
 
 var (
-	errChanged = errors.New("files of this machine that commands see have changed since the worker's start")
+	errChanged = errors.New("files that commands see, or mounts there, have changed since the worker's start")
 	errClosed  = errors.New("nobody looks any more")
 )
 
@@ -87,6 +88,9 @@ func (e *Examined) Close() {
 	e.ended.Wait()
 }
 
+// differs says that the machine is not what it was, and what of it has changed last.
+func (g glance) differs() error { return fmt.Errorf("%w: the latest is %s", errChanged, g.changed) }
+
 // giveWay sets how the kernel prefers the reads of the calling thread to those of others (ioprio_set(2)).
 func giveWay(priority uintptr) {
 	const thread = 1                                                 // IOPRIO_WHO_PROCESS
@@ -97,7 +101,7 @@ func (e *Examined) read() {
 	began := time.Now()
 	first, err := e.sight.glance(e.alive)
 	if err == nil && (first.latest >= e.began.Add(-settled).UnixNano() || first.mounts != e.mounts) {
-		err = errChanged
+		err = first.differs()
 	}
 	var files string
 	if err == nil {
@@ -107,7 +111,7 @@ func (e *Examined) read() {
 	if err == nil {
 		var again glance
 		if again, err = e.sight.glance(e.alive); err == nil && again != first {
-			err = errChanged
+			err = again.differs()
 		}
 	}
 	if err != nil {
@@ -170,7 +174,7 @@ func (e *Examined) look(rest time.Duration) {
 	began := time.Now()
 	now, err := e.sight.glance(e.alive)
 	if err == nil && now != e.first {
-		err = errChanged
+		err = now.differs()
 	}
 	if err != nil {
 		e.giveUp(err)

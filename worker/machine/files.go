@@ -29,7 +29,7 @@ var errMuch = fmt.Errorf("more than %d files or %d GiB are shown", maxFiles, max
 
 // A sight is all that commands see of the files of a machine.
 type sight struct {
-	shown  []string // names of what is shown, at which there may be a symlink
+	shown  []string // clean paths of what is shown, of which no symlink is followed
 	hidden []string // real paths of what is not shown, wherever it is
 }
 
@@ -40,30 +40,14 @@ type entry struct {
 	stat *syscall.Stat_t
 }
 
-// roots are what lies below no other, by their names and by their real paths, in order.
+// roots are what is there and lies below no other, in order.
 func (s sight) roots() (roots []string, err error) {
-	var all []string
-	for _, name := range s.shown {
-		name = filepath.Clean(name)
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
+	for _, path := range slices.Compact(slices.Sorted(slices.Values(s.shown))) {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
-		}
-		if err != nil {
+		} else if err != nil {
 			return nil, err
 		}
-		real, err := filepath.EvalSymlinks(name)
-		switch {
-		case err == nil:
-			all = append(all, name, real)
-		case errors.Is(err, fs.ErrNotExist) && info.Mode().Type() == fs.ModeSymlink:
-			all = append(all, name) // it leads nowhere
-		default:
-			return nil, err
-		}
-	}
-	slices.Sort(all)
-	for _, path := range slices.Compact(all) {
 		if !slices.ContainsFunc(roots, func(r string) bool { return paths.Below(path, r) }) {
 			roots = append(roots, path)
 		}
@@ -120,8 +104,9 @@ func skip(e fs.DirEntry) error {
 type glance struct {
 	sum    [32]byte
 	mounts string
-	// latest is the latest time at which one was changed, in ns.
-	latest int64
+	// latest is the latest time at which one was changed, in ns, and changed which that is.
+	latest  int64
+	changed string
 }
 
 // glance looks at all files and reads none.
@@ -139,7 +124,9 @@ func (s sight) glance(ctx context.Context) (g glance, err error) {
 		if files > maxFiles || bytes > maxBytes {
 			return errMuch
 		}
-		g.latest = max(g.latest, st.Ctim.Nano())
+		if at := st.Ctim.Nano(); at > g.latest {
+			g.latest, g.changed = at, e.path
+		}
 		b = appendText(b[:0], e.path)
 		for _, n := range []int64{
 			int64(st.Dev), int64(st.Ino), int64(st.Mode), int64(st.Uid), int64(st.Gid), int64(st.Rdev), st.Size, st.Mtim.Nano(), st.Ctim.Nano(),

@@ -52,13 +52,27 @@ type Machine interface {
 	As(ctx context.Context, since time.Time) (name string, ok bool)
 }
 
-// SharedOptions are all required but Metrics.
+// NewCounts returns what counts how Shared do.
+func NewCounts() *prometheus.CounterVec {
+	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "forerunner_worker_accounts_total",
+		Help: "Former runs that workers share: spared a run here; none was of use; away, the scheduler did not answer; " +
+			"kept, the others can have this worker's run; lost, they cannot.",
+	}, []string{"result"})
+	for _, result := range []string{sharedSpared, sharedNone, sharedAway, sharedKept, sharedLost} {
+		counts.WithLabelValues(result)
+	}
+	return counts
+}
+
+// SharedOptions are all required but Counts.
 type SharedOptions struct {
 	// Client is the service of the scheduler.
 	Client  reuse.AccountsClient
 	Machine Machine
 	Logger  *zap.Logger
-	Metrics prometheus.Registerer
+	// Counts are NewCounts.
+	Counts *prometheus.CounterVec
 }
 
 // Shared are runs that workers have in common, as the scheduler keeps them. They are hints: a call that fails or takes
@@ -67,7 +81,6 @@ type SharedOptions struct {
 type Shared struct {
 	options SharedOptions
 	careful *record.Careful
-	counts  *prometheus.CounterVec
 
 	alive  context.Context
 	abort  context.CancelFunc
@@ -96,26 +109,16 @@ type sharing struct {
 }
 
 // OpenShared returns a Shared, which Close ends.
-func OpenShared(o SharedOptions) (*Shared, error) {
+func OpenShared(o SharedOptions) *Shared {
 	s := &Shared{
 		options: o,
 		careful: record.NewCareful(nil, record.CarefulOptions{
 			Timeout: sharedTimeout, Logger: o.Logger, Subject: "former runs of other workers", Without: "runs are spared by this worker's own",
 		}),
-		counts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "forerunner_worker_accounts_total",
-			Help: "Former runs that workers share: spared a run here; none was of use; away, the scheduler did not answer; " +
-				"kept, the others can have this worker's run; lost, they cannot.",
-		}, []string{"result"}),
 		queue: make(chan sharing, maxQueued),
 	}
-	for _, result := range []string{sharedSpared, sharedNone, sharedAway, sharedKept, sharedLost} {
-		s.counts.WithLabelValues(result)
-	}
-	if o.Metrics != nil {
-		if err := o.Metrics.Register(s.counts); err != nil {
-			return nil, err
-		}
+	if s.options.Counts == nil {
+		s.options.Counts = NewCounts()
 	}
 	s.alive, s.abort = context.WithCancel(context.Background())
 	for range senders {
@@ -126,7 +129,7 @@ func OpenShared(o SharedOptions) (*Shared, error) {
 			}
 		})
 	}
-	return s, nil
+	return s
 }
 
 // Close tells the others of what is queued, unless that takes long or abort ends. Nothing is kept after it.
@@ -158,7 +161,7 @@ func (s *Shared) Close(abort context.Context) {
 	<-sent
 }
 
-func (s *Shared) count(result string) { s.counts.WithLabelValues(result).Inc() }
+func (s *Shared) count(result string) { s.options.Counts.WithLabelValues(result).Inc() }
 
 // find returns a run of any worker that saw nothing which t does not show.
 func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (run Run, m *reuse.Run, o Outcome, why string) {

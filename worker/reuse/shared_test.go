@@ -91,8 +91,7 @@ type fakeWorker struct {
 
 func (s *fakeAccounts) worker(t *testing.T, m Machine) *fakeWorker {
 	t.Helper()
-	shared, err := OpenShared(SharedOptions{Client: s, Machine: m, Logger: zap.NewNop()})
-	check(t, err)
+	shared := OpenShared(SharedOptions{Client: s, Machine: m, Logger: zap.NewNop()})
 	t.Cleanup(func() { shared.Close(t.Context()) })
 	return &fakeWorker{t, New(&fakeStore{}), shared, "how"}
 }
@@ -146,11 +145,11 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 		storage fakeStorage
 		want    Outcome
 	}{
-		"alike":                 {&fakeMachine{name: "alike"}, "how", unreadEdited, fakeStorage{}, Reused},
-		"another machine":       {&fakeMachine{name: "other"}, "how", unreadEdited, fakeStorage{}, Unknown},
-		"run in another way":    {&fakeMachine{name: "alike"}, "other", unreadEdited, fakeStorage{}, Unknown},
-		"a file that was read":  {&fakeMachine{name: "alike"}, "how", readEdited, fakeStorage{}, Differs},
-		"outputs gone":          {&fakeMachine{name: "alike"}, "how", unreadEdited, gone, Gone},
+		"alike":                  {&fakeMachine{name: "alike"}, "how", unreadEdited, fakeStorage{}, Reused},
+		"another machine":        {&fakeMachine{name: "other"}, "how", unreadEdited, fakeStorage{}, Unknown},
+		"run in another way":     {&fakeMachine{name: "alike"}, "other", unreadEdited, fakeStorage{}, Unknown},
+		"a file that was read":   {&fakeMachine{name: "alike"}, "how", readEdited, fakeStorage{}, Differs},
+		"outputs gone":           {&fakeMachine{name: "alike"}, "how", unreadEdited, gone, Gone},
 		"a machine that changed": {&fakeMachine{name: "alike", changed: true}, "how", unreadEdited, fakeStorage{}, Unknown},
 	} {
 		w := service.worker(t, c.machine)
@@ -200,7 +199,7 @@ func TestSharedRunsAreChecked(t *testing.T) {
 			check(t, err)
 			m.Result = failed
 		},
-		"no result": func(_ *fakeAccounts, m *reuse.Run) { m.Result = []byte{0xff} },
+		"no result":  func(_ *fakeAccounts, m *reuse.Run) { m.Result = []byte{0xff} },
 		"no account": func(_ *fakeAccounts, m *reuse.Run) { m.Root = nil },
 		"no action":  func(_ *fakeAccounts, m *reuse.Run) { m.Action = nil },
 		"away":       func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.Unavailable, "away") },
