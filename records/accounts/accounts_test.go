@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
@@ -294,6 +295,11 @@ func TestKeptAtOnce(t *testing.T) {
 		})
 	}
 	<-store.puts
+	select {
+	case <-store.puts:
+		t.Error("two add to one record at once")
+	case <-time.After(time.Second / 5): // what does not happen cannot be waited for
+	}
 	close(store.held)
 	all.Wait()
 	action, m := s.action("gcc", "root", nil)

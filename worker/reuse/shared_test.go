@@ -8,6 +8,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -247,6 +248,38 @@ func TestRunsThatAreNotShared(t *testing.T) {
 	w.shared.Close(t.Context())
 	if len(service.runs) > 0 {
 		t.Error("runs are shared that nobody keeps")
+	}
+}
+
+// TestOneRefusedRun: a run that the scheduler does not take says nothing of the next one, which is counted otherwise.
+func TestOneRefusedRun(t *testing.T) {
+	service, src := newFakeAccounts(), &fakeSource{}
+	now := src.tree(t, sourceFiles)
+	w := service.worker(t, &fakeMachine{name: "alike"})
+	service.fails = status.Error(codes.FailedPrecondition, "the action is gone")
+	w.runs(now)
+	registry := prometheus.NewRegistry()
+	check(t, registry.Register(w.shared.options.Counts))
+	count := func(result string) float64 {
+		families, err := registry.Gather()
+		check(t, err)
+		for _, m := range families[0].GetMetric() {
+			if m.GetLabel()[0].GetValue() == result {
+				return m.GetCounter().GetValue()
+			}
+		}
+		return -1
+	}
+	for count(sharedLost) == 0 && count(sharedKept) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	service.mu.Lock()
+	service.fails = nil
+	service.mu.Unlock()
+	w.runs(now)
+	w.shared.Close(t.Context())
+	if lost, kept := count(sharedLost), count(sharedKept); lost != 1 || kept != 1 {
+		t.Errorf("%g runs lost and %g kept, want one each", lost, kept)
 	}
 }
 
