@@ -167,8 +167,9 @@ func TestMachinesThatAreAlike(t *testing.T) {
 		}
 		return n
 	}
-	if named("image 1", "a") != named("image 1", "a") || named("image 1", "a") == named("image 2", "a") ||
-		named("image 1", "a") == named("image 1", "b") || named("image", "1") == named("image", "1", "") {
+	image := named("image 1", "a")
+	if image != named("image 1", "a") || image == named("image 2", "a") ||
+		image == named("image 1", "b") || named("image", "1") == named("image", "1", "") {
 		t.Error("names of machines do not tell them apart as their operator does")
 	}
 	check(t, os.WriteFile(filepath.Join(dir, "show/lib/a"), []byte("b"), 0o644))
