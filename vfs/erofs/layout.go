@@ -98,23 +98,13 @@ func (l *layout) path(i int, name string) string {
 
 // place checks e, an entry of dirs[parent], and gives it its place. A directory is appended to dirs.
 func (l *layout) place(e *Entry, parent int) (nid uint32, err error) {
-	if e.Mode&^(unix.S_IFMT|0o7777) != 0 {
-		return 0, fmt.Errorf("mode %#o", e.Mode)
-	}
-	kind := fileType(e.Mode)
-	if kind != typeDir && len(e.Entries) > 0 {
-		return 0, errors.New("has entries and is not a directory")
+	kind, err := checkEntry(e)
+	if err != nil {
+		return 0, err
 	}
 	switch kind {
 	case typeFile:
-		if err := checkFile(e); err != nil {
-			return 0, err
-		}
-		n := l.inodeSize(e, e.Size)
-		if e.Size > 0 {
-			n += xattrSize(e.Redirect)
-		}
-		nid = l.take(n, 0)
+		nid = l.take(l.fileSize(e), 0)
 	case typeDir:
 		f := folder{entry: e, list: newListing(e.Entries), parent: parent, block: uint32(l.dirBl)}
 		f.size, f.last = f.list.measure()
@@ -127,21 +117,34 @@ func (l *layout) place(e *Entry, parent int) (nid uint32, err error) {
 		nid = f.nid
 		l.dirs = append(l.dirs, f)
 	case typeSymlink:
-		if e.Target == "" || len(e.Target) > maxTarget || strings.IndexByte(e.Target, 0) >= 0 {
-			return 0, errors.New("not a target of a symlink")
-		}
 		n := l.inodeSize(e, int64(len(e.Target)))
 		nid = l.take(n, len(e.Target))
 		if !inlined(nid, n, len(e.Target)) {
 			l.links = append(l.links, e.Target)
 		}
-	default:
-		return 0, fmt.Errorf("mode %#o is not of a file, directory or symlink", e.Mode)
 	}
 	if size := l.size(); size > l.o.MaxBytes {
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, l.o.MaxBytes)
 	}
 	return nid, nil
+}
+
+// checkEntry returns the type of an entry that an image can show.
+func checkEntry(e *Entry) (kind byte, err error) {
+	kind = fileType(e.Mode)
+	switch {
+	case e.Mode&^(unix.S_IFMT|0o7777) != 0:
+		return 0, fmt.Errorf("mode %#o", e.Mode)
+	case kind != typeDir && len(e.Entries) > 0:
+		return 0, errors.New("has entries and is not a directory")
+	case kind == typeFile:
+		return kind, checkFile(e)
+	case kind == typeSymlink && (e.Target == "" || len(e.Target) > maxTarget || strings.IndexByte(e.Target, 0) >= 0):
+		return 0, errors.New("not a target of a symlink")
+	case kind == 0:
+		return 0, fmt.Errorf("mode %#o is not of a file, directory or symlink", e.Mode)
+	}
+	return kind, nil
 }
 
 func checkFile(e *Entry) error {
@@ -173,6 +176,32 @@ func (l *layout) inodeSize(e *Entry, size int64) int {
 		return compactSize
 	}
 	return extendedSize
+}
+
+// fileSize is what a file takes: its inode, and where its data is.
+func (l *layout) fileSize(e *Entry) int {
+	n := l.inodeSize(e, e.Size)
+	if e.Size > 0 {
+		n += xattrSize(e.Redirect)
+	}
+	return n
+}
+
+// inode returns that of an entry, less where its data is.
+func (l *layout) inode(e *Entry) inode {
+	i := inode{mode: e.Mode, uid: l.o.UID, gid: l.o.GID, sec: l.sec, nsec: l.nsec, layout: layoutPlain}
+	if !e.MTime.IsZero() {
+		i.sec, i.nsec = e.MTime.Unix(), e.MTime.Nanosecond()
+	}
+	return i
+}
+
+// put writes the inode of an entry to b, and returns what of b lies behind it.
+func (l *layout) put(b []byte, e *Entry, i inode) (behind []byte) {
+	n := l.inodeSize(e, i.size)
+	i.extended = n == extendedSize
+	i.put(b[:n])
+	return b[n:]
 }
 
 // take takes n bytes at the end of the metadata, and tail more if that pays: data behind an inode

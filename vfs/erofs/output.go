@@ -74,20 +74,15 @@ type writer struct {
 
 // inode writes the inode of e and what lies behind it.
 func (w *writer) inode(e *Entry, nid, parent uint32) {
-	i := inode{
-		mode: e.Mode, parent: parent, uid: w.l.o.UID, gid: w.l.o.GID,
-		sec: w.l.sec, nsec: w.l.nsec, layout: layoutPlain,
-	}
-	if !e.MTime.IsZero() {
-		i.sec, i.nsec = e.MTime.Unix(), e.MTime.Nanosecond()
-	}
+	i := w.l.inode(e)
+	i.parent = parent
 	w.out.skip(int64(nid) * slotSize)
 	switch fileType(e.Mode) {
 	case typeFile:
 		if i.size = e.Size; e.Size > 0 {
 			i.block, i.xattrs = noBlock, xattrSize(e.Redirect)
 		}
-		w.put(e, &i)
+		w.put(e, i)
 		if i.xattrs > 0 {
 			putXattrs(w.out.next(i.xattrs), e.Redirect)
 		}
@@ -97,30 +92,26 @@ func (w *writer) inode(e *Entry, nid, parent uint32) {
 		i.size, i.block = f.size, w.data+f.block
 		if tail := tailOf(f.size); tail > 0 && inlined(nid, w.l.inodeSize(e, f.size), tail) {
 			i.layout = layoutInline
-			w.put(e, &i)
+			w.put(e, i)
 			w.entries(f, w.out.next(tail), f.last, f.list.len())
 			return
 		}
-		w.put(e, &i)
+		w.put(e, i)
 	case typeSymlink:
 		i.size = int64(len(e.Target))
 		if inlined(nid, w.l.inodeSize(e, i.size), len(e.Target)) {
 			i.layout = layoutInline
-			w.put(e, &i)
+			w.put(e, i)
 			copy(w.out.next(len(e.Target)), e.Target)
 			return
 		}
 		i.block = w.data + uint32(w.l.dirBl) + w.links
 		w.links++
-		w.put(e, &i)
+		w.put(e, i)
 	}
 }
 
-func (w *writer) put(e *Entry, i *inode) {
-	n := w.l.inodeSize(e, i.size)
-	i.extended = n == extendedSize
-	i.put(w.out.next(n))
-}
+func (w *writer) put(e *Entry, i inode) { w.l.put(w.out.next(w.l.inodeSize(e, i.size)), e, i) }
 
 func (w *writer) entries(f *folder, b []byte, from, to int) {
 	f.list.put(b, from, to, numbers{

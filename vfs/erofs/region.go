@@ -106,49 +106,42 @@ func (p *regionPlan) place() error {
 }
 
 func (p *regionPlan) placeEntry(i int, e *Entry) error {
-	if e.Mode&^(unix.S_IFMT|0o7777) != 0 {
-		return fmt.Errorf("mode %#o", e.Mode)
-	}
-	var n int
-	switch fileType(e.Mode) {
-	case typeDir:
-		return nil // its number is given
-	case typeFile:
-		if err := checkFile(e); err != nil {
-			return err
-		}
-		if n = p.layout.inodeSize(e, e.Size); e.Size > 0 {
-			n += xattrSize(e.Redirect)
-		}
-	case typeSymlink:
-		if e.Target == "" || len(e.Target) > maxTarget {
-			return fmt.Errorf("a target of %d bytes", len(e.Target))
-		}
-		n = p.layout.inodeSize(e, int64(len(e.Target)))
-	default:
-		return fmt.Errorf("mode %#o", e.Mode)
+	kind, err := checkEntry(e)
+	if err != nil {
+		return err
 	}
 	p.end = (p.end + slotSize - 1) &^ (slotSize - 1)
-	target := len(e.Target)
-	if n+target <= blockSize && target > 0 && p.end&(blockSize-1)+int64(n+target) > blockSize {
-		p.end = blocksOf(p.end) << blockBits // what lies behind an inode may not cross a block
+	switch kind {
+	case typeDir: // its number is given
+	case typeFile:
+		p.region.NIDs[i] = NID(p.region.At + p.end)
+		p.end += int64(p.layout.fileSize(e))
+	case typeSymlink:
+		n, target := p.layout.inodeSize(e, int64(len(e.Target))), len(e.Target)
+		if n+target <= blockSize && p.end&(blockSize-1)+int64(n+target) > blockSize {
+			p.end = blocksOf(p.end) << blockBits // what lies behind an inode may not cross a block
+		}
+		p.region.NIDs[i] = NID(p.region.At + p.end)
+		at, _ := behind(p.end+int64(n), int64(target))
+		p.end = at + int64(target)
 	}
-	p.region.NIDs[i] = NID(p.region.At + p.end)
-	if p.end += int64(n); target == 0 {
-		return nil
-	}
-	if n+target > blockSize {
-		p.end = blocksOf(p.end) << blockBits
-	}
-	p.end += int64(target)
 	return nil
+}
+
+// behind returns where the target of a symlink is whose inode ends at end: right there, or, if it would cross a block, in
+// blocks of its own.
+func behind(end, target int64) (at int64, inline bool) {
+	if offset := end & (blockSize - 1); offset > 0 && offset+target <= blockSize {
+		return end, true
+	}
+	return blocksOf(end) << blockBits, false
 }
 
 // write writes what has been placed.
 func (p *regionPlan) write() []byte {
 	r := p.region
 	b := make([]byte, blocksOf(p.end)<<blockBits)
-	d := p.inode(&r.Dir)
+	d := p.layout.inode(&r.Dir)
 	d.size = p.size
 	at := p.layout.inodeSize(&r.Dir, p.size)
 	if p.inline {
@@ -162,26 +155,25 @@ func (p *regionPlan) write() []byte {
 			from = to
 		}
 	}
-	p.put(b, &r.Dir, d)
+	p.layout.put(b, &r.Dir, d)
 	for i := range r.Dir.Entries {
 		e := &r.Dir.Entries[i]
 		at := int64(r.NIDs[i])*slotSize - r.At
-		switch d := p.inode(e); fileType(e.Mode) {
+		switch d := p.layout.inode(e); fileType(e.Mode) {
 		case typeFile:
 			if d.size = e.Size; e.Size > 0 {
 				d.block, d.xattrs = noBlock, xattrSize(e.Redirect)
 				putXattrs(b[at+int64(p.layout.inodeSize(e, e.Size)):], e.Redirect)
 			}
-			p.put(b[at:], e, d)
+			p.layout.put(b[at:], e, d)
 		case typeSymlink:
 			d.size = int64(len(e.Target))
-			behind := at + int64(p.layout.inodeSize(e, d.size))
-			if d.layout = layoutInline; behind&(blockSize-1)+d.size > blockSize || behind&(blockSize-1) == 0 {
-				behind = blocksOf(behind) << blockBits
-				d.layout, d.block = layoutPlain, uint32((r.At+behind)>>blockBits)
+			target, inline := behind(at+int64(p.layout.inodeSize(e, d.size)), d.size)
+			if d.layout = layoutInline; !inline {
+				d.layout, d.block = layoutPlain, uint32((r.At+target)>>blockBits)
 			}
-			copy(b[behind:], e.Target)
-			p.put(b[at:], e, d)
+			copy(b[target:], e.Target)
+			p.layout.put(b[at:], e, d)
 		}
 	}
 	return b
@@ -189,20 +181,4 @@ func (p *regionPlan) write() []byte {
 
 func (p *regionPlan) listing(b []byte, from, to int) {
 	p.list.put(b, from, to, numbers{entries: p.region.NIDs, self: NID(p.region.At), parent: p.region.Parent})
-}
-
-func (p *regionPlan) inode(e *Entry) inode {
-	i := inode{
-		mode: e.Mode, uid: p.layout.o.UID, gid: p.layout.o.GID, sec: p.layout.sec, nsec: p.layout.nsec, layout: layoutPlain,
-	}
-	if !e.MTime.IsZero() {
-		i.sec, i.nsec = e.MTime.Unix(), e.MTime.Nanosecond()
-	}
-	return i
-}
-
-func (p *regionPlan) put(b []byte, e *Entry, i inode) {
-	n := p.layout.inodeSize(e, i.size)
-	i.extended = n == extendedSize
-	i.put(b[:n])
 }

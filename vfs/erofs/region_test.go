@@ -136,3 +136,22 @@ func TestRegionRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestBehind has targets of symlinks that just fit behind their inodes, and such that do not.
+func TestBehind(t *testing.T) {
+	for _, c := range []struct {
+		end, target, want int64
+		inline            bool
+	}{
+		{64, 1, 64, true},
+		{64, blockSize - 64, 64, true},
+		{64, blockSize - 63, blockSize, false},
+		{blockSize, 1, blockSize, false}, // the inode is in the block before
+		{blockSize + 32, blockSize - 32, blockSize + 32, true},
+		{blockSize + 32, blockSize - 31, 2 * blockSize, false},
+	} {
+		if at, inline := behind(c.end, c.target); at != c.want || inline != c.inline {
+			t.Errorf("%d bytes behind %d: at %d, inline %t; want %d, %t", c.target, c.end, at, inline, c.want, c.inline)
+		}
+	}
+}

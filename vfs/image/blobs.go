@@ -1,8 +1,11 @@
 package image
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
 )
 
 // Blobs is where the blobs that are local lie as plain files, which are
@@ -16,6 +19,23 @@ type Blobs struct {
 	// Used, if not nil, is called when an action has opened the file of a blob, soon
 	// after it did and at the latest when its root is closed. It must not block.
 	Used func(digest.Digest)
+}
+
+// show says what an image shows of an entry.
+func (b *Blobs) show(e tree.Entry) erofs.Entry {
+	out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
+	switch e.Kind {
+	case tree.Dir:
+		out.Mode |= unix.S_IFDIR
+	case tree.Symlink:
+		out.Mode |= unix.S_IFLNK
+	default:
+		out.Mode |= unix.S_IFREG
+		if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
+			out.Redirect = "/" + b.Path(e.Digest)
+		}
+	}
+	return out
 }
 
 // Source is where the directories of an input root come from.

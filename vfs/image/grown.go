@@ -250,12 +250,12 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 
 // write makes the region of p, and gives what is in it its place.
 func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
-	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.describe(p.entry), NIDs: make([]uint32, dir.Len())}
+	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
 	r.Dir.Entries = make([]erofs.Entry, dir.Len())
 	g.mu.Lock()
 	for i := range dir.Len() {
 		e := dir.At(i)
-		r.Dir.Entries[i] = g.describe(e)
+		r.Dir.Entries[i] = g.blobs.show(e)
 		switch {
 		case e.Kind != tree.Dir:
 		case p.nids != nil:
@@ -288,23 +288,6 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 		g.kept = append(g.kept[max(0, len(g.kept)+1-keptRegions):], region{p, b})
 	}
 	return b, nil
-}
-
-// describe says what the image shows of an entry.
-func (g *grown) describe(e tree.Entry) erofs.Entry {
-	out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
-	switch e.Kind {
-	case tree.Dir:
-		out.Mode |= unix.S_IFDIR
-	case tree.Symlink:
-		out.Mode |= unix.S_IFLNK
-	default:
-		out.Mode |= unix.S_IFREG
-		if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
-			out.Redirect = "/" + g.blobs.Path(e.Digest)
-		}
-	}
-	return out
 }
 
 // grow writes the directories that are at hand, level by level, and gives them to the kernel, until limits.ahead.
@@ -397,15 +380,10 @@ func (g *grown) Node(nid uint64) (erofs.Node, error) {
 	if !ok || i >= dir.Len() {
 		return erofs.Node{}, erofs.ErrNotFound
 	}
-	e := g.describe(dir.At(i))
+	e := g.blobs.show(dir.At(i))
 	n := erofs.Node{Path: e.Name, Mode: e.Mode, Size: e.Size, Redirect: e.Redirect}
 	if above := p.path(); above != "" {
 		n.Path = above + "/" + e.Name
 	}
 	return n, nil
-}
-
-// Grown reports whether the view has an image that is written while it is used.
-func (v *View) Grown() bool {
-	return slices.ContainsFunc(v.grafts, func(g *graft) bool { return g.image.grown != nil })
 }

@@ -91,12 +91,9 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 	list := make([]erofs.Entry, 0, d.Len())
 	for i := range d.Len() {
 		e := d.At(i)
-		out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm | typeOf(e.Kind)}
+		out := s.blobs.show(e)
 		switch e.Kind {
 		case tree.File:
-			if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
-				out.Redirect = "/" + s.blobs.Path(e.Digest)
-			}
 		case tree.Dir:
 			child, ok := s.lookup(e.Digest)
 			if !ok || child.Len() > s.left || depth == maxImageDepth {
@@ -241,11 +238,4 @@ func (img *image) close() error {
 		return err
 	}
 	return errors.Join(err, img.file.Close())
-}
-
-func typeOf(k tree.Kind) uint32 {
-	if k == tree.Dir {
-		return unix.S_IFDIR
-	}
-	return unix.S_IFREG // no image that is written at once has symlinks
 }

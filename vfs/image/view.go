@@ -253,3 +253,8 @@ func (v *View) Vouch(ctx context.Context, due time.Time) error {
 	}
 	return nil
 }
+
+// Grown reports whether the view has an image that is written while it is used.
+func (v *View) Grown() bool {
+	return slices.ContainsFunc(v.grafts, func(g *graft) bool { return g.image.grown != nil })
+}
