@@ -22,11 +22,12 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 )
 
+// DefaultLeeway is by how much clocks may differ where nothing is said.
+const DefaultLeeway = 30 * time.Second
+
 const (
 	// defaultUserClaim and defaultGroupsClaim are the claims that name a user and his groups.
 	defaultUserClaim, defaultGroupsClaim = "sub", "groups"
-	// defaultLeeway is by how much clocks may differ.
-	defaultLeeway = 30 * time.Second
 	// defaultRemembered bounds the bytes of tokens that need not be verified again.
 	defaultRemembered = 8 << 20
 	// maxTokenBytes bounds a token.
@@ -99,7 +100,7 @@ func newTokens(list []Issuer, maxBytes int64, log *zap.Logger) (*tokens, error) 
 		if err != nil {
 			return nil, fmt.Errorf("tokens of %q: %w", i.Name, err)
 		}
-		i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
+		i.Leeway = cmp.Or(i.Leeway, DefaultLeeway)
 		var k keys = newRemoteKeys(i.Name, log)
 		if i.KeysFile != "" {
 			if k, err = newFileKeys(i.KeysFile, log); err != nil {

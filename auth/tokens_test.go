@@ -198,7 +198,7 @@ func TestTokensExpireWhereTheyAreRemembered(t *testing.T) {
 			if _, err := tokens.identify(t.Context(), raw); status.Code(err) != want {
 				t.Errorf("%v, want %v", err, want)
 			}
-			time.Sleep(time.Hour/2 + defaultLeeway/2 + time.Second)
+			time.Sleep(time.Hour/2 + DefaultLeeway/2 + time.Second)
 		}
 	})
 }

@@ -62,7 +62,7 @@ func newIssuer(s Issuer, back string, log *zap.Logger) (*issuer, error) {
 		Issuer: s, back: back, log: log, fetching: make(chan struct{}, 1),
 		client: &http.Client{Transport: careful{http.DefaultTransport}, Timeout: askTimeout},
 	}
-	i.Leeway = cmp.Or(i.Leeway, defaultLeeway)
+	i.Leeway = cmp.Or(i.Leeway, auth.DefaultLeeway)
 	if s.SecretFile == "" {
 		return i, nil
 	}

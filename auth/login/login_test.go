@@ -1,166 +1,18 @@
 package login
 
 import (
-	"io"
 	"maps"
 	"net/http"
-	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/auth/login/logintest"
 )
-
-// A desk is pages to log in to, an issuer, and a browser.
-type desk struct {
-	*testing.T
-	issuer  *logintest.Issuer
-	logins  *Logins
-	server  *httptest.Server
-	options Options
-	browser *http.Client
-	// to and err are what the last log-in came to.
-	to  string
-	err error
-}
-
-func rules() []auth.Rule {
-	return []auth.Rule{
-		{Groups: []string{"dev*"}, May: []auth.Right{auth.Execute}},
-		{Claims: map[string]string{"hd": "example.com"}, May: []auth.Right{auth.Observe}},
-	}
-}
-
-func newDesk(t *testing.T) *desk {
-	t.Helper()
-	d := &desk{T: t, issuer: logintest.New(t)}
-	d.server = httptest.NewServer(http.HandlerFunc(d.serve))
-	t.Cleanup(d.server.Close)
-	d.options = Options{
-		Settings: Settings{Issuers: []Issuer{{Name: d.issuer.URL(), ClientID: logintest.ClientID, SecretFile: d.issuer.SecretFile()}}},
-		Rules:    rules(), Pages: d.server.URL + "/", KeyFile: filepath.Join(t.TempDir(), "data", "key"),
-	}
-	d.open()
-	d.browser = d.newBrowser()
-	return d
-}
-
-// open makes Logins of the options.
-func (d *desk) open() {
-	d.Helper()
-	var err error
-	if d.logins, err = New(d.options); err != nil {
-		d.Fatal(err)
-	}
-}
-
-// newBrowser returns one that has no cookies.
-func (d *desk) newBrowser() *http.Client {
-	d.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		d.Fatal(err)
-	}
-	return &http.Client{Jar: jar}
-}
-
-func (d *desk) serve(w http.ResponseWriter, r *http.Request) {
-	switch r.URL.Path {
-	case "/login":
-		if d.err = d.logins.Begin(w, r, r.FormValue("with"), r.FormValue("to")); d.err != nil {
-			http.Error(w, d.err.Error(), http.StatusForbidden)
-		}
-	case "/" + Callback:
-		if d.to, d.err = d.logins.Finish(w, r); d.err != nil {
-			http.Error(w, d.err.Error(), http.StatusForbidden)
-		}
-	case "/logout":
-		d.logins.End(w, r)
-	default:
-		if who, _ := d.logins.Of(r); who != nil {
-			_, _ = w.Write([]byte(who.String()))
-		}
-	}
-}
-
-// get asks for a path and returns the body.
-func (d *desk) get(path string) string {
-	d.Helper()
-	resp, err := d.browser.Get(d.server.URL + path)
-	if err != nil {
-		d.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		d.Fatal(err)
-	}
-	return string(b)
-}
-
-// expect checks how a log-in ended, and with whose session.
-func (d *desk) expect(code codes.Code, text, who string) {
-	d.Helper()
-	if status.Code(d.err) != code || d.err != nil && !strings.Contains(d.err.Error(), text) {
-		d.Errorf("the log-in ends with %v, want %s %q", d.err, code, text)
-	}
-	if got := d.get("/"); got != who {
-		d.Errorf("the session is that of %q, want %q", got, who)
-	}
-}
-
-// callback asks for a log-in and returns the address that the issuer sends the browser back to, which is not asked for.
-func (d *desk) callback() string {
-	d.Helper()
-	back := ""
-	browser := *d.browser
-	browser.CheckRedirect = func(r *http.Request, _ []*http.Request) error {
-		if r.URL.Path != "/"+Callback {
-			return nil
-		}
-		back = r.URL.RequestURI()
-		return http.ErrUseLastResponse
-	}
-	resp, err := browser.Get(d.server.URL + "/login?to=/x")
-	if err != nil {
-		d.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	return back
-}
-
-// cookies returns those of the browser.
-func (d *desk) cookies() map[string]string {
-	d.Helper()
-	u, err := url.Parse(d.server.URL)
-	if err != nil {
-		d.Fatal(err)
-	}
-	all := map[string]string{}
-	for _, c := range d.browser.Jar.Cookies(u) {
-		all[c.Name] = c.Value
-	}
-	return all
-}
-
-func (d *desk) setCookie(name, value string) {
-	d.Helper()
-	u, err := url.Parse(d.server.URL)
-	if err != nil {
-		d.Fatal(err)
-	}
-	d.browser.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/"}})
-}
 
 // TestLogIn has somebody log in, over a restart, and log out; his cookie is of no use then.
 func TestLogIn(t *testing.T) {
@@ -196,22 +48,6 @@ func TestLogIn(t *testing.T) {
 	d.expect(codes.OK, "", "")
 }
 
-// TestCookies have no script and no other site use them.
-func TestCookies(t *testing.T) {
-	for pages, want := range map[string]string{
-		"https://farm.example.com/": "__Host-x=v; Path=/; Max-Age=59; HttpOnly; Secure; SameSite=Lax",
-		"http://127.0.0.1:8981/":    "x=v; Path=/; Max-Age=59; HttpOnly; SameSite=Lax",
-	} {
-		l, err := New(Options{Rules: rules(), Pages: pages, KeyFile: filepath.Join(t.TempDir(), "key")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := l.cookie("x", "v", time.Now().Add(time.Minute)).String(); got != want {
-			t.Errorf("%s: %s, want %s", pages, got, want)
-		}
-	}
-}
-
 // TestRefusedTokens has an issuer whose ID tokens are not to be taken.
 func TestRefusedTokens(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -222,7 +58,7 @@ func TestRefusedTokens(t *testing.T) {
 		"no nonce":                  {map[string]any{"nonce": nil}, "of another log-in"},
 		"audience":                  {map[string]any{"aud": "mail"}, "audience"},
 		"issuer":                    {map[string]any{"iss": "https://other.example.com"}, "different provider"},
-		"expired":                   {map[string]any{"exp": time.Now().Add(-defaultLeeway - time.Minute).Unix()}, "expired"},
+		"expired":                   {map[string]any{"exp": time.Now().Add(-auth.DefaultLeeway - time.Minute).Unix()}, "expired"},
 		"no user":                   {map[string]any{"email": nil}, "its claim email does not name one user"},
 		"an address not verified":   {map[string]any{"email_verified": false}, "has not verified your e-mail address"},
 		"an address not verified 2": {map[string]any{"email_verified": "false"}, "has not verified your e-mail address"},
@@ -259,139 +95,6 @@ func TestKeys(t *testing.T) {
 	d.issuer.Say(map[string]any{"email": "eve@example.com"})
 	d.get("/login")
 	d.expect(codes.PermissionDenied, "verify signature", "bob@example.com")
-}
-
-// TestOthersLogIns has log-ins that somebody else began, or that were ended before.
-func TestOthersLogIns(t *testing.T) {
-	d := newDesk(t)
-	back := d.callback()
-	mine := d.browser
-	d.browser = d.newBrowser()
-	d.get(back) // as of a link that somebody was sent
-	d.expect(codes.FailedPrecondition, "another browser", "")
-	other := d.callback()
-	d.get(back) // in a browser that has begun another
-	d.expect(codes.FailedPrecondition, "another browser", "")
-	state := func(uri string) string {
-		u, err := url.Parse(uri)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u.Query().Get("state")
-	}
-	d.get(strings.Replace(back, url.QueryEscape(state(back)), url.QueryEscape(state(other)), 1)) // another's code, with the own state
-	d.expect(codes.FailedPrecondition, "used or too old", "")
-	d.browser = mine
-	second := d.callback()
-	d.get(strings.Replace(second, "&iss=", "&iss=https://other.example.com", 1))
-	d.expect(codes.FailedPrecondition, "another browser", "")
-	d.get(strings.Replace(second, "state=", "state=A", 1))
-	d.expect(codes.FailedPrecondition, "another browser", "")
-	late, err := d.logins.keys.seal("log-in "+d.cookies()[browserCookie], pending{d.issuer.URL(), "/", time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, query := range []string{"", "?state=" + late} {
-		d.get("/" + Callback + query)
-		d.expect(codes.FailedPrecondition, "another browser", "")
-	}
-	d.get(second)
-	d.expect(codes.OK, "", "ann@example.com")
-	d.get("/logout")
-	d.get(second) // the code is used
-	d.expect(codes.FailedPrecondition, "used or too old", "")
-	third := d.callback()
-	d.options.KeyFile = filepath.Join(t.TempDir(), "key")
-	d.open() // with other keys
-	d.get(third)
-	d.expect(codes.FailedPrecondition, "another browser", "")
-}
-
-// TestTamperedCookies has cookies that were changed, swapped, or made for other rules.
-func TestTamperedCookies(t *testing.T) {
-	d := newDesk(t)
-	d.get("/login")
-	good := d.cookies()
-	session := good[sessionCookie]
-	for i := range len(session) {
-		changed := []byte(session)
-		if changed[i]++; i == len(session)-1 { // it has bits to spare
-			changed[i] = '!'
-		}
-		d.setCookie(sessionCookie, string(changed))
-		if i%16 == 0 || i == len(session)-1 {
-			d.expect(codes.OK, "", "")
-		}
-	}
-	for _, value := range []string{"", "x", session[:20], good[browserCookie], d.issuer.Asked()[0].Get("state")} {
-		d.setCookie(sessionCookie, value)
-		d.expect(codes.OK, "", "")
-	}
-	d.setCookie(sessionCookie, session)
-	d.expect(codes.OK, "", "ann@example.com")
-	d.options.Rules = d.options.Rules[:1]
-	d.open()
-	d.expect(codes.OK, "", "")
-}
-
-// TestSessionsEnd has a session whose time is over although the browser still sends it.
-func TestSessionsEnd(t *testing.T) {
-	d := newDesk(t)
-	d.options.Settings.Session = time.Second
-	d.open()
-	d.get("/login")
-	kept := d.cookies()[sessionCookie]
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: kept})
-	var s session
-	if err := d.logins.keys.open(d.logins.purpose, kept, &s); err != nil || s.Until.After(time.Now().Add(time.Second)) {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	s.Until = time.Now()
-	sealed, err := d.logins.keys.seal(d.logins.purpose, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.setCookie(sessionCookie, sealed)
-	d.expect(codes.OK, "", "")
-}
-
-// TestKeyFiles has schedulers with the same keys, and a key that is replaced.
-func TestKeyFiles(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "key")
-	write := func(lines ...string) {
-		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before, after := strings.Repeat("a", 32), strings.Repeat("b", 32)
-	d := newDesk(t)
-	if info, err := os.Stat(d.options.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the key that was made: %v, %v", info, err)
-	}
-	d.options.Settings.KeyFile = file
-	if _, err := New(d.options); err == nil {
-		t.Error("a key file that is named is made")
-	}
-	for _, bad := range []string{"", "\n", before[1:]} {
-		write(bad)
-		if _, err := New(d.options); err == nil || !strings.Contains(err.Error(), "openssl rand -hex 32") {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-	write(before)
-	d.open()
-	d.get("/login")
-	write(after, before)
-	d.open() // another scheduler
-	d.expect(codes.OK, "", "ann@example.com")
-	d.get("/login")
-	write(after)
-	d.open()
-	d.expect(codes.OK, "", "ann@example.com")
-	write(before)
-	d.open()
-	d.expect(codes.OK, "", "")
 }
 
 // TestIssuerAway has an issuer that cannot be reached at the start, and later can.

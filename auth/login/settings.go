@@ -34,7 +34,6 @@ type Issuer struct {
 // What holds where nothing is said.
 const (
 	defaultSession = 12 * time.Hour
-	defaultLeeway  = 30 * time.Second
 	emailClaim     = "email"
 	// maxLeeway is what go-oidc adds to a time before which an ID token is not good. Of the time that it is told, leeway is taken.
 	maxLeeway = 5 * time.Minute
