@@ -18,7 +18,7 @@ const (
 	byRemote  = "remote"
 )
 
-// jobsPerUp is what forerunner up tells people to put into their .bazelrc for this machine's slots, which are two.
+// usualJobs is what forerunner up tells people to put into their .bazelrc for a machine with these slots.
 const (
 	slots     = 2
 	usualJobs = 8

@@ -48,13 +48,13 @@ func natives(language string, rules ...string) string {
 // writeWorkspace makes a workspace of so many packages in a folder that is not there yet. No two actions are the same.
 func writeWorkspace(dir string, packages int) error {
 	for name, text := range stubs {
-		if err := writeSource(dir, name, text, 0o755); err != nil {
+		if err := writeSource(dir, name, text); err != nil {
 			return err
 		}
 	}
 	for p := range packages {
 		for name, text := range packageSources(p) {
-			if err := writeSource(dir, fmt.Sprintf("actions/p%03d/%s", p, name), text, 0o755); err != nil {
+			if err := writeSource(dir, fmt.Sprintf("actions/p%03d/%s", p, name), text); err != nil {
 				return err
 			}
 		}
@@ -62,12 +62,12 @@ func writeWorkspace(dir string, packages int) error {
 	return nil
 }
 
-func writeSource(dir, name, text string, mode os.FileMode) error {
+func writeSource(dir, name, text string) error {
 	path := filepath.Join(dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(text), mode)
+	return os.WriteFile(path, []byte(text), 0o755)
 }
 
 func packageSources(p int) map[string]string {

@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -364,7 +365,7 @@ func (l *life) compare() {
 				waiting++
 			}
 		}
-		if n := len(l.tree.Items(kind)); n != waiting {
+		if n := len(items(l.tree, kind)); n != waiting {
 			l.t.Fatalf("%d items in kind %d, want %d", n, kind, waiting)
 		}
 	}
@@ -385,4 +386,24 @@ func (l *life) finish() {
 	if r := l.tree.root; len(r.children)+len(r.backlogs)+r.refs > 0 {
 		l.t.Fatalf("%d branches, %d backlogs and %d refs are left at the root", len(r.children), len(r.backlogs), r.refs)
 	}
+}
+
+// items returns what waits in a kind and may have a turn, each item once, the oldest first.
+func items(t *Tree, kind uint32) []*Item {
+	var entries []*Entry
+	if s := t.root.backlog(kind); s != nil {
+		entries = s.all(nil)
+	}
+	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.age, b.age) })
+	items := make([]*Item, 0, len(entries))
+	for _, e := range entries {
+		first := e.item.entries.first
+		for first.owner.parked {
+			first = first.next
+		}
+		if first.owner == e {
+			items = append(items, e.item)
+		}
+	}
+	return items
 }

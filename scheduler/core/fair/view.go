@@ -92,26 +92,6 @@ func (n Node) View() View {
 	return v
 }
 
-// Items returns what waits in a kind and may have a turn, each item once, the oldest first.
-func (t *Tree) Items(kind uint32) []*Item {
-	var entries []*Entry
-	if s := t.root.backlog(kind); s != nil {
-		entries = s.all(nil)
-	}
-	slices.SortFunc(entries, func(a, b *Entry) int { return cmp.Compare(a.age, b.age) })
-	items := make([]*Item, 0, len(entries))
-	for _, e := range entries {
-		first := e.item.entries.first
-		for first.owner.parked {
-			first = first.next
-		}
-		if first.owner == e {
-			items = append(items, e.item)
-		}
-	}
-	return items
-}
-
 func (s *backlog) all(entries []*Entry) []*Entry {
 	for _, chunk := range s.entries.chunks {
 		for _, p := range chunk {
