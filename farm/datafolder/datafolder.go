@@ -80,17 +80,21 @@ func (f *Folder) take(dir string) error {
 		return fmt.Errorf("data folder %s is of a newer version of Forerunner: its format is %d, and this program knows %d; start that version again, or choose another --data",
 			dir, found, format)
 	}
-	return f.write()
+	return f.write(found)
 }
 
-// write says whose the folder is now.
-func (f *Folder) write() error {
-	text := fmt.Sprintf("format %d\nprocess %d %s\n", format, os.Getpid(), filepath.Base(os.Args[0]))
-	if _, err := f.lock.WriteAt([]byte(text), 0); err != nil {
-		return fmt.Errorf("data folder: %w", err)
+// write says what the format is, if the file named another one, and whose the folder is now. That is a hint: without room for
+// it on the disk nobody is named.
+func (f *Folder) write(found int) error {
+	text := fmt.Sprintf("format %d\n", format)
+	if found != format {
+		if _, err := f.lock.WriteAt([]byte(text), 0); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
 	}
-	if err := f.lock.Truncate(int64(len(text))); err != nil {
-		return fmt.Errorf("data folder: %w", err)
+	owner := fmt.Sprintf("process %d %s\n", os.Getpid(), filepath.Base(os.Args[0]))
+	if err := f.lock.Truncate(int64(len(text))); err == nil { // nobody is taken for the one who had it before
+		_, _ = f.lock.WriteAt([]byte(owner), int64(len(text)))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOneProcessAtATime(t *testing.T) {
@@ -120,5 +122,21 @@ func TestFoldersOfOthers(t *testing.T) {
 				t.Errorf("%s: %v, want %q", name, err, c.want)
 			}
 		}
+	}
+}
+
+// TestFullDisk has no room for who has the folder, which fails nothing, and none for the format, which does.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	f := &Folder{lock: full}
+	if err := f.write(format); err != nil {
+		t.Errorf("a folder whose format is known: %v", err)
+	}
+	if err := f.write(0); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a folder whose format is not known: %v", err)
 	}
 }
