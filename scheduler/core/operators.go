@@ -21,6 +21,25 @@ type operators struct {
 	killed *int
 }
 
+// order does what operators order.
+func (op *operators) order(e event.Event) error {
+	switch e := e.(type) {
+	case event.Kill:
+		op.kill(e)
+	case event.Drain:
+		return op.drain(e)
+	case event.Undrain:
+		return op.undrain(e)
+	case event.PutQuota:
+		return op.putQuota(e)
+	case event.DeleteQuota:
+		return op.deleteQuota(e)
+	default:
+		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))
+	}
+	return nil
+}
+
 func (op *operators) kill(e event.Kill) {
 	for _, name := range e.Names {
 		if o := op.operations.byName[name]; o != nil && !o.done() {

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -116,21 +115,11 @@ func (s *State) apply(e event.Event) error {
 		s.reports.disconnect(e)
 	case event.Restore:
 		s.reports.restore(e)
-	case event.Kill:
-		s.operators.kill(e)
-	case event.Drain:
-		return s.operators.drain(e)
-	case event.Undrain:
-		return s.operators.undrain(e)
-	case event.PutQuota:
-		return s.operators.putQuota(e)
-	case event.DeleteQuota:
-		return s.operators.deleteQuota(e)
 	case event.Settle:
 		s.reports.settleNow()
 	case event.Tick:
 	default:
-		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))
+		return s.operators.order(e)
 	}
 	return nil
 }
