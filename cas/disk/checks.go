@@ -45,7 +45,7 @@ type checker struct {
 	mu      sync.Mutex
 	checks  map[version]*check // guarded by mu; those that have not ended
 	queue   []*check           // guarded by mu; to be run in the background, and some that were begun or left
-	lane    bool               // guarded by mu; a goroutine runs what is queued
+	awake   bool               // guarded by mu; a goroutine runs what is queued
 	serial  uint64             // guarded by mu; of the check begun last
 	closed  bool               // guarded by mu
 	direct  map[*check]bool    // guarded by mu; run by who asked, see now
@@ -130,8 +130,8 @@ func (v *checker) queueUp(c *check) {
 		return
 	}
 	v.queue = append(v.queue, c)
-	if !v.lane {
-		v.lane = true
+	if !v.awake {
+		v.awake = true
 		v.running.Go(v.drain)
 	}
 }
@@ -155,7 +155,7 @@ func (v *checker) next() *check {
 			return c
 		}
 	}
-	v.queue, v.lane = nil, false
+	v.queue, v.awake = nil, false
 	return nil
 }
 

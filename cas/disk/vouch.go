@@ -211,6 +211,6 @@ func (v *Vouching) Close() {
 		v.by.checks.leave(c)
 	}
 	for _, d := range pinned {
-		v.by.files.files.unpin(d)
+		v.by.files.unpin(d)
 	}
 }
