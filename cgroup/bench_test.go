@@ -118,7 +118,7 @@ func BenchmarkSettleThread(b *testing.B) {
 		if err := s.SettleThread(); err != nil {
 			b.Fatal(err)
 		}
-		for _, group := range s.place.Threads {
+		for _, group := range s.handle.Threads {
 			if err := moveThread(filepath.Dir(filepath.Dir(filepath.Dir(group)))); err != nil {
 				b.Fatal(err)
 			}

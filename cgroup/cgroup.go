@@ -231,7 +231,7 @@ func (p *Parent) Slot(name string) (_ *Slot, err error) {
 	s := &Slot{
 		dir:      dir,
 		controls: map[string]control{},
-		place:    Place{Version: p.version, Dir: filepath.Join(dir, runName), Home: filepath.Join(p.dir, homeName)},
+		handle:   Handle{Version: p.version, Dir: filepath.Join(dir, runName), Home: filepath.Join(p.dir, homeName)},
 	}
 	if err := os.Mkdir(s.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make slot group: %w", err)
@@ -248,24 +248,24 @@ func (p *Parent) Slot(name string) (_ *Slot, err error) {
 		case c.version == 1:
 			v1 = append(v1, c.dir)
 		case slices.Contains(controllers, controller):
-			s.place.Controllers = append(s.place.Controllers, controller)
+			s.handle.Controllers = append(s.handle.Controllers, controller)
 		}
 	}
-	slices.Sort(s.place.Controllers)
+	slices.Sort(s.handle.Controllers)
 	slices.Sort(v1)
 	for _, parent := range slices.Compact(v1) { // co-mounted controllers share it
 		run := filepath.Join(slotDir(parent, name), runName)
-		s.place.Threads = append(s.place.Threads, run)
+		s.handle.Threads = append(s.handle.Threads, run)
 		if err := errors.Join(makeV1Group(filepath.Dir(run)), makeV1Group(run)); err != nil {
 			return nil, err
 		}
 	}
-	for _, c := range s.place.Controllers {
+	for _, c := range s.handle.Controllers {
 		if err := writeFile(filepath.Join(s.dir, "cgroup.subtree_control"), "+"+c); err != nil {
 			return nil, err
 		}
 	}
-	return s, os.Mkdir(s.place.Dir, 0o755)
+	return s, os.Mkdir(s.handle.Dir, 0o755)
 }
 
 // Close removes the group and lets go of its name. Slots that are not closed are

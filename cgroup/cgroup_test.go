@@ -153,7 +153,7 @@ func TestStartAfterKill(t *testing.T) {
 			}
 			_ = c.Wait() // killed
 		}
-		again := Attach(s.Place())
+		again := Attach(s.Handle())
 		c := script(t, again, "echo ready; read x")
 		if err := s.Kill(t.Context()); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestKillLeavesNothing(t *testing.T) {
 func TestKillReachesGroupsMadeInside(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		s := newSlot(t, version)
-		sub := filepath.Join(s.Place().Dir, "made by the command", "and deeper")
+		sub := filepath.Join(s.Handle().Dir, "made by the command", "and deeper")
 		c := script(t, s, fmt.Sprintf(
 			"mkdir -p '%s' && echo $$ >'%s/cgroup.procs' && echo ready; sleep 1000; :", sub, sub))
 		if pids, err := s.Pids(); err != nil || !slices.Contains(pids, c.Process.Pid) {
@@ -245,7 +245,7 @@ func TestKillReachesGroupsMadeInside(t *testing.T) {
 func TestKillReachesFrozenGroups(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		s := newSlot(t, version)
-		sub := filepath.Join(s.Place().Dir, "made by the command", "and frozen")
+		sub := filepath.Join(s.Handle().Dir, "made by the command", "and frozen")
 		freeze := map[int]string{1: "echo FROZEN >'%s/freezer.state'", 2: "echo 1 >'%s/cgroup.freeze'"}[version]
 		c := script(t, s, fmt.Sprintf("mkdir -p '%s' && sh -c 'echo $$ >\"%s/cgroup.procs\"; exec sleep 1000' & "+
 			"until grep -q . '%s/cgroup.procs'; do sleep 0.01; done; "+freeze+"; echo ready; sleep 1000; :", sub, sub, sub, sub))
@@ -306,7 +306,7 @@ func TestAddMovesARunningProcess(t *testing.T) {
 func TestAttachFromElsewhere(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		s := newSlot(t, version)
-		c := startIn(t, Attach(s.Place()), "sleep", "1000")
+		c := startIn(t, Attach(s.Handle()), "sleep", "1000")
 		if err := s.Kill(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -12,7 +12,7 @@ import (
 	cgroups "github.com/containerd/cgroups/v3"
 )
 
-// hierarchy is a mounted cgroup hierarchy and our own place in it.
+// hierarchy is a mounted cgroup hierarchy and our own slot in it.
 type hierarchy struct {
 	version int    // 1 (the freezer) or 2
 	own     string // absolute path of the group this process is in
@@ -88,22 +88,22 @@ func (s surroundings) find(group string, match func(mount) bool) (own string, ok
 // A Group is one of a hierarchy that is mounted at Point.
 type Group struct{ Point, Dir string }
 
-// Groups are those that the commands of place are in; for nil those that this process is in.
-func Groups(place *Place) ([]Group, error) {
+// Groups are those that the commands of slot are in; for nil those that this process is in.
+func Groups(slot *Handle) ([]Group, error) {
 	around, err := lookAround()
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
 	dirs := map[string]string{} // by mount point
-	if place != nil {
-		for _, dir := range append([]string{place.Dir}, place.Threads...) {
+	if slot != nil {
+		for _, dir := range append([]string{slot.Dir}, slot.Threads...) {
 			dirs[around.pointOf(dir)] = dir
 		}
 	}
 	var all []Group
 	for _, m := range around.mounts {
 		dir := dirs[m.point]
-		if place == nil {
+		if slot == nil {
 			dir, _ = around.ownIn(m)
 		}
 		if dir != "" {

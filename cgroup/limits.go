@@ -87,7 +87,7 @@ func (s *Slot) Limit(l Limits) error {
 			}
 		}
 	}
-	s.place.Limits = l
+	s.handle.Limits = l
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (l *Limits) write(controller string, group control) error {
 }
 
 // Limits are what Limit was told.
-func (s *Slot) Limits() Limits { return s.place.Limits }
+func (s *Slot) Limits() Limits { return s.handle.Limits }
 
 // cpuList writes CPU numbers as the kernel reads them.
 func cpuList(cpus []int) string {

@@ -29,7 +29,7 @@ func onSettledThread(t *testing.T, s *Slot, f func()) {
 		if err == nil {
 			f()
 		}
-		for _, group := range s.place.Threads {
+		for _, group := range s.handle.Threads {
 			err = errors.Join(err, moveThread(filepath.Dir(filepath.Dir(filepath.Dir(group)))))
 		}
 		done <- err

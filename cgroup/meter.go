@@ -75,7 +75,7 @@ func (s *Slot) Meter() (*Meter, error) {
 	if s.dir == "" {
 		return nil, errors.New("meter slot group: it is only attached")
 	}
-	m := &Meter{limit: s.place.Limits.Memory, buffer: make([]byte, 4096), descriptors: map[*os.File]int{}}
+	m := &Meter{limit: s.handle.Limits.Memory, buffer: make([]byte, 4096), descriptors: map[*os.File]int{}}
 	err := m.open(s)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("meter slot group: %w", err), m.Close())
@@ -100,7 +100,7 @@ func (m *Meter) open(s *Slot) error {
 		}
 		m.gauges = append(m.gauges, gauge{f, read})
 	}
-	if s.place.Version == 2 {
+	if s.handle.Version == 2 {
 		add(s.dir, "cpu.stat", readCPUv2)
 		add(s.dir, "cpu.pressure", func(c *counters, b []byte) { readPressure(b, &c.cpuSome, nil) })
 		add(s.dir, "memory.pressure", func(c *counters, b []byte) { readPressure(b, &c.memorySome, &c.memoryFull) })

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place names a slot's group in plain data, so that another process (the launcher)
+// A Handle names a slot's group in plain data, so that another process (the launcher)
 // can attach to it.
-type Place struct {
+type Handle struct {
 	Version int
 	Dir     string // the slot's group that commands are in
 	Home    string // the group that processes live in which start commands in Dir
@@ -34,9 +34,9 @@ type Place struct {
 // counts, with a group in it that commands are in: what they are able to see or do of
 // cgroups is below the limits.
 type Slot struct {
-	place Place
-	// dir is around place.Dir, which comes and goes, as the folders of controls are around
-	// place.Threads. Empty in an attached Slot, which has no controls either.
+	handle Handle
+	// dir is around handle.Dir, which comes and goes, as the folders of controls are around
+	// handle.Threads. Empty in an attached Slot, which has no controls either.
 	dir      string
 	controls map[string]control
 
@@ -51,14 +51,14 @@ var ErrStranded = errors.New("thread stranded in the slot's group")
 
 // Attach finds the group that another process made with Parent.Slot. Only that
 // process calls Close.
-func Attach(place Place) *Slot {
-	s := &Slot{place: place}
+func Attach(handle Handle) *Slot {
+	s := &Slot{handle: handle}
 	s.worn.Store(true) // what happened to it before is not known
 	return s
 }
 
-// Place tells where the slot is, for Attach in another process.
-func (s *Slot) Place() Place { return s.place }
+// Handle tells where the slot is, for Attach in another process.
+func (s *Slot) Handle() Handle { return s.handle }
 
 // SettleThread moves the calling thread into the slot's groups of v1 hierarchies, whose
 // limits hold for what it forks; there is nothing to do under v2. A thread that calls
@@ -69,7 +69,7 @@ func (s *Slot) Place() Place { return s.place }
 //
 // It stays there because a round trip through four groups costs 74 µs.
 func (s *Slot) SettleThread() error {
-	for _, group := range s.place.Threads {
+	for _, group := range s.handle.Threads {
 		if err := moveThread(group); err != nil {
 			return fmt.Errorf("settle thread in slot group: %w", err)
 		}
@@ -83,7 +83,7 @@ func (s *Slot) Hold() error {
 	if err := s.replace(); err != nil {
 		return fmt.Errorf("replace slot group: %w", err)
 	}
-	held := s.place
+	held := s.handle
 	held.Threads = slices.Clone(held.Threads)
 	for _, dir := range append([]*string{&held.Home}, pointers(held.Threads)...) {
 		var err error
@@ -96,7 +96,7 @@ func (s *Slot) Hold() error {
 		return err
 	}
 	held.Dir = filepath.Join(around, filepath.Base(held.Dir))
-	s.place = held
+	s.handle = held
 	return nil
 }
 
@@ -120,7 +120,7 @@ func hold(dir string) (string, error) {
 // Settle moves the calling process to where the starters of commands live. It must
 // come before the first Start.
 func (s *Slot) Settle() error {
-	if err := enter(s.place.Home, os.Getpid()); err != nil {
+	if err := enter(s.handle.Home, os.Getpid()); err != nil {
 		return fmt.Errorf("settle beside the slot groups: %w", err)
 	}
 	return nil
@@ -148,7 +148,7 @@ func (s *Slot) Start(start func(cgroupFD int) error) error {
 			return fmt.Errorf("replace slot group: %w", err)
 		}
 	}
-	if s.place.Version == 2 {
+	if s.handle.Version == 2 {
 		return s.startInto(start)
 	}
 	return s.startFrom(start)
@@ -156,7 +156,7 @@ func (s *Slot) Start(start func(cgroupFD int) error) error {
 
 func (s *Slot) startInto(start func(int) error) error {
 	// Not os.Open, which asks the kernel whether it can wait for it.
-	dir, err := unix.Open(s.place.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := unix.Open(s.handle.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open slot group: %w", err)
 	}
@@ -167,11 +167,11 @@ func (s *Slot) startInto(start func(int) error) error {
 func (s *Slot) startFrom(start func(int) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := moveThread(s.place.Dir); err != nil {
+	if err := moveThread(s.handle.Dir); err != nil {
 		return fmt.Errorf("enter slot group: %w", err)
 	}
 	err := start(-1)
-	if back := moveThread(s.place.Home); back != nil {
+	if back := moveThread(s.handle.Home); back != nil {
 		return errors.Join(err, fmt.Errorf("%w: %w", ErrStranded, back))
 	}
 	return err
@@ -183,14 +183,14 @@ func moveThread(group string) error {
 }
 
 func (s *Slot) replace() error {
-	if err := removeTree(s.place.Dir, lastPatience); err != nil {
+	if err := removeTree(s.handle.Dir, lastPatience); err != nil {
 		return err
 	}
-	if err := os.Mkdir(s.place.Dir, 0o755); err != nil {
+	if err := os.Mkdir(s.handle.Dir, 0o755); err != nil {
 		return err
 	}
-	for _, c := range s.place.Controllers {
-		if err := s.place.Limits.write(c, control{2, s.place.Dir}); err != nil {
+	for _, c := range s.handle.Controllers {
+		if err := s.handle.Limits.write(c, control{2, s.handle.Dir}); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (s *Slot) replace() error {
 // Add moves a running process with all its threads into the group; children that
 // it already has stay where they are.
 func (s *Slot) Add(pid int) error {
-	if err := enter(s.place.Dir, pid); err != nil {
+	if err := enter(s.handle.Dir, pid); err != nil {
 		return fmt.Errorf("add process %d to slot group: %w", pid, err)
 	}
 	return nil
@@ -210,7 +210,7 @@ func (s *Slot) Add(pid int) error {
 // Pids lists the processes in the group and in groups below it, in no order.
 // Zombies are not listed.
 func (s *Slot) Pids() ([]int, error) {
-	pids, err := pidsBelow(s.place.Dir)
+	pids, err := pidsBelow(s.handle.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("list slot group: %w", err)
 	}
@@ -222,7 +222,7 @@ func (s *Slot) Pids() ([]int, error) {
 // (a process in uninterruptible sleep), so call it again until Pids is empty.
 func (s *Slot) Strike() error {
 	s.worn.Store(true)
-	if err := strike(s.place.Version, s.place.Dir); err != nil {
+	if err := strike(s.handle.Version, s.handle.Dir); err != nil {
 		return fmt.Errorf("kill slot group: %w", err)
 	}
 	return nil
@@ -233,7 +233,7 @@ func (s *Slot) Strike() error {
 // lets go of it.
 func (s *Slot) Kill(ctx context.Context) error {
 	s.worn.Store(true)
-	if err := killGroup(s.place.Version, s.place.Dir, ctx.Err); err != nil {
+	if err := killGroup(s.handle.Version, s.handle.Dir, ctx.Err); err != nil {
 		return fmt.Errorf("kill slot group: %w", err)
 	}
 	return nil
@@ -243,7 +243,7 @@ func (s *Slot) Kill(ctx context.Context) error {
 // nothing: with processes inside it fails with ErrBusy and may be called again.
 func (s *Slot) Close() error {
 	dirs := []string{s.dir}
-	for _, run := range s.place.Threads {
+	for _, run := range s.handle.Threads {
 		dirs = append(dirs, filepath.Dir(run))
 	}
 	for _, dir := range dirs {

@@ -124,7 +124,7 @@ func newRetired(log *zap.Logger) retired {
 func (r *retired) add(ctx context.Context, l *runner.Launcher, slot *cgroup.Slot) {
 	where := ""
 	if slot != nil {
-		where = slot.Place().Dir
+		where = slot.Handle().Dir
 	}
 	r.log.Warn("the kernel holds a process of a launcher; its slot gets another group", zap.String("group", where))
 	r.mu.Lock()

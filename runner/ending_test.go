@@ -98,7 +98,7 @@ func TestLeavingTheGroupDoesNotHelp(t *testing.T) {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
 			slot := launchertest.Slot(t, version)
 			l := launchertest.Plain(t, slot)
-			outside := filepath.Join(filepath.Dir(filepath.Dir(slot.Place().Dir)), "cgroup.procs")
+			outside := filepath.Join(filepath.Dir(filepath.Dir(slot.Handle().Dir)), "cgroup.procs")
 			cmd := launchertest.Shell(t, "(setsid sh -c 'echo $$ >"+outside+" && touch out; sleep 1000; :' &)\n"+
 				"while ! [ -e out ]; do sleep 0.01; done; exit 0")
 			if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 {

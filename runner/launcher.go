@@ -80,8 +80,8 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	go l.read()
 	setup := message{Kind: kindSetup, Sandbox: o.Sandbox}
 	if o.Cgroup != nil {
-		place := o.Cgroup.Place()
-		setup.Place = &place
+		slot := o.Cgroup.Handle()
+		setup.Slot = &slot
 		if l.meter, err = o.Cgroup.Meter(); err != nil {
 			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 		}

@@ -40,7 +40,7 @@ type message struct {
 	Fault     string           // ready, done: what went wrong with the machinery
 	NoSandbox bool             // ready: that was the sandbox
 	NotApart  string           // ready: why commands may share sockets with others
-	Place     *cgroup.Place    // setup; nil: no group
+	Slot      *cgroup.Handle   // setup; nil: no group
 	Sandbox   *sandbox.Options // setup; nil: none
 	Run       *runRequest
 	Pids      []int // stuck; done: those that could not be killed

@@ -73,8 +73,8 @@ func serveControl() error {
 	s := &server{
 		link: lk, requests: requests, forkers: map[string]*forker{},
 	}
-	if setup.Place != nil {
-		s.slot = cgroup.Attach(*setup.Place)
+	if setup.Slot != nil {
+		s.slot = cgroup.Attach(*setup.Slot)
 	}
 	if err := s.prepare(&setup); err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
@@ -189,11 +189,11 @@ func (s *server) holdGroups() ([]cgroup.Group, error) {
 	if s.slot == nil {
 		return cgroup.Groups(nil)
 	}
-	place := s.slot.Place()
+	slot := s.slot.Handle()
 	if err := s.slot.Hold(); err != nil {
 		return nil, err
 	}
-	return cgroup.Groups(&place)
+	return cgroup.Groups(&slot)
 }
 
 // A forker is a thread that forks commands.

@@ -282,7 +282,7 @@ func TestAbuse(t *testing.T) {
 		{"write", []string{"/etc/passwd"}, readOnly},
 		{"write", []string{"/usr/bin/new"}, readOnly},
 		{"write", []string{"/proc/sys/kernel/panic"}, readOnly},
-		{"write", []string{filepath.Join(slot.Place().Home, "cgroup.procs")}, gone},
+		{"write", []string{filepath.Join(slot.Handle().Home, "cgroup.procs")}, gone},
 		{"write", []string{ownCgroup(t, slot) + "/cgroup.procs"}, readOnly},
 		{"write", []string{"/dev/null"}, "done"},
 		{"type on a terminal", nil, "no such device or address"},
@@ -305,7 +305,7 @@ func TestAbuse(t *testing.T) {
 // ownCgroup is where the commands of a slot find their group in the main hierarchy.
 func ownCgroup(t *testing.T, slot *cgroup.Slot) string {
 	t.Helper()
-	place := slot.Place()
+	place := slot.Handle()
 	groups, err := cgroup.Groups(&place)
 	if err != nil {
 		t.Fatal(err)
