@@ -360,8 +360,14 @@ func TestNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sb := range []*sandbox.Options{
-		{Show: []string{dir}, Hide: []string{dir}}, {Show: []string{"/no/such/folder"}}, {Show: []string{"/"}}, {Show: []string{"/var/tmp"}},
-		{Show: []string{root}}, {Show: []string{"/proc/self/root"}}, {Show: []string{"/dev/null"}}, {Show: []string{"/proc/version"}},
+		{Show: []string{dir}, Hide: []string{dir}},
+		{Show: []string{"/no/such/folder"}},
+		{Show: []string{"/"}},
+		{Show: []string{"/var/tmp"}},
+		{Show: []string{root}},
+		{Show: []string{"/proc/self/root"}},
+		{Show: []string{"/dev/null"}},
+		{Show: []string{"/proc/version"}},
 	} {
 		if l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{Sandbox: sb}); err == nil {
 			t.Errorf("%+v started: %v", sb, l.Close(t.Context()))
