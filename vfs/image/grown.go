@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
@@ -250,6 +251,11 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 
 // write makes the region of p, and gives what is in it its place.
 func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
+	for i := range dir.Len() {
+		if e := dir.At(i); namesNothing(e) {
+			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
+		}
+	}
 	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
 	r.Dir.Entries = make([]erofs.Entry, dir.Len())
 	g.mu.Lock()

@@ -210,6 +210,33 @@ func TestGrownShowsLargeDirectory(t *testing.T) {
 	}
 }
 
+// TestFilesThatCannotBe: no image shows a file as empty whose digest says that it has no bytes and is not that of none.
+func TestFilesThatCannotBe(t *testing.T) {
+	c, src, _ := openCache(t)
+	none, err := digest.Parse(digest.SHA256, digest.Of(digest.SHA256, []byte("x")).Hash(), 0)
+	must(t, err)
+	files := []*repb.FileNode{{Name: "zero", Digest: none.Proto()}}
+	top := src.Dirs[newTree(t, src, 5)]
+	below := src.Add(t, &repb.Directory{Files: files})
+	top.Directories = append([]*repb.DirectoryNode{{Name: "below", Digest: below.Proto()}}, top.Directories...)
+	root := src.Add(t, top)
+	loadAll(t, src, root)
+	w := &failures{nobodyWaits: nobodyWaits{t}}
+	_, at := grownViewOf(t, c, src, root, w)
+	if list, err := os.ReadDir(filepath.Join(at, "below")); err == nil || w.n.Load() == 0 {
+		t.Errorf("a grown image shows %v, and the root was told of %d errors", list, w.n.Load())
+	}
+	must(t, c.Make("", root, src))
+	c.mu.Lock()
+	cover := c.byPath[""][root].cover
+	c.mu.Unlock()
+	if dir, ok := cover.Child("below"); !ok || dir.Rest == nil {
+		t.Fatalf("an image shows all of the folder: %+v", dir)
+	} else if file, ok := dir.Rest.Child("zero"); !ok || file.Rest != nil {
+		t.Errorf("an image shows the file: %+v", file)
+	}
+}
+
 // TestOtherTreesGrow: only the kernel's refusal is for all trees.
 func TestOtherTreesGrow(t *testing.T) {
 	c, src, _ := openCache(t)

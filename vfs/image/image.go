@@ -94,6 +94,10 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 		out := s.blobs.show(e)
 		switch e.Kind {
 		case tree.File:
+			if namesNothing(e) {
+				c.hole(e)
+				continue
+			}
 		case tree.Dir:
 			child, ok := s.lookup(e.Digest)
 			if !ok || child.Len() > s.left || depth == maxImageDepth {
@@ -111,6 +115,12 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 		list = append(list, out)
 	}
 	return list, c
+}
+
+// namesNothing reports whether a file's digest is of no bytes and not that of no bytes: nobody can have it, and an image, which
+// shows files without bytes without looking for them, must not.
+func namesNothing(e tree.Entry) bool {
+	return e.Kind == tree.File && e.Digest.SizeBytes() == 0 && !e.Digest.IsEmptyBlob()
 }
 
 // newImage makes an image of the subtree d at path as far as it is at hand, and mounts it.
