@@ -51,15 +51,12 @@ func TestCluster(t *testing.T) {
 
 // A tally counts what happened.
 type tally struct {
-	right, wrong, failed atomic.Int64 // actions
-	again                atomic.Int64 // calls of clients that were tried again
-	faults, killed       atomic.Int64
-	builds, spawns       atomic.Int64
-	late                 atomic.Int64 // runs begun after the result was there
+	faults, killed atomic.Int64
+	builds, spawns atomic.Int64
+	late           atomic.Int64 // runs begun after the result was there
 
 	// calm: there will be no further faults.
 	calm atomic.Bool
-	done outcomes
 }
 
 // report prints what was counted, and fails the test if anything of it is not as it has to be.

@@ -50,13 +50,6 @@ func (c *cluster) disturb(ctx context.Context, steps []step) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 func (c *cluster) faults() []step {
 	parted := func(hosts []*host, from ...*host) func(context.Context) {
 		return func(ctx context.Context) {
@@ -101,6 +94,19 @@ func (c *cluster) faults() []step {
 		}},
 		{name: "the Redis forgets everything", do: func(context.Context) { c.ask(c.master(), redisPort, "FLUSHALL") }},
 		{name: "a worker is killed", do: func(context.Context) { c.restart(c.workers[2]) }},
+		{name: "the disk of a worker turns read-only", do: func(ctx context.Context) {
+			c.breakDisk(ctx, c.machine(c.workers[3]), (*sickDisk).turnReadOnly)
+		}},
+		{name: "the disk of a worker has errors", do: func(ctx context.Context) {
+			c.breakDisk(ctx, c.machine(c.workers[3]), (*sickDisk).fail)
+		}},
+		{name: "the clock of a worker is an hour off", do: func(ctx context.Context) { c.setClock(ctx, c.on(c.workers[0]), false) }},
+		{name: "the clock of the scheduler that serves is an hour off", do: func(ctx context.Context) {
+			c.setClock(ctx, c.on(c.server()), false)
+		}},
+		{name: "a worker is cloned with its id", do: func(ctx context.Context) { c.clone(ctx, c.machine(c.workers[1])) }},
+		{name: "all workers are drained for two minutes", do: func(ctx context.Context) { c.drainAll(ctx, 2*time.Minute) }},
+		{name: "half the builds are interrupted", do: func(ctx context.Context) { c.interrupt(ctx, "interrupted", 10, 8) }},
 	}
 }
 
@@ -125,7 +131,7 @@ func (c *cluster) fillDisk(ctx context.Context) {
 	if !p.run() || p.host != victim {
 		c.Errorf("the probe does not run on the worker whose disk will be full")
 	}
-	ballast := filepath.Join(c.disk, "ballast")
+	ballast := filepath.Join(c.disk.dir, "ballast")
 	filling, stop := context.WithCancel(ctx)
 	defer stop()
 	var filled sync.WaitGroup

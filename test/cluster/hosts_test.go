@@ -6,13 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -32,28 +29,28 @@ const (
 
 // A cluster is what runs on the hosts.
 type cluster struct {
-	*programs.Test
+	*farm
 	tally
 	client, storage            *host
 	redis, schedulers, workers []*host
 	// lines has a line to the programs on storage and schedulers, and one that leads to whichever scheduler serves.
 	lines    map[*host]*line
 	balancer *line
-	disk     string              // small, of the last of workers
-	calls    *programs.SplitConn // of the client
-	admin    admin.SchedulerClient
+	disk     *sickDisk // small, of the last of workers
 
 	mu       sync.Mutex
 	programs map[*host]*programs.Process
 	begin    map[*host]func() *programs.Process
+	twins    map[*host]func() *programs.Process // another process with the identity of the worker there
 }
 
 func startCluster(f *programs.Test, n *network) *cluster {
 	f.Helper()
 	c := &cluster{
-		Test: f, client: n.host(1), storage: n.host(2), redis: []*host{n.host(3), n.host(4)},
-		schedulers: []*host{n.host(10), n.host(11)}, tally: tally{done: outcomes{counts: map[string]int{}}},
-		lines: map[*host]*line{}, programs: map[*host]*programs.Process{}, begin: map[*host]func() *programs.Process{},
+		farm: &farm{Test: f, done: outcomes{counts: map[string]int{}}}, client: n.host(1), storage: n.host(2), redis: []*host{n.host(3), n.host(4)},
+		schedulers: []*host{n.host(10), n.host(11)},
+		lines:      map[*host]*line{}, programs: map[*host]*programs.Process{}, begin: map[*host]func() *programs.Process{},
+		twins: map[*host]func() *programs.Process{},
 	}
 	f.Logf("latency and loss: by tc netem: %v; else by proxies of the test", c.client.slowed)
 	c.plan(n)
@@ -111,33 +108,18 @@ func (c *cluster) plan(n *network) {
 		data := path(h)
 		c.Cleanup(func() { programs.ExpectNoMounts(c.T, data) })
 		if i == 3 {
-			c.disk = data
-			c.smallDisk()
+			c.disk = newSickDisk(c.Test, data, smallDiskBytes)
 		}
-		c.begin[h] = func() *programs.Process {
+		start := func(data string) *programs.Process {
 			return h.run("forerunner-worker", "--data", data, "--id", "name="+h.name, "--size-class", class,
 				"--scheduler", both, "--storage", storage, "--slots", "2", "--cache-size", "1G")
 		}
-	}
-}
-
-// smallDisk makes the disk of a worker.
-func (c *cluster) smallDisk() {
-	c.Helper()
-	image := c.Write("disk.img", "")
-	if err := os.Truncate(image, smallDiskBytes); err != nil {
-		c.Fatal(err)
-	}
-	for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mkdir", c.disk}, {"mount", "-o", "loop", image, c.disk}} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			c.Fatalf("%s: %v: %s", args, err, out)
+		c.begin[h] = func() *programs.Process { return start(data) }
+		c.twins[h] = func() *programs.Process {
+			c.Cleanup(func() { programs.ExpectNoMounts(c.T, data+"-twin") })
+			return start(data + "-twin")
 		}
 	}
-	c.Cleanup(func() {
-		if err := syscall.Unmount(c.disk, syscall.MNT_DETACH); err != nil {
-			c.Error(err)
-		}
-	})
 }
 
 // sentinel starts a Sentinel on a host.
@@ -206,6 +188,15 @@ func (c *cluster) on(h *host) *programs.Process {
 	return c.programs[h]
 }
 
+// machine is the host of a worker.
+func (c *cluster) machine(h *host) machine {
+	m := machine{name: h.name, process: func() *programs.Process { return c.on(h) }, launch: func() { c.launch(h) }, twin: c.twins[h]}
+	if h == c.workers[3] {
+		m.disk = c.disk
+	}
+	return m
+}
+
 // stop ends the workers, and with the test all others.
 func (c *cluster) stop() {
 	for _, h := range c.workers {
@@ -223,32 +214,4 @@ func (c *cluster) dial(address string) *grpc.ClientConn {
 	}
 	c.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-// until polls until what holds; false: ctx or the time, if any, ended before.
-func until(ctx context.Context, limit time.Duration, holds func() bool) bool {
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	for !holds() {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
-}
-
-// operation returns the operation of a target, nil if there is none that is not done.
-func (c *cluster) operation(ctx context.Context, target string) *admin.Operation {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	list, err := c.admin.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{"target": target}}})
-	if err != nil || len(list.GetOperations()) == 0 {
-		return nil
-	}
-	return list.GetOperations()[0]
 }

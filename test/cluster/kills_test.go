@@ -10,8 +10,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -19,8 +17,7 @@ import (
 
 const (
 	stageTries   = 5
-	stageTimeout = time.Minute     // for an action to get to a stage; then another one is tried
-	callTimeout  = 5 * time.Second // of a call of the scheduler
+	stageTimeout = time.Minute // for an action to get to a stage; then another one is tried
 	// probeInstance is the instance name of probes, of which nothing else runs: they go before all others.
 	probeInstance = "probe"
 	settledFor    = 300 * time.Millisecond // how long it is at one before something is killed
@@ -135,30 +132,6 @@ func (p *probe) hold(way direction, l *line, hosts ...*host) {
 	p.holds = append(p.holds, l.hold(way, hosts...))
 }
 
-func named(workers string) *admin.Pattern {
-	return &admin.Pattern{Attributes: map[string]string{"name": workers}}
-}
-
-// drain has workers take nothing.
-func (c *cluster) drain(workers *admin.Pattern) {
-	until(c.Context(), programs.Timeout, func() bool {
-		ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
-		defer cancel()
-		_, err := c.admin.Drain(ctx, &admin.DrainRequest{Pattern: workers})
-		return err == nil
-	})
-}
-
-// undrain takes that back, be it from the scheduler that comes after the one that was told.
-func (c *cluster) undrain(workers *admin.Pattern) {
-	until(c.Context(), programs.Timeout, func() bool {
-		ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
-		defer cancel()
-		_, err := c.admin.Undrain(ctx, &admin.UndrainRequest{Pattern: workers})
-		return err == nil || status.Code(err) == codes.NotFound
-	})
-}
-
 // drainOthers drains all workers but one, and returns the patterns to undrain.
 func (c *cluster) drainOthers(but *host) (patterns []*admin.Pattern) {
 	for _, h := range c.workers {
@@ -174,12 +147,7 @@ func (c *cluster) drainOthers(but *host) (patterns []*admin.Pattern) {
 func (p *probe) drainAll() {
 	p.drained = true
 	p.drain(named("*"))
-	until(p.ctx, 0, func() bool {
-		list, err := p.admin.ListOperations(p.ctx, &admin.ListOperationsRequest{
-			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
-		})
-		return err == nil && len(list.GetOperations()) == 0
-	})
+	p.idle(p.ctx)
 }
 
 func (p *probe) undrainAll() {

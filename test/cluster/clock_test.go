@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// shifted is machine code for amd64 that is clock_gettime, of a real-time clock that is so many seconds ahead:
+//
+//	mov eax, SYS_clock_gettime; syscall; test edi, edi; jne done; add qword ptr [rsi], AHEAD; done: ret
+func shifted(ahead time.Duration) []byte {
+	code := []byte{0xb8, 0xe4, 0, 0, 0, 0x0f, 0x05, 0x85, 0xff, 0x75, 0x07, 0x48, 0x81, 0x06}
+	return append(binary.LittleEndian.AppendUint32(code, uint32(int32(ahead/time.Second))), 0xc3)
+}
+
+// setClocks has a process, and all that it has started, see a real-time clock that is off. The kernel has one such clock for all
+// processes; Go programs read it through a pointer, which leads to code of the test's from then on, in unused bytes behind the vDSO.
+// What is paced by the monotonic clock is not changed by that, as on a machine whose clock is set.
+func setClocks(pid int, ahead time.Duration) error {
+	if runtime.GOARCH != "amd64" {
+		return fmt.Errorf("the clock of a process is set on amd64 only, not on %s", runtime.GOARCH)
+	}
+	for _, member := range family(pid) {
+		err := setClock(member, ahead)
+		if gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, io.EOF); gone && member != pid {
+			continue // a command that has ended
+		}
+		if err != nil {
+			return fmt.Errorf("set the clock of %d: %w", member, err)
+		}
+	}
+	return nil
+}
+
+// family is a process and those that it has started, and so on.
+func family(pid int) []int {
+	all := []int{pid}
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		text, _ := os.ReadFile(list)
+		for child := range strings.FieldsSeq(string(text)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				all = append(all, family(n)...)
+			}
+		}
+	}
+	return all
+}
+
+func setClock(pid int, ahead time.Duration) error {
+	pointer, err := clockPointer(pid)
+	if err != nil || pointer == 0 {
+		return err // 0: it is no program of ours but a command
+	}
+	end, err := vdsoEnd(pid)
+	if err != nil {
+		return err
+	}
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	code := shifted(ahead)
+	// What was there before stays the same but for how far ahead it is: threads may be in it.
+	at := int64(end) - 32
+	if _, err := memory.WriteAt(code, at); err != nil {
+		return err
+	}
+	_, err = memory.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(at)), int64(pointer))
+	return err
+}
+
+// clockPointer is where a Go program has the address of its clock_gettime; 0: it is none.
+func clockPointer(pid int) (uint64, error) {
+	program, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return 0, err
+	}
+	defer program.Close()
+	symbols, err := program.Symbols()
+	if err != nil || program.Type != elf.ET_EXEC {
+		return 0, nil
+	}
+	for _, s := range symbols {
+		if s.Name == "runtime.vdsoClockgettimeSym" {
+			return s.Value, nil
+		}
+	}
+	return 0, nil
+}
+
+// vdsoEnd is where the code that the kernel gives to a process ends.
+func vdsoEnd(pid int) (uint64, error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if fields := strings.Fields(line); fields[len(fields)-1] == "[vdso]" {
+			_, end, _ := strings.Cut(fields[0], "-")
+			return strconv.ParseUint(end, 16, 64)
+		}
+	}
+	return 0, fmt.Errorf("it has no vDSO")
+}

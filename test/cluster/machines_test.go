@@ -1,0 +1,209 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/test/programs"
+)
+
+// A machine is one that a worker runs on.
+type machine struct {
+	name    string
+	process func() *programs.Process
+	launch  func()
+	// twin starts another process that says that it is this worker, with folders of its own; nil: not of this one.
+	twin func() *programs.Process
+	disk *sickDisk // nil: one that is well
+}
+
+// told is how long workers may take to hear that something is to stop.
+const told = 2 * time.Second
+
+// otherwise is how many results come meanwhile before a fault is mended.
+const otherwise = 20
+
+// goesOn waits until results have come all the same.
+func (f *farm) goesOn(ctx context.Context) {
+	f.Helper()
+	before := f.right.Load()
+	if !until(ctx, programs.Timeout, func() bool { return f.right.Load() >= before+otherwise }) && ctx.Err() == nil {
+		f.Errorf("only %d results came in %s", f.right.Load()-before, programs.Timeout)
+	}
+}
+
+// breakDisk breaks the disk of a worker, which has to rest, has others do the work, and replaces it.
+func (f *farm) breakDisk(ctx context.Context, m machine, by func(*sickDisk)) {
+	f.Helper()
+	rests := func() int { return strings.Count(m.process().Stderr.String(), "the worker rests") }
+	before := rests()
+	by(m.disk)
+	if !until(ctx, programs.Timeout, func() bool { return rests() > before }) && ctx.Err() == nil {
+		f.Error("the worker does not say that it rests")
+	}
+	f.goesOn(ctx)
+	m.process().Kill()
+	m.disk.replace()
+	m.launch()
+	f.takesWork(ctx, m)
+}
+
+// takesWork sees that a worker runs something again.
+func (f *farm) takesWork(ctx context.Context, m machine) {
+	f.Helper()
+	if !until(ctx, programs.Timeout, func() bool {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		list, err := f.admin.ListOperations(call, &admin.ListOperationsRequest{
+			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
+		})
+		for _, o := range list.GetOperations() {
+			if err == nil && strings.Contains(o.GetWorker(), `"`+m.name+`"`) {
+				return true
+			}
+		}
+		return false
+	}) && ctx.Err() == nil {
+		f.Errorf("%s takes no work", m.name)
+	}
+}
+
+// setClock has the clock of a process be an hour off, forward and back, while results come. logs: it logs each of them.
+func (f *farm) setClock(ctx context.Context, p *programs.Process, logs bool) {
+	f.Helper()
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
+		if err := setClocks(p.Pid(), ahead); err != nil {
+			f.Error(err)
+			return
+		}
+		f.goesOn(ctx)
+		if off := lastLogged(p).Sub(time.Now()).Round(time.Hour); logs && off != ahead && ctx.Err() == nil {
+			f.Errorf("the clock of the process is off by %s, want %s: nothing was tested", off, ahead)
+		}
+	}
+}
+
+// lastLogged is when a process has logged something last, by its own clock.
+func lastLogged(p *programs.Process) (last time.Time) {
+	for line := range strings.Lines(p.Stderr.String()) {
+		stamp, _, _ := strings.Cut(line, "\t")
+		if at, err := time.Parse(time.RFC3339, stamp); err == nil {
+			last = at
+		}
+	}
+	return last
+}
+
+// clone has another process say that it is a worker.
+func (f *farm) clone(ctx context.Context, m machine) {
+	f.Helper()
+	twin := m.twin()
+	if !until(ctx, programs.Timeout, func() bool {
+		return strings.Contains(twin.Stderr.String(), "another process has this worker's identity")
+	}) {
+		f.Error("the second process with a worker's identity is not told that there is one")
+	}
+	f.goesOn(ctx)
+	f.takesWork(ctx, m)
+	if strings.Contains(m.process().Stderr.String(), "another process has this worker's identity") {
+		f.Error("the first process with a worker's identity was refused")
+	}
+	twin.Drain()
+}
+
+// drainAll drains everything for a while. Nothing begins meanwhile, and nothing fails.
+func (f *farm) drainAll(ctx context.Context, d time.Duration) {
+	f.Helper()
+	f.drain(named("*"))
+	f.idle(ctx)
+	before := len(f.Starts())
+	pause(ctx, d)
+	if now := len(f.Starts()); now != before && ctx.Err() == nil {
+		f.Errorf("%d actions began while all workers were drained", now-before)
+	}
+	f.undrain(named("*"))
+	f.goesOn(ctx)
+}
+
+// idle waits until nothing runs.
+func (f *farm) idle(ctx context.Context) {
+	until(ctx, 0, func() bool {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		list, err := f.admin.ListOperations(call, &admin.ListOperationsRequest{
+			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
+		})
+		return err == nil && len(list.GetOperations()) == 0
+	})
+}
+
+// interrupt has some builds of some actions each, half of which are interrupted while some of theirs run and others wait: the farm is to
+// do no more for them, and all for the others.
+func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) {
+	f.Helper()
+	cancelled, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	var right atomic.Int64
+	var all sync.WaitGroup
+	named := func(build, i int) string { return fmt.Sprintf("%s-%d-%d", name, build, i) }
+	for build := range builds {
+		for i := range actions {
+			w := work{name: named(build, i), middle: "sleep 0.3", instance: name}
+			of := ctx
+			if build%2 == 0 {
+				of, w.middle = cancelled, "sleep 300"
+			}
+			f.Write("in/"+w.name+"/in", w.input())
+			all.Go(func() {
+				if build%2 > 0 {
+					if f.runAction(of, w) {
+						right.Add(1)
+					}
+					return
+				}
+				if _, err := f.execute(of, w); err == nil {
+					f.Errorf("%s ended", w.name)
+				}
+			})
+		}
+	}
+	begun := func() (n int) {
+		starts := f.Starts()
+		for build := 0; build < builds; build += 2 {
+			for i := range actions {
+				n += starts[named(build, i)]
+			}
+		}
+		return n
+	}
+	until(ctx, programs.Timeout, func() bool { return begun() > 0 && f.operation(ctx, named(builds-2, actions-1)) != nil })
+	interrupt()
+	gone := func() bool {
+		for build := 0; build < builds; build += 2 {
+			for i := range actions {
+				if f.operation(ctx, named(build, i)) != nil {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	if !until(ctx, programs.Timeout, gone) && ctx.Err() == nil {
+		f.Error("the farm works for builds that were interrupted")
+	}
+	pause(ctx, told) // what workers had been given by then may begin until they hear of it
+	ran := begun()
+	all.Wait()
+	if n := begun(); n > ran {
+		f.Errorf("%d actions of interrupted builds began after that", n-ran)
+	}
+	if n := right.Load(); n != int64(builds/2*actions) && ctx.Err() == nil {
+		f.Errorf("%d actions of the other builds are right, of %d", n, builds/2*actions)
+	}
+	f.Logf("of %d actions of interrupted builds %d had begun", (builds+1)/2*actions, ran)
+}
