@@ -212,10 +212,16 @@ func FuzzRanges(f *testing.F) {
 	}
 	add(rangesMessage(good))
 	for _, bad := range []*profiles.RangedFile{
-		{Size: 5 << 20}, {Size: 5 << 20, Chunks: []uint32{1}}, {Size: 5 << 20, Chunks: []uint32{0, 0}},
-		{Size: 5 << 20, Chunks: []uint32{0, 1, 0, 1}}, {Size: 5 << 20, Chunks: []uint32{80, 1}}, {Size: -1, Chunks: []uint32{0, 1}},
-		{Size: 1 << 62, Chunks: []uint32{0, 1}}, {Size: 5 << 20, Chunks: []uint32{0, 1 << 31, 1 << 31, 1 << 31}},
-		{Size: 100, Chunks: []uint32{0, 1}}, {Size: 5 << 20, Chunks: make([]uint32, 2*maxRanges+2)},
+		{Size: 5 << 20},
+		{Size: 5 << 20, Chunks: []uint32{1}},
+		{Size: 5 << 20, Chunks: []uint32{0, 0}},
+		{Size: 5 << 20, Chunks: []uint32{0, 1, 0, 1}},
+		{Size: 5 << 20, Chunks: []uint32{80, 1}},
+		{Size: -1, Chunks: []uint32{0, 1}},
+		{Size: 1 << 62, Chunks: []uint32{0, 1}},
+		{Size: 5 << 20, Chunks: []uint32{0, 1 << 31, 1 << 31, 1 << 31}},
+		{Size: 100, Chunks: []uint32{0, 1}},
+		{Size: 5 << 20, Chunks: make([]uint32, 2*maxRanges+2)},
 	} {
 		m := &profiles.Ranges{Files: []*profiles.RangedFile{rangesMessage(good).GetFiles()[0], bad}}
 		if got := parseRanges(m); got != nil {

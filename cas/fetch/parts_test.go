@@ -163,6 +163,11 @@ func TestPartsThatFail(t *testing.T) {
 				defer release()
 				a := storeOpenArriving(t, s.Through(u), d)
 				calls := partCalls(t, u, parts...)
+				read := storeRead(u, a, parts[1].From, 100)
+				if err := calls[1].next(64 << 10); err != nil {
+					t.Error(err)
+				}
+				storeWant(t, read) // from now on a failure is final
 				fail(calls[0])
 				if what != "too long" {
 					fail(calls[2])
@@ -197,7 +202,10 @@ func TestPartsThatAreStrange(t *testing.T) {
 			at += 100
 		}
 		for _, c := range calls[:maxForeseen] {
-			c.end(errors.New("broken"))
+			if err := c.next(64 << 10); err != nil {
+				t.Error(err)
+			}
+			c.end(nil)
 		}
 		partCalls(t, u) // none for the parts that were queued
 		u.free()
