@@ -153,9 +153,9 @@ func TestPartsThatFail(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+				u, _ := storeNewRanges(servertest.Bytes(7, storeArriving))
 				clear(u.data[1<<20:][:64<<10])
-				d = digest.Of(digest.SHA256, u.data)
+				d := digest.Of(digest.SHA256, u.data)
 				s := storeOpen(t, t.TempDir(), storeOptions{})
 				// The last one ends with the blob.
 				parts := append(partsAt(2, 1<<20, 64<<10), span.Span{From: storeArriving - 9, To: storeArriving})
