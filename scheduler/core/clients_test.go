@@ -16,8 +16,10 @@ func TestManyOperationsOfOneClient(t *testing.T) {
 		state := must(NewState(Config{MaxPerClient: test.most}))
 		h := &history{t: t, actions: map[string]string{}}
 		submit := func(name string, action int, client string) error {
-			return state.Step(epoch, event.Submit{Operation: h.operation([]string{name,
-				fmt.Sprint(action), "client=" + client})}).Err
+			return state.Step(epoch, event.Submit{Operation: h.operation([]string{
+				name,
+				fmt.Sprint(action), "client=" + client,
+			})}).Err
 		}
 		for i := range test.bound {
 			if err := submit(fmt.Sprint("op", i), i%test.actions, "greedy"); err != nil {

@@ -41,8 +41,10 @@ func (t *task) charge() {
 	if w.queue.quotas == nil || t.spec == nil {
 		return
 	}
-	r := preemption.Run{Started: t.started, Preempted: int(t.preempted), Shielded: w.spared(),
-		Priority: t.operations.first.spec.Priority}
+	r := preemption.Run{
+		Started: t.started, Preempted: int(t.preempted), Shielded: w.spared(),
+		Priority: t.operations.first.spec.Priority,
+	}
 	for o := range t.operations.all() {
 		r.Priority = min(r.Priority, o.spec.Priority)
 	}

@@ -73,8 +73,10 @@ func TestCrowdRunsAlone(t *testing.T) {
 	// Some end, and another worker runs one that waits.
 	for i := range 10 {
 		result := &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: int32(i)}}
-		state.Step(epoch, &event.Report{Call: uint64(2*i + 2), Worker: "w", Doing: event.Completed,
-			Action: d, Response: result})
+		state.Step(epoch, &event.Report{
+			Call: uint64(2*i + 2), Worker: "w", Doing: event.Completed,
+			Action: d, Response: result,
+		})
 		state.Step(epoch, &event.Report{Call: uint64(2*i + 3), Worker: "w", Doing: event.Idle})
 	}
 	state.Step(epoch, &event.Report{Call: 100, Worker: "other", Doing: event.Executing, Action: d})

@@ -29,8 +29,11 @@ func TestDeclaredSizes(t *testing.T) {
 	platform := SizesConfig{Platform: linux}.platform()
 	s.Step(epoch, &event.Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: event.Idle})
 	got := s.View().SizeClasses(&request.Operation{Instance: "main", Platform: platform})
-	if want := []SizeClass{{Size: 1, Wait: 3 * time.Minute}, {Size: 4},
-		{Size: 8, Wait: 3 * time.Minute}}; len(got) != 3 ||
+	if want := []SizeClass{
+		{Size: 1, Wait: 3 * time.Minute},
+		{Size: 4},
+		{Size: 8, Wait: 3 * time.Minute},
+	}; len(got) != 3 ||
 		got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
 		t.Errorf("classes %+v, want %+v", got, want)
 	}

@@ -102,8 +102,10 @@ func (f *fuzzer) tellAll() {
 }
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
-	cfg := Config{MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2,
-		SuspendAfter: 2, Settle: 4 * time.Second}
+	cfg := Config{
+		MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2,
+		SuspendAfter: 2, Settle: 4 * time.Second,
+	}
 	cfg.Queues = []levels.QueueConfig{
 		{Platform: map[string]string{"OS": "x"}, Levels: nil},
 		{Levels: []levels.Level{
@@ -154,10 +156,14 @@ func (f *fuzzer) step() {
 	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
 		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
 	case "restore":
-		w := f.report([]string{worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"),
-			f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2")})
-		one := f.operation([]string{op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"),
-			f.pick("instance=i", "instance=i/j", "private")})
+		w := f.report([]string{
+			worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"),
+			f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2"),
+		})
+		one := f.operation([]string{
+			op, f.pick("a", "b"), f.pick("platform=", "platform=OS=x"),
+			f.pick("instance=i", "instance=i/j", "private"),
+		})
 		if f.state.operations.byName[op] == nil {
 			f.clients[op], f.restored[op] = 0, true
 		}
@@ -168,8 +174,10 @@ func (f *fuzzer) step() {
 	case "quota":
 		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
-		if f.tell(now, event.PutQuota{Record: quota.Record{Key: k, Quota: q},
-			Preempt: f.pick("leave", "preempt") == "preempt"}).Err != nil {
+		if f.tell(now, event.PutQuota{
+			Record:  quota.Record{Key: k, Quota: q},
+			Preempt: f.pick("leave", "preempt") == "preempt",
+		}).Err != nil {
 			f.tell(now, event.DeleteQuota{Key: k})
 		}
 	case "kill":

@@ -72,8 +72,10 @@ func TestBusiestOfMany(t *testing.T) {
 	state := must(NewState(Config{Queues: []levels.QueueConfig{
 		{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}},
 	}}))
-	state.Step(epoch, &event.Report{Call: 1, Worker: "w",
-		Platform: request.NewPlatform(platformX()), Doing: event.Executing})
+	state.Step(epoch, &event.Report{
+		Call: 1, Worker: "w",
+		Platform: request.NewPlatform(platformX()), Doing: event.Executing,
+	})
 	made := 0
 	for i := range invocations {
 		for range i*37%11 + 1 {

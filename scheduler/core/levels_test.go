@@ -15,12 +15,16 @@ func TestLevelsAreChecked(t *testing.T) {
 	}{
 		{levels.QueueConfig{Levels: []levels.Level{{Key: "users"}}}, `level 1: key "users" is none of`},
 		{levels.QueueConfig{Prefix: "acme/"}, `invalid instance name "acme/"`},
-		{levels.QueueConfig{Levels: []levels.Level{{Key: levels.KeyUser}, {Key: levels.KeyClaim}}},
-			"level 2: key claim needs a name"},
+		{
+			levels.QueueConfig{Levels: []levels.Level{{Key: levels.KeyUser}, {Key: levels.KeyClaim}}},
+			"level 2: key claim needs a name",
+		},
 		{levels.QueueConfig{Levels: []levels.Level{{Key: levels.KeyUser, Name: "x"}}}, "key user takes no name"},
 		{levels.QueueConfig{Levels: []levels.Level{{Key: levels.KeyUser, Stickiness: -1}}}, "stickiness is negative"},
-		{levels.QueueConfig{Levels: []levels.Level{{Key: levels.KeyUser,
-			Weights: map[string]float64{"a": 0}}}}, `weight of "a" is 0`},
+		{levels.QueueConfig{Levels: []levels.Level{{
+			Key:     levels.KeyUser,
+			Weights: map[string]float64{"a": 0},
+		}}}, `weight of "a" is 0`},
 		{levels.QueueConfig{Levels: make([]levels.Level, 17)}, "17 levels, at most 16"},
 	} {
 		_, err := NewState(Config{Queues: []levels.QueueConfig{{}, test.queue}})

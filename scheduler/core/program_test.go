@@ -75,8 +75,10 @@ const positionsOfHost = 3
 func newCourt(t *testing.T, seed uint64, hosts int) *court {
 	c := &court{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), now: epoch, hosts: map[string]*host{},
-		state: must(NewState(Config{SuspendAfter: suspendAfter,
-			WorkerSlack: time.Hour})), has: map[string]*request.Operation{}, held: map[uint64]string{},
+		state: must(NewState(Config{
+			SuspendAfter: suspendAfter,
+			WorkerSlack:  time.Hour,
+		})), has: map[string]*request.Operation{}, held: map[uint64]string{},
 	}
 	for i := range hosts {
 		name := fmt.Sprintf("h%d", i)
@@ -231,8 +233,10 @@ func (c *court) report(position string, end bool) {
 func (c *court) submit() {
 	c.made++
 	name := fmt.Sprint(c.made)
-	c.tell(event.Submit{Operation: &request.Operation{Name: name,
-		Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+	c.tell(event.Submit{Operation: &request.Operation{
+		Name:   name,
+		Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+	}})
 }
 
 func (c *court) drain(h *host) {

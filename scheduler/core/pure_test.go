@@ -41,8 +41,10 @@ var clocks = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "N
 
 // TestCoreIsPure sees that nothing the core decides can depend on anything but its events.
 func TestCoreIsPure(t *testing.T) {
-	for _, folder := range []string{".", "event", "fair", "fifo", "../../bounded/least", "levels",
-		"offer", "preemption", "quota", "request", "spill", "timer", "trust"} {
+	for _, folder := range []string{
+		".", "event", "fair", "fifo", "../../bounded/least", "levels",
+		"offer", "preemption", "quota", "request", "spill", "timer", "trust",
+	} {
 		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
 		if err != nil || len(names) == 0 {
 			t.Fatalf("no files in %s: %v", folder, err)

@@ -37,8 +37,10 @@ func BenchmarkBehindMaximum(b *testing.B) {
 			}
 			for i := range others {
 				instance := fmt.Sprint("full", i)
-				state.Step(now, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm",
-					Instance: instance}, Quota: quota.Quota{Max: 1}}})
+				state.Step(now, event.PutQuota{Record: quota.Record{Key: quota.Key{
+					Cohort:   "farm",
+					Instance: instance,
+				}, Quota: quota.Quota{Max: 1}}})
 				report(instance, event.Report{Doing: event.Idle})
 				submit(instance)
 				submit(instance)
@@ -73,8 +75,10 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 				r.Platform = request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
 				return state.Step(epoch, &r)
 			}
-			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm",
-				Instance: "a"}, Quota: quota.Quota{Min: 1, Max: 1}}})
+			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{
+				Cohort:   "farm",
+				Instance: "a",
+			}, Quota: quota.Quota{Min: 1, Max: 1}}})
 			for i := range pools {
 				report(i, event.Report{Doing: event.Idle})
 			}

@@ -399,8 +399,10 @@ func (rs *reports) restore(e event.Restore) {
 		return
 	}
 	if w == nil {
-		w = rs.enroll(nil, &event.Report{Worker: h.Worker, ID: h.ID, Prefix: h.Prefix,
-			Platform: h.WorkerPlatform, SizeClass: h.SizeClass})
+		w = rs.enroll(nil, &event.Report{
+			Worker: h.Worker, ID: h.ID, Prefix: h.Prefix,
+			Platform: h.WorkerPlatform, SizeClass: h.SizeClass,
+		})
 		w.duty = away
 		rs.dispatch.serve(w, rs.mayServe(w))
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))

@@ -55,8 +55,10 @@ func NewState(c Config) (*State, error) {
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
 		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended,
 	}
-	s.probation = &probation{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally,
-		suspensions: &s.out.Suspensions}
+	s.probation = &probation{
+		Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally,
+		suspensions: &s.out.Suspensions,
+	}
 	s.clients = &clients{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
 		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,

@@ -195,8 +195,10 @@ func TestManyWorkersSettle(t *testing.T) {
 	for i := range workers {
 		h.report(fmt.Sprint("w", i), event.Idle)
 		name := fmt.Sprint("op", i)
-		h.tell(event.Submit{Operation: &request.Operation{Name: name,
-			Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}}})
+		h.tell(event.Submit{Operation: &request.Operation{
+			Name:   name,
+			Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+		}})
 	}
 	h.now = h.now.Add(5 * time.Second)
 	h.catchUp()

@@ -127,8 +127,10 @@ func (c *Cohort) Uses() []Use {
 	}
 	uses := make([]Use, 0, len(waiting))
 	for _, instance := range slices.Sorted(maps.Keys(waiting)) {
-		uses = append(uses, Use{quota.Key{Cohort: c.Name, Instance: instance},
-			c.ledger.Of(instance), waiting[instance]})
+		uses = append(uses, Use{
+			quota.Key{Cohort: c.Name, Instance: instance},
+			c.ledger.Of(instance), waiting[instance],
+		})
 	}
 	return uses
 }
