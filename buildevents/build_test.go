@@ -54,6 +54,13 @@ func TestBuild(t *testing.T) {
 			Id:      &bazel.BuildEventId{Id: &bazel.BuildEventId_ActionCompleted{ActionCompleted: &bazel.BuildEventId_ActionCompletedId{Label: "//a:bad"}}},
 			Payload: &bazel.BuildEvent_Action{Action: &bazel.ActionExecuted{Type: "CppCompile", ExitCode: 1, Stderr: &bazel.File{Name: "stderr", File: &bazel.File_Uri{Uri: "bytestream://h/blobs/x/1"}}}},
 		},
+		{
+			Id: &bazel.BuildEventId{Id: &bazel.BuildEventId_TargetCompleted{
+				TargetCompleted: &bazel.BuildEventId_TargetCompletedId{Label: "//a:ok", Aspect: "lint"},
+			}},
+			Payload: &bazel.BuildEvent_Completed{Completed: &bazel.TargetComplete{Success: true}},
+		},
+		{Payload: &bazel.BuildEvent_Action{Action: &bazel.ActionExecuted{Success: true, Type: "Listed"}}}, // --build_event_publish_all_actions
 		result("//a:flaky", 1, bazel.TestStatus_FAILED), result("//a:flaky", 2, bazel.TestStatus_PASSED),
 		summary("//a:flaky", bazel.TestStatus_FLAKY), summary("//a:bad_test", bazel.TestStatus_TIMEOUT), summary("//a:none", bazel.TestStatus_NO_STATUS),
 		{Payload: &bazel.BuildEvent_Finished{Finished: &bazel.BuildFinished{
@@ -76,6 +83,42 @@ func TestBuild(t *testing.T) {
 	}
 	if b.instance != "team" || b.outcome() != historypb.Outcome_FAILED {
 		t.Errorf("instance name %q, outcome %v", b.instance, b.outcome())
+	}
+}
+
+// TestOutcome compares how builds end with what is kept of that.
+func TestOutcome(t *testing.T) {
+	b := resumed(nil)
+	if got := b.outcome(); got != historypb.Outcome_OUTCOME_UNSPECIFIED {
+		t.Errorf("before its end: %v", got)
+	}
+	for code, want := range map[int32]historypb.Outcome{
+		0: historypb.Outcome_SUCCEEDED, 1: historypb.Outcome_FAILED, 3: historypb.Outcome_FAILED, 8: historypb.Outcome_CANCELLED,
+	} {
+		b.take(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Finished{Finished: &bazel.BuildFinished{ExitCode: &bazel.BuildFinished_ExitCode{Code: code}}}})
+		if got := b.outcome(); got != want {
+			t.Errorf("exit code %d: %v, want %v", code, got, want)
+		}
+	}
+}
+
+// TestCachedTests counts attempts that were taken from a cache, here or there, or are said to be at the end.
+func TestCachedTests(t *testing.T) {
+	b := resumed(nil)
+	local, remote := result("//a:b", 1, bazel.TestStatus_PASSED), result("//a:b", 2, bazel.TestStatus_PASSED)
+	local.GetTestResult().CachedLocally = true
+	remote.GetTestResult().ExecutionInfo = &bazel.TestResult_ExecutionInfo{CachedRemotely: true}
+	for i, e := range []*bazel.BuildEvent{local, remote, result("//a:b", 3, bazel.TestStatus_PASSED)} {
+		b.take(e)
+		if got, want := b.Tests[0].GetCached(), min(int32(i)+1, 2); got != want {
+			t.Errorf("after attempt %d: %d are cached, want %d", i+1, got, want)
+		}
+	}
+	end := summary("//a:b", bazel.TestStatus_PASSED)
+	end.GetTestSummary().TotalNumCached = 7
+	b.take(end)
+	if got := b.Tests[0].GetCached(); got != 7 {
+		t.Errorf("in the end %d are cached, want 7", got)
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -139,6 +141,8 @@ func TestStreamThatIsCut(t *testing.T) {
 		expect(first, n, target(fmt.Sprintf("//a:%d", n), true))
 	}
 	expect(first, 4, target("//a:4", true)) // twice in one call
+	expect(first, 2, target("//a:2", true))
+	expect(first, 5, target("//a:5", true))
 	if err := first.end(status.Error(codes.Canceled, "the connection broke")); err == nil {
 		t.Error("a call that broke ends well")
 	}
@@ -256,7 +260,8 @@ func TestWhatIsKeptOfAStream(t *testing.T) {
 // TestEverythingIsAnswered sends what cannot be read, to a service that keeps nothing, too.
 func TestEverythingIsAnswered(t *testing.T) {
 	store := newStore(t, "")
-	for _, s := range []*Service{New(nil, nil), New(store, nil)} {
+	metrics := prometheus.NewRegistry()
+	for _, s := range []*Service{New(nil, nil), New(store, metrics)} {
 		c := open(t, s)
 		for i, e := range []*publish.BuildEvent{
 			nil,
@@ -279,6 +284,44 @@ func TestEverythingIsAnswered(t *testing.T) {
 	}
 	if b := kept(t, store)[0].GetBuild(); b.GetTooLarge() != 2 || b.GetLastEvent() != 7 {
 		t.Errorf("the build is %v, and two of its events are too large", b)
+	}
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				counts[l.GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	if want := map[string]float64{taken: 5, tooLarge: 2, notKept: 0}; !maps.Equal(counts, want) {
+		t.Errorf("counted are %v, want %v", counts, want)
+	}
+}
+
+// TestPatterns has the first event announce of which patterns a build is: they are known without the event of their targets, and once.
+func TestPatterns(t *testing.T) {
+	pattern := &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//...", "-//b"}}}}
+	first := packed(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Started{Started: &bazel.BuildStarted{Command: "build"}}})
+	children, err := proto.Marshal(&bazel.Announcements{Children: []*bazel.BuildEventId{{}, pattern}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Value = append(first.Value, children...)
+	for _, more := range []bool{false, true} {
+		store := newStore(t, "")
+		c := open(t, New(store, nil))
+		_, _ = c.sendAny("b-1", 1, &publish.BuildEvent{Event: &publish.BuildEvent_BazelEvent{BazelEvent: first}})
+		if more {
+			_, _ = c.send(2, &bazel.BuildEvent{Id: pattern})
+		}
+		_ = c.end(nil)
+		if got := kept(t, store)[0].GetBuild().GetPatterns(); !slices.Equal(got, []string{"//...", "-//b"}) {
+			t.Errorf("the patterns are %q", got)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ const beginBytes = smallMessage
 func (r *receiver) receiveBegin(length int64, m any) error {
 	decoded, ok := m.(proto.Message)
 	if !ok {
-		return status.Errorf(codes.Internal, "%T is not decoded in parts", m)
+		return status.Errorf(codes.Internal, "decode the request: %T", m)
 	}
 	buffer := make([]byte, beginBytes)
 	for left := length; left > 0; {
@@ -43,7 +43,7 @@ func (r *receiver) receiveBegin(length int64, m any) error {
 // decodeBegin decodes what is whole in the begin of a message.
 func decodeBegin(begin []byte, m proto.Message) error {
 	if err := proto.Unmarshal(wholeOf(begin, m.ProtoReflect().Descriptor(), deepest), m); err != nil {
-		return status.Errorf(codes.Internal, "decode the begin of the request: %v", err)
+		return status.Errorf(codes.Internal, "decode the request: %v", err)
 	}
 	return nil
 }

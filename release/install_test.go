@@ -196,6 +196,10 @@ const services = "forerunner-scheduler forerunner-worker"
 func TestInstalled(t *testing.T) {
 	m := boot(t)
 	before := m.left()
+	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
 	m.write("/run/old.deb", released(t, "1.2.3"))
 	m.write("/run/new.deb", released(t, "1.2.4"))
 	units := strings.Fields(services)
@@ -206,31 +210,43 @@ func TestInstalled(t *testing.T) {
 			t.Errorf("%s runs, though nobody has asked for it", unit)
 		}
 	}
-	commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	if got, want := m.run("forerunner", "--version"), "forerunner 1.2.3, commit "+strings.TrimSpace(string(commit)); !strings.HasPrefix(got, want) {
 		t.Errorf("it is %q, want %q", got, want)
 	}
 	m.run(append([]string{"systemctl", "enable", "--now"}, units...)...)
 	m.run("sh", "-c", "echo FORERUNNER_SLOTS=1 >> /etc/forerunner/worker.env")
 
+	m.expectUpgrade()
+
+	m.run("dpkg", "-r", "forerunner")
+	if n := m.run("sh", "-c", "pgrep -c forerunner || true"); n != "0" {
+		t.Errorf("%s programs run when the package is removed", n)
+	}
+	if mounts := m.run("sh", "-c", "grep -c forerunner /proc/self/mounts || true"); mounts != "0" {
+		t.Errorf("%s mounts are left", mounts)
+	}
+	m.run("test", "-d", "/var/lib/forerunner-scheduler/storage")
+	expectLeft(m, before, "/etc/forerunner", "/var/lib/forerunner-scheduler", "/var/lib/forerunner-worker")
+	m.run("dpkg", "-P", "forerunner")
+	expectLeft(m, before)
+}
+
+// expectUpgrade upgrades while an action runs. The scheduler is the new one at once, the worker when the action has ended.
+func (m *machine) expectUpgrade() {
+	m.Helper()
 	m.write("/opt/gate", nil) // commands see /opt, and what changes there
 	action := m.command("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--live", "on", "--output", "said", "--",
 		"sh", "-c", "echo begun; while [ -e /opt/gate ]; do sleep 0.1; done; echo ended | tee said")
-	var said, wrong bytes.Buffer
-	action.Stdout, action.Stderr = &said, &wrong
-	action.Dir = "/"
-	printed := filepath.Join(t.TempDir(), "printed")
+	var wrong bytes.Buffer
+	printed := filepath.Join(m.TempDir(), "printed")
 	out, err := os.Create(printed)
 	if err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
 	defer out.Close()
-	action.Stdout = out
+	action.Stdout, action.Stderr = out, &wrong
 	if err := action.Start(); err != nil {
-		t.Fatal(err)
+		m.Fatal(err)
 	}
 	m.eventually("the action runs", func() bool {
 		text, _ := os.ReadFile(printed)
@@ -245,36 +261,25 @@ func TestInstalled(t *testing.T) {
 		return now != "0" && now != was && m.try("systemctl", "is-active", "forerunner-scheduler") == nil
 	})
 	if now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker"); now != worker {
-		t.Error("the worker is another one, though an action runs")
+		m.Error("the worker is another one, though an action runs")
 	}
 	m.run("rm", "/opt/gate")
 	if err := action.Wait(); err != nil {
-		t.Errorf("the action ends with %v\n%s", err, wrong.String())
+		m.Errorf("the action ends with %v\n%s", err, wrong.String())
 	}
 	if text, _ := os.ReadFile(printed); !strings.HasSuffix(string(text), "ended\n") || strings.Count(string(text), "begun") != 1 {
-		t.Errorf("the action printed %q", text)
+		m.Errorf("the action printed %q", text)
 	}
 	m.eventually("the worker is the new one", func() bool {
 		now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker")
 		return now != "0" && now != worker && m.try("systemctl", "is-active", "forerunner-worker") == nil
 	})
 	if got := m.run("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--", "sh", "-c", "echo again"); !strings.Contains(got, "again") {
-		t.Errorf("after the upgrade an action prints %q", got)
+		m.Errorf("after the upgrade an action prints %q", got)
 	}
 	if got := m.run("tail", "-n1", "/etc/forerunner/worker.env"); got != "FORERUNNER_SLOTS=1" {
-		t.Errorf("the settings are %q after the upgrade", got)
+		m.Errorf("the settings are %q after the upgrade", got)
 	}
-
-	m.run("dpkg", "-r", "forerunner")
-	if n := m.run("sh", "-c", "pgrep -c forerunner || true"); n != "0" {
-		t.Errorf("%s programs run when the package is removed", n)
-	}
-	if mounts := m.run("sh", "-c", "grep -c forerunner /proc/self/mounts || true"); mounts != "0" {
-		t.Errorf("%s mounts are left", mounts)
-	}
-	expectLeft(m, before, "/etc/forerunner", "/var/lib/forerunner-scheduler", "/var/lib/forerunner-worker")
-	m.run("dpkg", "-P", "forerunner")
-	expectLeft(m, before)
 }
 
 // expectLeft compares what is there with what was before, and what may be left.
