@@ -82,7 +82,7 @@ func (f *farm) setClock(ctx context.Context, p *programs.Process, logs bool) {
 			return
 		}
 		f.goesOn(ctx)
-		if off := lastLogged(p).Sub(time.Now()).Round(time.Hour); logs && off != ahead && ctx.Err() == nil {
+		if off := time.Until(lastLogged(p)).Round(time.Hour); logs && off != ahead && ctx.Err() == nil {
 			f.Errorf("the clock of the process is off by %s, want %s: nothing was tested", off, ahead)
 		}
 	}
