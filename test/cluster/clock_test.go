@@ -1,17 +1,20 @@
 package cluster
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -23,6 +26,9 @@ func shifted(ahead time.Duration) []byte {
 	return append(binary.LittleEndian.AppendUint32(code, uint32(int32(ahead/time.Second))), 0xc3)
 }
 
+// aheadAt is where that code has the seconds.
+const aheadAt = 14
+
 // setClocks has a process, and all that it has started, see a real-time clock that is off. The kernel has one such clock for all
 // processes; Go programs read it through a pointer, which leads to code of the test's from then on, in unused bytes behind the vDSO.
 // What is paced by the monotonic clock is not changed by that, as on a machine whose clock is set.
@@ -32,6 +38,9 @@ func setClocks(pid int, ahead time.Duration) error {
 	}
 	for _, member := range family(pid) {
 		err := setClock(member, ahead)
+		if member != pid && errors.Is(err, errNoClock) {
+			continue // a command
+		}
 		if gone := errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) || errors.Is(err, io.EOF); gone && member != pid {
 			continue // a command that has ended
 		}
@@ -57,10 +66,13 @@ func family(pid int) []int {
 	return all
 }
 
+// errNoClock says that a process has no clock that could be set.
+var errNoClock = errors.New("it is no Go program whose variables are known: of another language, stripped, or without fixed addresses")
+
 func setClock(pid int, ahead time.Duration) error {
 	pointer, err := clockPointer(pid)
-	if err != nil || pointer == 0 {
-		return err // 0: it is no program of ours but a command
+	if err != nil {
+		return err
 	}
 	end, err := vdsoEnd(pid)
 	if err != nil {
@@ -73,7 +85,14 @@ func setClock(pid int, ahead time.Duration) error {
 	defer memory.Close()
 	code := shifted(ahead)
 	// What was there before stays the same but for how far ahead it is: threads may be in it.
-	at := int64(end) - 32
+	at := int64(end) - unusedBytes
+	found := make([]byte, unusedBytes)
+	if _, err := memory.ReadAt(found, at); err != nil {
+		return err
+	}
+	if !unused(found) {
+		return fmt.Errorf("the vDSO ends with %x, which is of use", found)
+	}
 	if _, err := memory.WriteAt(code, at); err != nil {
 		return err
 	}
@@ -81,7 +100,18 @@ func setClock(pid int, ahead time.Duration) error {
 	return err
 }
 
-// clockPointer is where a Go program has the address of its clock_gettime; 0: it is none.
+// unusedBytes is how many the vDSO ends with that nothing uses.
+const unusedBytes = 32
+
+// unused reports whether the end of a vDSO has nothing, or what setClock has written.
+func unused(found []byte) bool {
+	nothing, own, masked := make([]byte, unusedBytes), make([]byte, unusedBytes), bytes.Clone(found)
+	copy(own, shifted(0))
+	clear(masked[aheadAt : aheadAt+4])
+	return bytes.Equal(found, nothing) || bytes.Equal(masked, own)
+}
+
+// clockPointer is where a Go program has the address of its clock_gettime.
 func clockPointer(pid int) (uint64, error) {
 	program, err := elf.Open(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
@@ -90,14 +120,14 @@ func clockPointer(pid int) (uint64, error) {
 	defer program.Close()
 	symbols, err := program.Symbols()
 	if err != nil || program.Type != elf.ET_EXEC {
-		return 0, nil
+		return 0, errNoClock
 	}
 	for _, s := range symbols {
 		if s.Name == "runtime.vdsoClockgettimeSym" {
 			return s.Value, nil
 		}
 	}
-	return 0, nil
+	return 0, errNoClock
 }
 
 // vdsoEnd is where the code that the kernel gives to a process ends.
@@ -113,4 +143,41 @@ func vdsoEnd(pid int) (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("it has no vDSO")
+}
+
+// TestClockOfNone: a process whose clock cannot be set is an error, or a test of clocks would test nothing.
+func TestClockOfNone(t *testing.T) {
+	cmd := exec.Command("sleep", "300")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := setClocks(cmd.Process.Pid, time.Hour); err == nil {
+		t.Error("the clock of a C program was set")
+	}
+}
+
+// TestUnused writes over nothing that a vDSO has.
+func TestUnused(t *testing.T) {
+	padded := func(code []byte) []byte { return append(code, make([]byte, unusedBytes-len(code))...) }
+	more := padded(shifted(time.Hour))
+	more[unusedBytes-1] = 0xc3
+	for name, c := range map[string]struct {
+		found []byte
+		want  bool
+	}{
+		"nothing":                      {padded(nil), true},
+		"an hour ahead":                {padded(shifted(time.Hour)), true},
+		"an hour behind":               {padded(shifted(-time.Hour)), true},
+		"code of its own":              {bytes.Repeat([]byte{0x90}, unusedBytes), false},
+		"code in the end":              {append(make([]byte, unusedBytes-1), 0xc3), false},
+		"own code, and another behind": {more, false},
+	} {
+		if got := unused(c.found); got != c.want {
+			t.Errorf("%s: unused is %v", name, got)
+		}
+	}
 }

@@ -37,9 +37,21 @@ func named(workers string) *admin.Pattern {
 	return &admin.Pattern{Attributes: map[string]string{"name": workers}}
 }
 
+// expect waits until what holds, or fails the test if ctx or the time for one wait ends before.
+func (f *farm) expect(ctx context.Context, what string, holds func() bool) bool {
+	f.Helper()
+	began := time.Now()
+	if until(ctx, programs.Timeout, holds) {
+		return true
+	}
+	f.Errorf("not in %s: %s", time.Since(began).Round(time.Second), what)
+	return false
+}
+
 // drain has workers take nothing.
 func (f *farm) drain(workers *admin.Pattern) {
-	until(f.Context(), programs.Timeout, func() bool {
+	f.Helper()
+	f.expect(f.Context(), "workers are drained", func() bool {
 		ctx, cancel := context.WithTimeout(f.Context(), callTimeout)
 		defer cancel()
 		_, err := f.admin.Drain(ctx, &admin.DrainRequest{Pattern: workers})
@@ -49,7 +61,8 @@ func (f *farm) drain(workers *admin.Pattern) {
 
 // undrain takes that back, be it from the scheduler that comes after the one that was told.
 func (f *farm) undrain(workers *admin.Pattern) {
-	until(f.Context(), programs.Timeout, func() bool {
+	f.Helper()
+	f.expect(f.Context(), "workers are no longer drained", func() bool {
 		ctx, cancel := context.WithTimeout(f.Context(), callTimeout)
 		defer cancel()
 		_, err := f.admin.Undrain(ctx, &admin.UndrainRequest{Pattern: workers})

@@ -100,9 +100,9 @@ func (c *cluster) faults() []step {
 		{name: "the disk of a worker has errors", do: func(ctx context.Context) {
 			c.breakDisk(ctx, c.machine(c.workers[3]), (*sickDisk).fail)
 		}},
-		{name: "the clock of a worker is an hour off", do: func(ctx context.Context) { c.setClock(ctx, c.on(c.workers[0]), false) }},
+		{name: "the clock of a worker is an hour off", do: func(ctx context.Context) { c.setClock(ctx, c.on(c.workers[0]), nil) }},
 		{name: "the clock of the scheduler that serves is an hour off", do: func(ctx context.Context) {
-			c.setClock(ctx, c.on(c.server()), false)
+			c.setClock(ctx, c.on(c.server()), nil)
 		}},
 		{name: "a worker is cloned with its id", do: func(ctx context.Context) { c.clone(ctx, c.machine(c.workers[1])) }},
 		{name: "all workers are drained for two minutes", do: func(ctx context.Context) { c.drainAll(ctx, 2*time.Minute) }},

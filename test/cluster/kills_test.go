@@ -147,7 +147,7 @@ func (c *cluster) drainOthers(but *host) (patterns []*admin.Pattern) {
 func (p *probe) drainAll() {
 	p.drained = true
 	p.drain(named("*"))
-	p.idle(p.ctx)
+	until(p.ctx, 0, func() bool { return p.idle(p.ctx) })
 }
 
 func (p *probe) undrainAll() {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,9 +33,7 @@ const otherwise = 20
 func (f *farm) goesOn(ctx context.Context) {
 	f.Helper()
 	before := f.right.Load()
-	if !until(ctx, programs.Timeout, func() bool { return f.right.Load() >= before+otherwise }) && ctx.Err() == nil {
-		f.Errorf("only %d results came in %s", f.right.Load()-before, programs.Timeout)
-	}
+	f.expect(ctx, fmt.Sprintf("%d results", otherwise), func() bool { return f.right.Load() >= before+otherwise })
 }
 
 // breakDisk breaks the disk of a worker, which has to rest, has others do the work, and replaces it.
@@ -43,9 +42,7 @@ func (f *farm) breakDisk(ctx context.Context, m machine, by func(*sickDisk)) {
 	rests := func() int { return strings.Count(m.process().Stderr.String(), "the worker rests") }
 	before := rests()
 	by(m.disk)
-	if !until(ctx, programs.Timeout, func() bool { return rests() > before }) && ctx.Err() == nil {
-		f.Error("the worker does not say that it rests")
-	}
+	f.expect(ctx, "the worker says that it rests", func() bool { return rests() > before })
 	f.goesOn(ctx)
 	m.process().Kill()
 	m.disk.replace()
@@ -56,25 +53,27 @@ func (f *farm) breakDisk(ctx context.Context, m machine, by func(*sickDisk)) {
 // takesWork sees that a worker runs something again.
 func (f *farm) takesWork(ctx context.Context, m machine) {
 	f.Helper()
-	if !until(ctx, programs.Timeout, func() bool {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		list, err := f.admin.ListOperations(call, &admin.ListOperationsRequest{
-			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
+	f.expect(ctx, m.name+" takes work", func() bool {
+		list, err := f.executing(ctx)
+		return err == nil && slices.ContainsFunc(list, func(o *admin.Operation) bool {
+			return strings.Contains(o.GetWorker(), `"`+m.name+`"`)
 		})
-		for _, o := range list.GetOperations() {
-			if err == nil && strings.Contains(o.GetWorker(), `"`+m.name+`"`) {
-				return true
-			}
-		}
-		return false
-	}) && ctx.Err() == nil {
-		f.Errorf("%s takes no work", m.name)
-	}
+	})
 }
 
-// setClock has the clock of a process be an hour off, forward and back, while results come. logs: it logs each of them.
-func (f *farm) setClock(ctx context.Context, p *programs.Process, logs bool) {
+// executing lists what runs.
+func (f *farm) executing(ctx context.Context) ([]*admin.Operation, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := f.admin.ListOperations(ctx, &admin.ListOperationsRequest{
+		Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
+	})
+	return list.GetOperations(), err
+}
+
+// setClock has the clock of a process be an hour off, forward and back, while results come. shows returns a time of what it has
+// done last, by that clock; nil: it is not looked at.
+func (f *farm) setClock(ctx context.Context, p *programs.Process, shows func() time.Time) {
 	f.Helper()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
 		if err := setClocks(p.Pid(), ahead); err != nil {
@@ -82,10 +81,22 @@ func (f *farm) setClock(ctx context.Context, p *programs.Process, logs bool) {
 			return
 		}
 		f.goesOn(ctx)
-		if off := time.Until(lastLogged(p)).Round(time.Hour); logs && off != ahead && ctx.Err() == nil {
-			f.Errorf("the clock of the process is off by %s, want %s: nothing was tested", off, ahead)
+		if shows == nil {
+			continue
 		}
+		f.expect(ctx, fmt.Sprintf("the clock of the process is off by %s", ahead), func() bool {
+			return time.Until(shows()).Round(time.Hour) == ahead
+		})
 	}
+}
+
+// lastQueued is when the scheduler has queued something that runs, by its own clock.
+func (f *farm) lastQueued(ctx context.Context) time.Time {
+	list, err := f.executing(ctx)
+	if err != nil || len(list) == 0 {
+		return time.Time{}
+	}
+	return list[0].GetQueued().AsTime()
 }
 
 // lastLogged is when a process has logged something last, by its own clock.
@@ -103,11 +114,9 @@ func lastLogged(p *programs.Process) (last time.Time) {
 func (f *farm) clone(ctx context.Context, m machine) {
 	f.Helper()
 	twin := m.twin()
-	if !until(ctx, programs.Timeout, func() bool {
+	f.expect(ctx, "the second process with a worker's identity is told that there is one", func() bool {
 		return strings.Contains(twin.Stderr.String(), "another process has this worker's identity")
-	}) {
-		f.Error("the second process with a worker's identity is not told that there is one")
-	}
+	})
 	f.goesOn(ctx)
 	f.takesWork(ctx, m)
 	if strings.Contains(m.process().Stderr.String(), "another process has this worker's identity") {
@@ -120,26 +129,20 @@ func (f *farm) clone(ctx context.Context, m machine) {
 func (f *farm) drainAll(ctx context.Context, d time.Duration) {
 	f.Helper()
 	f.drain(named("*"))
-	f.idle(ctx)
+	f.expect(ctx, "nothing runs", func() bool { return f.idle(ctx) })
 	before := len(f.Starts())
 	pause(ctx, d)
-	if now := len(f.Starts()); now != before && ctx.Err() == nil {
+	if now := len(f.Starts()); now != before {
 		f.Errorf("%d actions began while all workers were drained", now-before)
 	}
 	f.undrain(named("*"))
 	f.goesOn(ctx)
 }
 
-// idle waits until nothing runs.
-func (f *farm) idle(ctx context.Context) {
-	until(ctx, 0, func() bool {
-		call, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		list, err := f.admin.ListOperations(call, &admin.ListOperationsRequest{
-			Pattern: &admin.Pattern{Attributes: map[string]string{"stage": "executing"}},
-		})
-		return err == nil && len(list.GetOperations()) == 0
-	})
+// idle reports whether nothing runs.
+func (f *farm) idle(ctx context.Context) bool {
+	list, err := f.executing(ctx)
+	return err == nil && len(list) == 0
 }
 
 // interrupt has some builds of some actions each, half of which are interrupted while some of theirs run and others wait: the farm is to
@@ -181,7 +184,9 @@ func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) 
 		}
 		return n
 	}
-	until(ctx, programs.Timeout, func() bool { return begun() > 0 && f.operation(ctx, named(builds-2, actions-1)) != nil })
+	f.expect(ctx, "one action of the builds to interrupt runs, and the last is there", func() bool {
+		return begun() > 0 && f.operation(ctx, named(builds-2, actions-1)) != nil
+	})
 	interrupt()
 	gone := func() bool {
 		for build := 0; build < builds; build += 2 {
@@ -193,16 +198,14 @@ func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) 
 		}
 		return true
 	}
-	if !until(ctx, programs.Timeout, gone) && ctx.Err() == nil {
-		f.Error("the farm works for builds that were interrupted")
-	}
+	f.expect(ctx, "the farm does nothing for builds that were interrupted", gone)
 	pause(ctx, told) // what workers had been given by then may begin until they hear of it
 	ran := begun()
 	all.Wait()
 	if n := begun(); n > ran {
 		f.Errorf("%d actions of interrupted builds began after that", n-ran)
 	}
-	if n := right.Load(); n != int64(builds/2*actions) && ctx.Err() == nil {
+	if n := right.Load(); n != int64(builds/2*actions) {
 		f.Errorf("%d actions of the other builds are right, of %d", n, builds/2*actions)
 	}
 	f.Logf("of %d actions of interrupted builds %d had begun", (builds+1)/2*actions, ran)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,30 @@ type Process struct {
 
 	t   *testing.T
 	cmd *exec.Cmd
+}
+
+// starts is what the thread that starts programs does.
+var starts = sync.OnceValue(func() chan<- func() {
+	calls := make(chan func())
+	go func() {
+		runtime.LockOSThread() // for good
+		for call := range calls {
+			call()
+		}
+	}()
+	return calls
+})
+
+// start starts a command from a thread that lives as long as this process: the kernel ends what has a Pdeathsig with the thread that
+// started it, and others may end before.
+func start(cmd *exec.Cmd) (err error) {
+	started := make(chan struct{})
+	starts() <- func() {
+		defer close(started)
+		err = cmd.Start()
+	}
+	<-started
+	return err
 }
 
 // An Output is what a process has printed so far.

@@ -52,7 +52,14 @@ func New(t *testing.T, env ...string) *Test {
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		Needs(t, "a worker needs FUSE: %v", err)
 	}
-	return &Test{T: t, Programs: Build(t), Dir: SharedDir(t), env: env}
+	return newTest(t, env)
+}
+
+func newTest(t *testing.T, env []string) *Test {
+	t.Helper()
+	f := &Test{T: t, Programs: Build(t), Dir: SharedDir(t), env: env}
+	mind(t, f.Dir)
+	return f
 }
 
 // nobody is a user with no rights at all.
@@ -61,7 +68,7 @@ const nobody = 65534
 // NewOrdinary is like New, and runs the programs as somebody who is not root.
 func NewOrdinary(t *testing.T, env ...string) *Test {
 	t.Helper()
-	f := &Test{T: t, Programs: Build(t), Dir: SharedDir(t), env: env}
+	f := newTest(t, env)
 	if os.Getuid() != 0 {
 		return f
 	}
@@ -95,7 +102,7 @@ func (f *Test) With(env ...string) *Test {
 	return &other
 }
 
-// Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, it is killed.
+// Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, or the test is killed, it is killed.
 func (f *Test) Start(args ...string) *Process {
 	f.Helper()
 	p := &Process{t: f.T, Exited: make(chan struct{})}
@@ -107,13 +114,13 @@ func (f *Test) Start(args ...string) *Process {
 	p.cmd.Dir = f.Dir
 	p.cmd.Env = append(os.Environ(), "FORERUNNER_SLOTS=2", "FORERUNNER_HTTP=", "FORERUNNER_SETTLE=0s")
 	p.cmd.Env = append(p.cmd.Env, f.env...)
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.user, Pdeathsig: syscall.SIGKILL}
 	if f.user != nil {
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: f.user}
 		p.cmd.Env = append(p.cmd.Env, "HOME="+f.Dir, "XDG_CACHE_HOME=", "TMPDIR=")
 	}
 	p.cmd.Stdout, p.cmd.Stderr = &p.Stdout, &p.Stderr
 	p.cmd.WaitDelay = Timeout
-	if err := p.cmd.Start(); err != nil {
+	if err := start(p.cmd); err != nil {
 		f.Fatal(err)
 	}
 	go func() {
