@@ -24,10 +24,7 @@ type Folder struct{ lock *os.File }
 
 // Open makes the folder if need be, and takes it. What fails names the folder, and the process that has it.
 func Open(dir string) (*Folder, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
-	}
-	if err := checkOwners(dir); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	// Who can open the file, if only to read it, can lock it, too.
@@ -41,29 +38,6 @@ func Open(dir string) (*Folder, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return f, nil
-}
-
-// checkOwners returns an error if another user has made the folder, or one above it, in a place where everybody may, such as /tmp:
-// he could put anything into it.
-func checkOwners(dir string) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	if err != nil {
-		return err
-	}
-	for above := filepath.Dir(dir); above != dir; dir, above = above, filepath.Dir(above) {
-		var own, place unix.Stat_t
-		if err := errors.Join(unix.Stat(dir, &own), unix.Stat(above, &place)); err != nil {
-			return fmt.Errorf("owner of %s: %w", dir, err)
-		}
-		const everybody = unix.S_ISVTX | 0o002
-		if place.Mode&everybody == everybody && own.Uid != 0 && int(own.Uid) != os.Geteuid() {
-			return fmt.Errorf("%s belongs to user %d, who made it in %s, where everybody may: choose another --data", dir, own.Uid, above)
-		}
-	}
-	return nil
 }
 
 func (f *Folder) take(dir string) error {

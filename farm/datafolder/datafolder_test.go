@@ -93,38 +93,6 @@ func TestOthersCannotLock(t *testing.T) {
 	}
 }
 
-// TestFoldersOfOthers: what another user has made where everybody may is not used, nor what is below it.
-func TestFoldersOfOthers(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("gives folders to other users, as root can")
-	}
-	const other = 12345
-	for name, c := range map[string]struct {
-		mode  os.FileMode // of the place
-		owner int
-		want  string
-	}{
-		"of another, where everybody may": {os.ModeSticky | 0o777, other, "belongs to user 12345"},
-		"own, where everybody may":        {os.ModeSticky | 0o777, 0, ""},
-		"of another, in a usual place":    {0o755, other, ""},
-	} {
-		place := filepath.Join(t.TempDir(), "place")
-		made := filepath.Join(place, "made")
-		if err := errors.Join(os.MkdirAll(made, 0o755), os.Chmod(place, c.mode), os.Chown(made, c.owner, c.owner)); err != nil {
-			t.Fatal(err)
-		}
-		for _, dir := range []string{made, filepath.Join(made, "below", "it")} {
-			f, err := Open(dir)
-			if err == nil {
-				err = f.Close()
-			}
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: %v, want %q", name, err, c.want)
-			}
-		}
-	}
-}
-
 // TestFullDisk has no room for who has the folder, which fails nothing, and none for the format, which does.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
