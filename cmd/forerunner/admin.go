@@ -43,7 +43,9 @@ type adminCall struct {
 
 // newAdminCall returns one that asks over conn.
 func newAdminCall(conn grpc.ClientConnInterface, out io.Writer, asJSON bool) *adminCall {
-	conn = cleanConn{conn}
+	if !asJSON {
+		conn = cleanConn{conn}
+	}
 	return &adminCall{
 		SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
 		out: printableWriter{out}, json: asJSON,
@@ -137,13 +139,13 @@ func (c *adminCall) print(m proto.Message) (printed bool, err error) {
 	return true, printJSON(c.out, json.RawMessage(b)) // protojson's own spaces are at random
 }
 
-// printJSON writes any value as JSON.
+// printJSON writes any value as JSON, of printable characters.
 func printJSON(out io.Writer, value any) error {
 	b, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s\n", b)
+	_, err = fmt.Fprintf(out, "%s\n", inJSON(b))
 	return err
 }
 

@@ -57,6 +57,7 @@ func explainCommand() *cobra.Command {
 
 // explain prints why an action, or the operation of a name, ran.
 func (c *adminCall) explain(ctx context.Context, name, storage string) error {
+	c.SchedulerClient = admin.NewSchedulerClient(c.conn) // what it says is asked for again: it is cleaned when it is printed
 	r, err := c.recordOf(ctx, name)
 	if err != nil {
 		return err
@@ -149,6 +150,7 @@ func (c *adminCall) printExplanationJSON(r *historypb.Record, e *comparison.Expl
 func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanation) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	line := func(title string, r *historypb.Record) {
+		clean(r.ProtoReflect())
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", title, r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339),
 			facts.Outcome(r), dash(strings.TrimSpace(r.GetTarget()+" "+r.GetMnemonic())), shortDigest(r.GetAction()))
 	}
@@ -161,10 +163,10 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 	}
 	fmt.Fprintln(c.out)
 	for _, s := range e.Reasons {
-		fmt.Fprintln(c.out, s)
+		fmt.Fprintln(c.out, onOneLine(s))
 	}
 	if e.Problem != "" {
-		fmt.Fprintln(c.out, e.Problem)
+		fmt.Fprintln(c.out, onOneLine(e.Problem))
 	}
 	for _, k := range e.Kinds {
 		last := ""
@@ -173,10 +175,11 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 		}
 		fmt.Fprintf(w, "\n%s\tOTHER RUN\tTHIS RUN%s\n", strings.ToUpper(k.Name), last)
 		for _, d := range k.List {
+			name, other, this := onOneLine(d.Name), onOneLine(d.Other), onOneLine(d.This)
 			if k.IsInputs() {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", d.Name, dash(shortInput(d.Other)), dash(shortInput(d.This)), dash(string(d.Read)))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, dash(shortInput(other)), dash(shortInput(this)), dash(string(d.Read)))
 			} else {
-				fmt.Fprintf(w, "%s\t%s\t%s\n", d.Name, dash(d.Other), dash(d.This))
+				fmt.Fprintf(w, "%s\t%s\t%s\n", name, dash(other), dash(this))
 			}
 		}
 		if k.More > 0 {

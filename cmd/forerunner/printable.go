@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -38,6 +41,24 @@ func onOneLine(s string) string {
 	}, s)
 }
 
+// inJSON writes the characters of a JSON text that are not shown as JSON can: all that is not shown is in its strings, but for line
+// breaks.
+func inJSON(text []byte) []byte {
+	var b []byte
+	for _, r := range string(text) {
+		switch {
+		case r == '\n' || unicode.IsGraphic(r):
+			b = utf8.AppendRune(b, r)
+		case r <= 0xffff:
+			b = fmt.Appendf(b, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b
+}
+
 // A printableWriter writes printable text. Each Write has whole characters.
 type printableWriter struct{ io.Writer }
 
@@ -50,7 +71,7 @@ func (w printableWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A cleanConn is a connection whose answers have texts of one line.
+// A cleanConn is a connection whose answers have texts of one line, for tables. JSON has a way to write any text.
 type cleanConn struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -62,10 +83,14 @@ func (c cleanConn) Invoke(ctx context.Context, method string, args, reply any, o
 	return err
 }
 
-// clean has all texts of a message be on one line.
+// pageToken names the field of an answer that is for the next call, not for people.
+const pageToken = "next_page_token"
+
+// clean has all texts of a message that are for people be on one line.
 func clean(m protoreflect.Message) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
+		case field.Name() == pageToken:
 		case field.IsMap():
 			values := value.Map()
 			values.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {

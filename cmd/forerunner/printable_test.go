@@ -2,27 +2,37 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/comparison"
 )
 
 // A hostileConn answers as a scheduler whose clients have sent what moves cursors.
 type hostileConn struct{ grpc.ClientConnInterface }
 
-const hostile = "//a\x1b]52;c;eA==\x07\n//b\tc\u009b2J\u202e"
+const hostile = "//a\x1b]52;c;eA==\x07\n//b\tc\u009b2J\u202e\x7f\U000e0041"
 
-func (hostileConn) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
+func (hostileConn) Invoke(_ context.Context, _ string, args, reply any, _ ...grpc.CallOption) error {
 	switch m := reply.(type) {
 	case *admin.ListRecordsResponse:
 		proto.Merge(m, &admin.ListRecordsResponse{Records: []*historypb.Record{{Operation: "o", Target: hostile, Arguments: []string{"x", hostile}}}})
 	case *admin.ListWorkersResponse:
-		proto.Merge(m, &admin.ListWorkersResponse{Workers: []*admin.Worker{{Identity: map[string]string{"host": hostile, hostile: "x"}}}})
+		switch args.(*admin.ListWorkersRequest).GetPageToken() {
+		case "":
+			proto.Merge(m, &admin.ListWorkersResponse{
+				Workers: []*admin.Worker{{Identity: map[string]string{"host": hostile, hostile: "x"}}}, NextPageToken: hostile,
+			})
+		case hostile:
+			proto.Merge(m, &admin.ListWorkersResponse{Workers: []*admin.Worker{{Identity: map[string]string{"host": "last"}}}})
+		}
 	}
 	return nil
 }
@@ -62,7 +72,7 @@ func TestHostileNames(t *testing.T) {
 				t.Errorf("%s: a name makes a line of its own: %q", name, got)
 			}
 		}
-		if !strings.Contains(got, "//a") || name == "workers" && !strings.Contains(got, "=x") {
+		if !strings.Contains(got, "//a") || name == "workers" && !(strings.Contains(got, "=x") && strings.Contains(got, "last")) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -72,5 +82,51 @@ func TestHostileNames(t *testing.T) {
 	}
 	if got := printable("é\n\tx"); got != "é\n\tx" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestJSONHasEveryText: what is printed as JSON is what was answered, to the last character, and nothing that a terminal obeys.
+func TestJSONHasEveryText(t *testing.T) {
+	var out strings.Builder
+	c := newAdminCall(hostileConn{}, &out, true)
+	list, err := c.records(t.Context(), &admin.ListRecordsRequest{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if printed, err := c.print(list); !printed || err != nil {
+		t.Fatal(printed, err)
+	}
+	if got := out.String(); printable(got) != got {
+		t.Errorf("%q", got)
+	}
+	want, got := &admin.ListRecordsResponse{}, &admin.ListRecordsResponse{}
+	if err := errors.Join((hostileConn{}).Invoke(t.Context(), "", nil, want), protojson.Unmarshal([]byte(out.String()), got)); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestHostileExplanation: what actions differ in makes no lines of its own.
+func TestHostileExplanation(t *testing.T) {
+	var out strings.Builder
+	c := &adminCall{out: printableWriter{&out}}
+	run := func() *historypb.Record { return &historypb.Record{Operation: "o", Target: hostile} }
+	if err := c.printExplanation(run(), &comparison.Explanation{
+		Reasons: []string{hostile}, Other: run(), Problem: hostile, Kinds: []comparison.Kind{
+			{Name: "environment", List: []comparison.Difference{{Name: hostile, Other: hostile, This: hostile}}},
+			{Name: "Inputs", List: []comparison.Difference{{Name: hostile, Other: hostile, This: hostile}}},
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "//b") || strings.Contains(line, "\x1b") {
+			t.Errorf("%q", line)
+		}
+	}
+	if n := strings.Count(out.String(), "//b"); n != 10 {
+		t.Errorf("%d names are shown, not 10:\n%s", n, out.String())
 	}
 }
