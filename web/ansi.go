@@ -14,8 +14,9 @@ import (
 var commands = regexp.MustCompile(`(?s)\x1b[\]_P^X].*?(?:\x07|\x1b\\)`)
 
 const (
-	// screenLines is how many lines a command can move its cursor back in, as progress bars do. Each takes some kilobytes.
-	screenLines = 200
+	// screenLines is how many lines a command can move its cursor back in, as progress bars do. Each takes some kilobytes, and a longer
+	// one of the text, such as a link command with colours, one for each screenColumns characters.
+	screenLines, screenColumns = 200, 160
 	// mostRendered is how many times its size a text may take as HTML, or leastRendered bytes. Spaces and colours can be made by a few
 	// bytes each.
 	mostRendered, leastRendered = 4, 64 << 10
@@ -26,10 +27,10 @@ const (
 func rendered(text string) template.HTML {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", "\ufffd")
 	text = onlyColours(commands.ReplaceAllString(text, ""))
-	screen, err := terminal.NewScreen(terminal.WithMaxSize(0, screenLines))
-	if err != nil {
-		panic(fmt.Sprintf("a screen of %d lines: %v", screenLines, err))
+	if !strings.ContainsAny(text, "\x1b\r\b") {
+		return template.HTML(template.HTMLEscapeString(strings.TrimSuffix(text, "\n")))
 	}
+	screen := screenFor(text)
 	var html strings.Builder // it escapes what is HTML
 	most := max(mostRendered*len(text), leastRendered)
 	screen.ScrollOutFunc = func(line string) {
@@ -45,6 +46,20 @@ func rendered(text string) template.HTML {
 		return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
 	}
 	return template.HTML(html.String())
+}
+
+// screenFor returns a screen that has room for the longest line of a text beside what is seen of it: of a longer one it would make several.
+func screenFor(text string) *terminal.Screen {
+	longest := 0
+	for line := range strings.Lines(text) {
+		longest = max(longest, len(line))
+	}
+	most := screenLines + longest/screenColumns + 1
+	screen, err := terminal.NewScreen(terminal.WithMaxSize(0, most), terminal.WithSize(screenColumns, screenLines))
+	if err != nil {
+		panic(fmt.Sprintf("a screen of %d lines, with up to %d: %v", screenLines, most, err))
+	}
+	return screen
 }
 
 // escapes are what is left of them in a text of only colours.

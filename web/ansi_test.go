@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,5 +50,44 @@ func TestRenderedIsBounded(t *testing.T) {
 		if strings.Contains(html, "\x1b") {
 			t.Errorf("%q: escapes are left", line)
 		}
+	}
+}
+
+// TestLinesStayWhole shows lines that are longer than a screen, with colours and without, and one that follows, in as many lines.
+func TestLinesStayWhole(t *testing.T) {
+	for _, size := range []int{screenColumns, screenColumns * screenLines, 3*screenColumns*screenLines + 7, maxPrinted - 64} {
+		long := strings.Repeat("x", size)
+		for _, text := range []string{
+			long + "\nend\n", "\x1b[31m" + long + "\x1b[0m\nend\n", "first\n\x1b[31m" + long + "\x1b[0m\n\nend",
+			strings.Repeat("\x1b[1mb\x1b[0m\n", screenLines) + long + "\nend",
+		} {
+			html := string(rendered(text))
+			if got, want := strings.Count(html, "\n"), strings.Count(strings.TrimSuffix(text, "\n"), "\n"); got != want {
+				t.Errorf("%d characters, %q and so on: %d line breaks, want %d", size, text[:20], got, want)
+			}
+			if !strings.Contains(html, long) || !strings.HasSuffix(html, "\nend") {
+				t.Errorf("%d characters, %q and so on: not all is shown", size, text[:20])
+			}
+		}
+	}
+}
+
+// TestCursorMovesBack has a command write over the first of the lines that it can move its cursor back in.
+func TestCursorMovesBack(t *testing.T) {
+	var text strings.Builder
+	for range screenLines - 1 {
+		text.WriteString("waits\n")
+	}
+	fmt.Fprintf(&text, "\x1b[%dAready\x1b[%dB\rend", screenLines-1, screenLines-1)
+	html := string(rendered(text.String()))
+	if got, want := strings.Count(html, "waits"), screenLines-2; got != want || !strings.HasPrefix(html, "ready\n") || !strings.HasSuffix(html, "\nend") {
+		t.Errorf("%d lines wait, want %d:\n%s", got, want, html)
+	}
+}
+
+// TestPlainText shows a text without escapes as it is.
+func TestPlainText(t *testing.T) {
+	if got, want := string(rendered("<a>\t&\r\n\n  \x00 b\n")), "&lt;a&gt;\t&amp;\n\n  \ufffd b"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
