@@ -19,6 +19,7 @@ import (
 type machine struct {
 	*testing.T
 	folder string
+	said   string // file with what was printed when it booted
 	init   string // pid of its systemd
 }
 
@@ -42,15 +43,24 @@ func boot(t *testing.T) *machine {
 			needs(err.Error())
 		}
 	}
-	m := &machine{T: t, folder: t.TempDir()}
+	m := &machine{T: t, folder: t.TempDir(), said: filepath.Join(t.TempDir(), "said")}
+	sweepGroups(t)
 	groups := m.groups()
 	t.Cleanup(func() { removeGroups(t, groups) })
 	// Its groups are below ones of its own, which it takes for the roots.
 	script := `for group in "$@"; do echo $$ > "$group/cgroup.procs"; done
 exec unshare --mount --pid --fork --uts --ipc --net --cgroup --kill-child sh testdata/boot.sh "` + m.folder + `"`
 	cmd := exec.Command("sh", append([]string{"-ec", script, "sh"}, groups...)...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	said, err := os.Create(m.said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	cmd.Stdout, cmd.Stderr = said, said
+	// It ends with this process, however that ends: with the thread that starts it, in truth.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,66 +68,12 @@ exec unshare --mount --pid --fork --uts --ipc --net --cgroup --kill-child sh tes
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	m.eventually("it runs: "+said.String(), func() bool {
+	m.eventually("it runs", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		m.init = strings.TrimSpace(string(children))
 		return m.init != "" && m.try("systemctl", "is-active", "basic.target") == nil
 	})
 	return m
-}
-
-// groups makes the groups that a machine has.
-func (m *machine) groups() (list []string) {
-	m.Helper()
-	parents := []string{"/sys/fs/cgroup"}
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
-		if parents, err = filepath.Glob("/sys/fs/cgroup/*"); err != nil {
-			m.Fatal(err)
-		}
-	}
-	for _, parent := range parents {
-		if info, err := os.Lstat(parent); err != nil || !info.IsDir() {
-			continue
-		}
-		group := filepath.Join(parent, fmt.Sprintf("forerunner-installed-%d", os.Getpid()))
-		if err := os.Mkdir(group, 0o755); err != nil {
-			m.Fatal(err)
-		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // those of v1 begin empty
-			if text, err := os.ReadFile(filepath.Join(parent, file)); err == nil {
-				_ = os.WriteFile(filepath.Join(group, file), text, 0o644)
-			}
-		}
-		list = append(list, group)
-	}
-	return list
-}
-
-// removeGroups removes groups with those in them, once their processes have gone.
-func removeGroups(t *testing.T, groups []string) {
-	for _, group := range groups {
-		var err error
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-			var all []string
-			_ = filepath.WalkDir(group, func(path string, d os.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					all = append(all, path)
-				}
-				return nil
-			})
-			slices.Reverse(all)
-			err = nil
-			for _, path := range all {
-				err = errors.Join(err, syscall.Rmdir(path))
-			}
-			if err == nil {
-				break
-			}
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // command is a command of the machine.
@@ -155,8 +111,9 @@ func (m *machine) eventually(what string, holds func() bool) {
 	m.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
+			said, _ := os.ReadFile(m.said)
 			journal, _ := m.command("journalctl", "--no-pager", "-n", "60").CombinedOutput()
-			m.Fatalf("not in %s: %s\n%s", patience, what, journal)
+			m.Fatalf("not in %s: %s\n%s%s", patience, what, said, journal)
 		}
 	}
 }
