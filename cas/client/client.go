@@ -41,8 +41,8 @@ type Options struct {
 	Function    digest.Function // default SHA-256
 	Logger      *zap.Logger
 	// MaxConcurrent bounds the calls in flight, over all that share the Client;
-	// default 32. At most three quarters of them are downloads of large blobs, and
-	// at most half are downloads of a Client that stands behind (Behind).
+	// default 40. At most three quarters of them are downloads of large blobs, and
+	// at most three fifths are downloads of a Client that stands behind (Behind).
 	MaxConcurrent int
 	// RetryFor is how long a call is tried again without any progress; default 2
 	// minutes.
@@ -67,7 +67,7 @@ func (o *Options) validate() {
 	}
 	o.InstanceName = instance.Join(o.InstancePrefix, o.InstanceName)
 	if o.MaxConcurrent <= 0 {
-		o.MaxConcurrent = 32
+		o.MaxConcurrent = 40
 	}
 	if o.RetryFor <= 0 {
 		o.RetryFor = 2 * time.Minute
@@ -151,7 +151,7 @@ func New(conn grpc.ClientConnInterface, o Options) *Client {
 		encoder:      wire.NewBatchEncoder(),
 		slots:        make(chan struct{}, o.MaxConcurrent),
 		downloads:    make(chan struct{}, max(1, o.MaxConcurrent*3/4)),
-		behind:       make(chan struct{}, max(1, o.MaxConcurrent/2)),
+		behind:       make(chan struct{}, max(1, o.MaxConcurrent*3/5)),
 		asking:       make(chan struct{}, 1),
 		firstPause:   100 * time.Millisecond,
 	}
@@ -171,7 +171,7 @@ func (c *Client) WithInstance(name string, fn digest.Function) *Client {
 	return &Client{link: c.link, instance: instance.Join(c.link.options.InstancePrefix, name), fn: fn, behind: c.behind}
 }
 
-// Behind implements PatientFetcher: at most half of the calls that may be in
+// Behind implements PatientFetcher: at most three fifths of the calls that may be in
 // flight, and at least one, are downloads of Clients that it returns.
 func (c *Client) Behind() cas.Fetcher {
 	return &Client{link: c.link, instance: c.instance, fn: c.fn, behind: true}

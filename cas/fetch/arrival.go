@@ -20,23 +20,27 @@ import (
 type arrival struct {
 	in       cas.Incoming
 	upstream cas.RangeFetcher
+	behind   cas.RangeFetcher // for streams that nobody waits for; may be nil
+	hints    chan struct{}    // has a place for each stream of the Group that brings what is foreseen
 	digest   digest.Digest
 
 	mu       sync.Mutex
-	behind   cas.RangeFetcher // guarded by mu; for streams that nobody waits for; may be nil
-	have     span.Set         // guarded by mu; what in holds
-	streams  []*stream        // guarded by mu; those that run, at most maxStreams+1 and maxForeseen
-	wants    []*span.Span     // guarded by mu; what readers wait for, the longest wait first
-	foreseen foreseen         // guarded by mu; what readers will want
-	whole    bool             // guarded by mu; all of it is to come, not only what is foreseen
-	serial   int              // guarded by mu; of the newest stream
-	changed  chan struct{}    // guarded by mu; closed at the next change; nil if nobody waits
-	err      error            // guarded by mu; why it failed, for good
+	have     span.Set      // guarded by mu; what in holds
+	streams  []*stream     // guarded by mu; at most maxStreams+2, and maxHints that bring what is foreseen
+	wants    []*span.Span  // guarded by mu; what readers wait for, the longest wait first
+	foreseen foreseen      // guarded by mu; what readers will want
+	whole    bool          // guarded by mu; all of it is to come, not only what is foreseen
+	needed   bool          // guarded by mu; somebody waits for all of it
+	serial   int           // guarded by mu; of the newest stream
+	changed  chan struct{} // guarded by mu; closed at the next change; nil if nobody waits
+	err      error         // guarded by mu; why it failed, for good
 }
 
-// newArrival returns one of which nothing comes before somebody foresees some, or calls complete.
-func newArrival(s Store, f, behind cas.RangeFetcher, d digest.Digest) *arrival {
-	return &arrival{in: s.Receive(d), upstream: f, behind: behind, digest: d}
+// newArrival returns one of d, for which ranged is not nil. Nothing comes of it before somebody foresees some, or calls
+// complete.
+func (t *ReadThrough) newArrival(d digest.Digest) *arrival {
+	behind, _ := t.behind.(cas.RangeFetcher)
+	return &arrival{in: t.store.Receive(d), upstream: t.ranged(d), behind: behind, hints: t.hints, digest: d}
 }
 
 // fetch fills the file and returns when it is the blob, or cannot become it. The
@@ -53,7 +57,7 @@ func (a *arrival) fetch(ctx context.Context) error {
 			return err
 		}
 		for _, s := range p.start {
-			running.Go(func() { s.ended(s.from.FetchRange(ctx, a.digest, s.part, s)) })
+			running.Go(func() { s.ended(s.call(ctx)) })
 		}
 		if p.whole > hasher.SizeBytes() {
 			if err := a.hash(hasher, p); err != nil {
@@ -88,18 +92,15 @@ func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
 	return err
 }
 
-// complete has all of it come, also what nobody has foreseen: behind others, unless somebody waits for it, who
-// does not take of the room of those who do not.
+// complete has all of it come, also what nobody has foreseen. If somebody waits for it, it stands behind nothing: neither
+// behind other calls, nor behind what is foreseen.
 func (a *arrival) complete(waits bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.whole {
+	if a.whole && (a.needed || !waits) {
 		return
 	}
-	a.whole = true
-	if waits {
-		a.behind = nil
-	}
+	a.whole, a.needed = true, a.needed || waits
 	a.changeLocked()
 }
 

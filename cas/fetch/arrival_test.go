@@ -19,7 +19,7 @@ func TestArrivalTellsHowItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 		s := storeOpen(t, t.TempDir(), storeOptions{})
-		failed, closed := newArrival(s.Store, u, nil, d), newArrival(s.Store, u, nil, d)
+		failed, closed := s.Through(u).newArrival(d), s.Through(u).newArrival(d)
 		waits := make(chan error, 1)
 		go func() {
 			_, err := failed.readAt(context.Background(), make([]byte, 10), 0)

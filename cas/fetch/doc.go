@@ -6,7 +6,7 @@
 // # What nobody waits for
 //
 // Prefetch fills the store ahead of those who will read from it. What waits for its
-// turn has nothing that they could need: calls are bounded for the whole Group, a
+// turn has nothing that they could need: calls are bounded for the whole Group, those for parts too, a
 // PatientFetcher keeps some of its own for others, nothing is pinned, and a blob that
 // somebody asks for leaves its queue for the next call. Its calls run in goroutines
 // like those of other fetches.
@@ -19,7 +19,9 @@
 // read of one that proves wrong cannot be taken back; its readers are told.
 //
 // PrefetchRanges has known parts of one come before anybody opens it. There is no proof of a part alone,
-// so whoever opens it has the rest come, too, and it is all hashed before it is right.
+// so whoever opens it has the rest come, too, and it is all hashed before it is right. A part that is foreseen delays
+// nobody: before anything of it has come, who reads it is given a stream of his own, and who waits for
+// all of the blob does not wait for its parts.
 //
 // # Directories
 //

@@ -9,7 +9,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // flights are what a Group has under way from upstream: at most one per
@@ -36,14 +35,37 @@ type flight struct {
 	behind bool
 	// arrival is the blob as it comes; nil where it can be read only when whole.
 	arrival *arrival
-	// parts were foreseen while the flight waited; then they are the arrival's.
-	parts []span.Span
 	// The rest is guarded by flights.mu.
 	batch   *batch // nil while the flight waits in by.queue or one of by.backlogs
+	rest    rest   // of an arrival
 	ended   bool
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
-	patient int // those of the askers that are calls of Prefetch
+	patient int // those of the askers that are calls of Prefetch or PrefetchRanges
+	partial int // those of PrefetchRanges
+}
+
+// A rest is whether what nobody has foreseen of an arrival is to come.
+type rest uint8
+
+const (
+	restUnwanted rest = iota // nobody has asked for it
+	restQueued               // it waits for its turn in one of by.backlogs
+	restComes
+)
+
+// completeLocked has all of fl, which is an arrival, come.
+func (fl *flight) completeLocked(waits bool) {
+	fl.rest = restComes
+	fl.arrival.complete(waits)
+}
+
+// waitsLocked reports whether fl, which is taken out of a queue, still waits there.
+func (fl *flight) waitsLocked(behind bool) bool {
+	if fl.rest == restQueued && fl.askers == fl.partial {
+		fl.rest = restUnwanted // those who asked for it have left
+	}
+	return fl.rest == restQueued || fl.askers > 0 && fl.batch == nil && fl.behind == behind
 }
 
 // A batch is one call of Fetch.
@@ -97,15 +119,15 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 			// Its place in the queue of Prefetch is void.
 			fl.by, fl.behind = t, false
 			a.was = cas.Absent
-			if ranged := t.ranged(d); ranged != nil {
-				fl.arrivesLocked(newArrival(t.store, ranged, nil, d))
+			if t.ranged(d) != nil {
+				fl.arrival = t.newArrival(d)
 				arriving = append(arriving, fl)
 			} else {
 				fresh = append(fresh, fl)
 			}
 		}
 		if fl.arrival != nil {
-			fl.arrival.complete(true)
+			fl.completeLocked(true)
 		}
 		a.was = max(a.was, cas.OnItsWay)
 		fl.askers++

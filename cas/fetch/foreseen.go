@@ -3,8 +3,9 @@ package fetch
 import "github.com/forerunner-build/forerunner/cas/span"
 
 const (
-	// maxForeseen is how many streams of an arrival bring what is foreseen, each a part.
-	maxForeseen = 16
+	// maxHints is how many streams of all arrivals of a Group bring what is foreseen, each a part. As many of each arrival
+	// may run or wait for their place. A client.Client lets as many calls stand behind as these and those of prefetching are.
+	maxHints = 8
 	// fewStrange reads of what was not foreseen are nothing to worry about.
 	fewStrange = 8
 )
@@ -63,14 +64,14 @@ func (f *foreseen) take(at int64) (part span.Span, ok bool) {
 
 // planForeseenLocked has what is foreseen come, as far as the bound lets.
 func (a *arrival) planForeseenLocked(p *plan) {
-	for f := &a.foreseen; len(f.queued) > 0 && a.hintsLocked() < maxForeseen; {
+	for f := &a.foreseen; len(f.queued) > 0 && a.hintsLocked() < maxHints; {
 		part := f.queued[0]
 		f.queued = f.queued[1:]
 		part.From = a.have.End(part.From)
 		if part.From >= part.To {
 			continue
 		}
-		end, near := a.have.Gap(part.From, part.To).To, a.nearestLocked(part.From)
+		end, near := a.have.Gap(part.From, part.To).To, a.nearestLocked(part.From, false)
 		coming := near != nil && part.From-near.next <= streamReach && part.From < near.until
 		if coming {
 			end = min(end, near.until)
@@ -84,9 +85,7 @@ func (a *arrival) planForeseenLocked(p *plan) {
 		}
 		s := a.openLocked(part, part.To)
 		s.hint = true
-		if a.behind != nil {
-			s.from = a.behind
-		}
+		s.standBehind()
 		p.start = append(p.start, s)
 	}
 }

@@ -80,7 +80,7 @@ func takeLocked(queue []*flight, behind bool, least int, left *space) (taken, re
 	n := 0
 	for ; n < len(queue) && left.blobs > 0; n++ {
 		fl := queue[n]
-		if fl.askers == 0 || fl.batch != nil || fl.behind != behind {
+		if !fl.waitsLocked(behind) {
 			continue
 		}
 		need := fl.digest.SizeBytes() + cas.EntryOverhead

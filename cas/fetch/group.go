@@ -90,6 +90,7 @@ type shared struct {
 	directories *memory[*tree.Directory]
 	messages    *memory[message]
 	arriveAbove int64
+	hints       chan struct{} // has a place for each stream that brings what is foreseen
 	fetched     fetched
 	flights
 }
@@ -100,7 +101,7 @@ func NewGroup(s Store, o Options) (*Group, error) {
 		return nil, err
 	}
 	x := &shared{
-		store: s, arriveAbove: o.ArriveAbove,
+		store: s, arriveAbove: o.ArriveAbove, hints: make(chan struct{}, maxHints),
 		directories: newMemory[*tree.Directory](o.DirectoryCacheBytes), messages: newMemory[message](messageBytes),
 	}
 	x.inFlight = make(map[digest.Digest]*flight)

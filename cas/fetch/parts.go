@@ -3,15 +3,14 @@ package fetch
 import (
 	"context"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // PrefetchRanges has parts of the large blob d come, behind everything that somebody waits for, and does not wait for
-// them. The rest comes after them, once somebody asks for d with another method, Prefetch included; who opens it
-// reads the parts as soon as they are there. Parts are never taken for the blob, which is not in the Store before all of
-// it has come and was hashed.
+// them. A few come at a time, for all arrivals of the Group. The rest comes once somebody asks for d with another method:
+// for Prefetch after the parts and in its turn, for others at once. Who opens d reads the parts as soon as they are there.
+// Parts are never taken for the blob, which is not in the Store before all of it has come and was hashed.
 //
 // What has come is dropped when the caller and all others who asked have left: the caller calls
 // release once. Nothing happens if ctx has ended, or d is local, too small to be read while it
@@ -21,17 +20,16 @@ func (t *ReadThrough) PrefetchRanges(ctx context.Context, d digest.Digest, parts
 	if fl == nil {
 		return func() {}
 	}
-	return func() { _, _ = t.leaveBehind(fl) }
+	return func() { t.leaveParts(fl) }
 }
 
-// askParts joins the flight of d, and starts one of its parts if there is none. It returns nil if they
+// askParts joins the flight of d, and starts one of its parts if there is none that has begun. It returns nil if they
 // cannot come this way.
 func (t *ReadThrough) askParts(ctx context.Context, d digest.Digest, parts []span.Span) *flight {
-	ranged := t.ranged(d)
 	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if ranged == nil || x.closed || ctx.Err() != nil {
+	if t.ranged(d) == nil || gathered(d) || x.closed || ctx.Err() != nil {
 		return nil
 	}
 	fl := x.inFlight[d]
@@ -39,27 +37,31 @@ func (t *ReadThrough) askParts(ctx context.Context, d digest.Digest, parts []spa
 	case fl == nil && t.store.Has(d), fl != nil && fl.batch != nil && fl.arrival == nil:
 		return nil
 	case fl == nil:
-		fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{}), askers: 1, patient: 1}
-		behind, _ := t.behind.(cas.RangeFetcher)
-		fl.arrival = newArrival(x.store, ranged, behind, d)
-		fl.arrival.foresee(parts)
+		fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{})}
 		x.inFlight[d] = fl
-		t.startLocked(ctx, []*flight{fl}, t.arrive)
-		return fl
+	case fl.batch == nil && fl.by.ranged(d) == nil:
+		return nil
 	case fl.batch == nil:
-		fl.parts = parts // it waits for its turn
-	default:
-		fl.arrival.foresee(parts)
-		fl.batch.askers++
+		fl.rest = restQueued // it waits for its turn, for which the parts do not wait
 	}
 	fl.askers++
 	fl.patient++
+	fl.partial++
+	if fl.batch != nil {
+		fl.batch.askers++
+		fl.arrival.foresee(parts)
+		return fl
+	}
+	fl.arrival = fl.by.newArrival(d)
+	fl.arrival.foresee(parts)
+	fl.by.startLocked(ctx, []*flight{fl}, fl.by.arrive)
 	return fl
 }
 
-// arrivesLocked has all of fl come as an arrival, what is foreseen first.
-func (fl *flight) arrivesLocked(a *arrival) {
-	fl.arrival = a
-	a.foresee(fl.parts)
-	a.complete(false)
+// leaveParts is leaveBehind for PrefetchRanges.
+func (x *shared) leaveParts(fl *flight) {
+	x.mu.Lock()
+	fl.partial--
+	x.mu.Unlock()
+	_, _ = x.leaveBehind(fl)
 }

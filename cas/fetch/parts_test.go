@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -49,15 +48,15 @@ func TestPartsComeFirst(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 		s := storeOpen(t, t.TempDir(), storeOptions{})
 		r := s.Through(u)
-		parts := partsAt(maxForeseen+2, 1<<19, 64<<10)
+		parts := partsAt(maxHints+2, 1<<19, 64<<10)
 		release := r.PrefetchRanges(t.Context(), d, parts)
-		for _, part := range partCalls(t, u, parts[:maxForeseen]...) {
+		for _, part := range partCalls(t, u, parts[:maxHints]...) {
 			if err := part.next(64 << 10); err != nil {
 				t.Error(err)
 			}
 			part.end(nil)
 		}
-		for _, part := range partCalls(t, u, parts[maxForeseen:]...) {
+		for _, part := range partCalls(t, u, parts[maxHints:]...) {
 			if err := part.next(64 << 10); err != nil {
 				t.Error(err)
 			}
@@ -126,11 +125,12 @@ func TestPartsThatAreWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 		s := storeOpen(t, t.TempDir(), storeOptions{})
-		parts := partsAt(maxForeseen+3, 1<<19, 128<<10)
+		parts := partsAt(maxHints+3, 1<<19, 128<<10)
 		release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
 		defer release()
-		partCalls(t, u, parts[:maxForeseen]...)
+		partCalls(t, u, parts[:maxHints]...)
 		a := storeOpenArriving(t, s.Through(u), d)
+		partCalls(t, u, span.Span{From: 0, To: storeArriving})
 		last := parts[len(parts)-1]
 		read := storeRead(u, a, last.From+4096, 4096)
 		wanted := partCalls(t, u, span.Span{From: last.From + 4096, To: last.To})
@@ -161,8 +161,9 @@ func TestPartsThatFail(t *testing.T) {
 				parts := append(partsAt(2, 1<<20, 64<<10), span.Span{From: storeArriving - 9, To: storeArriving})
 				release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
 				defer release()
-				a := storeOpenArriving(t, s.Through(u), d)
 				calls := partCalls(t, u, parts...)
+				a := storeOpenArriving(t, s.Through(u), d)
+				partCalls(t, u, all)
 				read := storeRead(u, a, parts[1].From, 100)
 				if err := calls[1].next(64 << 10); err != nil {
 					t.Error(err)
@@ -184,10 +185,10 @@ func TestPartsThatAreStrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
 		s := storeOpen(t, t.TempDir(), storeOptions{})
-		parts := partsAt(maxForeseen+5, 1<<19, 64<<10)
+		parts := partsAt(maxHints+5, 1<<19, 64<<10)
 		release := s.Through(u).PrefetchRanges(t.Context(), d, parts)
 		defer release()
-		calls := partCalls(t, u, parts[:maxForeseen]...)
+		calls := partCalls(t, u, parts[:maxHints]...)
 		a := storeOpenArriving(t, s.Through(u), d)
 		var at int64
 		for range fewStrange {
@@ -195,13 +196,13 @@ func TestPartsThatAreStrange(t *testing.T) {
 			if synctest.Wait(); len(u.calls) > 0 {
 				calls = append(calls, <-u.calls)
 			}
-			if err := calls[maxForeseen].next(100); err != nil {
+			if err := calls[maxHints].next(100); err != nil {
 				t.Fatal(err)
 			}
 			storeWant(t, read)
 			at += 100
 		}
-		for _, c := range calls[:maxForeseen] {
+		for _, c := range calls[:maxHints] {
 			if err := c.next(64 << 10); err != nil {
 				t.Error(err)
 			}
@@ -236,42 +237,6 @@ func TestPartsOfWhatComesAnyhow(t *testing.T) {
 		s.Through(u).PrefetchRanges(ended, other, parts)()
 		s.Through(u).PrefetchRanges(t.Context(), other, parts)() // too small
 		partCalls(t, u)
-	})
-}
-
-// Who waits for its turn among prefetched blobs gets its parts first when it has come.
-func TestPartsOfWhatWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := storeOpen(t, t.TempDir(), storeOptions{})
-		var others []*storeRanges
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for i := range largeCalls {
-			u, d := storeNewRanges(servertest.Bytes(uint64(i), storeArriving))
-			others = append(others, u)
-			wg.Go(func() { _, _ = s.Through(u).Prefetch(ctx, []digest.Digest{d}) })
-		}
-		synctest.Wait()
-		u, d := storeNewRanges(servertest.Bytes(99, storeArriving))
-		r := s.Through(u)
-		wg.Go(func() { _, _ = r.Prefetch(ctx, []digest.Digest{d}) })
-		synctest.Wait()
-		parts := partsAt(2, 3<<20, 64<<10)
-		release := r.PrefetchRanges(t.Context(), d, parts)
-		partCalls(t, u)
-		others[0].free()
-		for _, part := range partCalls(t, u, parts...) {
-			if err := part.next(64 << 10); err != nil {
-				t.Error(err)
-			}
-			part.end(nil)
-		}
-		partCalls(t, u, span.Span{From: 0, To: storeArriving})
-		cancel()
-		wg.Wait()
-		release()
-		synctest.Wait()
-		storeWantConsistent(t, s)
 	})
 }
 

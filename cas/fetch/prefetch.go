@@ -163,8 +163,9 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		case fl.behind && fl.batch == nil && directories:
 			// It may wait as a file. In the other queue it will be passed over.
 			x.enqueueLocked(fl, queueOf(d, directories))
-		case fl.arrival != nil:
-			fl.arrival.complete(false)
+		case fl.arrival != nil && fl.rest == restUnwanted:
+			fl.rest = restQueued
+			x.enqueueLocked(fl, largeQueue)
 		}
 		fl.askers++
 		fl.patient++
@@ -207,20 +208,16 @@ func (x *shared) driveLocked(ctx context.Context, k queueKind) {
 func (x *shared) fetchNext(ctx context.Context, k queueKind) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t, b := x.takeNext(ctx, k, cancel)
-	switch {
-	case b == nil:
+	call := x.takeNext(ctx, k, cancel)
+	if call == nil {
 		return false
-	case b.flights[b.digests[0]].arrival != nil:
-		t.arrive(ctx, b)
-	default:
-		t.fetch(ctx, t.behind, b)
 	}
+	call()
 	return true
 }
 
-// takeNext makes a batch of what waits in a queue, for the one whose turn it is.
-func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.CancelFunc) (*ReadThrough, *batch) {
+// takeNext makes a call for what waits in a queue, for the one whose turn it is; nil if nothing waits.
+func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.CancelFunc) (call func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l := &x.queues[k]
@@ -240,18 +237,25 @@ func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.Cance
 		if len(flights) == 0 {
 			continue
 		}
-		if ranged := t.ranged(flights[0].digest); ranged != nil {
-			behind, _ := t.behind.(cas.RangeFetcher)
-			flights[0].arrivesLocked(newArrival(x.store, ranged, behind, flights[0].digest))
-		}
 		if x.closed {
 			cancel()
 		}
 		x.driveLocked(ctx, k)
-		return t, boardLocked(flights, cancel)
+		first := flights[0]
+		if first.rest == restQueued {
+			first.completeLocked(false)
+			return func() { <-first.done }
+		}
+		b := boardLocked(flights, cancel)
+		if t.ranged(first.digest) == nil {
+			return func() { t.fetch(ctx, t.behind, b) }
+		}
+		first.arrival = t.newArrival(first.digest)
+		first.completeLocked(false)
+		return func() { t.arrive(ctx, b) }
 	}
 	l.calls--
-	return nil, nil
+	return nil
 }
 
 // extraLocked takes of what waits behind what fits in there.

@@ -39,16 +39,18 @@ type stream struct {
 	from   cas.RangeFetcher
 	part   span.Span // that the call asks for
 	hint   bool      // nobody waits for it: it was foreseen
+	behind bool      // its call stands behind others, so it may take long before there is one
 	serial int
 
 	// These are guarded by a.mu.
 	next    int64
-	skip    int64 // so many bytes come before the one at next
-	came    bool  // some of its bytes have, or are being written
-	writes  bool  // those at next are being written
-	until   int64 // it goes no further
-	enough  bool  // it was ended by errEnough
-	surplus bool  // bytes came after the last one
+	skip    int64  // so many bytes come before the one at next
+	came    bool   // some of its bytes have, or are being written
+	writes  bool   // those at next are being written
+	until   int64  // it goes no further
+	enough  bool   // it was ended by errEnough
+	surplus bool   // bytes came after the last one
+	cancel  func() // ends the call; nil before it begins
 }
 
 // toEnd reports whether the call asks for all that follows.
@@ -79,14 +81,16 @@ func (a *arrival) plan(hashed int64) (plan, error) {
 	return p, nil
 }
 
-// planWholeLocked has the first hole filled, after what is foreseen.
+// planWholeLocked has the first hole filled: after what is foreseen, as long as nobody waits for all of it.
 func (a *arrival) planWholeLocked(p *plan) {
 	size := a.digest.SizeBytes()
-	if !a.whole || p.whole == size || a.comingLocked() {
+	if !a.whole || p.whole == size || !a.needed && a.comingLocked() {
 		return
 	}
-	if s := a.nearestLocked(p.whole); s != nil && s.next == p.whole && s.toEnd() {
-		s.until = size
+	if s := a.nearestLocked(p.whole, a.needed); s != nil && s.next == p.whole {
+		if s.toEnd() {
+			s.until = size
+		}
 		return
 	}
 	p.start = append(p.start, a.openLocked(span.Span{From: p.whole, To: size}, size))
@@ -99,9 +103,9 @@ func (a *arrival) planWantsLocked(p *plan) {
 		if at >= w.To {
 			continue
 		}
-		if s := a.nearestLocked(at); s != nil && at-s.next <= streamReach {
+		if s := a.nearestLocked(at, true); s != nil && at-s.next <= streamReach {
 			s.until = max(s.until, min(w.To+streamAhead, s.part.To))
-		} else if len(a.streams)-a.hintsLocked() <= maxStreams {
+		} else if a.inFrontLocked() <= maxStreams {
 			if part, ok := a.foreseen.take(at); ok {
 				p.start = append(p.start, a.openLocked(part, part.To))
 			} else {
@@ -111,11 +115,28 @@ func (a *arrival) planWantsLocked(p *plan) {
 	}
 }
 
-// nearestLocked returns the stream that comes to at first, nil if none does.
-func (a *arrival) nearestLocked(at int64) *stream {
+// sureLocked reports whether s is worth waiting for. Before anything comes of one that stands behind others, nobody knows
+// whether it has a call yet.
+func (s *stream) sureLocked() bool { return s.came || !s.behind }
+
+// inFrontLocked returns how many streams run for those who wait.
+func (a *arrival) inFrontLocked() (n int) {
+	for _, s := range a.streams {
+		if !s.hint && s.sureLocked() {
+			n++
+		}
+	}
+	return n
+}
+
+// nearestLocked returns the stream that comes to at first, nil if none does. For those who wait it is a sure one.
+func (a *arrival) nearestLocked(at int64, sure bool) *stream {
 	var nearest *stream
 	from := a.have.Gap(at, a.digest.SizeBytes()).From
 	for _, s := range a.streams {
+		if sure && !s.sureLocked() {
+			continue
+		}
 		if !s.enough && from <= s.next && s.next <= at && at < s.part.To && (nearest == nil || s.next > nearest.next) {
 			nearest = s
 		}
@@ -126,11 +147,50 @@ func (a *arrival) nearestLocked(at int64) *stream {
 func (a *arrival) openLocked(part span.Span, until int64) *stream {
 	a.serial++
 	s := &stream{a: a, from: a.upstream, serial: a.serial, part: part, next: part.From, until: until}
-	if a.behind != nil && len(a.wants) == 0 {
-		s.from = a.behind
+	if !a.needed && len(a.wants) == 0 {
+		s.standBehind()
 	}
 	a.streams = append(a.streams, s)
 	return s
+}
+
+// standBehind has the call of s, which has not begun, stand behind others.
+func (s *stream) standBehind() {
+	if s.a.behind != nil {
+		s.from, s.behind = s.a.behind, true
+	}
+}
+
+// call makes the call of s; a hint waits for its place first.
+func (s *stream) call(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.a.mu.Lock()
+	s.cancel = cancel
+	over := s.enough
+	s.a.mu.Unlock()
+	if over {
+		return errEnough
+	}
+	if s.hint {
+		select {
+		case s.a.hints <- struct{}{}:
+			defer func() { <-s.a.hints }()
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return s.from.FetchRange(ctx, s.a.digest, s.part, s)
+}
+
+// overtakenLocked ends s, of which nothing has come: at once if it may be waiting for its call.
+func (s *stream) overtakenLocked() {
+	s.enough = true
+	if s.behind && s.cancel != nil {
+		s.cancel()
+	}
 }
 
 // limitLocked returns how far s may write now: not over what is there or is being
@@ -200,7 +260,7 @@ func (s *stream) admit(p []byte) (piece, error) {
 	s.came, s.writes = true, true
 	for _, o := range a.streams {
 		if !o.came && s.next <= o.next && o.next < s.next+n {
-			o.enough = true // nothing may be written twice, so s fetches what o was for
+			o.overtakenLocked() // nothing may be written twice, so s fetches what o was for
 			s.until = min(max(s.until, o.until), s.part.To)
 		}
 	}
@@ -227,7 +287,7 @@ func (s *stream) skipLocked() {
 		return
 	}
 	for _, o := range s.a.streams {
-		if o.came && !o.enough && o.next == end {
+		if o.came && !o.enough && o.next == end && o.next < o.part.To {
 			return
 		}
 	}
