@@ -61,14 +61,16 @@
 // it is; what it should have read already goes last. Large files, and those that fewer than half of the runs read,
 // count as read a part later. What is equal then goes in the order of the tree, and so does all of a
 // profile without ranks, large files behind small ones. While 8 MiB are under way of what is read earlier,
-// nothing is asked for that is read later: otherwise they would share the link. Limits
+// nothing is asked for that is read later: otherwise they would share the link. Files of 64 MiB hold back nothing. Limits
 // bound that over all races of a worker.
 //
-// Of a large file of which parts are known these are asked for at once, in calls of their own (Source.PrefetchRanges), and all of
-// it in its turn: who opens a file needs all of it to be verified. The parts of up to 16 files are kept until the Race stops.
+// Of a large file of which parts are known these are asked for like a small file, in calls of their own (Source.PrefetchRanges),
+// and all of it in its turn as a large one: who opens a file needs all of it to be verified. The parts of up to 16 files are kept
+// until the Race stops.
 //
 // A profile may be wrong, so what the action opens is weighed against it. A file that the profile
-// has lets eight times its bytes be asked for; at first it is 16 MiB, or 4 MiB of a coarse one.
+// has lets eight times its bytes be asked for; at first it is 16 MiB, or 4 MiB of a coarse one. Parts are cut to what is left of
+// that. Large files come as long as they are no more than it, either, but leave small ones and parts theirs.
 // A file that it lacks is read around, by nearness, and goes ahead of the profile's. With the
 // first one some directories are fetched that the profile does not name, and with more all; of a
 // coarse profile at once. While three quarters of what was opened lately was not foreseen, nothing
@@ -101,5 +103,5 @@
 // are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
-// Race.mu, queue.mu, reads.mu, parted.mu and PartReads.mu are each alone. None is held during I/O or a callback.
+// Race.mu, queue.mu, reads.mu and PartReads.mu are each alone. None is held during I/O or a callback.
 package prefetch

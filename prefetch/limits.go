@@ -11,7 +11,7 @@ import (
 type LimitsOptions struct {
 	// Calls bounds the calls of Source.Prefetch; default 16.
 	Calls int
-	// BytesInFlight bounds the sizes of the files that those calls ask for; default
+	// BytesInFlight bounds the sizes of the files above 1 MiB that those calls ask for; default
 	// 64 MiB. A file counts for a quarter of that at most.
 	BytesInFlight int64
 	// DirectoryCalls bounds the calls of Source.PrefetchDirectories; default 8.
@@ -48,21 +48,36 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 }
 
-// files waits until a call for files of that size may be made, or ctx ends. The
-// caller calls release after the call.
-func (l *Limits) files(ctx context.Context, bytes int64) (release func(), err error) {
-	bytes = min(bytes, max(l.options.BytesInFlight/4, 1))
-	if err := l.calls.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
+// call waits until a call may be made, or ctx ends. The caller calls ended after the call, endedLarge if it was for a large file.
+func (l *Limits) call(ctx context.Context) error { return l.calls.Acquire(ctx, 1) }
+
+func (l *Limits) ended() { l.calls.Release(1) }
+
+// counted returns for how much a large file counts.
+func (l *Limits) counted(bytes int64) int64 { return min(bytes, max(l.options.BytesInFlight/4, 1)) }
+
+// tryRoom reports whether a call may be made for a large file now.
+func (l *Limits) tryRoom(bytes int64) bool { return l.bytes.TryAcquire(l.counted(bytes)) }
+
+// room waits until there is room for a large file, and then a call, or ctx ends.
+func (l *Limits) room(ctx context.Context, bytes int64) error {
+	bytes = l.counted(bytes)
 	if err := l.bytes.Acquire(ctx, bytes); err != nil {
-		l.calls.Release(1)
-		return nil, err
+		return err
 	}
-	return func() { l.bytes.Release(bytes); l.calls.Release(1) }, nil
+	err := l.call(ctx)
+	if err != nil {
+		l.bytes.Release(bytes)
+	}
+	return err
 }
 
-// directory is files for a call for directories.
+func (l *Limits) endedLarge(bytes int64) {
+	l.bytes.Release(l.counted(bytes))
+	l.ended()
+}
+
+// directory waits until a call for directories may be made, or ctx ends. The caller calls release after the call.
 func (l *Limits) directory(ctx context.Context) (release func(), err error) {
 	if err := l.directories.Acquire(ctx, 1); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ type link struct {
 	bytesPerSecond float64
 
 	mu     sync.Mutex
-	under  map[*transfer]struct{} // guarded by mu; way
+	under  map[*transfer]struct{} // guarded by mu; those that are under way
 	moved  time.Time              // guarded by mu; up to then
 	change *time.Timer            // guarded by mu; when the first of them is over
 }

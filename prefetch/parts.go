@@ -1,8 +1,6 @@
 package prefetch
 
 import (
-	"sync"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
 )
@@ -10,66 +8,36 @@ import (
 // maxParted bounds the files of a Race of which parts come first.
 const maxParted = 16
 
-// parted are the large files of which the parts that runs read are asked for ahead of the rest. What comes is
-// kept until the end of the Race.
+// parted are the large files of which the parts that runs read are asked for ahead of the rest. The queue's mu guards it.
 type parted struct {
-	ask func(d digest.Digest, parts []span.Span) (release func()) // does not wait
-
-	mu      sync.Mutex
-	known   map[digest.Digest]struct{} // guarded by mu; at most maxParted
-	release []func()                   // guarded by mu; what is kept
-	credit  int64                      // guarded by mu; as that of a queue, for parts alone
+	known ranges
+	files map[digest.Digest]struct{} // of which parts wait, or were asked for
+	left  int                        // of so many files more parts may be asked for
 }
 
-func newParted(o Origin, ask func(digest.Digest, []span.Span) func()) *parted {
-	p := &parted{ask: ask, known: map[digest.Digest]struct{}{}, credit: exactCredit}
-	if o == Coarse {
-		p.credit = coarseCredit
-	}
-	return p
+func newParted(known ranges) parted {
+	return parted{known: known, files: map[digest.Digest]struct{}{}, left: maxParted}
 }
 
-// foresee asks for parts of those of files of which some are known.
-func (p *parted) foresee(files []file, known ranges) {
-	if len(known) == 0 {
-		return
-	}
-	for _, f := range files {
-		if parts := known.of(f.hash, f.digest); p.admits(f.digest, parts) {
-			release := p.ask(f.digest, parts)
-			p.mu.Lock()
-			p.release = append(p.release, release)
-			p.mu.Unlock()
-		}
-	}
-}
-
-// admits reports whether parts of d are to be asked for, which is noted.
-func (p *parted) admits(d digest.Digest, parts span.Set) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, again := p.known[d]; len(parts) == 0 || again || len(p.known) == maxParted || p.credit <= 0 {
+// admits reports whether parts of f are to be asked for, which is noted.
+func (p *parted) admits(f file) bool {
+	if _, again := p.files[f.digest]; again || len(p.known.of(f.hash, f.digest)) == 0 {
 		return false
 	}
-	p.credit -= parts.Bytes()
-	p.known[d] = struct{}{}
+	p.files[f.digest] = struct{}{}
 	return true
 }
 
-// drop gives up what is kept.
-func (p *parted) drop() {
-	p.mu.Lock()
-	release := p.release
-	p.release = nil
-	p.mu.Unlock()
-	for _, f := range release {
-		f()
+// take returns as many bytes of the parts of f as may be asked for, the first ones.
+func (p *parted) take(f file, most int64) (parts span.Set) {
+	p.left--
+	for _, part := range p.known.of(f.hash, f.digest) {
+		part.To = min(part.To, part.From+most)
+		if part.From == part.To {
+			break
+		}
+		parts = append(parts, part)
+		most -= part.To - part.From
 	}
-}
-
-// doubted reports whether the profile is not to be believed for now.
-func (q *queue) doubted() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.held
+	return parts
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/span"
 )
 
 // A file is a file of the input root that is likely to be read.
@@ -21,6 +22,8 @@ type class struct {
 	when  rank
 	rare  bool // fewer than half of the runs read it
 	large bool // above largeBytes: fetched in a call of its own
+	// parted: of which parts come that runs read. They are asked for as if they were a small file, and all of it as a large one.
+	parted bool
 }
 
 // A profile is believed up to a point: of what it foresees, so many bytes are asked for before any
@@ -35,6 +38,9 @@ const (
 // later: all calls share a link, and 1 Gbit/s carries so much in 67 ms.
 const earlierBytes = 8 << 20
 
+// longBytes is the size from which on a file takes so long that nothing is held back for it.
+const longBytes = 64 << 20
+
 // A queue holds files that no call has asked for yet.
 type queue struct {
 	wake chan struct{} // one place
@@ -42,19 +48,21 @@ type queue struct {
 	mu    sync.Mutex
 	files map[class][]file   // guarded by mu
 	known map[PathHash]int64 // guarded by mu; what the profile foresees and was not read, and its bytes
-	// credit is what may yet be asked for on the word of the profile, in bytes; the last file
-	// may exceed it. Guarded by mu.
-	credit int64
-	held   bool // guarded by mu; the profile is not believed now
-	now    rank // guarded by mu; of what the action reads
-	// Calls that are under way: how many for small and for large files, and how many bytes of each class. Guarded by mu.
+	// credit is what may yet be asked for of small files and parts on the word of the profile, in bytes; the last small
+	// file may exceed it. Of large files less may be: what was asked for of them is taken off, so they leave small ones
+	// theirs. Guarded by mu.
+	credit, large int64
+	held          bool // guarded by mu; the profile is not believed now
+	now           rank // guarded by mu; of what the action reads
+	// Calls that are under way: how many for small and for large files, and how many bytes of small ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
 	underWay               map[class]int64
+	parts                  parted
 }
 
-func newQueue(o Origin) *queue {
+func newQueue(o Origin, known ranges) *queue {
 	q := &queue{
-		wake: make(chan struct{}, 1), credit: exactCredit,
+		wake: make(chan struct{}, 1), credit: exactCredit, parts: newParted(known),
 		files: map[class][]file{}, known: map[PathHash]int64{}, underWay: map[class]int64{},
 	}
 	if o == Coarse {
@@ -74,8 +82,13 @@ func (q *queue) rouse() {
 func (q *queue) foresee(files []file) {
 	q.mu.Lock()
 	for _, f := range files {
-		q.files[f.class] = append(q.files[f.class], f)
 		q.known[f.hash] = f.digest.SizeBytes()
+		if f.class.large && q.parts.admits(f) {
+			f.class.parted = true
+			q.files[f.class] = append(q.files[f.class], f)
+			f.class.large = false
+		}
+		q.files[f.class] = append(q.files[f.class], f)
 	}
 	q.mu.Unlock()
 	q.rouse()
@@ -145,13 +158,13 @@ func (c class) soon(now rank) int {
 }
 
 // before orders classes by how soon they are read; what is large or rare counts as read a part later. Of what is equal
-// then the small goes first, and the less rare.
+// then the small goes first, parts after it, and the less rare.
 func (c class) before(o class, now rank) bool {
 	large, rare := ordinal(c.large), ordinal(c.rare)
 	otherLarge, otherRare := ordinal(o.large), ordinal(o.rare)
 	return cmp.Or(
 		cmp.Compare(c.soon(now)+large+rare, o.soon(now)+otherLarge+otherRare),
-		cmp.Compare(large, otherLarge), cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
+		cmp.Compare(large, otherLarge), cmp.Compare(ordinal(c.parted), ordinal(o.parted)), cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
 }
 
 func ordinal(yes bool) int {
@@ -161,27 +174,45 @@ func ordinal(yes bool) int {
 	return 0
 }
 
-// take returns what the next call asks for; nothing if there is nothing now. When the call has ended, the
-// caller calls ended.
-func (q *queue) take() []file {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var next class
-	found := false
+// nextLocked returns the class of what is asked for next, false if there is nothing now.
+func (q *queue) nextLocked() (next class, found bool) {
 	for c := range q.files {
 		if q.mayGoLocked(c) && (!found || c.before(next, q.now)) {
 			next, found = c, true
 		}
 	}
+	// No large file goes ahead of small ones that are before it.
+	return next, found && (next.large || next.parted || q.smallCalls < maxSmallCalls)
+}
+
+// ready reports whether there is something to take now.
+func (q *queue) ready() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.nextLocked()
+	return ok
+}
+
+// take returns what the next call asks for; nothing if there is nothing now. When the call has ended, the
+// caller calls ended. If parts is not nil, only these are asked for, of a single file, and no call is counted.
+func (q *queue) take() (batch []file, parts span.Set) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	next, ok := q.nextLocked()
 	switch {
-	case !found || !next.large && q.smallCalls == maxSmallCalls:
-		return nil // no large file goes ahead of small ones that are before it
+	case !ok:
+		return nil, nil
+	case next.parted && !next.large:
+		batch = q.takeLocked(next)
+		parts = q.parts.take(batch[0], q.credit)
+		q.credit -= parts.Bytes()
+		return batch, parts
 	case next.large:
 		q.largeCalls++
 	default:
 		q.smallCalls++
 	}
-	return q.takeLocked(next)
+	return q.takeLocked(next), nil
 }
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.
@@ -195,38 +226,65 @@ func (q *queue) mayGoLocked(c class) bool {
 			earlier += bytes
 		}
 	}
-	return !q.held && q.credit > 0 && earlier < earlierBytes && (!c.large || q.largeCalls < maxLargeCalls)
+	switch {
+	case q.held || q.credit <= 0 || earlier >= earlierBytes:
+		return false
+	case c.large:
+		return q.credit > q.large && q.largeCalls < maxLargeCalls
+	}
+	return !c.parted || q.parts.left > 0
+}
+
+// heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with
+// which comes what is read of it.
+func heldFor(batch []file) (bytes int64) {
+	for _, f := range batch {
+		if size := f.digest.SizeBytes(); size < longBytes && !f.class.parted {
+			bytes += size
+		}
+	}
+	return bytes
 }
 
 // takeLocked takes files of a class that has some.
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
 	n, bytes := 0, int64(0)
-	for n < len(files) && n < filesPerCall && (n == 0 || !c.large && (c.near || q.credit > 0)) {
+	for n < len(files) && n < filesPerCall && (n == 0 || !c.large && !c.parted && (c.near || q.credit > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > bytesPerCall {
 			break
 		}
 		n++
 		bytes += size
-		if !c.near {
+		switch {
+		case c.large:
+			q.large += size
+		case !c.near && !c.parted:
 			q.credit -= size
 		}
 	}
-	q.underWay[c] += bytes
+	if !c.large {
+		q.underWay[c] += heldFor(files[:n])
+	}
 	if q.files[c] = files[n:]; n == len(files) {
 		delete(q.files, c)
 	}
 	return files[:n:n]
 }
 
+// begun says that the call for a large file has begun.
+func (q *queue) begun(batch []file) {
+	q.mu.Lock()
+	q.underWay[batch[0].class] += heldFor(batch)
+	q.mu.Unlock()
+}
+
 // ended says that a call has ended.
 func (q *queue) ended(batch []file) {
 	q.mu.Lock()
 	c := batch[0].class
-	for _, f := range batch {
-		q.underWay[c] -= f.digest.SizeBytes()
-	}
+	q.underWay[c] -= heldFor(batch)
 	if c.large {
 		q.largeCalls--
 	} else {

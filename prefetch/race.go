@@ -64,7 +64,6 @@ type Race struct {
 	root    digest.Digest
 	reads   reads
 	queue   *queue
-	parted  *parted
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -72,6 +71,7 @@ type Race struct {
 	mu      sync.Mutex
 	fetched []digest.Digest // guarded by mu; files that were fetched ahead
 	stats   Stats           // guarded by mu
+	parts   []func()        // guarded by mu; release those that were asked for
 }
 
 // The bounds of one Race.
@@ -98,11 +98,13 @@ func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Race{
 		source: s.Source, limits: s.Limits, profile: s.profile(), origin: s.Origin, root: s.Root, cancel: cancel,
-		reads: reads{wake: make(chan struct{}, 1)}, queue: newQueue(s.Origin),
+		reads: reads{wake: make(chan struct{}, 1)},
 	}
-	r.parted = newParted(s.Origin, func(d digest.Digest, parts []span.Span) func() {
-		return s.Source.PrefetchRanges(ctx, d, parts)
-	})
+	var known ranges
+	if r.profile != nil {
+		known = r.profile.ranges
+	}
+	r.queue = newQueue(s.Origin, known)
 	if r.limits == nil {
 		r.limits = NewLimits(LimitsOptions{})
 	}
@@ -120,7 +122,7 @@ func Start(ctx context.Context, s Spec) *Race {
 func (r *Race) Stop() Stats {
 	r.cancel()
 	r.running.Wait()
-	r.parted.drop()
+	r.dropParts()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats

@@ -169,7 +169,7 @@ func TestRacesShareLimits(t *testing.T) {
 			t.Errorf("%d files, %d calls for files and %d for directories at a time", files, s.maxFiles, s.maxDirectories)
 		}
 		// A large file counts for a quarter.
-		if s.maxBytes > 4*(3<<20) {
+		if s.maxBytes > 4*(3<<20)+bytesPerCall {
 			t.Errorf("%d bytes at a time", s.maxBytes)
 		}
 	})

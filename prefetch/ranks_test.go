@@ -202,7 +202,7 @@ func TestRaceAsksInOrder(t *testing.T) {
 
 // What the action opens says how far it is: what comes next goes first, and last what it should have read already.
 func TestQueueFollowsTheAction(t *testing.T) {
-	q := newQueue(Exact)
+	q := newQueue(Exact, nil)
 	var files []file
 	for i := range lastRank + 1 {
 		files = append(files, file{digest: fileDigest(fmt.Sprint(i), 10), hash: PathHash(i), class: class{when: i}})
@@ -214,7 +214,7 @@ func TestQueueFollowsTheAction(t *testing.T) {
 	q.read(1001, p.opened(0)) // one late one
 	q.foresee(files)
 	var got []PathHash
-	for batch := q.take(); len(batch) > 0; batch = q.take() {
+	for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
 		got = append(got, batch[0].hash)
 	}
 	if !slices.Equal(got, []PathHash{2, 3, 0, 1}) {

@@ -153,7 +153,7 @@ func TestReplay(t *testing.T) {
 			sums[1] += with
 		}
 	}
-	if sums[1] > sums[0]*95/100 {
+	if sums[1] > sums[0]*99/100 {
 		t.Errorf("waits %s without ranks, %s with", sums[0], sums[1])
 	}
 }

@@ -9,9 +9,6 @@ import (
 // foresee takes files that the profile foresees; it does not keep the slice.
 func (r *Race) foresee(files []file) {
 	if files = r.count(files); len(files) > 0 {
-		if !r.queue.doubted() {
-			r.parted.foresee(files, r.profile.ranges)
-		}
 		r.queue.foresee(files)
 	}
 }
@@ -39,28 +36,70 @@ func (r *Race) count(files []file) []file {
 // send has the files of the queue fetched until ctx ends.
 func (r *Race) send(ctx context.Context) {
 	for {
-		batch := r.queue.take()
-		if len(batch) == 0 {
+		for !r.queue.ready() {
 			select {
 			case <-r.queue.wake:
-				continue
 			case <-ctx.Done():
 				return
 			}
 		}
-		var bytes int64
-		for _, f := range batch {
-			bytes += f.digest.SizeBytes()
-		}
-		release, err := r.limits.files(ctx, bytes)
-		if err != nil {
+		// Only then it is decided what goes: something that is read sooner may have turned up.
+		if r.limits.call(ctx) != nil {
 			return
 		}
-		r.running.Go(func() {
-			r.fetch(ctx, batch)
-			release()
-			r.queue.ended(batch)
-		})
+		batch, parts := r.queue.take()
+		switch {
+		case parts != nil:
+			release := r.source.PrefetchRanges(ctx, batch[0].digest, parts)
+			r.mu.Lock()
+			r.parts = append(r.parts, release)
+			r.mu.Unlock()
+			r.limits.ended()
+		case len(batch) == 0:
+			r.limits.ended()
+		case batch[0].class.large:
+			r.sendLarge(ctx, batch)
+		default:
+			r.running.Go(func() {
+				r.fetch(ctx, batch)
+				r.limits.ended()
+				r.queue.ended(batch)
+			})
+		}
+	}
+}
+
+// sendLarge makes the call that it is given one for a large file, for which there has to be room, too. Nothing else waits for
+// that: meanwhile it is no call.
+func (r *Race) sendLarge(ctx context.Context, batch []file) {
+	bytes := batch[0].digest.SizeBytes()
+	room := r.limits.tryRoom(bytes)
+	if room {
+		r.queue.begun(batch)
+	} else {
+		r.limits.ended()
+	}
+	r.running.Go(func() {
+		if !room {
+			if r.limits.room(ctx, bytes) != nil {
+				return
+			}
+			r.queue.begun(batch)
+		}
+		r.fetch(ctx, batch)
+		r.limits.endedLarge(bytes)
+		r.queue.ended(batch)
+	})
+}
+
+// dropParts gives up the parts that are kept.
+func (r *Race) dropParts() {
+	r.mu.Lock()
+	parts := r.parts
+	r.parts = nil
+	r.mu.Unlock()
+	for _, release := range parts {
+		release()
 	}
 }
 

@@ -1,0 +1,147 @@
+package prefetch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forerunner-build/forerunner/cas/span"
+)
+
+// filesOf are small and large files of these sizes, each of the rank of its place.
+func filesOf(sizes ...int64) (files []file) {
+	for i, size := range sizes {
+		c := class{when: rank(i), large: size > largeBytes}
+		files = append(files, file{digest: fileDigest(fmt.Sprint(i), size), hash: PathHash(i), class: c})
+	}
+	return files
+}
+
+// taken are the hashes of all that may go now.
+func taken(q *queue) (hashes []PathHash) {
+	for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
+		for _, f := range batch {
+			hashes = append(hashes, f.hash)
+		}
+	}
+	return hashes
+}
+
+// A file that takes long, or of which the parts come, neither holds back what is read after it nor
+// spends what the profile is trusted for.
+func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
+	for _, o := range []Origin{Exact, Coarse} {
+		files := filesOf(134<<20, 1<<20, 1<<20, 1<<20)
+		q := newQueue(o, nil)
+		q.foresee(files[:1])
+		if got := taken(q); !slices.Equal(got, []PathHash{0}) {
+			t.Fatalf("%s: asks for %d", o, got)
+		}
+		q.begun(files[:1])
+		q.foresee(files[1:])
+		if got := taken(q); !slices.Equal(got, []PathHash{1, 2, 3}) {
+			t.Errorf("%s: asks for %d beside the large file", o, got)
+		}
+		// But large ones are bounded, too.
+		large := file{digest: fileDigest("large", 2<<20), hash: 9, class: class{large: true}}
+		q.foresee([]file{large})
+		if got := taken(q); len(got) > 0 {
+			t.Errorf("%s: asks for one more large file, %d", o, got)
+		}
+		q.ended(files[:1])
+		q.read(0, 0) // which shows that the profile is right
+		if got := taken(q); !slices.Equal(got, []PathHash{9}) {
+			t.Errorf("%s: asks for %d in the end", o, got)
+		}
+	}
+	parts := span.Set{{From: 0, To: chunkBytes}}
+	files := filesOf(9<<20, 100)
+	files[1].class.when = 2
+	q := newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: parts}})
+	q.foresee(files)
+	if got := taken(q); !slices.Equal(got, []PathHash{0, 0, 1}) {
+		t.Errorf("asks for %d", got)
+	}
+	// One of which nothing comes before all of it does is waited for, once it has its call.
+	q = newQueue(Exact, nil)
+	q.foresee(files[:1])
+	batch, _ := q.take()
+	q.begun(batch)
+	q.foresee(files[1:])
+	if got := taken(q); len(got) > 0 {
+		t.Errorf("asks for %d", got)
+	}
+	if q.ended(batch); !slices.Equal(taken(q), []PathHash{1}) {
+		t.Error("waits for what has ended")
+	}
+}
+
+// Parts go in their turn, out of the one credit, and not while the profile is wrong; those that were held come later.
+func TestQueueParts(t *testing.T) {
+	part := span.Set{{From: 0, To: 1 << 20}, {From: 4 << 20, To: 6 << 20}}
+	var known ranges
+	files := filesOf(40<<20, 40<<20, 40<<20)
+	for _, f := range files {
+		known = append(known, ranged{path: f.hash, size: f.digest.SizeBytes(), parts: part})
+	}
+	q := newQueue(Coarse, known)
+	slices.Reverse(files)
+	q.foresee(files)
+	q.hold(true)
+	if got := taken(q); len(got) > 0 || q.ready() {
+		t.Fatalf("asks for %d while the profile is wrong", got)
+	}
+	q.hold(false)
+	for i, want := range []span.Set{part, {part[0]}} {
+		q.largeCalls = maxLargeCalls // so that only parts go
+		batch, parts := q.take()
+		if len(batch) != 1 || batch[0].hash != PathHash(i) || !slices.Equal(parts, want) {
+			t.Errorf("asks for %v of %v, want %v of %d", parts, batch, want, i)
+		}
+	}
+	if batch, parts := q.take(); len(batch) > 0 || q.credit != 0 {
+		t.Errorf("asks for %v of %v for nothing", parts, batch)
+	}
+}
+
+// A large file that waits for room keeps nothing else waiting, neither a call nor what turns up meanwhile.
+func TestLargeFilesWaitAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		root := s.put(t, "large:40000000", "small", "other:900000")
+		limits := NewLimits(LimitsOptions{Calls: 1})
+		if err := limits.bytes.Acquire(t.Context(), limits.options.BytesInFlight); err != nil {
+			t.Fatal(err)
+		}
+		r := Start(t.Context(), Spec{
+			Root: root, Source: s, Limits: limits,
+			Profile: profileAfter(exactRules(ProfileOptions{}.withDefaults()), orderOf("large", "large", "large", "large", "small", "other")),
+		})
+		for range 10 {
+			synctest.Wait()
+			time.Sleep(roundTrip)
+		}
+		for _, path := range []string{"small", "other"} {
+			if !s.has(s.at(t, root, path)) {
+				t.Errorf("%s waits for the large file", path)
+			}
+		}
+		if s.has(s.at(t, root, "large")) {
+			t.Error("the large file found room")
+		}
+		limits.bytes.Release(limits.options.BytesInFlight)
+		for range 10 {
+			synctest.Wait()
+			time.Sleep(roundTrip)
+		}
+		if !s.has(s.at(t, root, "large")) {
+			t.Error("the large file did not come")
+		}
+		r.Stop()
+		if !limits.calls.TryAcquire(1) || !limits.bytes.TryAcquire(limits.options.BytesInFlight) {
+			t.Error("what ended holds a call, or room")
+		}
+	})
+}
