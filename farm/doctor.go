@@ -76,7 +76,8 @@ func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding
 	return e.findings
 }
 
-// An examination collects findings. It is a zapcore.Core: what a worker warns of at its start, with what that costs and how to have it, is one.
+// An examination collects findings. It is a zapcore.Core: what a worker warns of at its start, with what that costs and
+// how to have it, is one.
 type examination struct {
 	mu       sync.Mutex
 	findings []Finding

@@ -50,11 +50,11 @@
 // Flush or Close returns it. At most maxQueued bytes wait; a writer that would exceed that waits for
 // the commit to take them.
 //
-// A file that was closed has a checksum of all of it beside it. One that was not, or that the disk has
-// changed since, is read with care when it is opened, and what is in it goes to a new file; each record
-// carries a checksum over key and value. A file that cannot be read is set aside under another name and
-// a new one begun; a record whose checksum is wrong is as good as absent. Should bbolt find fault with the file later on, then it is set aside for
-// the next process, and until then all calls fail.
+// A file that was closed has a checksum of all of it beside it. One that was not, or that the disk has changed since,
+// is read with care when it is opened, and what is in it goes to a new file; each record carries a checksum over key
+// and value. A file that cannot be read is set aside under another name and a new one begun; a record whose checksum is
+// wrong is as good as absent. Should bbolt find fault with the file later on, then it is set aside for the next
+// process, and until then all calls fail.
 //
 // # Goroutines and locks
 //

@@ -16,9 +16,9 @@ import (
 // maxRuns is how often a command is run, at most, because what it read was wrong, or something killed it.
 const maxRuns = 3
 
-// runVouched takes the action through its stages, until nothing that its command read was
-// damaged, and once more if something has killed it that nobody knows of: whatever came out of such a run, an error too, nobody is told. What was damaged
-// has been set aside by then, and comes from elsewhere the next time.
+// runVouched takes the action through its stages, until nothing that its command read was damaged, and once more if
+// something has killed it that nobody knows of: whatever came out of such a run, an error too, nobody is told. What was
+// damaged has been set aside by then, and comes from elsewhere the next time.
 func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if response, err := a.begin(ctx); response != nil || err != nil {
 		return response, err

@@ -104,10 +104,10 @@ func (v *Vouching) check(ver version) {
 	v.by.checks.queueUp(c)
 }
 
-// Wait verifies what has not been verified yet of the blobs that were used. Nil means
-// that each of them is vouched for. The error is a *DamagedError when some are not: those
-// that are wrong are set aside, so that they are fetched again; the files of others were changed and are
-// right again, which leaves open what was read meanwhile. Every later Wait of this Vouching says so too. It does not wait for other readers.
+// Wait verifies what has not been verified yet of the blobs that were used. Nil means that each of them is vouched for.
+// The error is a *DamagedError when some are not: those that are wrong are set aside, so that they are fetched again;
+// the files of others were changed and are right again, which leaves open what was read meanwhile. Every later Wait of
+// this Vouching says so too. It does not wait for other readers.
 func (v *Vouching) Wait(ctx context.Context) error {
 	by := v.by
 	after := by.checks.begun()

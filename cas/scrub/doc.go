@@ -3,11 +3,11 @@
 //
 // # What it refuses
 //
-// A Scrubber knows no digests and removes nothing. It decides what is read when, and how fast; the
-// Target that it reads says what is damaged, and deals with it. It holds the names of one shard, and
-// one piece of one file, in memory; a Target may hold more to find what is gone. It leaves the page cache as it found it where the kernel tells what is in
-// there (cachestat, Linux 6.5 or later): what was in memory before stays, what only the Scrubber
-// brought goes. What is in memory is read from there, so the disk below it is looked at by a later pass.
+// A Scrubber knows no digests and removes nothing. It decides what is read when, and how fast; the Target that it reads
+// says what is damaged, and deals with it. It holds the names of one shard, and one piece of one file, in memory; a
+// Target may hold more to find what is gone. It leaves the page cache as it found it where the kernel tells what is in
+// there (cachestat, Linux 6.5 or later): what was in memory before stays, what only the Scrubber brought goes. What is
+// in memory is read from there, so the disk below it is looked at by a later pass.
 //
 // # A pass
 //

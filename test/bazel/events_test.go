@@ -13,8 +13,9 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of them. Each ends as it does
-// without --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a scheduler that stays away is its own.
+// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of them. Each
+// ends as it does without --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a
+// scheduler that stays away is its own.
 func TestBuildEvents(t *testing.T) {
 	t.Parallel() // each Bazel waits much for its farm
 	for name, c := range map[string]struct {

@@ -61,8 +61,9 @@ const numShards = 64
 const topDirectory = 0x00020000
 
 // spreadFolders has the folders that are made in dir be apart on the disk, if it has ext4. That puts a file near its
-// folder and a folder near its parent, unless told otherwise; and it looks at each inode near there that was freed in the last minutes before it takes one. Beside what roots
-// leave behind, making a file was measured to take 600 µs for that, and 20 µs elsewhere.
+// folder and a folder near its parent, unless told otherwise; and it looks at each inode near there that was freed in
+// the last minutes before it takes one. Beside what roots leave behind, making a file was measured to take 600 µs for
+// that, and 20 µs elsewhere.
 func spreadFolders(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {
