@@ -17,7 +17,7 @@ func delegated(t *testing.T) (own string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, ok := around.find(around.unified, func(m mount) bool { return m.v2 })
+	own, ok := around.inUnified()
 	has, err := words(filepath.Join(own, "cgroup.controllers"))
 	if !ok || err != nil || len(has) < len(controllers) || own == "/sys/fs/cgroup" {
 		t.Skip("make test-cgroup2 runs it")

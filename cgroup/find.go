@@ -1,15 +1,21 @@
 package cgroup
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	cgroups "github.com/containerd/cgroups/v3"
+
+	"github.com/forerunner-build/forerunner/mountinfo"
+	"github.com/forerunner-build/forerunner/paths"
+)
+
+// The types of file systems that show cgroups. The options of a v1 hierarchy have its controllers.
+const (
+	v1Type = "cgroup"
+	v2Type = "cgroup2"
 )
 
 // hierarchy is a mounted cgroup hierarchy and our own slot in it.
@@ -18,44 +24,36 @@ type hierarchy struct {
 	own     string // absolute path of the group this process is in
 }
 
-// mount is one line of mountinfo that shows a cgroup hierarchy.
-type mount struct {
-	root  string // the group that is visible at point
-	point string
-	v2    bool
-	opts  string // super options: the v1 controllers
-}
-
 // surroundings are the hierarchies that are mounted, and the groups this process
 // is in.
 type surroundings struct {
-	mounts  []mount
+	mounts  []mountinfo.Mount // of type v1Type or v2Type
 	v1      map[string]string // group by controller
 	unified string            // group in the v2 hierarchy; empty: there is none
 }
 
 func lookAround() (surroundings, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := mountinfo.Read()
 	if err != nil {
 		return surroundings{}, err
-	}
-	defer f.Close()
-	mounts, err := parseMounts(f)
-	if err != nil {
-		return surroundings{}, fmt.Errorf("read /proc/self/mountinfo: %w", err)
 	}
 	v1, v2, err := cgroups.ParseCgroupFileUnified("/proc/self/cgroup")
 	if err != nil {
 		return surroundings{}, fmt.Errorf("read /proc/self/cgroup: %w", err)
 	}
-	return surroundings{mounts: mounts, v1: v1, unified: v2}, nil
+	return surroundings{mounts: onlyCgroups(mounts), v1: v1, unified: v2}, nil
+}
+
+// onlyCgroups keeps the mounts that show a cgroup hierarchy.
+func onlyCgroups(mounts []mountinfo.Mount) []mountinfo.Mount {
+	return slices.DeleteFunc(mounts, func(m mountinfo.Mount) bool { return m.Type != v1Type && m.Type != v2Type })
 }
 
 // hierarchies lists the usable kinds in the order of preference, restricted to one
 // version unless it is 0.
 func (s surroundings) hierarchies(version int) []hierarchy {
 	var found []hierarchy
-	if own, ok := s.find(s.unified, func(m mount) bool { return m.v2 }); ok && version != 1 {
+	if own, ok := s.inUnified(); ok && version != 1 {
 		found = append(found, hierarchy{2, own})
 	}
 	if own, ok := s.controller("freezer"); ok && version != 2 {
@@ -64,13 +62,18 @@ func (s surroundings) hierarchies(version int) []hierarchy {
 	return found
 }
 
+// inUnified returns the folder of the group that this process is in, in the v2 hierarchy.
+func (s surroundings) inUnified() (own string, ok bool) {
+	return s.find(s.unified, func(m mountinfo.Mount) bool { return m.Type == v2Type })
+}
+
 // controller returns the folder of the group that this process is in, in the v1
 // hierarchy that has the controller.
 func (s surroundings) controller(name string) (own string, ok bool) {
-	return s.find(s.v1[name], func(m mount) bool { return !m.v2 && hasOption(m.opts, name) })
+	return s.find(s.v1[name], func(m mountinfo.Mount) bool { return m.Type == v1Type && hasOption(m.Options, name) })
 }
 
-func (s surroundings) find(group string, match func(mount) bool) (own string, ok bool) {
+func (s surroundings) find(group string, match func(mountinfo.Mount) bool) (own string, ok bool) {
 	if group == "" {
 		return "", false
 	}
@@ -78,7 +81,7 @@ func (s surroundings) find(group string, match func(mount) bool) (own string, ok
 		if !match(m) {
 			continue
 		}
-		if dir, ok := m.dirOf(group); ok {
+		if dir, ok := dirOf(m, group); ok {
 			return dir, true
 		}
 	}
@@ -102,12 +105,12 @@ func Groups(slot *Handle) ([]Group, error) {
 	}
 	var all []Group
 	for _, m := range around.mounts {
-		dir := dirs[m.point]
+		dir := dirs[m.Point]
 		if slot == nil {
 			dir, _ = around.ownIn(m)
 		}
 		if dir != "" {
-			all = append(all, Group{m.point, dir})
+			all = append(all, Group{m.Point, dir})
 		}
 	}
 	return all, nil
@@ -116,39 +119,33 @@ func Groups(slot *Handle) ([]Group, error) {
 // pointOf is where the hierarchy is mounted that has the folder.
 func (s surroundings) pointOf(dir string) (point string) {
 	for _, m := range s.mounts {
-		if strings.HasPrefix(dir, m.point+"/") && len(m.point) > len(point) {
-			point = m.point
+		if strings.HasPrefix(dir, m.Point+"/") && len(m.Point) > len(point) {
+			point = m.Point
 		}
 	}
 	return point
 }
 
 // ownIn returns the folder of the group of this process in a mounted hierarchy.
-func (s surroundings) ownIn(m mount) (dir string, ok bool) {
-	if m.v2 {
-		return m.dirOf(s.unified)
+func (s surroundings) ownIn(m mountinfo.Mount) (dir string, ok bool) {
+	if m.Type == v2Type {
+		return dirOf(m, s.unified)
 	}
 	for controller, group := range s.v1 {
-		if hasOption(m.opts, controller) {
-			return m.dirOf(group)
+		if hasOption(m.Options, controller) {
+			return dirOf(m, group)
 		}
 	}
 	return "", false
 }
 
 // dirOf maps the path of a group, as /proc/self/cgroup shows it, to a directory.
-// In a container the mount may show a subtree only.
-func (m mount) dirOf(group string) (string, bool) {
-	if strings.HasPrefix(group, "/..") {
-		return "", false // outside of our cgroup namespace
+// In a container the mount may show a subtree only. What is outside of our cgroup namespace begins with "/..".
+func dirOf(m mountinfo.Mount, group string) (string, bool) {
+	if strings.HasPrefix(group, "/..") || !paths.Below(group, m.Root) {
+		return "", false
 	}
-	switch {
-	case m.root == "/":
-		return filepath.Join(m.point, group), true
-	case group == m.root || strings.HasPrefix(group, m.root+"/"):
-		return filepath.Join(m.point, strings.TrimPrefix(group, m.root)), true
-	}
-	return "", false
+	return filepath.Join(m.Point, strings.TrimPrefix(group, m.Root)), true
 }
 
 func hasOption(opts, want string) bool {
@@ -158,36 +155,4 @@ func hasOption(opts, want string) bool {
 		}
 	}
 	return false
-}
-
-// parseMounts keeps the cgroup lines of mountinfo (proc(5)): fields 4 and 5 are
-// root and mount point; after a "-" come type, source and super options.
-func parseMounts(r io.Reader) ([]mount, error) {
-	var ms []mount
-	sc := bufio.NewScanner(r)
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		before, after, ok := strings.Cut(sc.Text(), " - ")
-		if !ok {
-			return nil, errors.New("malformed line: no separator")
-		}
-		head, tail := strings.Fields(before), strings.Fields(after)
-		if len(head) < 5 || len(tail) < 1 {
-			return nil, errors.New("malformed line: too few fields")
-		}
-		if tail[0] != "cgroup" && tail[0] != "cgroup2" {
-			continue
-		}
-		m := mount{root: unescape(head[3]), point: unescape(head[4]), v2: tail[0] == "cgroup2"}
-		if len(tail) > 2 {
-			m.opts = tail[2]
-		}
-		ms = append(ms, m)
-	}
-	return ms, sc.Err()
-}
-
-// unescape undoes the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -2,8 +2,9 @@ package cgroup
 
 import (
 	"reflect"
-	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/mountinfo"
 )
 
 const hybrid = `24 1 0:20 / / rw - ext4 /dev/root rw
@@ -42,23 +43,11 @@ func TestHierarchies(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			ms, err := parseMounts(strings.NewReader(c.mounts))
-			if err != nil {
-				t.Fatal(err)
-			}
-			around := surroundings{mounts: ms, v1: map[string]string{"freezer": c.freezer}, unified: c.unified}
+			around := surroundings{mounts: onlyCgroups(mountinfo.Parse(c.mounts)), v1: map[string]string{"freezer": c.freezer}, unified: c.unified}
 			got := around.hierarchies(c.version)
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
-	}
-}
-
-func TestParseMountsMalformed(t *testing.T) {
-	for _, text := range []string{"24 1 0:20 / /\n", "24 1 0:20 / - cgroup x rw\n", "24 1 0:20 / / rw - \n"} {
-		if ms, err := parseMounts(strings.NewReader(text)); err == nil {
-			t.Errorf("%q: got %v, want an error", text, ms)
-		}
 	}
 }

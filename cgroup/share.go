@@ -61,7 +61,7 @@ func Measure() (Capacity, error) {
 // boundBy takes the limits of the groups that this process is in, and of those around
 // them as far as they can be seen.
 func (c *Capacity) boundBy(around surroundings) error {
-	unified, _ := around.find(around.unified, func(m mount) bool { return m.v2 })
+	unified, _ := around.inUnified()
 	dirs := map[string]string{}
 	for _, controller := range []string{"cpu", "memory", "pids"} {
 		dirs[controller] = unified

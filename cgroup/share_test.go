@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/mountinfo"
 )
 
 func TestDivide(t *testing.T) {
@@ -126,19 +128,19 @@ func TestLimitsOfGroupsAround(t *testing.T) {
 		"mem/me/cgroup.procs":          "",
 		"mem/me/memory.limit_in_bytes": "5000000",
 	})
-	v2 := mount{root: "/", point: filepath.Join(root, "v2"), v2: true}
+	v2 := mountinfo.Mount{Root: "/", Point: filepath.Join(root, "v2"), Type: v2Type}
 	cases := []struct {
 		name   string
 		around surroundings
 		want   Capacity
 	}{
-		{"v2", surroundings{mounts: []mount{v2}, unified: "/box/job"}, Capacity{Quota: 1500, Memory: 1000000, Pids: 77}},
-		{"none", surroundings{mounts: []mount{v2}, unified: "/"}, Capacity{Quota: 8000, Memory: 1 << 40, Pids: 32768}},
+		{"v2", surroundings{mounts: []mountinfo.Mount{v2}, unified: "/box/job"}, Capacity{Quota: 1500, Memory: 1000000, Pids: 77}},
+		{"none", surroundings{mounts: []mountinfo.Mount{v2}, unified: "/"}, Capacity{Quota: 8000, Memory: 1 << 40, Pids: 32768}},
 		{"v1", surroundings{
-			mounts: []mount{
+			mounts: []mountinfo.Mount{
 				v2,
-				{root: "/", point: filepath.Join(root, "cpu"), opts: "rw,cpu,cpuacct"},
-				{root: "/", point: filepath.Join(root, "mem"), opts: "rw,memory"},
+				{Root: "/", Point: filepath.Join(root, "cpu"), Type: v1Type, Options: "rw,cpu,cpuacct"},
+				{Root: "/", Point: filepath.Join(root, "mem"), Type: v1Type, Options: "rw,memory"},
 			},
 			v1: map[string]string{"cpu": "/box", "memory": "/me"}, unified: "/",
 		}, Capacity{Quota: 2000, Memory: 5000000, Pids: 32768}},

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/mountinfo"
 	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
@@ -89,8 +90,8 @@ func cover(dir string, flags uintptr) error {
 // dropRoots lets go of input roots, of this worker and of others: while they are
 // mounted here their owners cannot unmount them for good.
 func dropRoots() error {
-	return detach(func(m mountPoint) bool {
-		return m.source == names.MountSource && isBelow(m.dir, building) && m.dir != building
+	return detach(func(m mountinfo.Mount) bool {
+		return m.Source == names.MountSource && isBelow(m.Point, building) && m.Point != building
 	})
 }
 
@@ -117,44 +118,22 @@ func (o *Options) hidden() ([]string, error) {
 func isBelow(path, dir string) bool { return paths.Below(path, dir) }
 
 // detach unmounts what unwanted picks, the newest first.
-func detach(unwanted func(mountPoint) bool) error {
-	points, err := mountPoints()
+func detach(unwanted func(mountinfo.Mount) bool) error {
+	all, err := mountinfo.Read()
 	if err != nil {
 		return err
 	}
-	for _, p := range slices.Backward(points) {
-		if !unwanted(p) {
+	for _, m := range slices.Backward(all) {
+		if !unwanted(m) {
 			continue
 		}
-		err := unix.Unmount(p.dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		err := unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "unmount", Path: p.dir, Err: err}
+			return &os.PathError{Op: "unmount", Path: m.Point, Err: err}
 		}
 	}
 	return nil
 }
-
-// mountPoint is a line of proc_pid_mountinfo(5).
-type mountPoint struct{ dir, source string }
-
-// mountPoints lists the mounts of this namespace, in the order of mounting.
-func mountPoints() ([]mountPoint, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	var points []mountPoint
-	for line := range strings.Lines(string(text)) {
-		before, after, _ := strings.Cut(line, " - ")
-		if f, s := strings.Fields(before), strings.Fields(after); len(f) > 4 && len(s) > 1 {
-			points = append(points, mountPoint{unescape.Replace(f[4]), s[1]})
-		}
-	}
-	return points, nil
-}
-
-// unescape undoes what proc_pid_mountinfo(5) does to odd characters.
-var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // devices are the character devices of a sandbox, by their numbers in the kernel's
 // list of devices (admin-guide/devices.txt).

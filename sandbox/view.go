@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/mountinfo"
 )
 
 // DefaultShow are the folders of the machine that commands see, where there are such: those of
@@ -279,7 +281,7 @@ func (v *view) hide() error {
 		if !v.isShown(path) {
 			continue
 		}
-		if err := detach(func(m mountPoint) bool { return isBelow(m.dir, building+path) }); err != nil {
+		if err := detach(func(m mountinfo.Mount) bool { return isBelow(m.Point, building+path) }); err != nil {
 			return err
 		}
 		info, err := os.Stat(building + path)

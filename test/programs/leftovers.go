@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 // A Trace is what a running worker has on its machine besides its files.
@@ -111,13 +113,12 @@ func (f *Test) ExpectNoGroups(was Trace) {
 // MountsBelow counts the mounts below dir, but for that of the images of all roots, which lasts as long as a worker.
 func MountsBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	points, err := mounts.Below(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		const point = 4 // the field
-		if fields := strings.Fields(line); strings.HasPrefix(fields[point], dir+"/") && filepath.Base(fields[point]) != ".growing" {
+	for _, point := range points {
+		if filepath.Base(point) != ".growing" {
 			n++
 		}
 	}
@@ -149,16 +150,14 @@ func FilesBelow(t *testing.T, dir string) (names []string) {
 // ExpectNoMounts fails the test for each mount left below dir and detaches it.
 func ExpectNoMounts(t *testing.T, dir string) {
 	t.Helper()
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	points, err := mounts.Below(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(mounts)) {
-		if fields := strings.Fields(line); strings.HasPrefix(fields[4], dir+"/") {
-			t.Errorf("mount left behind: %s", strings.TrimSpace(line))
-			if err := syscall.Unmount(fields[4], syscall.MNT_DETACH); err != nil {
-				t.Errorf("unmount %s: %v", fields[4], err)
-			}
+	for _, point := range points {
+		t.Errorf("mount left behind: %s", point)
+		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", point, err)
 		}
 	}
 }

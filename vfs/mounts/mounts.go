@@ -1,16 +1,16 @@
 package mounts
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/mountinfo"
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // maxDetachRounds bounds how often the table of mounts is read again; each
@@ -49,49 +49,20 @@ func detachWhile(dir string, wanted func() bool) (found int, err error) {
 
 // Below returns the mount points below dir, oldest first. dir is absolute and has no symlinks.
 func Below(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	all, err := mountinfo.Read()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	return parseMountInfo(f, dir)
+	return pointsBelow(all, filepath.Clean(dir)), nil
 }
 
-// parseMountInfo returns the mount points below dir, oldest first. The fifth
-// field of a line is the mount point, see proc_pid_mountinfo(5).
-func parseMountInfo(r io.Reader, dir string) ([]string, error) {
-	var points []string
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadString('\n')
-		if fields := strings.SplitN(line, " ", 6); len(fields) > 4 {
-			if p := unescapeOctal(fields[4]); strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/") {
-				points = append(points, p)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return points, nil
-		}
-		if err != nil {
-			return nil, err
+func pointsBelow(all []mountinfo.Mount, dir string) (points []string) {
+	for _, m := range all {
+		if m.Point != dir && paths.Below(m.Point, dir) {
+			points = append(points, m.Point)
 		}
 	}
-}
-
-// unescapeOctal turns \040 and the like back into the character.
-func unescapeOctal(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return points
 }
 
 // Unmount unmounts path. That nothing is mounted there (EINVAL), or that it is not there, is no error:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/forerunner-build/forerunner/mountinfo"
 	"github.com/forerunner-build/forerunner/paths"
 )
 
@@ -142,7 +143,7 @@ func (s sight) glance(ctx context.Context) (g glance, err error) {
 
 // mounts lists what is mounted where something is shown.
 func (s sight) mounts() (string, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	all, err := mountinfo.Read()
 	if err != nil {
 		return "", err
 	}
@@ -151,18 +152,13 @@ func (s sight) mounts() (string, error) {
 		return "", err
 	}
 	var lines []string
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		at := fields[4]
-		if slices.ContainsFunc(roots, func(r string) bool { return paths.Below(at, r) }) &&
-			!slices.ContainsFunc(s.hidden, func(dir string) bool { return paths.Below(at, dir) }) {
-			lines = append(lines, line)
+	for _, m := range all {
+		if slices.ContainsFunc(roots, func(r string) bool { return paths.Below(m.Point, r) }) &&
+			!slices.ContainsFunc(s.hidden, func(dir string) bool { return paths.Below(m.Point, dir) }) {
+			lines = append(lines, m.Line)
 		}
 	}
-	return strings.Join(lines, ""), nil
+	return strings.Join(lines, "\n"), nil
 }
 
 // digest reads all files. Machines have the same digest whose commands see the same names, owners, modes, times and content.

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/mountinfo"
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // The bounds of what is kept.
@@ -173,19 +175,11 @@ func deviceOf(path string) string {
 		return "unknown"
 	}
 	number := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	mounts, _ := mountinfo.Read()
 	device, longest := number, -1
-	for line := range strings.Lines(string(mounts)) {
-		// proc_pid_mountinfo(5): id, parent, number, root, mount point, options, optional
-		// fields, "-", type, source, options.
-		before, after, _ := strings.Cut(line, " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if len(left) < 5 || len(right) < 2 || left[2] != number {
-			continue
-		}
-		point := strings.TrimSuffix(left[4], "/")
-		if (path == point || strings.HasPrefix(path, point+"/")) && len(point) > longest {
-			device, longest = right[1]+" ("+right[0]+", "+number+")", len(point)
+	for _, m := range mounts {
+		if m.Device == number && paths.Below(path, m.Point) && len(m.Point) > longest {
+			device, longest = fmt.Sprintf("%s (%s, %s)", m.Source, m.Type, number), len(m.Point)
 		}
 	}
 	return device

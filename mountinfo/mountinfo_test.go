@@ -1,0 +1,88 @@
+package mountinfo
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct {
+		name, line string
+		want       Mount // but for its Line; empty: it is left out
+	}{
+		{
+			"no optional field", "22 28 0:21 / /sys rw,relatime - sysfs sysfs rw",
+			Mount{Device: "0:21", Root: "/", Point: "/sys", Type: "sysfs", Source: "sysfs", Options: "rw"},
+		},
+		{
+			"optional fields", "33 30 8:1 /box /m/a ro shared:11 master:3 propagate_from:2 - fuse.x forerunner ro,a=1",
+			Mount{Device: "8:1", Root: "/box", Point: "/m/a", Type: "fuse.x", Source: "forerunner", Options: "ro,a=1"},
+		},
+		{
+			"escapes", `34 30 0:53 /a\040b /m/\011tab\012line\134back rw - overlay the\040\043source rw`,
+			Mount{Device: "0:53", Root: "/a b", Point: "/m/\ttab\nline\\back", Type: "overlay", Source: "the #source", Options: "rw"},
+		},
+		{
+			"what looks like an escape", `35 30 0:54 /\0 /m/\04\999\777 rw - overlay x\ rw`,
+			Mount{Device: "0:54", Root: `/\0`, Point: `/m/\04\999\777`, Type: "overlay", Source: `x\`, Options: "rw"},
+		},
+		{
+			"options as the kernel writes them", `35 30 0:54 / /m rw - overlay x rw,lowerdir=/a\040b - c d`,
+			Mount{Device: "0:54", Root: "/", Point: "/m", Type: "overlay", Source: "x", Options: `rw,lowerdir=/a\040b - c d`},
+		},
+		{
+			"no source", "35 30 0:54 / /m rw - tmpfs  rw",
+			Mount{Device: "0:54", Root: "/", Point: "/m", Type: "tmpfs", Options: "rw"},
+		},
+		{"nothing", "", Mount{}},
+		{"no file system", "24 1 0:20 / /m rw", Mount{}},
+		{"no options of the file system", "24 1 0:20 / /m rw - tmpfs x", Mount{}},
+		{"no options of the mount", "24 1 0:20 / /m - tmpfs x rw", Mount{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			const next = "36 30 0:55 / /next rw - tmpfs x rw"
+			var want []Mount
+			if test.want != (Mount{}) {
+				test.want.Line = test.line
+				want = append(want, test.want)
+			}
+			want = append(want, Mount{Device: "0:55", Root: "/", Point: "/next", Type: "tmpfs", Source: "x", Options: "rw", Line: next})
+			for _, table := range []string{test.line + "\n" + next, test.line + "\n" + next + "\n"} {
+				if got := Parse(table); !slices.Equal(got, want) {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestRead: what is mounted now is found, whatever its name.
+func TestRead(t *testing.T) {
+	point := filepath.Join(t.TempDir(), "a,b:c #\\d\n\t")
+	if err := os.Mkdir(point, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("it is #1", point, "tmpfs", 0, ""); err != nil {
+		if os.Getenv("CI") == "" || os.Geteuid() != 0 {
+			t.Skipf("mount: %v", err)
+		}
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(point, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	all, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(m Mount) bool { return m.Point == point })
+	if i < 0 || all[i].Type != "tmpfs" || all[i].Source != "it is #1" || all[i].Root != "/" {
+		t.Errorf("%q is not in %+v", point, all)
+	}
+}
