@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,10 +34,11 @@ type Folder struct {
 	maxBytes int64
 	log      *zap.Logger
 
+	damaged atomic.Int64 // files since the start
+
 	mu    sync.Mutex // held for moving and removing files: damage is rare
 	kept  []file
 	bytes int64 // of kept
-	count int64 // of damaged files since the start
 	last  int64 // time in the name of the latest
 }
 
@@ -68,21 +70,24 @@ func Open(dir string, maxBytes int64, log *zap.Logger) (*Folder, error) {
 // Take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
 // still is where it was.
 func (a *Folder) Take(d digest.Digest, path, found string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	device := deviceOf(path)
 	kept, notKept, err := a.move(d, path)
 	if found != "" {
-		a.count++
-		a.log.Warn("a blob in the store is damaged",
-			zap.Stringer("digest", d), zap.String("file", path), zap.String("device", device),
+		a.count(1, path).Warn("a blob in the store is damaged", zap.Stringer("digest", d), zap.String("file", path),
 			zap.String("it", found), zap.String("kept_as", kept), zap.NamedError("not_kept", notKept))
 	}
 	return err
 }
 
+// count counts n damaged files, and returns the log in which to tell of them: it says on which device path lies.
+func (a *Folder) count(n int, path string) *zap.Logger {
+	a.damaged.Add(int64(n))
+	return a.log.With(zap.String("device", deviceOf(path)))
+}
+
 // move moves the file of d to the folder, or removes it if it cannot be kept.
 func (a *Folder) move(d digest.Digest, path string) (kept string, notKept, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.last = max(a.last+1, time.Now().UnixNano())
 	f := file{name: fmt.Sprintf("%d-%s-%s-%d", a.last, d.Function(), d.Hash(), d.SizeBytes())}
 	kept = filepath.Join(a.dir, f.name)
@@ -118,21 +123,14 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 	for _, d := range ds[:min(len(ds), most)] {
 		names = append(names, d.String())
 	}
-	a.mu.Lock()
-	a.count += int64(len(ds))
-	a.mu.Unlock()
-	a.log.Warn("files of blobs are gone from the store; the blobs are missing from now on", zap.Int("blobs", len(ds)),
-		zap.Strings("digests", names), zap.String("folder", folder), zap.String("device", deviceOf(folder)))
+	a.count(len(ds), folder).Warn("files of blobs are gone from the store; the blobs are missing from now on",
+		zap.Int("blobs", len(ds)), zap.Strings("digests", names), zap.String("folder", folder))
 }
 
 // CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged. It counts as
 // if the store had it: who looks after the disk has to know of both.
 func (a *Folder) CopyDamaged(d digest.Digest, path string) {
-	a.mu.Lock()
-	a.count++
-	a.mu.Unlock()
-	a.log.Warn("a copy of a blob is damaged; it is dropped",
-		zap.Stringer("digest", d), zap.String("file", path), zap.String("device", deviceOf(path)))
+	a.count(1, path).Warn("a copy of a blob is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", path))
 }
 
 // forgetGone forgets the files that somebody has removed.
@@ -164,7 +162,7 @@ func (a *Folder) Stats() (damaged, files, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.forgetGone()
-	return a.count, int64(len(a.kept)), a.bytes
+	return a.damaged.Load(), int64(len(a.kept)), a.bytes
 }
 
 // deviceOf names what the folder of path lies on: the source, type and number of the
