@@ -157,7 +157,7 @@ func TestNotesComeAfterBytes(t *testing.T) {
 	rotFile(t, filepath.Join(dir, BlobPath(ds[0])))
 	s = storeOpen(t, dir, Options{})
 	s.notes.loading.Wait()
-	missing, err := s.FindUnsound(t.Context(), ds, false)
+	missing, err := s.verifier.FindUnsound(t.Context(), ds, false)
 	if err != nil || len(missing) != 1 || missing[0] != ds[0] {
 		t.Errorf("missing %v, %v", missing, err)
 	}

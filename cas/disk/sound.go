@@ -18,12 +18,11 @@ const lookFor = 10 * time.Second
 // count as used. Where the kernel knows of a change since the bytes were hashed, or since the store was opened, they are
 // hashed; with stale, also where that was too long ago. What is wrong is not there any more. What cannot be read, or not within
 // lookFor, is reported as well: who brings it is told why it is not taken, and to bring what is there does no harm.
-func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
-	missing, err := s.FindMissing(ctx, ds)
-	if err != nil {
-		return nil, err
+func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("find missing blobs: %w", err)
 	}
-	lacks := true
+	missing, lacks := v.files.useAll(ds), true
 	unsound := make(map[digest.Digest]*bool, len(missing))
 	for _, d := range missing {
 		unsound[d] = &lacks
@@ -33,13 +32,13 @@ func (s *Store) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool)
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for _, d := range ds {
-		if unsound[d] != nil || d.IsEmptyBlob() || !s.verifier.doubtful(d, stale) {
+		if unsound[d] != nil || d.IsEmptyBlob() || !v.doubtful(d, stale) {
 			continue
 		}
 		wrong := new(bool)
 		unsound[d] = wrong
 		group.Go(func() error {
-			sound, err := s.verifier.verifyLate(limited, d)
+			sound, err := v.verifyLate(limited, d)
 			*wrong = !sound || err != nil
 			return nil
 		})

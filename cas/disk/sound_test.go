@@ -91,7 +91,7 @@ func BenchmarkFindUnsound(b *testing.B) {
 	})
 	b.Run("FindUnsound", func(b *testing.B) {
 		for b.Loop() {
-			if missing, err := s.FindUnsound(b.Context(), ds, true); err != nil || len(missing) > 0 {
+			if missing, err := s.verifier.FindUnsound(b.Context(), ds, true); err != nil || len(missing) > 0 {
 				b.Fatal(missing, err)
 			}
 		}

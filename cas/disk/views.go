@@ -54,7 +54,7 @@ func (h held) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Dig
 // FindUnsound implements Content.
 func (h held) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
 	had, missing := h.store.possession.split(ds, h.name)
-	unsound, err := h.store.FindUnsound(ctx, had, stale)
+	unsound, err := h.Verifier.FindUnsound(ctx, had, stale)
 	return append(missing, unsound...), err
 }
 
