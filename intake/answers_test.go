@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -77,50 +75,14 @@ func TestAnswers(t *testing.T) {
 func TestUnreadRefusals(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Stall = 12, time.Hour
-	s := NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
-	s.RegisterService(&large, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(NewGate(b, s.Refused()).Listen(listener)) }()
-	defer func() {
-		s.Stop()
-		<-served
-	}()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	must(t, err)
-	defer conn.Close()
-	must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
-	_, err = conn.Write([]byte(http2.ClientPreface))
-	must(t, err)
-	framer := http2.NewFramer(conn, nil)
-	must(t, framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
-	must(t, framer.WriteWindowUpdate(0, 1<<31-1<<16))
-	var head bytes.Buffer
-	encoder := hpack.NewEncoder(&head)
-	encoder.SetMaxDynamicTableSize(0)
-	stream := uint32(1)
-	call := func(long int) error {
-		head.Reset()
-		for _, h := range [][2]string{
-			{":method", "POST"},
-			{":scheme", "http"},
-			{":path", "/test.Large/Get"},
-			{":authority", "x"},
-			{"content-type", "application/grpc"},
-			{"te", "trailers"},
-			{"x", strings.Repeat("x", long)},
-		} {
-			must(t, encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
-		}
-		stream += 2
-		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndHeaders: true}); err != nil {
-			return err
-		}
-		return framer.WriteData(stream, true, make([]byte, 5)) // an empty message
-	}
+	addr, _ := serveThroughGate(t, b, func(s *Server) { s.RegisterService(&large, nil) })
+	r := dialRude(t, addr)
+	must(t, r.conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	must(t, r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
+	must(t, r.WriteWindowUpdate(0, 1<<31-1<<16))
+	call := append(callOf("/test.Large/Get"), "x", strings.Repeat("x", 8<<10))
 	for range 2_000 { // soon there are too many, and their answers are more than sockets hold
-		if call(8<<10) != nil {
+		if errors.Join(r.headers(call...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush()) != nil {
 			return
 		}
 	}
@@ -131,20 +93,9 @@ func testAnswers(t *testing.T, wait, stall time.Duration) {
 	b := BoundsFor(1 << 30)
 	b.Wait, b.Stall = wait, stall
 	b.Buffers, b.BuffersOfOne = 3<<20+3<<10, 3<<20+3<<10 // three answers
-	s := NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
-	s.RegisterService(&large, nil)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(NewGate(b, s.Refused()).Listen(listener)) }()
-	defer func() {
-		s.Stop()
-		<-served
-	}()
+	addr, s := serveThroughGate(t, b, func(s *Server) { s.RegisterService(&large, nil) })
 	client := func() *grpc.ClientConn {
-		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithStaticStreamWindowSize(64<<10), grpc.WithStaticConnWindowSize(64<<10))
 		if err != nil {
 			t.Fatal(err)
@@ -171,6 +122,22 @@ func testAnswers(t *testing.T, wait, stall time.Duration) {
 		t.Errorf("%d bytes, %v", len(answer.Service), err)
 	}
 	eventually(t, s.ledger.free)
+}
+
+// serveThroughGate has a server with a Gate until the test ends.
+func serveThroughGate(t *testing.T, b Bounds, register func(*Server)) (addr string, s *Server) {
+	t.Helper()
+	s = NewServer(Options{Bounds: b, Identify: identifyAll, Credentials: throughGate{insecure.NewCredentials()}})
+	register(s)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(NewGate(b, s.Refused()).Listen(listener)) }()
+	t.Cleanup(func() {
+		s.Stop()
+		<-served
+	})
+	return listener.Addr().String(), s
 }
 
 // throughGate tells a server through which Conn a call came.

@@ -68,6 +68,17 @@ func newRude(conn net.Conn) *rude {
 	return r
 }
 
+// dialRude connects to a server.
+func dialRude(t *testing.T, addr string) *rude {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	must(t, err)
+	return newRude(conn)
+}
+
 // flush sends the frames that were written.
 func (r *rude) flush() error {
 	_, err := r.conn.Write(r.out.Bytes())
