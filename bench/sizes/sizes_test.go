@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -64,16 +66,22 @@ func TestSimulationAddsUp(t *testing.T) {
 	}
 }
 
-func TestSimulatedWorkersAreBusyOneAtATime(t *testing.T) {
-	p := smallSizes(t)
+// crowd is so many jobs of 10 s that arrive at once, and so many workers of each class.
+func crowd(t *testing.T, n, workers int) (p *sizesParameters, jobs []*simJob) {
+	t.Helper()
+	p = smallSizes(t)
+	for i := range p.Classes {
+		p.Classes[i].Workers = workers
+	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var jobs []*simJob
-	for range 6 {
+	for range n {
 		jobs = append(jobs, &simJob{arrives: start, serial: 10, memory: 1, action: sizeclass.Action{Timeout: time.Hour}})
 	}
-	for i := range p.Classes {
-		p.Classes[i].Workers = 2
-	}
+	return p, jobs
+}
+
+func TestSimulatedWorkersAreBusyOneAtATime(t *testing.T) {
+	p, jobs := crowd(t, 6, 2)
 	r := simulate(t.Context(), p, jobs, simPolicy{first: p.smallest()}, true)
 	for i, d := range r.delays {
 		if want := time.Duration(i/2+1) * 10 * time.Second; d != want {
@@ -82,35 +90,37 @@ func TestSimulatedWorkersAreBusyOneAtATime(t *testing.T) {
 	}
 }
 
-func TestSizesRowsNeverChange(t *testing.T) {
-	rows := sizesRows([]simFigure{{name: plainRule, cost: 3, p95: 4}, {name: oursNow, cost: 1, p95: 2}})
-	for i, name := range []string{"cost_over_largest", "p95_slowdown", "p95_slowdown_plain", "cost_plain_over_largest"} {
-		if want := []float64{1, 2, 4, 3}[i]; rows[i].Name != name || *rows[i].Value != want {
-			t.Errorf("row %d: %s %g, want %s %g", i, rows[i].Name, *rows[i].Value, name, want)
-		}
+func TestRowsNeverChange(t *testing.T) {
+	type row struct {
+		name  string
+		value float64
 	}
-}
-
-func TestSpillRowsNeverChange(t *testing.T) {
-	rows := spillRows([]simFigure{{name: oursNow, p95Seconds: 1, makespan: 2}, {name: oursWaiting, p95Seconds: 3, makespan: 4}})
-	for i, name := range []string{"p95_delay_spill", "p95_delay_no_spill", "makespan_spill", "makespan_no_spill"} {
-		if want := []float64{1, 3, 2, 4}[i]; rows[i].Name != name || *rows[i].Value != want {
-			t.Errorf("row %d: %s %g, want %s %g", i, rows[i].Name, *rows[i].Value, name, want)
+	for of, test := range map[string]struct {
+		rows []report.Row
+		want []row
+	}{
+		"sizes": {
+			sizesRows([]simFigure{{name: plainRule, cost: 3, p95: 4}, {name: oursNow, cost: 1, p95: 2}}),
+			[]row{{"cost_over_largest", 1}, {"p95_slowdown", 2}, {"p95_slowdown_plain", 4}, {"cost_plain_over_largest", 3}},
+		},
+		"spills": {
+			spillRows([]simFigure{{name: oursNow, p95Seconds: 1, makespan: 2}, {name: oursWaiting, p95Seconds: 3, makespan: 4}}),
+			[]row{{"p95_delay_spill", 1}, {"p95_delay_no_spill", 3}, {"makespan_spill", 2}, {"makespan_no_spill", 4}},
+		},
+	} {
+		var got []row
+		for _, r := range test.rows {
+			got = append(got, row{r.Name, *r.Value})
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", of, got, test.want)
 		}
 	}
 }
 
 // TestSimulatedWorkSpills has jobs that wait for the only small worker run on idle large ones.
 func TestSimulatedWorkSpills(t *testing.T) {
-	p := smallSizes(t)
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var jobs []*simJob
-	for range 8 {
-		jobs = append(jobs, &simJob{arrives: start, serial: 10, memory: 1, action: sizeclass.Action{Timeout: time.Hour}})
-	}
-	for i := range p.Classes {
-		p.Classes[i].Workers = 1
-	}
+	p, jobs := crowd(t, 8, 1)
 	longest := func(spills float64) (longest time.Duration) {
 		for _, d := range simulate(t.Context(), p, jobs, simPolicy{first: p.smallest(), spills: spills}, true).delays {
 			longest = max(longest, d)
