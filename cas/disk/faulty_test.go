@@ -29,9 +29,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	if _, err := os.Open(s.files.path(d)); !errors.Is(err, unix.ENXIO) {
 		t.Fatalf("open: %v", err)
 	}
-	used := s.verifier.Vouch()
-	defer used.Close()
-	used.Used(d)
+	used := using(t, s, d)
 	if err := s.PutBytes(t.Context(), d, []byte("content")); err != nil {
 		t.Fatal(err)
 	}
@@ -327,9 +325,7 @@ func TestReadWhileSomebodyWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 			mapped[0] = 'X'
-			v := s.verifier.Vouch()
-			defer v.Close()
-			v.Used(d)
+			v := using(t, s, d)
 			wantDamaged(t, v.Wait(t.Context()), d)
 		})
 	}

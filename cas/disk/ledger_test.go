@@ -168,9 +168,7 @@ func TestVerificationWithinAStamp(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
 	generation, was := proofOf(t, s, d)
-	s.files.mu.Lock()
-	s.files.index.lookup(d).stamped -= 2 * stampEvery
-	s.files.mu.Unlock()
+	stampNext(s, d)
 	if _, stamps := s.files.touch([]digest.Digest{d}, time.Now().Unix()); len(stamps) != 1 {
 		t.Fatalf("to be stamped are %v", stamps)
 	}
@@ -405,12 +403,8 @@ func TestUnstickWhatIsNotStuck(t *testing.T) {
 func TestEvictionWithinAStamp(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
-	s.files.mu.Lock()
-	s.files.index.lookup(d).stamped -= 2 * stampEvery
-	s.files.mu.Unlock()
+	v := using(t, s, d)
+	stampNext(s, d)
 	if _, stamps := s.files.touch([]digest.Digest{d}, time.Now().Unix()); len(stamps) != 1 {
 		t.Fatalf("to be stamped are %v", stamps)
 	}

@@ -85,6 +85,33 @@ func wantVouched(t testing.TB, v *Vouching) {
 	}
 }
 
+// using returns a Vouching that has used ds, until the test ends.
+func using(t testing.TB, s *Store, ds ...digest.Digest) *Vouching {
+	t.Helper()
+	v := s.verifier.Vouch()
+	t.Cleanup(v.Close)
+	for _, d := range ds {
+		v.Used(d)
+	}
+	return v
+}
+
+// stampNext has the store note the next use of d in the times of its file.
+func stampNext(s *Store, d digest.Digest) {
+	s.files.mu.Lock()
+	defer s.files.mu.Unlock()
+	s.files.index.lookup(d).stamped -= 2 * stampEvery
+}
+
+// stamp has the store note a use of d in the times of its file.
+func stamp(t testing.TB, s *Store, d digest.Digest) {
+	t.Helper()
+	stampNext(s, d)
+	if !s.Contains(d) {
+		t.Fatal("it is not there")
+	}
+}
+
 // putSocket puts what nobody can open at path.
 func putSocket(t *testing.T, path string) {
 	t.Helper()

@@ -181,9 +181,7 @@ func TestStrangersAtTheLastMoment(t *testing.T) {
 	if IsVerified(s, d) {
 		t.Error("it is vouched for")
 	}
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	wantDamaged(t, v.Wait(t.Context()), d)
 	if err := s.verifier.Verify(t.Context(), d); !errors.Is(err, cas.ErrNotFound) {
 		t.Error(err)

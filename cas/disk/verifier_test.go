@@ -33,9 +33,7 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 		e.proof.at -= 25 * 3600
 	}
 	age()
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	wantVouched(t, v)
 	age()
 	generation, _, _ := s.files.look(d)
@@ -61,19 +59,11 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 func TestOldReaders(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *Store, d digest.Digest){
 		"came anew": func(t *testing.T, s *Store, d digest.Digest) {
-			s.MakeRoom(1)
-			if s.Has(d) {
-				t.Fatal("it was not evicted")
-			}
+			evictAll(t, s, d)
 			storePut(t, s, "text")
 		},
 		"stamped": func(t *testing.T, s *Store, d digest.Digest) {
-			s.files.mu.Lock()
-			s.files.index.lookup(d).stamped -= 2 * stampEvery
-			s.files.mu.Unlock()
-			if !s.Contains(d) {
-				t.Fatal("it is not there")
-			}
+			stamp(t, s, d)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,9 +82,7 @@ func TestOldReaders(t *testing.T) {
 				t.Fatal(err)
 			}
 			meanwhile(t, s, d)
-			v := s.verifier.Vouch()
-			defer v.Close()
-			v.Used(d)
+			v := using(t, s, d)
 			sound()
 			wantVouched(t, v)
 			if generation, _, _ := s.files.look(d); !s.verifier.unchanged(version{d, generation}) {
@@ -119,12 +107,7 @@ func TestStampOfWhatIsWrittenTo(t *testing.T) {
 	}
 	generation, _, _ := s.files.look(d)
 	for _, open := range []bool{true, false} {
-		s.files.mu.Lock()
-		s.files.index.lookup(d).stamped -= 2 * stampEvery
-		s.files.mu.Unlock()
-		if !s.Contains(d) {
-			t.Fatal("it is not there")
-		}
+		stamp(t, s, d)
 		if unchanged := s.verifier.unchanged(version{d, generation}); unchanged == open {
 			t.Errorf("a stranger has it open: %t; it is believed to be unchanged: %t", open, unchanged)
 		}
@@ -143,16 +126,9 @@ func TestStampOfWhatIsWrittenTo(t *testing.T) {
 func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	rot(t, s, d)
-	s.files.mu.Lock()
-	s.files.index.lookup(d).stamped -= 2 * stampEvery
-	s.files.mu.Unlock()
-	if !s.Contains(d) {
-		t.Fatal("it is not there")
-	}
+	stamp(t, s, d)
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
@@ -163,19 +139,12 @@ func TestStampThatNobodyCanVouchFor(t *testing.T) {
 	if err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.verifier.Verify(t.Context(), d)); err != nil {
 		t.Fatal(err)
 	}
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	stranger, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.files.mu.Lock()
-	s.files.index.lookup(d).stamped -= 2 * stampEvery
-	s.files.mu.Unlock()
-	if !s.Contains(d) {
-		t.Fatal("it is not there")
-	}
+	stamp(t, s, d)
 	if err := stranger.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -194,9 +163,7 @@ func TestVerificationThatBeganBefore(t *testing.T) {
 	checks.mu.Lock()
 	checks.beginLocked(c)
 	checks.mu.Unlock()
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	answer := make(chan error, 1)
 	go func() { answer <- v.Wait(t.Context()) }()
 	for asked := 0; asked < 3; time.Sleep(time.Millisecond) { // the test, Used and Wait

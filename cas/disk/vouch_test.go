@@ -49,10 +49,7 @@ func TestVouchingNoticesWhatChangesWhileTheStoreIsOpen(t *testing.T) {
 				s := storeOpen(t, t.TempDir(), Options{VerifyEvery: every})
 				text := strings.Repeat("right ", 1000)
 				d, fine := storePut(t, s, text), storePut(t, s, "fine")
-				v := s.verifier.Vouch()
-				defer v.Close()
-				v.Used(fine)
-				v.Used(d)
+				v := using(t, s, fine, d)
 				wantVouched(t, v)
 				change(t, s, d)
 				wantDamaged(t, v.Wait(t.Context()), d)
@@ -62,9 +59,7 @@ func TestVouchingNoticesWhatChangesWhileTheStoreIsOpen(t *testing.T) {
 				storePut(t, s, text)
 				// It was used all the same.
 				wantDamaged(t, v.Wait(t.Context()), d)
-				again := s.verifier.Vouch()
-				defer again.Close()
-				again.Used(d)
+				again := using(t, s, d)
 				wantVouched(t, again)
 			})
 		}
@@ -117,16 +112,12 @@ func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			d := storePut(t, s, "right, wrong, right")
-			v := s.verifier.Vouch()
-			defer v.Close()
-			v.Used(d)
+			v := using(t, s, d)
 			rot(t, s, d)
 			back(s.files.path(d))
 			wantDamaged(t, v.Wait(t.Context()), d)
 			wantDamaged(t, v.Wait(t.Context()), d)
-			later := s.verifier.Vouch()
-			defer later.Close()
-			later.Used(d)
+			later := using(t, s, d)
 			wantVouched(t, later)
 			if !s.Contains(d) || s.Stats().DamagedBlobs != 0 {
 				t.Errorf("what is right is gone: %+v", s.Stats())
@@ -139,12 +130,8 @@ func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "used")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
-	s.files.mu.Lock()
-	s.files.index.lookup(d).stamped -= 2 * stampEvery
-	s.files.mu.Unlock()
+	v := using(t, s, d)
+	stampNext(s, d)
 	before, err1 := tamper.MarkOf(s.files.path(d))
 	present := s.Contains(d)
 	after, err2 := tamper.MarkOf(s.files.path(d))
@@ -158,9 +145,7 @@ func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	for _, text := range []string{"rot!", "text"} {
 		file, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
 		if err == nil {
@@ -187,14 +172,9 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	putSocket(t, s.files.path(d))
-	s.MakeRoom(1)
-	if s.Has(d) {
-		t.Fatal("it was not evicted")
-	}
+	evictAll(t, s, d)
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
@@ -225,9 +205,7 @@ func TestStrangersOfOtherFiles(t *testing.T) {
 				storePut(t, s, "text")
 				change()
 			}
-			v := s.verifier.Vouch()
-			defer v.Close()
-			v.Used(d)
+			v := using(t, s, d)
 			if !c.used {
 				storePut(t, s, "text")
 			}
@@ -320,9 +298,7 @@ func TestVouchingOfWhatCouldNotBeOpened(t *testing.T) {
 func TestVouchingWaitsForWhatLeaves(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	rot(t, s, d)
 	began, goOn := make(chan struct{}), make(chan struct{})
 	setAside := s.files.setAside
@@ -380,17 +356,13 @@ func TestReadOfWhatIsWrong(t *testing.T) {
 func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	before := s.verifier.Vouch()
-	defer before.Close()
-	before.Used(d)
+	before := using(t, s, d)
 	rot(t, s, d)
 	if got := storeText(s, d); !strings.Contains(got, "not found") {
 		t.Errorf("read %q", got)
 	}
 	storePut(t, s, "text")
-	after := s.verifier.Vouch()
-	defer after.Close()
-	after.Used(d)
+	after := using(t, s, d)
 	before.Used(d) // the new one, too
 	wantDamaged(t, before.Wait(t.Context()), d)
 	wantVouched(t, after)
@@ -399,9 +371,7 @@ func TestVouchingRemembersWhoUsedADamagedFile(t *testing.T) {
 func TestVouchingOfWhatIsEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "aaaa")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	for i := range 4 {
 		storePut(t, s, fmt.Sprintf("%04d", i))
 	}
@@ -430,10 +400,7 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 			}
 			v := s.verifier.Vouch()
 			defer func() { v.Close() }()
-			s.MakeRoom(1)
-			if s.Has(d) {
-				t.Fatal("it is not evicted")
-			}
+			evictAll(t, s, d)
 			if c.before {
 				v.Close()
 				v = s.verifier.Vouch()
@@ -523,9 +490,7 @@ func TestEmptyBlobThatWasNot(t *testing.T) {
 			}
 			wantDamaged(t, first.Wait(t.Context()), empty)
 			wantDamaged(t, second.Wait(t.Context()), empty)
-			later := s.verifier.Vouch()
-			defer later.Close()
-			later.Used(empty)
+			later := using(t, s, empty)
 			wantVouched(t, later)
 		})
 	}
@@ -534,9 +499,7 @@ func TestEmptyBlobThatWasNot(t *testing.T) {
 func TestVouchingEndsWithItsContextAndTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := v.Wait(ctx); !errors.Is(err, context.Canceled) {
@@ -636,9 +599,7 @@ func TestVouchingVerifiesInTheBackground(t *testing.T) {
 	large := strings.Repeat("x", 3<<20)
 	d := storePut(t, s, large)
 	forget(t, s, d)
-	v := s.verifier.Vouch()
-	defer v.Close()
-	v.Used(d)
+	v := using(t, s, d)
 	v.mu.Lock()
 	c := v.used[v.order[0]].check
 	v.mu.Unlock()
