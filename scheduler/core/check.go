@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
@@ -260,9 +261,9 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked",
 					p.Key(), q.class, n, len(q.parked))
 			}
-			sum := load{typical: q.load.typical}
+			sum := spill.Load{Typical: q.load.Typical}
 			for _, t := range tasks {
-				sum.add(t.expected(q.size()), 1)
+				sum.Add(t.expected(q.size()), 1)
 			}
 			if sum != q.load {
 				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.Key(), q.class, q.load, sum)

@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -23,7 +24,7 @@ type queue struct {
 	// line are the tasks in the queue. waiting counts those that are not parked; load says how long they will take.
 	line    lineup
 	waiting int
-	load    load
+	load    spill.Load
 	// parked are those that nobody waits for. unwanted are those that ran when nobody waited for them any more, the
 	// first first; they may have ended, or be wanted again.
 	parked   map[*task]struct{}
@@ -100,12 +101,12 @@ func (q *queue) size() uint32 { return max(q.class, 1) }
 // joined and left count a task that waits in the queue.
 func (q *queue) joined(t *task) {
 	q.waiting++
-	q.load.add(t.expected(q.size()), 1)
+	q.load.Add(t.expected(q.size()), 1)
 }
 
 func (q *queue) left(t *task) {
 	q.waiting--
-	q.load.add(t.expected(q.size()), -1)
+	q.load.Add(t.expected(q.size()), -1)
 }
 
 // park counts a task that is in the queue, and that nobody waits for.
@@ -165,7 +166,7 @@ func (q *queue) wait() time.Duration {
 	case q.pool.tree.Idle(q.class) > 0:
 		return 0
 	}
-	return q.load.wait(q.serving)
+	return q.load.Wait(q.serving)
 }
 
 // sooner reports whether a further task is expected to wait for less long than in another queue.

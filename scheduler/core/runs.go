@@ -63,7 +63,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	if t.race() != nil && !r.hedges.decide(w, resp) {
 		return
 	}
-	w.queue.load.ran(r.Now.Sub(t.started))
+	w.queue.load.Ran(r.Now.Sub(t.started))
 	r.dispatch.touch(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {

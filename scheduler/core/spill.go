@@ -229,6 +229,6 @@ func (q *queue) turns(to *queue, stranger int, c *Config) float64 {
 // spills is what package spill goes by.
 func (q *queue) spills() spill.Queue {
 	return spill.Queue{
-		Waiting: q.waiting, Workers: q.serving, Typical: q.load.mean(q.waiting), Startup: q.pool.startup,
+		Waiting: q.waiting, Workers: q.serving, Typical: q.load.Mean(q.waiting), Startup: q.pool.startup,
 	}
 }

@@ -13,5 +13,5 @@
 // Workers of another pool have properties for which the action does not ask, or know nothing of some that it asks for. One such property
 // counts as much as a class twice as large. A worker that is as good as the own ones is worth no wait.
 //
-// It is package core that knows what waits, and moves it. Nothing here has a clock or state.
+// It is package core that knows what waits, and moves it. Nothing here has a clock, and all that is kept is a Load.
 package spill
