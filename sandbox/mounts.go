@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -23,7 +24,7 @@ func (f Folders) Inside(path string) (string, error) {
 	switch {
 	case !filepath.IsAbs(f.Root) || !filepath.IsAbs(f.TempDir):
 		return "", errors.New("a sandbox needs an input root and a temporary folder")
-	case !isBelow(filepath.Clean(path), filepath.Clean(f.Root)):
+	case !paths.Below(filepath.Clean(path), filepath.Clean(f.Root)):
 		return "", fmt.Errorf("working directory %q is not in the input root", path)
 	}
 	return filepath.Join(Root, strings.TrimPrefix(path, f.Root)), nil

@@ -91,7 +91,7 @@ func cover(dir string, flags uintptr) error {
 // mounted here their owners cannot unmount them for good.
 func dropRoots() error {
 	return detach(func(m mountinfo.Mount) bool {
-		return m.Source == names.MountSource && isBelow(m.Point, building) && m.Point != building
+		return m.Source == names.MountSource && paths.Below(m.Point, building) && m.Point != building
 	})
 }
 
@@ -104,18 +104,15 @@ func (o *Options) hidden() ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: hide: %w", ErrView, err)
 		}
-		if slices.ContainsFunc(DefaultShow, func(shown string) bool { return isBelow(shown, real) }) {
+		if slices.ContainsFunc(DefaultShow, func(shown string) bool { return paths.Below(shown, real) }) {
 			return nil, fmt.Errorf("%w: %s is to be hidden, and commands need what is in it", ErrView, dir)
 		}
-		if !slices.ContainsFunc(above, func(h string) bool { return isBelow(real, h) }) {
+		if !slices.ContainsFunc(above, func(h string) bool { return paths.Below(real, h) }) {
 			above = append(above, real)
 		}
 	}
 	return above, nil
 }
-
-// isBelow reports whether path is dir or in it; both are clean.
-func isBelow(path, dir string) bool { return paths.Below(path, dir) }
 
 // detach unmounts what unwanted picks, the newest first.
 func detach(unwanted func(mountinfo.Mount) bool) error {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // Root is where the commands of a sandbox find their input root, whichever launcher runs them.
@@ -55,7 +57,7 @@ func Unavailable(err error) error {
 // is its own.
 func (o *Options) Lacks(path string) bool {
 	path = filepath.Clean(path)
-	return filepath.IsAbs(path) && !isBelow(path, building) && !o.shows(path)
+	return filepath.IsAbs(path) && !paths.Below(path, building) && !o.shows(path)
 }
 
 // Shown lists the files and folders of the machine that commands see, by their names and by where these lead now. Not all need
@@ -96,6 +98,6 @@ func (o *Options) shows(path string) bool {
 	}
 	return slices.ContainsFunc(append(slices.Clone(DefaultShow), o.Show...), func(s string) bool {
 		shown, err := filepath.EvalSymlinks(s)
-		return err == nil && isBelow(real, shown)
+		return err == nil && paths.Below(real, shown)
 	}) || strings.HasPrefix(real, "/etc/")
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/mountinfo"
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // DefaultShow are the folders of the machine that commands see, where there are such: those of
@@ -98,7 +99,7 @@ func (v *view) follow(path string, links int) error {
 }
 
 func (v *view) isShown(path string) bool {
-	return slices.ContainsFunc(v.shown, func(s string) bool { return isBelow(path, s) })
+	return slices.ContainsFunc(v.shown, func(s string) bool { return paths.Below(path, s) })
 }
 
 // neverShown are folders of which commands have their own, mounted over what would be shown there.
@@ -106,10 +107,10 @@ var neverShown = []string{"/dev", "/proc", building, Root}
 
 // bind shows what is at path, which no symlink leads to, with what is mounted below.
 func (v *view) bind(path string) error {
-	if i := slices.IndexFunc(v.hidden, func(h string) bool { return isBelow(path, h) }); i >= 0 {
+	if i := slices.IndexFunc(v.hidden, func(h string) bool { return paths.Below(path, h) }); i >= 0 {
 		return fmt.Errorf("%w: %s is never shown to commands, because of %s", ErrView, path, v.hidden[i])
 	}
-	if slices.ContainsFunc(neverShown, func(own string) bool { return path == "/" || isBelow(path, own) }) {
+	if slices.ContainsFunc(neverShown, func(own string) bool { return path == "/" || paths.Below(path, own) }) {
 		return fmt.Errorf("%w: %s cannot be shown: commands have their own", ErrView, path)
 	}
 	if v.isShown(path) {
@@ -170,7 +171,7 @@ func (v *view) showMachine(show []string) error {
 	}
 	for _, path := range show {
 		clean := filepath.Clean(path)
-		if clean == "/" || !filepath.IsAbs(path) || isBelow(clean, building) || isBelow(clean, varTmp) {
+		if clean == "/" || !filepath.IsAbs(path) || paths.Below(clean, building) || paths.Below(clean, varTmp) {
 			return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s or %s", path, building, varTmp)
 		}
 		if err := v.show(path); err != nil {
@@ -221,7 +222,7 @@ func (v *view) showEtc(name string) error {
 			return err
 		}
 		return makeSymlink(target, building+name) // which leads to something that is shown, or nowhere
-	case info.Mode()&0o004 == 0 || slices.ContainsFunc(v.hidden, func(h string) bool { return isBelow(name, h) }):
+	case info.Mode()&0o004 == 0 || slices.ContainsFunc(v.hidden, func(h string) bool { return paths.Below(name, h) }):
 		return nil
 	}
 	if all, err := v.little(name); err == nil && copyAll(all) == nil {
@@ -239,7 +240,7 @@ func makeSys(groups []Cgroup) error {
 		}
 	}
 	for _, g := range groups {
-		if !isBelow(g.Point, cgroupsPath) {
+		if !paths.Below(g.Point, cgroupsPath) {
 			continue // programs look there
 		}
 		err := os.MkdirAll(building+g.Point, 0o755)
@@ -281,7 +282,7 @@ func (v *view) hide() error {
 		if !v.isShown(path) {
 			continue
 		}
-		if err := detach(func(m mountinfo.Mount) bool { return isBelow(m.Point, building+path) }); err != nil {
+		if err := detach(func(m mountinfo.Mount) bool { return paths.Below(m.Point, building+path) }); err != nil {
 			return err
 		}
 		info, err := os.Stat(building + path)
