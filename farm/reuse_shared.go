@@ -3,7 +3,6 @@ package farm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,55 +21,58 @@ import (
 const ownMachine = "own"
 
 // examine has all that commands see of the machine be examined, if that is to say with whom former runs are shared. It comes
-// before the launchers, which put together what commands see.
-func (s *Started) examine() (err error) {
+// before the launchers, which put together what commands see. A machine that cannot be examined is like no other.
+func (s *Started) examine() {
 	w := s.w
 	if w.Reuse != ReuseProfile || w.ReuseMachine != "" || s.isolation.sandbox == nil {
-		return nil
+		return
 	}
 	facts, err := machine.Facts(w.Data)
-	if err != nil {
-		return fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+	if err == nil {
+		s.examined, err = machine.Examine(machine.Options{
+			Shown: s.isolation.sandbox.Shown(), Hidden: s.isolation.sandbox.Covered(), Facts: facts, Logger: w.Logger,
+		})
 	}
-	s.examined, err = machine.Examine(machine.Options{
-		Shown: s.isolation.sandbox.Shown(), Hidden: s.isolation.sandbox.Covered(), Facts: facts, Logger: w.Logger,
-	})
 	if err != nil {
-		return fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+		w.Logger.Warn("former runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
 	}
-	return nil
 }
 
 // machine returns what tells which machines are like this one; nil: former runs are not shared.
-func (s *Started) machine(open *closers) (reuse.Machine, error) {
+func (s *Started) machine(open *closers) reuse.Machine {
 	switch w := s.w; {
 	case w.Reuse != ReuseProfile, w.ReuseMachine == ownMachine:
-		return nil, nil
+		return nil
 	case w.ReuseMachine != "":
 		facts, err := machine.Facts(w.Data)
 		if err != nil {
-			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
+			w.Logger.Warn("former runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
+			return nil
 		}
-		return machine.NewNamed(w.ReuseMachine, facts), nil
+		return machine.NewNamed(w.ReuseMachine, facts)
 	case s.isolation.sandbox == nil: // commands see all of the machine
 		w.Logger.Info("former runs are not shared with other workers: commands have no sandbox",
 			zap.String("to_have_it", "tuning.reuse_machine, the same on machines that are alike"))
-		return nil, nil
+		return nil
+	case s.examined == nil:
+		return nil
 	}
 	open.add(func() error { s.examined.Close(); return nil })
 	s.examined.Begin()
-	return s.examined, nil
+	return s.examined
 }
 
 // openShared opens what this worker and others have in common of former runs; nil: nothing.
-func (s *Started) openShared(abort context.Context, conn grpc.ClientConnInterface, registry prometheus.Registerer, open *closers) (*reuse.Shared, error) {
+func (s *Started) openShared(
+	abort context.Context, conn grpc.ClientConnInterface, registry prometheus.Registerer, open *closers,
+) (*reuse.Shared, error) {
 	counts := reuse.NewCounts()
 	if err := registry.Register(counts); err != nil {
 		return nil, err
 	}
-	like, err := s.machine(open)
-	if like == nil || err != nil {
-		return nil, err
+	like := s.machine(open)
+	if like == nil {
+		return nil, nil
 	}
 	shared := reuse.OpenShared(reuse.SharedOptions{
 		Client: reusepb.NewAccountsClient(conn), Machine: like, Logger: s.w.Logger, Counts: counts,
@@ -90,7 +92,7 @@ func (s *Scheduler) openAccounts(state *openState) (closeAll func() error) {
 	return func() error { return errors.Join(closeStore(), state.close()) }
 }
 
-// shareRuns serves that.
+// shareRuns serves what workers share of former runs.
 func shareRuns(g grpc.ServiceRegistrar, of *storage, state *openState) {
 	accounts.Register(g, accounts.Options{
 		Store: state.accounts, Granted: of.granted,

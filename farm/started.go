@@ -91,9 +91,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 			return nil, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 		}
 	}
-	if err := s.examine(); err != nil {
-		return nil, err
-	}
+	s.examine()
 	if w.ExecFilesystem != vfs.HardLink {
 		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
 			return nil, err

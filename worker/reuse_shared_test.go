@@ -109,7 +109,7 @@ func TestSharedRuns(t *testing.T) {
 	<-asked
 	// What does not happen cannot be waited for. This is time enough to fetch something, if that were begun.
 	changed := digestOfBytes(in["a"].(string))
-	for end := time.Now().Add(time.Second / 2); f.reads.count(changed) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Second / 8); f.reads.count(changed) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	release()

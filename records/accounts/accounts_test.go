@@ -313,4 +313,14 @@ func TestKeptAtOnce(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("one more than may: %v", err)
 	}
+	full.finding = make(chan struct{}, 1)
+	full.finding <- struct{}{}
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	_, err = full.Find(left, &reuse.FindRequest{
+		ActionDigest: action.Proto(), ReducedActionDigest: action.Proto(), Circumstances: here,
+	})
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("one who left while as many as may were finding runs: %v", err)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"sync"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
@@ -19,8 +18,9 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// maxKeeping bounds the runs that are being added at a time, and lockCount the records to which that is.
-const maxKeeping, lockCount = 32, 64
+// maxKeeping bounds the runs that are being added at a time, lockCount the records to which that is, and maxFinding those that are
+// being read: decoded, a record takes several times the room that an answer is charged for.
+const maxKeeping, lockCount, maxFinding = 32, 64, 16
 
 // Options are what the service works with.
 type Options struct {
@@ -35,15 +35,30 @@ type Options struct {
 // Register adds the service to a gRPC server. It needs no closing; the store stays the caller's, to be closed after g has
 // stopped.
 func Register(g grpc.ServiceRegistrar, o Options) {
-	reuse.RegisterAccountsServer(g, &service{options: o, keeping: make(chan struct{}, maxKeeping)})
+	s := &service{options: o, keeping: make(chan struct{}, maxKeeping), finding: make(chan struct{}, maxFinding)}
+	for i := range s.locks {
+		s.locks[i] = make(chan struct{}, 1)
+	}
+	reuse.RegisterAccountsServer(g, s)
 }
 
 type service struct {
 	reuse.UnimplementedAccountsServer
 	options Options
-	keeping chan struct{} // a token for each run that is being added
-	// locks are held by those who add to a record, by its key.
-	locks [lockCount]sync.Mutex
+	keeping chan struct{} // has a token for each run that is being added
+	finding chan struct{} // has a token for each record that is being read
+	// locks have a token each while somebody adds to a record, by its key.
+	locks [lockCount]chan struct{}
+}
+
+// enter takes a token, which the caller gives back, once there is room for it.
+func enter(ctx context.Context, tokens chan struct{}) error {
+	select {
+	case tokens <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Find implements reuse.AccountsServer.
@@ -56,6 +71,10 @@ func (s *service) Find(ctx context.Context, r *reuse.FindRequest) (*reuse.Record
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "reduced_action_digest: %v", err)
 	}
+	if err := enter(ctx, s.finding); err != nil {
+		return nil, statusOf(err)
+	}
+	defer func() { <-s.finding }()
 	known, err := s.get(ctx, Key(r.GetInstanceName(), reduced, r.GetCircumstances()))
 	if err != nil {
 		return nil, statusOf(err)
@@ -114,7 +133,8 @@ func (s *service) authorize(ctx context.Context, r request) (digest.Digest, erro
 			"former runs of action %s are for the worker that was given it (see docs/SECURITY.md)", action)
 	}
 	if len(r.GetCircumstances()) != sha256.Size {
-		return digest.Digest{}, status.Errorf(codes.InvalidArgument, "circumstances have %d bytes, want %d", len(r.GetCircumstances()), sha256.Size)
+		return digest.Digest{}, status.Errorf(codes.InvalidArgument,
+			"circumstances have %d bytes, want %d", len(r.GetCircumstances()), sha256.Size)
 	}
 	return action, nil
 }
@@ -138,9 +158,11 @@ func (s *service) reduced(ctx context.Context, instance string, action digest.Di
 
 // add puts a run before those that are known, of which one that looked at the same goes.
 func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error {
-	lock := &s.locks[int(k.Digest.AppendHash(nil)[0])%lockCount]
-	lock.Lock()
-	defer lock.Unlock()
+	lock := s.locks[int(k.Digest.AppendHash(nil)[0])%lockCount]
+	if err := enter(ctx, lock); err != nil {
+		return err
+	}
+	defer func() { <-lock }()
 	known, err := s.get(ctx, k)
 	if err != nil {
 		return err

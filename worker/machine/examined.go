@@ -55,8 +55,9 @@ type Examined struct {
 	// seen is when a look began that found nothing changed, and took how long such a look takes; guarded by mu
 	seen time.Time
 	took time.Duration
-	// looking is closed when the look under way has ended; nil: there is none; guarded by mu
+	// looking is closed when the look under way has ended, which rests until begins; nil: there is none; guarded by mu
 	looking chan struct{}
+	begins  time.Time // guarded by mu
 }
 
 // Examine returns the machine as it is from now on. It has no name yet.
@@ -140,7 +141,7 @@ func (e *Examined) giveUp(why error) {
 }
 
 // As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It may
-// have to look at all files, for which it waits until ctx ends.
+// have to look at all files. It waits for that, unless it does not begin before the deadline of ctx.
 func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
 	for {
 		e.mu.Lock()
@@ -150,11 +151,15 @@ func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
 		}
 		if e.looking == nil {
 			e.looking = make(chan struct{})
-			rest := time.Until(e.seen.Add(restShare * e.took))
+			e.begins = e.seen.Add(restShare * e.took)
+			rest := time.Until(e.begins)
 			e.ended.Go(func() { e.look(rest) })
 		}
-		looking := e.looking
+		looking, begins := e.looking, e.begins
 		e.mu.Unlock()
+		if deadline, ok := ctx.Deadline(); ok && deadline.Before(begins) {
+			return "", false
+		}
 		select {
 		case <-looking:
 		case <-ctx.Done():

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,8 +15,18 @@ var varying = []string{
 	"processor", "cpu MHz", "clock", "bogomips", "BogoMIPS", "apicid", "initial apicid", "core id", "physical id", "siblings",
 }
 
-// Facts list what the kernel shows commands of the machine: itself, processors, memory, and the file system of the folder upper,
-// which they write to.
+// inSys are the files of /sys that commands see, and by which machines of one kind of processor differ.
+var inSys = []string{
+	"/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present", "/sys/devices/system/cpu/isolated",
+	"/sys/devices/system/cpu/smt/*", "/sys/devices/system/cpu/vulnerabilities/*", "/sys/devices/system/cpu/cpu*/topology/*",
+	"/sys/devices/system/cpu/cpu*/cache/index*/*", "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_*_freq",
+	"/sys/devices/system/node/online", "/sys/devices/system/node/possible", "/sys/devices/system/node/has_*",
+	"/sys/devices/system/node/node*/cpulist", "/sys/devices/system/node/node*/distance",
+	"/sys/kernel/mm/transparent_hugepage/*", "/sys/kernel/mm/hugepages/*/nr_hugepages",
+}
+
+// Facts list what the kernel shows commands of the machine: itself, processors and how they hang together, memory, and the file
+// system of the folder upper, which they write to.
 func Facts(upper string) ([]string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -29,7 +40,7 @@ func Facts(upper string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts = append(facts, processors(string(text))...)
+	facts = append(append(facts, processors(string(text))...), texts(inSys)...)
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return nil, fmt.Errorf("memory: %w", err)
@@ -42,6 +53,24 @@ func Facts(upper string) ([]string, error) {
 		return nil, &os.PathError{Op: "statfs", Path: upper, Err: err}
 	}
 	return append(facts, fmt.Sprintf("writes to %x %d %d", fs.Type, fs.Bsize, fs.Namelen)), nil
+}
+
+// texts list what is in the files of patterns. One that cannot be read is a fact, too: commands cannot read it either.
+func texts(patterns []string) (facts []string) {
+	for _, pattern := range patterns {
+		paths, _ := filepath.Glob(pattern) // it fails for bad patterns only
+		for _, path := range paths {
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				text = []byte("unreadable")
+			}
+			facts = append(facts, path+" "+strings.TrimSpace(string(text)))
+		}
+	}
+	return facts
 }
 
 // processors list what /proc/cpuinfo says of all of them, each line once, and how many there are.

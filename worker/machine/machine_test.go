@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -205,6 +206,25 @@ func TestMachineThatChanges(t *testing.T) {
 	}
 }
 
+// TestNextLookIsFar has nobody wait for a look that does not begin in his time.
+func TestNextLookIsFar(t *testing.T) {
+	s, _ := shownFiles(t)
+	e, _ := begin(t, s)
+	e.mu.Lock()
+	e.took = time.Hour
+	e.mu.Unlock()
+	soon, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for range 2 {
+		if name, ok := e.As(soon, time.Now()); ok {
+			t.Errorf("it has the name %q before anybody has looked again", name)
+		}
+	}
+	if name, ok := e.As(soon, time.Time{}); !ok {
+		t.Errorf("of the time before it has the name %q", name)
+	}
+}
+
 // TestMachineThatIsNotRead is like no other: what commands see was put together before a file changed, or nobody may look.
 func TestMachineThatIsNotRead(t *testing.T) {
 	s, dir := shownFiles(t)
@@ -251,5 +271,14 @@ func TestFacts(t *testing.T) {
 	check(t, err)
 	if len(facts) < 4 || !slices.Equal(facts, again) {
 		t.Errorf("%q, then %q", facts, again)
+	}
+	dir := t.TempDir()
+	for _, node := range []string{"node0", "node1"} {
+		check(t, os.MkdirAll(filepath.Join(dir, node, "cpulist"), 0o700)) // a folder says nothing
+		check(t, os.WriteFile(filepath.Join(dir, node, "distance"), []byte("10\n"), 0o600))
+	}
+	want = []string{dir + "/node0/distance 10", dir + "/node1/distance 10"}
+	if got := texts([]string{dir + "/node*/cpulist", dir + "/node*/distance", dir + "/none"}); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -24,31 +24,31 @@ import (
 )
 
 const (
-	// sharedTimeout bounds a call, and how long an action waits for one.
+	// sharedTimeout bounds a call, and how long an action waits to know of a run of another worker.
 	sharedTimeout = time.Second
-	// likeFor is for how long a machine that was found unchanged counts as that when a run of another is to stand for one on it.
-	likeFor = time.Minute
+	// maxAge is for how long a machine that was found unchanged counts as that when a run of another is to stand for one on it.
+	maxAge = time.Minute
 	// senders are how many runs are on their way to the others, and maxQueued and maxQueuedBytes bound those that wait.
 	senders, maxQueued, maxQueuedBytes = 4, 4096, 32 << 20
-	// lastly bounds how long Close waits for those.
-	lastly = 2 * time.Second
+	// closeTimeout bounds how long Close waits for those.
+	closeTimeout = 2 * time.Second
 	// maxReply bounds an answer: a record, and what gRPC puts around it.
 	maxReply = accounts.MaxBytes + 1<<16
 )
 
 // What comes of asking for the runs of other workers, and of telling them of one.
 const (
-	sharedSpared = "spared"
-	sharedNone   = "none"
-	sharedAway   = "away"
-	sharedKept   = "kept"
-	sharedLost   = "lost"
+	sharedSpared      = "spared"
+	sharedNone        = "none"
+	sharedUnavailable = "unavailable"
+	sharedKept        = "kept"
+	sharedLost        = "lost"
 )
 
 // A Machine tells which machines are alike to commands. Those of package machine do.
 type Machine interface {
 	// As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It
-	// waits until ctx ends to find out.
+	// waits to find out, and not at all if that takes longer than the deadline of ctx.
 	As(ctx context.Context, since time.Time) (name string, ok bool)
 }
 
@@ -56,10 +56,10 @@ type Machine interface {
 func NewCounts() *prometheus.CounterVec {
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "forerunner_worker_accounts_total",
-		Help: "Former runs that workers share: spared a run here; none was of use; away, the scheduler did not answer; " +
-			"kept, the others can have this worker's run; lost, they cannot.",
+		Help: "Former runs that workers share: spared a run here; none was of use; unavailable, the scheduler did not answer, or this worker's machine " +
+			"was not found unchanged, in time; kept, the others can have this worker's run; lost, they cannot.",
 	}, []string{"result"})
-	for _, result := range []string{sharedSpared, sharedNone, sharedAway, sharedKept, sharedLost} {
+	for _, result := range []string{sharedSpared, sharedNone, sharedUnavailable, sharedKept, sharedLost} {
 		counts.WithLabelValues(result)
 	}
 	return counts
@@ -150,7 +150,7 @@ func (s *Shared) Close(abort context.Context) {
 		defer close(sent)
 		s.ended.Wait()
 	}()
-	timer := time.NewTimer(lastly)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-sent:
@@ -165,20 +165,23 @@ func (s *Shared) count(result string) { s.options.Counts.WithLabelValues(result)
 
 // find returns a run of any worker that saw nothing which t does not show.
 func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (run Run, m *reuse.Run, o Outcome, why string) {
-	name, ok := s.machine(ctx, time.Now().Add(-likeFor))
+	asked, cancel := context.WithTimeout(ctx, sharedTimeout)
+	defer cancel()
+	name, ok := s.options.Machine.As(asked, time.Now().Add(-maxAge))
 	if !ok {
+		s.count(sharedUnavailable)
 		return Run{}, nil, Unknown, ""
 	}
 	var known *reuse.Record
-	ok = s.careful.Try(ctx, "find", names.AccountsBucket, func(ctx context.Context) (err error) {
+	ok = s.careful.Try(asked, "find", names.AccountsBucket, func(ctx context.Context) (err error) {
 		known, err = s.options.Client.Find(withGrant(ctx, c.Grant), &reuse.FindRequest{
 			InstanceName: c.Instance, DigestFunction: c.Action.Function().Proto(), ActionDigest: c.Action.Proto(),
 			ReducedActionDigest: c.Reduced.Proto(), Circumstances: circumstances(c.How, name),
 		}, grpc.MaxCallRecvMsgSize(maxReply))
-		return err
+		return ofThisCall(err)
 	})
 	if !ok {
-		s.count(sharedAway)
+		s.count(sharedUnavailable)
 		return Run{}, nil, Unknown, ""
 	}
 	var runs []*reuse.Run
@@ -197,22 +200,12 @@ func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (ru
 	return run, m, o, why
 }
 
-// machine returns what this machine is like, and has been since a time.
-func (s *Shared) machine(ctx context.Context, since time.Time) (string, bool) {
-	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
-	defer cancel()
-	return s.options.Machine.As(ctx, since)
-}
-
 // keep has the others be told of a run that has ended. It does not wait for that.
 func (s *Shared) keep(c Claim, m *reuse.Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := int64(proto.Size(m))
-	if size > accounts.MaxBytes {
-		return // nobody keeps it
-	}
-	if s.closed || s.queued.Load()+size > maxQueuedBytes {
+	if size > accounts.MaxBytes || s.closed || s.queued.Load()+size > maxQueuedBytes {
 		s.count(sharedLost)
 		return
 	}
@@ -235,16 +228,21 @@ func (s *Shared) send(next sharing) (result string) {
 			InstanceName: next.claim.Instance, DigestFunction: next.claim.Action.Function().Proto(),
 			ActionDigest: next.claim.Action.Proto(), Circumstances: circumstances(next.claim.How, name), Run: next.run,
 		})
-		switch status.Code(err) {
-		case codes.InvalidArgument, codes.FailedPrecondition, codes.ResourceExhausted: // which says nothing of the next one
-			return record.ErrInvalid
-		}
-		return err
+		return ofThisCall(err)
 	})
 	if !ok {
 		return sharedLost
 	}
 	return sharedKept
+}
+
+// ofThisCall tells what is wrong with one call from what is wrong with all.
+func ofThisCall(err error) error {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.ResourceExhausted:
+		return record.ErrInvalid
+	}
+	return err
 }
 
 func withGrant(ctx context.Context, grant string) context.Context {
