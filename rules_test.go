@@ -105,15 +105,16 @@ var floors = map[string]int{
 	"cas/castest":           3, // for tests
 	"cas/server/servertest": 3, // for tests
 
-	"worker/ahead":        4,
-	"worker/health":       4,
-	"worker/inputs":       4,
-	"worker/outputs":      4,
-	"worker/pipeline":     4,
-	"worker/policy":       4,
-	"worker/usage":        4,
-	"worker/vouching":     4,
-	"runner/launchertest": 4, // for tests
+	"worker/ahead":            4,
+	"worker/health":           4,
+	"worker/health/diskquota": 2,
+	"worker/inputs":           4,
+	"worker/outputs":          4,
+	"worker/pipeline":         4,
+	"worker/policy":           4,
+	"worker/usage":            4,
+	"worker/vouching":         4,
+	"runner/launchertest":     4, // for tests
 
 	"worker": 5,
 

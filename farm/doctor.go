@@ -26,6 +26,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/web/text"
+	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
 // A FindingState is what a Finding comes to.
@@ -362,6 +363,7 @@ func (w *Worker) examineStart(ctx context.Context, e *examination) {
 	if s == nil {
 		return
 	}
+	e.try("disk quotas", func() (string, error) { return s.quotas(), nil })
 	e.try("input roots", func() (string, error) { return s.tryRoots() })
 	if err := s.Close(ctx); err != nil {
 		e.add(Finding{What: "the end of launchers and slots", State: FindingBroken, Why: err.Error()})
@@ -378,6 +380,15 @@ func (s *Started) describe() string {
 		parts = append(parts, "in a sandbox")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// quotas says which quotas bound what commands write, and warns of what cannot be known.
+func (s *Started) quotas() string {
+	isolation := s.isolation.defaults()
+	quotas := diskquota.New(s.w.Data, isolation.Owners())
+	quotas.Warn(s.w.Logger)
+	said, _ := quotas.Describe()
+	return cmp.Or(said, "none are seen")
 }
 
 // tryRoots makes an input root as actions have it, in a store of its own.

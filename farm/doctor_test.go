@@ -76,7 +76,7 @@ func TestExamineHere(t *testing.T) {
 	}
 	found := w.Examine(t.Context(), false, false)
 	for what, want := range map[string]FindingState{
-		"kernel": FindingOK, "ports": FindingOK, "data folder": FindingOK, "commands": FindingOK, "input roots": FindingOK,
+		"kernel": FindingOK, "ports": FindingOK, "data folder": FindingOK, "commands": FindingOK, "disk quotas": FindingOK, "input roots": FindingOK,
 		"certificates": FindingOK, "a certificate expires soon": FindingLimited, "scheduler": FindingSkipped, "storage": FindingSkipped,
 	} {
 		if f := findingOf(found, what); f.State != want {

@@ -39,19 +39,25 @@ func newFarmOnSmallDisk(t *testing.T) (f *farm, disk, elsewhere string) {
 // newFarmOnDisk returns a farm whose worker has an ext4 of its own, and its folder.
 func newFarmOnDisk(t *testing.T) (f *farm, disk string) {
 	t.Helper()
+	disk = newDisk(t, 256<<20, "mkfs.ext4", "-q")
+	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(disk, "worker"), breaks: true}), disk
+}
+
+// newDisk returns where a file system is mounted that mkfs has made in a file.
+func newDisk(t *testing.T, size int64, mkfs ...string) string {
+	t.Helper()
 	needRoot(t)
 	dir, err := os.MkdirTemp("/var/tmp", "forerunner-disk-")
 	check(t, err)
 	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
 	image, disk := filepath.Join(dir, "image"), filepath.Join(dir, "disk")
 	check(t, os.WriteFile(image, nil, 0o600))
-	check(t, os.Truncate(image, 256<<20))
+	check(t, os.Truncate(image, size))
 	check(t, os.Mkdir(disk, 0o755))
-	for _, args := range [][]string{{"mkfs.ext4", "-q", image}, {"mount", "-o", "loop", image, disk}} {
-		do(t, args...)
-	}
+	do(t, append(mkfs, image)...)
+	do(t, "mount", "-o", "loop", image, disk)
 	t.Cleanup(func() { check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
-	return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(disk, "worker"), breaks: true}), disk
+	return disk
 }
 
 func do(t *testing.T, args ...string) {
@@ -136,6 +142,45 @@ func TestDiskThatIsFullForAMoment(t *testing.T) {
 		}
 		if f.cached(t, j) != nil {
 			t.Error("the action cache has an output that was cut short")
+		}
+	}
+	f.assertGood(t)
+}
+
+// TestQuota: what a command makes of a quota that it has used up is not for others, whether or not it gives the room back; then the
+// worker goes on by itself.
+func TestQuota(t *testing.T) {
+	disk := newDisk(t, 900<<20, "mkfs.btrfs", "-q")
+	limited := filepath.Join(disk, "limited")
+	do(t, "btrfs", "quota", "enable", disk)
+	do(t, "btrfs", "subvolume", "create", limited)
+	do(t, "btrfs", "qgroup", "limit", "150M", limited)
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(limited, "worker")})
+	runs := 0
+	writes := func(bytes int) (cached bool) {
+		runs++
+		j := f.start(t, spec{
+			shell: fmt.Sprintf("{ head -c %d /dev/zero > scratch; n=$(wc -c < scratch); rm scratch; sync; sleep 1; sync; "+
+				"echo $n > size; echo %d > out; } 2> /dev/null", bytes, runs),
+			paths: []string{"size", "out"},
+		})
+		r := j.result(t)
+		assertOK(t, r)
+		size := f.read(t, r.GetResult().GetOutputFiles()[0].GetDigest())
+		if whole := size == fmt.Sprintln(bytes); whole != (bytes < 150<<20) {
+			t.Fatalf("of %d bytes it wrote %s", bytes, size)
+		}
+		return f.cached(t, j) != nil
+	}
+	for range 2 {
+		if writes(250 << 20) {
+			t.Error("the action cache has what a command made of a quota that was used up")
+		}
+		deadline := time.Now().Add(patience)
+		for !writes(1 << 20) { // the machine may be too busy to look in time
+			if time.Now().After(deadline) {
+				t.Fatal("no result is cached where there is a quota")
+			}
 		}
 	}
 	f.assertGood(t)

@@ -226,7 +226,7 @@ func New(o Options) (*Worker, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	monitor, err := health.New(o.WorkDir, o.Store, o.Checks, o.Logger)
+	monitor, err := health.New(o.WorkDir, o.Store, o.Isolation.Owners(), o.Checks, o.Logger)
 	if err != nil {
 		return nil, err
 	}

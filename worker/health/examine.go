@@ -50,16 +50,22 @@ func (m *Monitor) begin() (_ *examination, isNew bool) {
 }
 
 func (m *Monitor) run(e *examination) {
+	var refusal error
 	for _, c := range m.checks {
 		err := c.Try()
-		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		switch {
+		case errors.Is(err, syscall.ENOSPC):
 			continue // that is the business of look, and may be an action's doing
+		case errors.Is(err, syscall.EDQUOT): // so may this be, but look does not see every quota
+			refusal = cmp.Or(refusal, fmt.Errorf("%s: %w", c.What, err))
+			continue
 		}
 		if err != nil {
 			e.err = fmt.Errorf("%s: %w", c.What, err)
 			break
 		}
 	}
+	m.learn(func() { m.refusal = refusal })
 	m.found(e.err)
 	m.mu.Lock()
 	m.under = nil
@@ -78,6 +84,9 @@ func (m *Monitor) found(fault error) {
 			m.fault, m.due = fault, now.Add(m.backoff.rest(now))
 		default:
 			m.fault, m.due = nil, now.Add(examineInterval)
+			if m.refusal != nil {
+				m.due = now.Add(leastPause)
+			}
 			m.backoff.passed()
 		}
 	})

@@ -57,7 +57,7 @@ func examined(t *testing.T, test func(t *testing.T, m *Monitor, p *patient)) {
 	t.Cleanup(func() { check(t, store.Close()) })
 	synctest.Test(t, func(t *testing.T) {
 		p := &patient{}
-		m, err := New(filepath.Join(dir, "work"), store, []Check{{"heart", p.try}}, zap.NewNop())
+		m, err := New(filepath.Join(dir, "work"), store, nil, []Check{{"heart", p.try}}, zap.NewNop())
 		check(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -104,6 +104,26 @@ func TestFault(t *testing.T) {
 		}
 		if after := m.Begin(); after.WasFaulty() {
 			t.Error("who began afterwards takes the worker for faulty")
+		}
+	})
+}
+
+// TestRefusal: a check that a quota refuses what it writes is no fault, but a lack of room until it is taken again.
+func TestRefusal(t *testing.T) {
+	examined(t, func(t *testing.T, m *Monitor, p *patient) {
+		before := m.Begin()
+		p.becomes(fmt.Errorf("write: %w", syscall.EDQUOT))
+		time.Sleep(examineInterval + time.Second)
+		if m.Rests() == nil || !errors.Is(m.Reason(), syscall.EDQUOT) {
+			t.Errorf("the worker rests because of %v", m.Reason())
+		}
+		if before.WasFaulty() || before.HadRoom() || m.Begin().HadRoom() {
+			t.Error("who is there takes it for a fault, or for room")
+		}
+		p.becomes(nil)
+		time.Sleep(2 * leastPause)
+		if m.Rests() != nil || !m.Begin().HadRoom() {
+			t.Errorf("the worker rests on because of %v", m.Reason())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
 const (
@@ -21,6 +24,8 @@ const (
 	examineInterval = 30 * time.Second
 	// A worker that rests is examined again after leastPause, then after twice as long, up to mostPause.
 	leastPause, mostPause = time.Second, time.Minute
+	// commitTime is how long a file system may take to count what was removed.
+	commitTime = time.Second
 )
 
 // ErrUnfit says that an action failed on a worker that could not run it, where another can.
@@ -30,17 +35,21 @@ var ErrUnfit = errors.New("this worker could not do its work")
 type Monitor struct {
 	dir    string
 	store  *disk.Store // on the same disk, gives way; nil: it is on another
+	quotas *diskquota.Quotas
 	checks []Check
 	log    *zap.Logger
 
 	mu sync.Mutex
-	// shortage and fault are why the worker rests: its disk has no room, or a check failed. Guarded by mu, as all below.
-	shortage, fault error
-	// shortages and faults count how often each began.
+	// shortage, refusal and fault are why the worker rests: its disk has no room, a quota that nobody can measure refused what a
+	// check wrote, or a check failed. Guarded by mu, as all below.
+	shortage, refusal, fault error
+	// shortages, which refusals are, too, and faults count how often each began.
 	shortages, faults int
 	// misses counts how often the disk may have been full without a shortage; lookout knows that.
 	misses  int
 	lookout lookout
+	// committed is when the file system was last to count what was removed.
+	committed time.Time
 	// fit is closed when the worker can work again; nil: it can.
 	fit chan struct{}
 	// calls ends calls for work when the worker begins to rest.
@@ -52,16 +61,17 @@ type Monitor struct {
 	backoff backoff
 }
 
-// New watches the disk of the folder dir, which it makes, and what checks try. Of store blobs that nobody uses are
-// given up when it is on the same disk.
-func New(dir string, store *disk.Store, checks []Check, log *zap.Logger) (*Monitor, error) {
+// New watches the disk of the folder dir, which it makes, with the quotas of owners, and what checks try. Of store blobs that
+// nobody uses are given up when it is on the same disk.
+func New(dir string, store *disk.Store, owners []folder.Owner, checks []Check, log *zap.Logger) (*Monitor, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
 	m := &Monitor{
 		dir: dir, log: log, checks: append([]Check{{"work folder", func() error { return disk.Writable(dir) }}}, checks...),
-		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval),
+		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval), quotas: diskquota.New(dir, owners),
 	}
+	m.quotas.Warn(log)
 	var own, stores unix.Stat_t
 	if err := errors.Join(unix.Stat(dir, &own), unix.Stat(store.Dir(), &stores)); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
@@ -93,7 +103,7 @@ func (m *Monitor) Watch(ctx context.Context) {
 // read-only one helps nobody. A disk that cannot be measured is the business of examinations.
 func (m *Monitor) look() (next time.Duration) {
 	now, err := m.measure()
-	if now.lack > 0 && !now.readOnly && m.store != nil && m.store.MakeRoom(now.lack) > 0 {
+	if m.makeRoom(now) {
 		now, err = m.measure()
 	}
 	if err != nil {
@@ -107,10 +117,35 @@ func (m *Monitor) look() (next time.Duration) {
 	return NextLook(now.lasts)
 }
 
+// makeRoom gives up blobs that nobody uses for what now lacks, and reports whether there were any. Where room counts late, it first
+// waits whether what others have removed is enough.
+func (m *Monitor) makeRoom(now space) bool {
+	if now.late && !m.hasCommitted() {
+		return false
+	}
+	return now.yields > 0 && m.store != nil && m.store.MakeRoom(now.yields) > 0
+}
+
+// hasCommitted reports whether the file system counts what had been removed when it was last called, and has it begin to count
+// what is by now, or will be soon.
+func (m *Monitor) hasCommitted() bool {
+	m.mu.Lock()
+	since := time.Since(m.committed)
+	if since >= commitTime {
+		m.committed = time.Now()
+	}
+	m.mu.Unlock()
+	if since < commitTime {
+		return false
+	}
+	m.quotas.Commit()
+	return since < 2*commitTime
+}
+
 // measure measures the disk, and takes down whether writes to it may have failed although there is room again, or will be.
 func (m *Monitor) measure() (space, error) {
 	began := time.Now()
-	now, err := measure(m.dir)
+	now, err := measure(m.dir, m.quotas)
 	if err != nil {
 		return now, err
 	}
@@ -132,15 +167,15 @@ func (m *Monitor) learn(set func()) {
 func (m *Monitor) change(set func()) (ends []*context.CancelCauseFunc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	shortage, fault := m.shortage, m.fault
+	shortage, fault := m.short(), m.fault
 	set()
-	if shortage == nil && m.shortage != nil {
+	if shortage == nil && m.short() != nil {
 		m.shortages++
 	}
 	if fault == nil && m.fault != nil {
 		m.faults++
 	}
-	rests := m.shortage != nil || m.fault != nil
+	rests := m.reason() != nil
 	switch {
 	case rests && m.fit == nil:
 		m.fit = make(chan struct{})
@@ -154,8 +189,9 @@ func (m *Monitor) change(set func()) (ends []*context.CancelCauseFunc) {
 	return nil
 }
 
-// reason is called with mu held.
-func (m *Monitor) reason() error { return errors.Join(m.fault, m.shortage) }
+// short and reason are called with mu held.
+func (m *Monitor) short() error  { return cmp.Or(m.shortage, m.refusal) }
+func (m *Monitor) reason() error { return errors.Join(m.fault, m.short()) }
 
 // Reason returns why the worker rests; nil: it does not.
 func (m *Monitor) Reason() error {
@@ -211,7 +247,7 @@ func (m *Monitor) period() Period {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Period{
-		m: m, short: m.shortage != nil, faulty: m.fault != nil,
+		m: m, short: m.short() != nil, faulty: m.fault != nil,
 		shortages: m.shortages, faults: m.faults, misses: m.misses,
 	}
 }

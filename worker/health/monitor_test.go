@@ -35,7 +35,7 @@ func smallDisk(t *testing.T) (*Monitor, string) {
 	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
 	check(t, err)
 	t.Cleanup(func() { check(t, store.Close()) })
-	g, err := New(filepath.Join(dir, "work"), store, nil, zap.NewNop())
+	g, err := New(filepath.Join(dir, "work"), store, nil, nil, zap.NewNop())
 	check(t, err)
 	return g, dir
 }

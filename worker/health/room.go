@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
 const (
@@ -25,29 +27,65 @@ type space struct {
 	// scarce: there is less than half of what has to be free, so that writes may have failed before anybody looked.
 	scarce bool
 	lasts  time.Duration // how soon it could be used up
+	of     string        // whose quota lacks; empty: it is the disk itself
+	// yields is how much of lack there is room for when the worker removes files of its own; late says that it counts only when the
+	// file system has committed that.
+	yields int64
+	late   bool
 }
 
-func measure(dir string) (space, error) {
+func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return space{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	free, files := int64(st.Bavail)*st.Bsize, int64(st.Ffree)
-	reserve := min(int64(st.Blocks)*st.Bsize/reserveShare, mostReserve)
-	now := space{free: free, lack: max(0, reserve-free), scarce: free < reserve/2, lasts: Lasts(free, files)}
-	if st.Flags&unix.ST_RDONLY != 0 {
-		return space{lack: reserve, readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
+	all := diskquota.Room{
+		Free: int64(st.Bavail) * st.Bsize, MostBytes: int64(st.Blocks) * st.Bsize, Files: int64(st.Ffree), MostFiles: int64(st.Files),
 	}
 	if st.Files == 0 { // it does not count them
-		now.lasts = Lasts(free, unbounded)
-		return now, nil
+		all.Files, all.MostFiles = unbounded, unbounded
 	}
-	least := min(int64(st.Files)/reserveShare, leastFiles)
-	now.scarce = now.scarce || files < least/2
-	if files < least {
-		now.lack = reserve
+	now := spaceOf(all)
+	if st.Flags&unix.ST_RDONLY != 0 {
+		return space{lack: reserve(all), readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
+	}
+	rooms, _ := quotas.Rooms() // what cannot be read is told of at the start
+	for _, r := range rooms {
+		now = now.within(spaceOf(r))
 	}
 	return now, nil
+}
+
+// reserve is how many bytes have to be free.
+func reserve(r diskquota.Room) int64 {
+	return max(min(r.MostBytes/reserveShare, mostReserve), r.AtOnce)
+}
+
+func spaceOf(r diskquota.Room) space {
+	bytes, files := reserve(r), min(r.MostFiles/reserveShare, leastFiles)
+	now := space{
+		free: r.Free, lack: max(0, bytes-r.Free), scarce: r.Free < bytes/2 || r.Files < files/2, lasts: Lasts(r.Free, r.Files),
+	}
+	if r.Files < max(files, 1) {
+		now.lack = bytes
+	}
+	if now.lack > 0 {
+		now.of, now.late = r.Of, r.Late
+		if !r.Foreign {
+			now.yields = now.lack
+		}
+	}
+	return now
+}
+
+// within returns what there is of s where there is no more than o, too.
+func (s space) within(o space) space {
+	if o.lack > s.lack {
+		s.lack, s.of = o.lack, o.of
+	}
+	s.free, s.lasts = min(s.free, o.free), min(s.lasts, o.lasts)
+	s.yields, s.late, s.scarce = max(s.yields, o.yields), s.late || o.late, s.scarce || o.scarce
+	return s
 }
 
 // shortage returns what is wrong with the room of dir; nil: nothing is.
@@ -55,6 +93,8 @@ func (s space) shortage(dir string) error {
 	switch {
 	case s.readOnly:
 		return fmt.Errorf("%s: %w", dir, errReadOnly)
+	case s.lack > 0 && s.of != "":
+		return fmt.Errorf("%s: the %s is used up: %d more bytes have to be free", dir, s.of, s.lack)
 	case s.lack > 0:
 		return fmt.Errorf("%s: the disk is full: %d more bytes have to be free", dir, s.lack)
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
@@ -50,6 +51,9 @@ func (d *Defaults) Check(positions int) error {
 	}
 	return errors.Join(d.Users.Suffice(positions), d.Policies.Suffice(positions))
 }
+
+// Owners are whom files of commands may belong to, beside the worker's user. Some may be in it twice.
+func (d *Defaults) Owners() []vfs.Owner { return append(d.Users.owners(), d.Policies.owners()...) }
 
 // Plan decides how a command is run for an action of a position. Its errors are for the client.
 func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position int) (*Execution, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/settings"
+	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A Set says how the actions of a worker are run, by what their platforms ask for:
@@ -216,6 +217,17 @@ func (p *Set) Suffice(positions int) error {
 		}
 	}
 	return nil
+}
+
+// owners are those of the users of all policies.
+func (p *Set) owners() (all []vfs.Owner) {
+	if p == nil {
+		return nil
+	}
+	for i := range p.list {
+		all = append(all, p.list[i].users.owners()...)
+	}
+	return all
 }
 
 // choose returns the policy for an action, or nil.

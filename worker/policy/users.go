@@ -226,6 +226,17 @@ func (u *Users) Owner() *vfs.Owner {
 	return OwnerOf(&u.first)
 }
 
+// owners are all of them.
+func (u *Users) owners() (all []vfs.Owner) {
+	if u == nil {
+		return nil
+	}
+	for i := range max(u.count, 1) {
+		all = append(all, *OwnerOf(u.nth(i)))
+	}
+	return all
+}
+
 // Suffice returns an error if there are fewer users than positions.
 func (u *Users) Suffice(positions int) error {
 	if u == nil || u.count == 0 || u.count >= positions {
