@@ -41,7 +41,7 @@ func TestRenderedIsBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		html := string(rendered(text))
 		runtime.ReadMemStats(&after)
-		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 250*size || len(html) > 6*size {
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 500*size || len(html) > 6*size {
 			t.Errorf("%q: %d bytes of memory for %d of HTML", line, bytes, len(html))
 		}
 		if got := strings.Count(html, "x") + strings.Count(html, "&lt;"); got < n {

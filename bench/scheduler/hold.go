@@ -56,6 +56,8 @@ func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err err
 		}
 	}
 	runtime.GC()
+	runtime.LockOSThread() // whose CPU time is asked for
+	defer runtime.UnlockOSThread()
 	for left > 0 {
 		if f.tick.IsZero() || ctx.Err() != nil {
 			return h, fmt.Errorf("%d operations never end: %w", left, context.Cause(ctx))

@@ -126,7 +126,8 @@ func (c *Client) run(ctx context.Context, t *testing.T, command string, args ...
 	return r
 }
 
-// Start has Run go on beside the test, at whose end the build is interrupted if it still goes on.
+// Start has Run go on beside the test, at whose end the build is interrupted if it still goes on. What nobody took of it is shown if
+// the test has failed.
 func (c *Client) Start(t *testing.T, command string, args ...string) <-chan Run {
 	t.Helper()
 	ctx, stop := context.WithCancel(c.builds)
@@ -136,6 +137,13 @@ func (c *Client) Start(t *testing.T, command string, args ...string) <-chan Run 
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
+		select {
+		case r := <-ended:
+			if t.Failed() {
+				t.Logf("bazel printed:\n%s", programs.Tail(r.Output, 30))
+			}
+		default:
+		}
 	})
 	return ended
 }
