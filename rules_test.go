@@ -149,6 +149,7 @@ var floors = map[string]int{
 	// For developers.
 	"bench/report":    1,
 	"bench/benchtest": 1,
+	"bench/program":   1,
 	"bench/testbed":   9,
 	"bench/load":      9,
 	"bench/...":       10,

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/forerunner-build/forerunner/bench/program"
 )
 
 // A bazel builds one workspace, with a server and an output root of its own.
@@ -57,7 +59,7 @@ func (b *bazel) timed(ctx context.Context, args ...string) (out string, cpu time
 	cmd.WaitDelay = time.Minute
 	text, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", 0, fmt.Errorf("bazel %s: %w: %s", args[0], err, tail(text))
+		return "", 0, fmt.Errorf("bazel %s: %w: %s", args[0], err, program.Tail(text))
 	}
 	return string(text), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
@@ -79,7 +81,7 @@ func (b *bazel) build(ctx context.Context, strategy string, actions int, flags .
 	}
 	m := processesLine.FindStringSubmatch(said)
 	if m == nil {
-		return 0, 0, fmt.Errorf("bazel does not say how many actions it ran: %s", tail([]byte(said)))
+		return 0, 0, fmt.Errorf("bazel does not say how many actions it ran: %s", program.Tail([]byte(said)))
 	}
 	for part := range strings.SplitSeq(m[1], ", ") {
 		n, by, _ := strings.Cut(part, " ")

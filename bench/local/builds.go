@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/forerunner-build/forerunner/bench/program"
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
@@ -101,17 +102,17 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	if err := z.clean(ctx); err != nil {
 		return s, err
 	}
-	var up *process
+	var up *program.Program
 	var flags []string
 	if c.strategy == byRemote {
 		b.starts++
 		data := filepath.Join(b.dir, fmt.Sprintf("up-%d", b.starts))
 		var address string
-		if up, address, err = start(ctx, upLine, data+".log", filepath.Join(c.programs, "forerunner"), "up", "--data", data,
+		if up, address, err = program.Start(ctx, program.UpLine, data+".log", filepath.Join(c.programs, "forerunner"), "up", "--data", data,
 			"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json"); err != nil {
 			return s, err
 		}
-		defer func() { err = errors.Join(err, up.end(), os.RemoveAll(data)) }()
+		defer func() { err = errors.Join(err, up.End(), os.RemoveAll(data)) }()
 		flags = []string{"--remote_executor=grpc://" + address, "--noremote_upload_local_results", fmt.Sprintf("--jobs=%d", c.jobs)}
 	}
 	before, farmBefore, err := usedNow(z, up)
@@ -126,13 +127,13 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	if err != nil {
 		return s, err
 	}
-	server, farm := after.less(before), farmAfter.less(farmBefore)
+	server, farm := after.Less(before), farmAfter.Less(farmBefore)
 	s.wall = took.Seconds()
-	s.bazel, s.ran = (client + server.self).Seconds(), (server.children + server.ended).Seconds()
-	s.farm, s.launchers, s.commands = farm.self.Seconds(), farm.children.Seconds(), farm.ended.Seconds()
+	s.bazel, s.ran = (client + server.Self).Seconds(), (server.Children + server.Ended).Seconds()
+	s.farm, s.launchers, s.commands = farm.Self.Seconds(), farm.Children.Seconds(), farm.Ended.Seconds()
 	if up != nil {
 		var ms map[string][]float64
-		if ms, err = up.stagesOf(0); err == nil {
+		if ms, err = stagesOf(up.Log, 0); err == nil {
 			s.mounts = ms["mount"]
 		}
 	}
@@ -140,9 +141,9 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 }
 
 // usedNow is what Bazel's server and the farm have used so far.
-func usedNow(z *bazel, up *process) (server, farm family, err error) {
-	if server, err = familyOf(z.server); err == nil && up != nil {
-		farm, err = familyOf(up.pid())
+func usedNow(z *bazel, up *program.Program) (server, farm program.Usage, err error) {
+	if server, err = program.UsageOf(z.server); err == nil && up != nil {
+		farm, err = program.UsageOf(up.PID())
 	}
 	return server, farm, err
 }

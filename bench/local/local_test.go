@@ -49,31 +49,3 @@ func TestLocalRows(t *testing.T) {
 		})
 	}
 }
-
-// TestFamily sees what processes below this one use, those that live and those that have ended.
-func TestFamily(t *testing.T) {
-	before, err := familyOf(os.Getpid())
-	benchtest.Check(t, err)
-	const busy = `i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done`
-	benchtest.Check(t, exec.Command("/bin/sh", "-c", busy).Run())
-	after, err := familyOf(os.Getpid())
-	benchtest.Check(t, err)
-	if used := after.less(before); used.ended <= 0 || used.self <= 0 || used.children != 0 {
-		t.Errorf("used by what has ended: %+v", used)
-	}
-	alive := exec.Command("/bin/sh", "-c", busy+"; echo; read wait")
-	in, err := alive.StdinPipe()
-	benchtest.Check(t, err)
-	out, err := alive.StdoutPipe()
-	benchtest.Check(t, err)
-	benchtest.Check(t, alive.Start())
-	_, err = out.Read(make([]byte, 1))
-	benchtest.Check(t, err)
-	now, err := familyOf(os.Getpid())
-	benchtest.Check(t, err)
-	if used := now.less(after); used.children <= 0 || used.ended != 0 || used.below == 0 {
-		t.Errorf("used by what lives: %+v", used)
-	}
-	benchtest.Check(t, in.Close())
-	_ = alive.Wait() // read found the end of its input
-}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/bench/load"
+	"github.com/forerunner-build/forerunner/bench/program"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
@@ -89,7 +90,7 @@ func (b *localBench) measureNoops(ctx context.Context) error {
 // A farm is a scheduler with its storage, and a worker, each a program.
 type farm struct {
 	dir               string
-	scheduler, worker *process
+	scheduler, worker *program.Program
 	conn              *grpc.ClientConn
 }
 
@@ -105,11 +106,11 @@ func (b *localBench) startFarm(ctx context.Context, c noopCell) (_ *farm, err er
 		return nil, err
 	}
 	var address string
-	if f.scheduler, address, err = start(ctx, servesLine, filepath.Join(f.dir, "scheduler.log"), filepath.Join(c.programs, "forerunner-scheduler"),
+	if f.scheduler, address, err = program.Start(ctx, program.ServesLine, filepath.Join(f.dir, "scheduler.log"), filepath.Join(c.programs, "forerunner-scheduler"),
 		"--data", filepath.Join(f.dir, "scheduler"), "--cache-size", "1G", "--listen", "127.0.0.1:0", "--http", "", "--log-json"); err != nil {
 		return nil, err
 	}
-	if f.worker, _, err = start(ctx, readyLine, filepath.Join(f.dir, "worker.log"), filepath.Join(c.programs, "forerunner-worker"),
+	if f.worker, _, err = program.Start(ctx, program.ReadyLine, filepath.Join(f.dir, "worker.log"), filepath.Join(c.programs, "forerunner-worker"),
 		"--scheduler", "grpc://"+address, "--storage", "grpc://"+address, "--data", filepath.Join(f.dir, "worker"),
 		"--cache-size", "1G", "--slots", strconv.Itoa(c.clients), "--http", "", "--log-json"); err != nil {
 		return nil, err
@@ -123,9 +124,9 @@ func (f *farm) end() error {
 	if f.conn != nil {
 		errs = append(errs, f.conn.Close())
 	}
-	for _, p := range []*process{f.worker, f.scheduler} {
+	for _, p := range []*program.Program{f.worker, f.scheduler} {
 		if p != nil {
-			errs = append(errs, p.end())
+			errs = append(errs, p.End())
 		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
@@ -164,7 +165,7 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 		return s, err
 	}
 	s.count(before, after, float64(b.o.noops))
-	if s.stages, err = f.worker.stagesOf(noopsBefore); err != nil {
+	if s.stages, err = stagesOf(f.worker.Log, noopsBefore); err != nil {
 		return s, err
 	}
 	for _, a := range answers {
@@ -179,25 +180,25 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 // farmUsed is what the programs of a farm, and the clients in this process, have used.
-type farmUsed struct{ scheduler, worker, clients family }
+type farmUsed struct{ scheduler, worker, clients program.Usage }
 
 func (f *farm) usedNow() (u farmUsed, err error) {
 	var errs [2]error
-	u.scheduler, errs[0] = familyOf(f.scheduler.pid())
-	u.worker, errs[1] = familyOf(f.worker.pid())
-	u.clients = family{self: report.CPUTime(), switches: switchesOf(os.Getpid())}
+	u.scheduler, errs[0] = program.UsageOf(f.scheduler.PID())
+	u.worker, errs[1] = program.UsageOf(f.worker.PID())
+	u.clients = program.Usage{Self: report.CPUTime(), Switches: program.Switches(os.Getpid())}
 	return u, errors.Join(errs[:]...)
 }
 
 // count takes what each of n actions used.
 func (s *noopSample) count(before, after farmUsed, n float64) {
 	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 / n }
-	scheduler, worker, clients := after.scheduler.less(before.scheduler), after.worker.less(before.worker), after.clients.less(before.clients)
-	s.scheduler = used{us(scheduler.self), float64(scheduler.switches) / n}
-	s.worker = used{us(worker.self), float64(worker.switches) / n}
-	s.launchers = used{us(worker.children), float64(worker.below) / n}
-	s.clients = used{us(clients.self), float64(clients.switches) / n}
-	s.commands = us(worker.ended)
+	scheduler, worker, clients := after.scheduler.Less(before.scheduler), after.worker.Less(before.worker), after.clients.Less(before.clients)
+	s.scheduler = used{us(scheduler.Self), float64(scheduler.Switches) / n}
+	s.worker = used{us(worker.Self), float64(worker.Switches) / n}
+	s.launchers = used{us(worker.Children), float64(worker.Below) / n}
+	s.clients = used{us(clients.Self), float64(clients.Switches) / n}
+	s.commands = us(worker.Ended)
 }
 
 // An answered action says when its client asked, and when he knew.

@@ -38,7 +38,7 @@ type Proxy struct {
 	all      sync.WaitGroup
 }
 
-// StartProxy listens on a port of 127.0.0.1 until close, or until ctx ends, which
+// StartProxy listens on a port of 127.0.0.1 until Close, or until ctx ends, which
 // breaks all connections.
 func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -60,14 +60,14 @@ func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) 
 	return p, nil
 }
 
-// address is where the proxy listens, HOST:PORT.
-func (p *Proxy) address() string { return p.listener.Addr().String() }
+// Address is where the proxy listens, HOST:PORT.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
 // Received is how many bytes the target has sent so far.
 func (p *Proxy) Received() int64 { return p.down.bytes.Load() }
 
-// close breaks all connections and waits until nothing of the proxy runs.
-func (p *Proxy) close() {
+// Close breaks all connections and waits until nothing of the proxy runs.
+func (p *Proxy) Close() {
 	p.stop()
 	_ = p.listener.Close()
 	p.all.Wait()

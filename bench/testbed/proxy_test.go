@@ -132,8 +132,8 @@ func startEcho(t *testing.T) string {
 func TestProxyKeepsBytes(t *testing.T) {
 	p, err := StartProxy(t.Context(), startEcho(t), Distance{RoundTrip: 2 * time.Millisecond})
 	benchtest.Check(t, err)
-	defer p.close()
-	conn, err := net.Dial("tcp", p.address())
+	defer p.Close()
+	conn, err := net.Dial("tcp", p.Address())
 	benchtest.Check(t, err)
 	defer conn.Close()
 	sent := make([]byte, 5<<20)
@@ -156,20 +156,20 @@ func TestProxyKeepsBytes(t *testing.T) {
 func TestProxyCloses(t *testing.T) {
 	p, err := StartProxy(t.Context(), startEcho(t), Distance{RoundTrip: time.Hour})
 	benchtest.Check(t, err)
-	conn, err := net.Dial("tcp", p.address())
+	conn, err := net.Dial("tcp", p.Address())
 	benchtest.Check(t, err)
 	defer conn.Close()
 	_, err = conn.Write([]byte("on the way for half an hour"))
 	benchtest.Check(t, err)
-	p.close()
+	p.Close()
 	if text, err := io.ReadAll(conn); len(text) > 0 {
 		t.Errorf("read %q, %v from a closed proxy", text, err)
 	}
 
 	gone, err := StartProxy(t.Context(), "127.0.0.1:1", Distance{})
 	benchtest.Check(t, err)
-	defer gone.close()
-	lost, err := net.Dial("tcp", gone.address())
+	defer gone.Close()
+	lost, err := net.Dial("tcp", gone.Address())
 	benchtest.Check(t, err)
 	defer lost.Close()
 	if text, err := io.ReadAll(lost); len(text) > 0 {

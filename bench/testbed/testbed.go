@@ -6,31 +6,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
-	casclient "github.com/forerunner-build/forerunner/cas/client"
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
-	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/proto/actionstats"
-	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // A Farm is a scheduler with its storage in this process. Workers come and go, but
 // only when there is none, for each needs launchers from a time without mounts.
 type Farm struct {
+	*Client        // nil until it serves
 	Dir     string // everything that the farm and its workers keep
 	Log     *zap.Logger
 	Address string
-	Conn    *grpc.ClientConn
-	Storage *casclient.Client
 	Starts  int // of workers
 	stop    context.CancelFunc
 	ended   chan error
@@ -58,17 +49,16 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 		stop()
 		return nil, fmt.Errorf("start farm: %w", errors.Join(err, serving.Err()))
 	}
-	if f.Conn, err = dial.Dial(f.Address); err != nil {
+	if f.Client, err = Dial(f.Address); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	f.Storage = casclient.New(f.Conn, casclient.Options{NoCompression: true})
 	return f, nil
 }
 
 // Close ends the farm, whose workers have ended.
 func (f *Farm) Close() error {
 	var err error
-	if f.Conn != nil {
+	if f.Client != nil {
 		err = f.Conn.Close()
 	}
 	f.stop()
@@ -93,7 +83,7 @@ func (f *Farm) WithWorker(ctx context.Context, s Setting, use func(far *Proxy) e
 	return f.WithWorkers(ctx, []Setting{s}, func(far []*Proxy) error { return use(far[0]) })
 }
 
-// WithWorkers is withWorker for several that serve at the same time.
+// WithWorkers is WithWorker for several that serve at the same time.
 func (f *Farm) WithWorkers(ctx context.Context, settings []Setting, use func(far []*Proxy) error) (err error) {
 	var runs []*workerRun
 	defer func() {
@@ -115,7 +105,7 @@ func (f *Farm) WithWorkers(ctx context.Context, settings []Setting, use func(far
 	}
 	for _, r := range runs {
 		if r.Keep != "" {
-			err = errors.Join(err, copyMemory(r.Keep, r.worker.Data))
+			err = errors.Join(err, CopyMemory(r.Keep, r.worker.Data))
 		}
 	}
 	return err
@@ -140,7 +130,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		return nil, errors.Join(err, os.Remove(data))
 	}
 	w := &workerRun{Setting: s, far: far, worker: &farm.Worker{
-		Scheduler: "grpc://" + f.Address, Storage: "grpc://" + far.address(),
+		Scheduler: "grpc://" + f.Address, Storage: "grpc://" + far.Address(),
 		ID: map[string]string{"bench": fmt.Sprint(f.Starts)}, Platform: s.Platform,
 		Data: data, CacheDir: filepath.Join(f.Dir, fmt.Sprintf("cache-%d", f.Starts)), CacheSize: "8G",
 		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, Logger: f.Log,
@@ -150,7 +140,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		w.worker.ServeCache = "127.0.0.1:0"
 	}
 	if s.Memory != "" {
-		if err := copyMemory(data, s.Memory); err != nil {
+		if err := CopyMemory(data, s.Memory); err != nil {
 			return nil, errors.Join(err, w.close())
 		}
 	}
@@ -159,7 +149,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 
 // close removes what a worker kept, which has ended.
 func (w *workerRun) close() error {
-	w.far.close()
+	w.far.Close()
 	return errors.Join(os.RemoveAll(w.worker.Data), os.RemoveAll(w.worker.CacheDir))
 }
 
@@ -218,67 +208,11 @@ func (f *Farm) greet(ctx context.Context, s *serving) error {
 	}
 }
 
-// copyMemory copies what a worker keeps for later: its whole data folder without
-// the cache, as no worker is using it.
-func copyMemory(to, from string) error {
+// CopyMemory copies what a worker keeps for later, its whole data folder without the
+// cache, to a folder that it replaces. No worker is using either.
+func CopyMemory(to, from string) error {
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
 		return fmt.Errorf("copy what a worker remembers: %w", err)
 	}
 	return nil
 }
-
-// A Action is one action, whose inputs are in the storage.
-type Action struct {
-	Command *repb.Command
-	Root    digest.Digest
-	Who     *repb.RequestMetadata
-	// platform is that of the workers that may run it; nil: of those without one.
-	Platform client.Properties
-}
-
-// A Result is what one action took and read.
-type Result struct {
-	Seconds float64 // of the whole Execute
-	Ran     float64 // seconds of them in which the command ran and did not wait for storage
-	CPU     float64 // seconds of the command and all that it started
-	Use     *actionstats.InputRoot
-	Ahead   *actionstats.Prefetch
-}
-
-// Execute runs an action although its result may be cached. The time does not
-// include bringing its messages to the storage.
-func (f *Farm) Execute(ctx context.Context, a *Action) (r Result, err error) {
-	inputs := &client.Inputs{Root: a.Root}
-	if a.Root == (digest.Digest{}) {
-		inputs = nil
-	}
-	began := time.Now()
-	outcome, err := client.Execute(ctx, f.Conn, client.Request{
-		Function: Function, Command: a.Command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.Who,
-		Platform: a.Platform.Proto(),
-	})
-	if err != nil {
-		return r, err
-	}
-	r.Seconds = (time.Since(began) - outcome.Upload).Seconds()
-	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
-		said, _ := client.Output(ctx, f.Storage, Function, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
-		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.Command.GetArguments()[0],
-			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
-	}
-	r.Ran = outcome.Result.GetExecutionMetadata().GetVirtualExecutionDuration().AsDuration().Seconds()
-	r.Use, r.Ahead = &actionstats.InputRoot{}, &actionstats.Prefetch{}
-	usage := &resourceusage.POSIXResourceUsage{}
-	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
-		for _, known := range []proto.Message{r.Use, r.Ahead, usage} {
-			if packed.MessageIs(known) {
-				err = errors.Join(err, packed.UnmarshalTo(known))
-			}
-		}
-	}
-	r.CPU = (usage.GetUserTime().AsDuration() + usage.GetSystemTime().AsDuration()).Seconds()
-	return r, err
-}
-
-// Function is that of all blobs.
-const Function = digest.SHA256

@@ -1,4 +1,4 @@
-package local
+package program
 
 import (
 	"bytes"
@@ -12,50 +12,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A family is the processes below one, and what they have used so far.
-type family struct {
-	self     time.Duration // of that process itself
-	children time.Duration // of its children that live: launchers, where it is a worker
-	ended    time.Duration // of all below it that have ended and were waited for: commands
-	switches int64         // how often threads of the process waited
-	below    int64         // how often those of its children did
+// A Usage is what a process and those below it have used so far.
+type Usage struct {
+	Self     time.Duration // CPU time of that process itself
+	Children time.Duration // of its children that live: launchers, where it is a worker
+	Ended    time.Duration // of all below it that have ended and were waited for: commands
+	Switches int64         // how often threads of the process waited
+	Below    int64         // how often those of its children did
 }
 
-// less is what was used after before.
-func (f family) less(before family) family {
-	return family{
-		f.self - before.self, f.children - before.children, f.ended - before.ended,
-		f.switches - before.switches, f.below - before.below,
+// Less is what was used after before.
+func (u Usage) Less(before Usage) Usage {
+	return Usage{
+		u.Self - before.Self, u.Children - before.Children, u.Ended - before.Ended,
+		u.Switches - before.Switches, u.Below - before.Below,
 	}
 }
 
-// familyOf asks the kernel, which counts the ended ones in hundredths of a second, and all others to the nanosecond.
-func familyOf(pid int) (f family, err error) {
+// UsageOf asks the kernel, which counts the ended ones in hundredths of a second, and all others to the nanosecond.
+func UsageOf(pid int) (u Usage, err error) {
 	table, err := readTable()
 	if err != nil {
-		return f, err
+		return u, err
 	}
-	if f.self, err = clockOf(pid); err != nil {
-		return f, err
+	if u.Self, err = clockOf(pid); err != nil {
+		return u, err
 	}
-	f.switches = switchesOf(pid)
+	u.Switches = Switches(pid)
 	below := []int{pid}
 	for len(below) > 0 {
 		parent := below[0]
 		below = below[1:]
-		f.ended += table[parent].ended
+		u.Ended += table[parent].ended
 		for child, p := range table {
 			if p.parent != parent {
 				continue
 			}
 			below = append(below, child)
 			if used, err := clockOf(child); err == nil { // else it has ended
-				f.children += used
-				f.below += switchesOf(child)
+				u.Children += used
+				u.Below += Switches(child)
 			}
 		}
 	}
-	return f, nil
+	return u, nil
 }
 
 // clockOf is the CPU time that the threads of a process have used, with those that have ended.
@@ -68,8 +68,8 @@ func clockOf(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// switchesOf is how often threads of a process that live have waited; 0 if it has ended.
-func switchesOf(pid int) (n int64) {
+// Switches is how often threads of a process that live have waited; 0 if it has ended.
+func Switches(pid int) (n int64) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/status", pid)) // the pattern is right
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -1,0 +1,92 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// What the programs print when they serve.
+var (
+	// UpLine is of forerunner up, ServesLine of the scheduler, with their address; ReadyLine is of a worker with --log-json.
+	UpLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
+	ServesLine = regexp.MustCompile(`(?m)^serving on grpc://(\S+)$`)
+	ReadyLine  = regexp.MustCompile(`"msg":"(worker is ready)"`)
+)
+
+const (
+	startTimeout = 2 * time.Minute
+	endTimeout   = time.Minute
+)
+
+// A Program is a process that is measured.
+type Program struct {
+	Log  string // file with all that it prints
+	cmd  *exec.Cmd
+	gone chan struct{}
+}
+
+// Start starts a program, which logs to a file, and returns what says in it that it serves: the first group of
+// said. The caller ends it.
+func Start(ctx context.Context, said *regexp.Regexp, log string, program ...string) (_ *Program, found string, err error) {
+	file, err := os.Create(log)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	p := &Program{Log: log, cmd: exec.Command(program[0], program[1:]...), gone: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = file, file
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for this process, which ends it
+	if err := p.cmd.Start(); err != nil {
+		return nil, "", err
+	}
+	go func() {
+		defer close(p.gone)
+		_ = p.cmd.Wait() // ProcessState tells
+	}()
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			return nil, "", errors.Join(err, p.End())
+		}
+		if m := said.FindSubmatch(text); m != nil {
+			return p, string(m[1]), nil
+		}
+		select {
+		case <-p.gone:
+			return nil, "", fmt.Errorf("%s ended: %s", filepath.Base(program[0]), Tail(text))
+		case <-ctx.Done():
+			return nil, "", errors.Join(ctx.Err(), p.End())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil, "", errors.Join(fmt.Errorf("%s does not serve after %v", filepath.Base(program[0]), startTimeout), p.End())
+}
+
+// Tail is the end of what a program printed.
+func Tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
+
+// PID is that of the process.
+func (p *Program) PID() int { return p.cmd.Process.Pid }
+
+// End has the process end, and waits for that.
+func (p *Program) End() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone, which is told below
+	select {
+	case <-p.gone:
+	case <-time.After(endTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.gone
+	}
+	if !p.cmd.ProcessState.Success() {
+		text, _ := os.ReadFile(p.Log)
+		return fmt.Errorf("%s: %v: %s", filepath.Base(p.cmd.Path), p.cmd.ProcessState, Tail(text))
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
+)
+
+// A Client hands actions to a farm and reads its storage. Its Conn is closed by who has dialled.
+type Client struct {
+	Conn    *grpc.ClientConn
+	Storage *casclient.Client
+}
+
+// Dial connects with a farm whose scheduler has the storage, HOST:PORT.
+func Dial(address string) (*Client, error) {
+	conn, err := dial.Dial(address)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Conn: conn, Storage: casclient.New(conn, casclient.Options{NoCompression: true})}, nil
+}
+
+// An Action is one action, whose inputs are in the storage.
+type Action struct {
+	Command *repb.Command
+	Root    digest.Digest
+	Who     *repb.RequestMetadata
+	// Platform is that of the workers that may run it; nil: of those without one.
+	Platform client.Properties
+}
+
+// A Result is what one action took and read.
+type Result struct {
+	Action  digest.Digest
+	Seconds float64 // of the whole Execute
+	Ran     float64 // seconds of them in which the command ran and did not wait for storage
+	CPU     float64 // seconds of the command and all that it started
+	Use     *actionstats.InputRoot
+	Ahead   *actionstats.Prefetch
+}
+
+// Execute runs an action although its result may be cached. The time does not
+// include bringing its messages to the storage.
+func (c *Client) Execute(ctx context.Context, a *Action) (r Result, err error) {
+	inputs := &client.Inputs{Root: a.Root}
+	if a.Root == (digest.Digest{}) {
+		inputs = nil
+	}
+	began := time.Now()
+	outcome, err := client.Execute(ctx, c.Conn, client.Request{
+		Function: Function, Command: a.Command, Inputs: inputs, SkipCacheLookup: true, Metadata: a.Who,
+		Platform: a.Platform.Proto(),
+	})
+	if err != nil {
+		return r, err
+	}
+	r.Action = outcome.Action
+	r.Seconds = (time.Since(began) - outcome.Upload).Seconds()
+	if outcome.Status != nil || outcome.Result.GetExitCode() != 0 {
+		said, _ := client.Output(ctx, c.Storage, Function, outcome.Result.GetStderrRaw(), outcome.Result.GetStderrDigest())
+		return r, fmt.Errorf("%s: exit code %d: %.2000s: %w", a.Command.GetArguments()[0],
+			outcome.Result.GetExitCode(), said, errors.Join(outcome.Status))
+	}
+	r.Ran = outcome.Result.GetExecutionMetadata().GetVirtualExecutionDuration().AsDuration().Seconds()
+	r.Use, r.Ahead = &actionstats.InputRoot{}, &actionstats.Prefetch{}
+	usage := &resourceusage.POSIXResourceUsage{}
+	for _, packed := range outcome.Result.GetExecutionMetadata().GetAuxiliaryMetadata() {
+		for _, known := range []proto.Message{r.Use, r.Ahead, usage} {
+			if packed.MessageIs(known) {
+				err = errors.Join(err, packed.UnmarshalTo(known))
+			}
+		}
+	}
+	r.CPU = (usage.GetUserTime().AsDuration() + usage.GetSystemTime().AsDuration()).Seconds()
+	return r, err
+}
+
+// Function is that of all blobs.
+const Function = digest.SHA256
