@@ -153,7 +153,7 @@ bench-prefetch: ## measure actions whose inputs are far away (needs root; many m
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! test -d /usr/include/boost; then \
 		apt-get install -q -y --no-install-recommends g++ libboost-dev || echo "going on without Boost"; \
 	fi
-	$(GO) build -o build/bench/bench ./cmd/bench
+	CGO_ENABLED=0 $(GO) build -o build/bench/ ./cmd/bench $(PROGRAMS)
 	build/bench/bench prefetch $(BENCH_FLAGS)
 
 bench-scheduler: ## measure the scheduler's decisions (some minutes, 3 GiB of memory)

@@ -53,7 +53,7 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 			a := work
 			a.Platform = settings[on].Platform
 			before := report.CPUTime()
-			s, err := b.once(ctx, 1, []*testbed.Action{&a}, far[on])
+			s, _, err := once(ctx, b.farm.Client, 1, []*testbed.Action{&a}, far[on])
 			if err != nil {
 				return c, err
 			}

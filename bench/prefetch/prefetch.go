@@ -5,24 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	"github.com/forerunner-build/forerunner/client"
-	"github.com/forerunner-build/forerunner/vfs"
 )
 
 // prefetchOptions are what this benchmark can be told beside the options of all.
 type prefetchOptions struct {
 	report.Options
 	module    string
-	bandwidth int // MB/s
+	programs  string // folder of the programs that are measured from outside
+	bandwidth int    // MB/s
 	all       bool
 }
 
@@ -32,7 +31,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "prefetch", Short: "measure actions whose inputs are far away", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.Validate(prefetchNames()); err != nil {
+			if err := o.validate(); err != nil {
 				return err
 			}
 			return benchPrefetch(cmd.Context(), o, cmd.OutOrStdout())
@@ -42,9 +41,24 @@ func NewCommand() *cobra.Command {
 	o.DiskFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.module, "module", filepath.Join("testdata", "demo"), "folder of the Go module to build")
+	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure from outside (default that of this program)")
 	f.IntVar(&o.bandwidth, "bandwidth", 0, "MB/s to and from the storage; 0: no limit")
 	f.BoolVar(&o.all, "all", false, "measure every way of fetching at every distance; takes an hour")
 	return cmd
+}
+
+func (o *prefetchOptions) validate() error {
+	if err := o.Validate(prefetchNames()); err != nil {
+		return err
+	}
+	if o.programs == "" {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		o.programs = filepath.Dir(program)
+	}
+	return nil
 }
 
 // A column is a way of getting inputs to an action.
@@ -52,26 +66,39 @@ type column string
 
 // The columns, with empty caches but for warm.
 const (
-	allFirst column = "all_first" // downloaded before the start
-	none     column = "none"      // read through FUSE, never seen before
-	near     column = "near"      // as none, on a worker whose neighbour has run them
-	coarse   column = "coarse"    // with what other sources of the kind read
-	exact    column = "exact"     // with what the same command read
-	misfit   column = "misfit"    // with what another program of the same kind read
-	warm     column = "warm"      // read through FUSE once more, on the same worker
+	allFirst    column = "all_first"    // downloaded before the start
+	none        column = "none"         // read through FUSE, never seen before
+	near        column = "near"         // as none, on a worker whose neighbour has run them
+	coarse      column = "coarse"       // with what other sources of the kind read
+	exact       column = "exact"        // with what the same command read
+	misfit      column = "misfit"       // with what another program of the same kind read
+	renamed     column = "renamed"      // with what the same command read, under other names
+	poisoned    column = "poisoned"     // with a profile that has every file
+	stale       column = "stale"        // with as many files as the same command reads, all of them others
+	warm        column = "warm"         // read through FUSE once more, on the same worker
+	outside     column = "outside"      // as exact, by programs of their own
+	outsideWarm column = "outside_warm" // as warm, after outside
 )
+
+// columns are all of them, in the order in which they are printed.
+func columns() []column {
+	return []column{allFirst, none, near, coarse, exact, misfit, renamed, poisoned, stale, warm, outside, outsideWarm}
+}
 
 // A cell is what is measured as one.
 type cell struct {
-	work   string // workGo or workCXX
+	work   string // such as workGo
 	column column
 	ms     int // round trip
 }
 
-const (
-	workGo  = "go"
-	workCXX = "cxx"
-)
+// warm is the cell that this one is compared with.
+func (c cell) warm() cell {
+	if c.column == outside {
+		return cell{c.work, outsideWarm, c.ms}
+	}
+	return cell{c.work, warm, c.ms}
+}
 
 // A sample is one run of a workload.
 type sample struct {
@@ -80,6 +107,7 @@ type sample struct {
 	wire          float64 // bytes that the storage sent
 	stalled       float64 // seconds that commands waited, summed
 	cpu           float64 // seconds that commands took of the processors, summed
+	serving       float64 // seconds that the worker itself took of them; of outside only
 	idle          float64 // seconds in which no command ran, or all it did was wait; of one action alone
 	// Of what was fetched ahead or had to be, summed over the actions.
 	hitFiles, missedFiles, wasted float64        // the last in bytes
@@ -88,18 +116,13 @@ type sample struct {
 
 type prefetchBench struct {
 	farm     *testbed.Farm
+	outside  *outsideFarm // nil: there is none
 	o        *prefetchOptions
 	works    map[string]*workload
-	lacks    map[string]string // why a workload is not there
-	memories map[memoryKey]string
+	lacks    map[string]string // why a workload is not there, or the programs for column outside
+	memories map[memoryKey]memory
 	samples  map[cell][]sample
 	costs    []pairCost
-}
-
-// A memoryKey says what was remembered.
-type memoryKey struct {
-	work   string
-	column column
 }
 
 // benchPrefetch measures what is wanted and reports it, also when something failed.
@@ -116,6 +139,7 @@ func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err er
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	b := newPrefetchBench(f, o)
+	defer func() { err = errors.Join(err, b.close()) }()
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
@@ -134,26 +158,45 @@ func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err er
 func newPrefetchBench(f *testbed.Farm, o *prefetchOptions) *prefetchBench {
 	return &prefetchBench{
 		farm: f, o: o, works: map[string]*workload{}, lacks: map[string]string{},
-		memories: map[memoryKey]string{}, samples: map[cell][]sample{},
+		memories: map[memoryKey]memory{}, samples: map[cell][]sample{},
 	}
 }
 
+// close ends what prepare has started.
+func (b *prefetchBench) close() error {
+	if b.outside == nil {
+		return nil
+	}
+	return b.outside.close()
+}
+
 // prepare brings the inputs to the storage.
-func (b *prefetchBench) prepare(ctx context.Context) (err error) {
-	needs := map[string]bool{}
+func (b *prefetchBench) prepare(ctx context.Context) error {
+	needs := map[string]bool{workGo: b.wantsCost()}
+	fromOutside := false
 	for _, c := range b.wanted() {
 		needs[c.work] = true
+		fromOutside = fromOutside || c.column == outside
 	}
-	if needs[workGo] || b.wantsCost() {
-		report.Progress("storing the Go SDK")
-		if b.works[workGo], err = goWork(ctx, b.farm, b.o.module); err != nil {
-			return fmt.Errorf("store the Go SDK: %w", err)
+	for _, m := range makers() {
+		if !needs[m.work] {
+			continue
 		}
+		report.Progress("storing %s", m.inputs)
+		w, err := m.make(ctx, b)
+		if l, ok := errors.AsType[lack](err); ok {
+			report.Progress("%s", l)
+			b.lacks[m.work] = string(l)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("store %s: %w", m.inputs, err)
+		}
+		b.works[m.work] = w
 	}
-	if needs[workCXX] {
-		report.Progress("storing the headers of g++")
-		if b.works[workCXX], b.lacks[workCXX], err = cxxWork(ctx, b.farm); err != nil {
-			return fmt.Errorf("store headers: %w", err)
+	if fromOutside {
+		if err := b.startOutside(ctx); err != nil {
+			return err
 		}
 	}
 	unix.Sync() // later writing back would disturb the first rows
@@ -187,132 +230,5 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 
 // can reports whether there is what a cell needs.
 func (b *prefetchBench) can(c cell) bool {
-	return b.works[c.work] != nil
-}
-
-// train has workers see what the cells take for known.
-func (b *prefetchBench) train(ctx context.Context) error {
-	for _, c := range b.wanted() {
-		key := memoryKey{c.work, c.column}
-		if !b.can(c) || b.memories[key] != "" || c.column != exact && c.column != coarse && c.column != misfit {
-			continue
-		}
-		w := b.works[c.work]
-		actions := w.actions
-		switch c.column {
-		case coarse:
-			actions = w.training
-		case misfit:
-			actions = w.strange
-		}
-		keep := filepath.Join(b.farm.Dir, "memory-"+c.work+"-"+string(c.column))
-		report.Progress("%s, what there is to know for %s", w.name, c.column)
-		err := b.farm.WithWorker(ctx, testbed.Setting{Method: vfs.FUSE, Slots: w.slots, Keep: keep}, func(far *testbed.Proxy) error {
-			_, err := b.once(ctx, w.slots, actions, far)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("train %s %s: %w", c.work, c.column, err)
-		}
-		b.memories[key] = keep
-	}
-	return nil
-}
-
-// distance is the one of a cell.
-func (b *prefetchBench) distance(c cell) testbed.Distance {
-	return testbed.Distance{RoundTrip: time.Duration(c.ms) * time.Millisecond, Bandwidth: int64(b.o.bandwidth) * 1e6}
-}
-
-// run takes a sample of a cell, and one of warm if there are fewer than runs.
-func (b *prefetchBench) run(ctx context.Context, c cell) error {
-	w := b.works[c.work]
-	s := testbed.Setting{
-		Distance: b.distance(c), Method: vfs.FUSE, Slots: w.slots, Memory: b.memories[memoryKey{c.work, c.column}],
-	}
-	switch c.column {
-	case allFirst:
-		s.Method = vfs.HardLink
-	case near:
-		return b.runNear(ctx, c, s)
-	}
-	return b.farm.WithWorker(ctx, s, func(far *testbed.Proxy) error {
-		cold, err := b.once(ctx, w.slots, w.actions, far)
-		if err != nil {
-			return err
-		}
-		b.samples[c] = append(b.samples[c], cold)
-		if s.Method != vfs.FUSE {
-			return nil
-		}
-		return b.again(ctx, c, w.actions, far)
-	})
-}
-
-// again takes a sample of warm on a worker that has run the actions of a cell, if there are too few.
-func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Action, far *testbed.Proxy) error {
-	warmed := cell{c.work, warm, c.ms}
-	if len(b.samples[warmed]) >= b.o.Runs {
-		return nil
-	}
-	second, err := b.once(ctx, b.works[c.work].slots, actions, far)
-	if err != nil {
-		return err
-	}
-	b.samples[warmed] = append(b.samples[warmed], second)
-	return nil
-}
-
-// runNear is run for two workers of one build, of which the second one is as s says and cold.
-func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) error {
-	w := b.works[c.work]
-	s.Serves, s.Platform = true, client.Properties{"worker=cold"}
-	first := testbed.Setting{Method: s.Method, Slots: s.Slots, Serves: true, Platform: client.Properties{"worker=first"}}
-	return b.farm.WithWorkers(ctx, []testbed.Setting{first, s}, func(far []*testbed.Proxy) error {
-		if _, err := b.once(ctx, w.slots, w.on(first.Platform), far[0]); err != nil {
-			return err
-		}
-		cold, err := b.once(ctx, w.slots, w.on(s.Platform), far[1])
-		if err != nil {
-			return err
-		}
-		b.samples[c] = append(b.samples[c], cold)
-		return b.again(ctx, c, w.on(s.Platform), far[1])
-	})
-}
-
-// once runs actions, slots at a time, and adds up what they say.
-func (b *prefetchBench) once(ctx context.Context, slots int, actions []*testbed.Action, far *testbed.Proxy) (s sample, err error) {
-	results := make([]testbed.Result, len(actions))
-	before, began := far.Received(), time.Now()
-	group, ctx := errgroup.WithContext(ctx)
-	// One more than run, so that the next one is there when a slot gets free.
-	group.SetLimit(slots + 1)
-	for i, a := range actions {
-		group.Go(func() (err error) {
-			results[i], err = b.farm.Execute(ctx, a)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return s, err
-	}
-	s.seconds = time.Since(began).Seconds()
-	if len(actions) == 1 {
-		s.seconds = results[0].Seconds
-		s.idle = s.seconds - results[0].Ran
-	}
-	s.profiles = map[string]int{}
-	s.wire = float64(far.Received() - before)
-	for _, r := range results {
-		s.cpu += r.CPU
-		s.fetched += float64(r.Use.GetBytesFetched())
-		s.read += float64(r.Use.GetBytesRead())
-		s.stalled += r.Use.GetStalled().AsDuration().Seconds()
-		s.hitFiles += float64(r.Ahead.GetForeseen().GetFiles())
-		s.missedFiles += float64(r.Ahead.GetMissed().GetFiles() + r.Ahead.GetLate().GetFiles())
-		s.wasted += float64(r.Ahead.GetUnused().GetBytes())
-		s.profiles[r.Ahead.GetProfile()]++
-	}
-	return s, nil
+	return b.works[c.work] != nil && (c.column != outside || b.outside != nil)
 }

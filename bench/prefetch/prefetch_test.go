@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,13 +10,18 @@ import (
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/bench/benchtest"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
+	"github.com/forerunner-build/forerunner/test/programs"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -44,13 +50,15 @@ func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
 	benchtest.Check(t, err)
 	benchtest.Check(t, f.Storage.Upload(t.Context(), in.Blobs, nil))
 	b := newPrefetchBench(f, &prefetchOptions{Options: report.Options{Runs: 2, Only: only}})
-	w := &workload{name: "tiny", slots: 2}
+	w := &workload{name: "tiny", slots: 2, inputs: in}
 	for _, text := range []string{"one", "two", "three"} {
 		w.actions = append(w.actions, catAction(in.Root, "cat read/a read/b >out; echo "+text))
 		w.training = append(w.training, catAction(in.Root, "cat read/* >out; echo "+text))
 	}
 	w.strange = []*testbed.Action{catAction(in.Root, "cat unread/c >out")}
-	b.works[workGo], b.works[workCXX] = w, w
+	for _, work := range []string{workGo, workCXX, workPython, workSmall} {
+		b.works[work] = w
+	}
 	return b
 }
 
@@ -108,8 +116,198 @@ func TestPrefetchRows(t *testing.T) {
 	if n := len(b.samples[cell{workGo, none, 2}]); n != 2 {
 		t.Errorf("%d samples in 2 runs", n)
 	}
-	if left, err := filepath.Glob(filepath.Join(b.farm.Dir, "*-[0-9]*")); err != nil || len(left) > 0 {
+	noWorkerLeft(t, b.farm.Dir)
+}
+
+// noWorkerLeft fails if there is a folder of a worker that has ended.
+func noWorkerLeft(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := filepath.Glob(filepath.Join(dir, "*-[0-9]*")); err != nil || len(left) > 0 {
 		t.Errorf("left by workers: %v, %v", left, err)
+	}
+}
+
+// TestOutsideRows: real programs give the rows from outside values, and leave nothing.
+func TestOutsideRows(t *testing.T) {
+	b := newTinyPrefetch(t, "outside_10ms", "outside_50ms", rowColdCPU)
+	requireFUSE(t, b.farm.WithWorker(t.Context(), testbed.Setting{Method: vfs.FUSE, Slots: 1}, func(*testbed.Proxy) error { return nil }))
+	b.o.programs = programs.Build(t)
+	benchtest.Check(t, b.startOutside(t.Context()))
+	t.Cleanup(func() { benchtest.Check(t, b.close()) })
+	benchtest.Check(t, b.measure(t.Context()))
+	rows := b.rows()
+	for _, r := range rows {
+		if r.Value == nil || *r.Value <= 0 && r.Name != rowColdCPU {
+			t.Errorf("row %s has no value: %+v", r.Name, r)
+		}
+	}
+	if len(rows) != 3 {
+		t.Errorf("%d rows, want 3", len(rows))
+	}
+	for _, ms := range []int{nearMS, farMS} {
+		cold, again := b.samples[cell{workGo, outside, ms}], b.samples[cell{workGo, outsideWarm, ms}]
+		if len(cold) != 2 || len(again) != 2 {
+			t.Fatalf("%d and %d samples at %d ms in 2 runs", len(cold), len(again), ms)
+		}
+		for i := range cold {
+			if cold[i].profiles["exact"] != 3 || cold[i].fetched < 2*6000 || cold[i].wire <= again[i].wire || again[i].fetched != 0 || again[i].serving <= 0 {
+				t.Errorf("at %d ms: %+v, then %+v", ms, cold[i], again[i])
+			}
+		}
+	}
+	noWorkerLeft(t, b.outside.dir)
+}
+
+// TestNoProgramsOutside: without the programs the rows say so, and the others are measured.
+func TestNoProgramsOutside(t *testing.T) {
+	b := newPrefetchBench(nil, &prefetchOptions{Options: report.Options{Only: []string{"outside_50ms", rowColdCPU}}, programs: t.TempDir()})
+	b.works[workGo] = &workload{name: "go build"}
+	benchtest.Check(t, b.startOutside(t.Context()))
+	if b.can(cell{workGo, outside, farMS}) || !b.can(cell{workGo, exact, farMS}) {
+		t.Error("what is outside can be measured, or what is not cannot")
+	}
+	for _, r := range b.rows() {
+		if r.Value != nil || !strings.HasPrefix(r.Note, "not measured: no forerunner-scheduler in ") {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// TestMisfitRows: profiles that are wrong are, and are used.
+func TestMisfitRows(t *testing.T) {
+	b := newTinyPrefetch(t, rowMisfitWorst, "python_50ms", "python_first_50ms", "python_bytes")
+	requireFUSE(t, b.measure(t.Context()))
+	rows := b.rows()
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.Name)
+		if r.Value == nil || *r.Value <= 0 {
+			t.Errorf("row %s has no value: %+v", r.Name, r)
+		}
+	}
+	if want := "python_50ms python_first_50ms misfit_worst python_bytes"; strings.Join(names, " ") != want {
+		t.Errorf("rows %q, want %q", names, want)
+	}
+	for _, column := range misfitColumns() {
+		for _, work := range misfitWorks() {
+			want := "exact"
+			if column == misfit {
+				want = "coarse"
+			}
+			for _, s := range b.samples[cell{work, column, farMS}] {
+				if s.profiles[want] < 2 {
+					t.Errorf("%s %s: profiles of three actions: %v, want %s", work, column, s.profiles, want)
+				}
+			}
+		}
+	}
+	for column, want := range map[column]string{
+		exact: "read/a read/b", renamed: "read/a.old read/b.old", poisoned: "read/a read/b unread/c", stale: "unread/c",
+	} {
+		var has []string
+		for _, path := range []string{"read/a", "read/a.old", "read/b", "read/b.old", "unread/c", "unread/c.old"} {
+			if profileHas(t, b, memoryKey{workSmall, column}, path) {
+				has = append(has, path)
+			}
+		}
+		if got := strings.Join(has, " "); got != want {
+			t.Errorf("the profile of column %s has %q, want %q", column, got, want)
+		}
+	}
+}
+
+// profileHas reports whether the profile that a memory has of its first action holds a path.
+func profileHas(t *testing.T, b *prefetchBench, key memoryKey, path string) bool {
+	t.Helper()
+	m := b.memories[key]
+	store, err := records.OpenBolt(filepath.Join(m.folder, recordsFile), records.BoltOptions{})
+	benchtest.Check(t, err)
+	defer func() { benchtest.Check(t, store.Close()) }()
+	raw, err := b.farm.Storage.Read(t.Context(), m.actions[0])
+	benchtest.Check(t, err)
+	var action repb.Action
+	benchtest.Check(t, proto.Unmarshal(raw, &action))
+	value, err := store.Get(t.Context(), records.Key{Bucket: names.ProfileBucket, Digest: digest.OfReduced(testbed.Function, &action)})
+	benchtest.Check(t, err)
+	record, ok := prefetch.ParseRecord(value)
+	return ok && record.Profile.Contains(prefetch.HashPath(path))
+}
+
+// TestWrongPaths: a stale profile has as many files as are read, from all over the tree.
+func TestWrongPaths(t *testing.T) {
+	unread := strings.Split("a b c d e f g h i", " ")
+	if got := strings.Join(wrongPaths(stale, []string{"x", "y"}, unread), " "); got != "a e" {
+		t.Errorf("instead of two of nine: %s", got)
+	}
+	if got := wrongPaths(stale, unread, []string{"x"}); len(got) != 1 {
+		t.Errorf("instead of nine of one: %q", got)
+	}
+}
+
+// TestWorstMisfit: the worst counts, and what was not measured is told.
+func TestWorstMisfit(t *testing.T) {
+	b := newPrefetchBench(nil, &prefetchOptions{})
+	b.works[workGo], b.lacks[workPython] = &workload{name: "go build"}, "no python3"
+	for column, waited := range map[column]float64{none: 2, misfit: 2.2, renamed: 5, poisoned: 1, stale: 2} {
+		c := cell{workGo, column, farMS}
+		b.samples[c] = append(b.samples[c], sample{stalled: waited})
+	}
+	r := b.misfitWorst()
+	if r.Value == nil || *r.Value != 2.5 || r.Baseline != "go build waited 2.00 s" ||
+		!strings.Contains(r.Note, "stale 1.00") || !strings.Contains(r.Note, "not measured: no python3") {
+		t.Errorf("%+v", r)
+	}
+	if r := newPrefetchBench(nil, &prefetchOptions{}).misfitWorst(); r.Value != nil || !strings.HasPrefix(r.Note, "not measured") {
+		t.Errorf("of nothing: %+v", r)
+	}
+}
+
+// TestLacks: what this machine has not is told, with what to install, in each row of it.
+func TestLacks(t *testing.T) {
+	err := needs("/usr/bin/not-there", "some-package")
+	l, ok := errors.AsType[lack](err)
+	if !ok || needs("/bin/sh", "dash") != nil {
+		t.Fatalf("%v, want a lack, and none of /bin/sh", err)
+	}
+	b := newPrefetchBench(nil, &prefetchOptions{Options: report.Options{Only: []string{"javac_50ms", "javac_first_50ms", "javac_bytes"}}})
+	b.lacks[workJavac] = string(l)
+	rows := b.rows()
+	for _, r := range rows {
+		if r.Value != nil || r.Note != "not measured: no /usr/bin/not-there (apt-get install some-package)" {
+			t.Errorf("%+v", r)
+		}
+	}
+	if len(rows) != 3 {
+		t.Errorf("%d rows, want 3", len(rows))
+	}
+}
+
+// TestStage: a staged folder has what symlinks lead to, and nothing that is not wanted.
+func TestStage(t *testing.T) {
+	from, b := t.TempDir(), newPrefetchBench(&testbed.Farm{Dir: t.TempDir()}, &prefetchOptions{})
+	for _, name := range []string{"a/kept", "a/left", "out/linked", "b/left/below"} {
+		benchtest.Check(t, os.MkdirAll(filepath.Dir(filepath.Join(from, name)), 0o755))
+		benchtest.Check(t, os.WriteFile(filepath.Join(from, name), []byte(name), 0o755))
+	}
+	benchtest.Check(t, os.Symlink("kept", filepath.Join(from, "a", "file")))
+	benchtest.Check(t, os.Symlink(filepath.Join(from, "out"), filepath.Join(from, "a", "folder")))
+	benchtest.Check(t, os.Symlink("nowhere", filepath.Join(from, "a", "dangling")))
+	to, err := b.stage("x", from, func(p string) bool { return filepath.Base(p) != "left" && p != "out" })
+	benchtest.Check(t, err)
+	var got []string
+	benchtest.Check(t, filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
+		if below, _ := filepath.Rel(to, path); err == nil && e.Type().IsRegular() {
+			text, err := os.ReadFile(path)
+			benchtest.Check(t, err)
+			got = append(got, below+"="+string(text))
+		}
+		return err
+	}))
+	if want := "a/file=a/kept a/folder/linked=out/linked a/kept=a/kept"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %s", got, want)
+	}
+	if info, err := os.Stat(filepath.Join(to, "a", "kept")); err != nil || info.Mode()&0o111 == 0 {
+		t.Errorf("a program was staged as %v, %v", info.Mode(), err)
 	}
 }
 
@@ -162,7 +360,8 @@ func TestPrefetchNames(t *testing.T) {
 	names := prefetchNames()
 	for _, name := range []string{
 		"exact_0ms", "exact_10ms", "exact_50ms", "coarse_50ms", "none_50ms", "all_first_50ms",
-		rowRoundTrips, rowBytes, rowWarmCost,
+		rowRoundTrips, rowBytes, rowWarmCost, rowMisfitWorst, rowColdCPU, "outside_10ms", "outside_50ms",
+		"gcc_50ms", "python_50ms", "webpack_50ms", "javac_50ms", "go_50ms", "gcc_first_50ms", "javac_bytes",
 	} {
 		if !slices.Contains(names, name) {
 			t.Errorf("no row %s", name)

@@ -3,24 +3,65 @@ package prefetch
 import (
 	"context"
 	"fmt"
-	"os/exec"
+	"io/fs"
+	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	casclient "github.com/forerunner-build/forerunner/cas/client"
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
 )
 
+// The workloads.
 const (
-	cxxActions  = 60
-	cxxTraining = 30 // sources that a coarse profile is learned from
+	workGo      = "go"
+	workCXX     = "cxx"
+	workGCC     = "gcc"
+	workPython  = "python"
+	workWebpack = "webpack"
+	workJavac   = "javac"
+	workSmall   = "small"
 )
+
+// A maker brings the inputs of a workload to the storage.
+type maker struct {
+	work   string
+	inputs string // what it stores
+	make   func(context.Context, *prefetchBench) (*workload, error)
+}
+
+// makers are of all workloads, in the order in which they are printed.
+func makers() []maker {
+	return []maker{
+		{workGo, "the Go SDK", goWork},
+		{workCXX, "the headers of g++", cxxWork},
+		{workGCC, "the headers of g++ for one source", gccWork},
+		{workPython, "the library of Python", pythonWork},
+		{workWebpack, "webpack", webpackWork},
+		{workJavac, "a JDK", javacWork},
+		{workSmall, "small files", smallWork},
+	}
+}
+
+// jobs are the workloads that have rows of the same kinds.
+func jobs() []string { return []string{workGCC, workPython, workWebpack, workJavac, workGo} }
+
+// A lack says what this machine has not that a workload needs, and how to get it.
+type lack string
+
+// Error returns it.
+func (l lack) Error() string { return string(l) }
+
+// needs is a lack unless a program is there, where commands see it, too.
+func needs(program, packages string) error {
+	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
+		return lack(fmt.Sprintf("no %s (apt-get install %s)", program, packages))
+	}
+	return nil
+}
 
 // A workload is some actions that are handed in all at once.
 type workload struct {
@@ -28,7 +69,8 @@ type workload struct {
 	slots    int
 	actions  []*testbed.Action
 	training []*testbed.Action // what a worker has seen before it meets the actions as new ones
-	strange  []*testbed.Action // of the same kind as the actions, and they read nothing of what those do
+	strange  []*testbed.Action // of the same kind as the actions, and they read other files than those do
+	inputs   *client.Inputs    // of all actions, where they have the same
 	note     string
 }
 
@@ -43,130 +85,134 @@ func (w *workload) on(platform client.Properties) (actions []*testbed.Action) {
 	return actions
 }
 
-// goWork is go build of the module in a folder with the machine's SDK as input.
-func goWork(ctx context.Context, f *testbed.Farm, module string) (*workload, error) {
+// A job is a workload of one action.
+type job struct {
+	name     string
+	mnemonic string
+	mounts   []client.Mount
+	command  *repb.Command
+	strange  *repb.Command // nil: none
+}
+
+// store brings the inputs of a job to the storage.
+func (b *prefetchBench) store(ctx context.Context, j job) (*workload, error) {
+	in, err := client.Scan(ctx, testbed.Function, j.mounts, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.farm.Storage.Upload(ctx, in.Blobs, nil); err != nil {
+		return nil, err
+	}
+	who := &repb.RequestMetadata{ActionMnemonic: j.mnemonic, TargetId: "//bench:" + j.name, ConfigurationId: "bench"}
+	w := &workload{
+		name: j.name, slots: 1, inputs: in, note: fmt.Sprintf("%d files, %d MB", in.Files, in.Bytes/1e6),
+		actions: []*testbed.Action{{Root: in.Root, Who: who, Command: j.command}},
+	}
+	if j.strange != nil {
+		w.strange = []*testbed.Action{{Root: in.Root, Who: who, Command: j.strange}}
+	}
+	return w, nil
+}
+
+// sources writes files into a new folder of the benchmark and returns it. Names may have folders.
+func (b *prefetchBench) sources(work string, files map[string]string) (string, error) {
+	dir := filepath.Join(b.farm.Dir, "sources-"+work)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// stage copies a folder of the machine to one of the benchmark, with what symlinks lead to in place of them, and
+// without those that lead nowhere and what is not wanted. That is asked of paths below the folder.
+func (b *prefetchBench) stage(work, from string, wanted func(path string) bool) (string, error) {
+	to := filepath.Join(b.farm.Dir, "staged-"+work)
+	from, err := filepath.EvalSymlinks(from) // WalkDir follows none
+	if err != nil {
+		return "", err
+	}
+	return to, filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if below != "." && !wanted(below) {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil // a symlink that leads nowhere
+		}
+		target := filepath.Join(to, below)
+		switch {
+		case info.IsDir() && e.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case info.IsDir():
+			return os.CopyFS(target, os.DirFS(path))
+		case info.Mode().IsRegular():
+			return copyFile(target, path, info.Mode().Perm())
+		}
+		return nil
+	})
+}
+
+func copyFile(to, from string, perm fs.FileMode) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, perm)
+}
+
+// goWork is go build of a module with the machine's SDK as input.
+func goWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	goroot, err := testbed.Output(ctx, "go", "env", "GOROOT")
 	if err != nil {
 		return nil, err
 	}
-	in, err := client.Scan(ctx, testbed.Function, []client.Mount{
-		{Prefix: "go", Dir: strings.TrimSpace(goroot)}, {Prefix: "src", Dir: module},
-	}, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Storage.Upload(ctx, in.Blobs, nil); err != nil {
-		return nil, err
-	}
-	a := &testbed.Action{
-		Root: in.Root,
-		Command: testbed.NewCommand(
+	return b.store(ctx, job{
+		name: "go build", mnemonic: "GoBuild",
+		mounts: []client.Mount{{Prefix: "go", Dir: strings.TrimSpace(goroot)}, {Prefix: "src", Dir: b.o.module}},
+		command: testbed.NewCommand(
 			[]string{"/bin/sh", "-c", `export GOROOT="$PWD/go" HOME=/tmp && cd src && exec ../go/bin/go build -o ../out/demo .`},
 			"out/demo",
 			"CGO_ENABLED=0", "GOFLAGS=-mod=mod -trimpath -buildvcs=false", "GOPROXY=off", "GOTELEMETRY=off",
 			"GOTOOLCHAIN=local", "PATH=/usr/bin:/bin"),
-		Who: &repb.RequestMetadata{ActionMnemonic: "GoBuild", TargetId: "//demo:demo", ConfigurationId: "bench"},
-	}
-	strange := &testbed.Action{Root: in.Root, Who: a.Who, Command: testbed.NewCommand(
-		[]string{"/bin/sh", "-c", `cd src && ../go/bin/go version >../out/demo && find ../go/test -type f -size -64k | head -n 2000 | xargs cat >>../out/demo`},
-		"out/demo", "GOTELEMETRY=off", "GOTOOLCHAIN=local", "HOME=/tmp", "PATH=/usr/bin:/bin")}
-	return &workload{
-		name: "go build", slots: 1, actions: []*testbed.Action{a}, strange: []*testbed.Action{strange},
-		note: fmt.Sprintf("%d files, %d MB", in.Files, in.Bytes/1e6),
-	}, nil
-}
-
-// cxxWork are compile actions over the machine's headers. It is nil, with a reason,
-// where there is no g++ or no Boost.
-func cxxWork(ctx context.Context, f *testbed.Farm) (w *workload, lacks string, err error) {
-	if _, err := exec.LookPath("g++"); err != nil {
-		return nil, "no g++", nil
-	}
-	said, err := exec.CommandContext(ctx, "g++", "-E", "-v", "-x", "c++", "/dev/null").CombinedOutput()
-	if err != nil {
-		return nil, "", fmt.Errorf("ask g++ for its search path: %w", err)
-	}
-	folders := testbed.SearchPath(string(said))
-	if matches, _ := filepath.Glob("/usr/include/boost/version.hpp"); len(matches) == 0 {
-		return nil, "no Boost (libboost-dev)", nil
-	}
-	var mounts []client.Mount
-	args := []string{"g++", "-std=c++17", "-nostdinc", "-nostdinc++"}
-	for _, d := range folders {
-		args = append(args, "-isystem", "cxx"+d)
-		if !slices.ContainsFunc(folders, func(o string) bool { return strings.HasPrefix(d, o+"/") }) {
-			mounts = append(mounts, client.Mount{Prefix: strings.TrimPrefix(d, "/"), Dir: d})
-		}
-	}
-	in, err := client.Scan(ctx, testbed.Function, mounts, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := f.Storage.Upload(ctx, in.Blobs, nil); err != nil {
-		return nil, "", err
-	}
-	w = &workload{
-		name: fmt.Sprintf("%d × g++", cxxActions), slots: 2,
-		note: fmt.Sprintf("%d files, %d MB each, 2 at a time", in.Files, in.Bytes/1e6),
-	}
-	for i := range cxxActions + cxxTraining {
-		a, err := cxxAction(ctx, f, args, in.Root, i)
-		if err != nil {
-			return nil, "", err
-		}
-		if i < cxxActions {
-			w.actions = append(w.actions, a)
-		} else {
-			w.training = append(w.training, a)
-		}
-	}
-	return w, "", nil
-}
-
-// cxxAction compiles the i-th source, with headers as all others have them.
-func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers digest.Digest, i int) (*testbed.Action, error) {
-	name := fmt.Sprintf("source_%d.cc", i)
-	source := []byte(cxxUnit(i))
-	file := digest.Of(testbed.Function, source)
-	root, raw, err := digest.OfMessage(testbed.Function, &repb.Directory{
-		Files:       []*repb.FileNode{{Name: name, Digest: file.Proto()}},
-		Directories: []*repb.DirectoryNode{{Name: "cxx", Digest: headers.Proto()}},
+		strange: testbed.NewCommand(
+			[]string{"/bin/sh", "-c", `cd src && ../go/bin/go version >../out/demo && find ../go/test -type f -size -64k | head -n 2000 | xargs cat >>../out/demo`},
+			"out/demo", "GOTELEMETRY=off", "GOTOOLCHAIN=local", "HOME=/tmp", "PATH=/usr/bin:/bin"),
 	})
+}
+
+// smallWork prints 60 small files of a folder; its strange program those of another one.
+func smallWork(ctx context.Context, b *prefetchBench) (*workload, error) {
+	files := map[string]string{}
+	for i := range 60 {
+		for _, folder := range []string{"read", "other"} {
+			name := fmt.Sprintf("%s/%02d", folder, i)
+			files[name] = strings.Repeat(name+"\n", 300)
+		}
+	}
+	dir, err := b.sources(workSmall, files)
 	if err != nil {
 		return nil, err
 	}
-	err = f.Storage.Upload(ctx, []casclient.Blob{casclient.BytesBlob(file, source), casclient.BytesBlob(root, raw)}, nil)
-	return &testbed.Action{
-		Root:    root,
-		Command: testbed.NewCommand(append(slices.Clone(args), "-c", "-o", "made.o", name), "made.o", "PATH=/usr/bin:/bin"),
-		Who: &repb.RequestMetadata{
-			ActionMnemonic: "CppCompile", TargetId: fmt.Sprintf("//bench:source_%d", i), ConfigurationId: "bench",
-		},
-	}, err
-}
-
-// boostHeaders are what sources include, each a few of them.
-var boostHeaders = []string{
-	"algorithm/string/trim.hpp", "any.hpp", "array.hpp", "bind/bind.hpp", "circular_buffer.hpp",
-	"container/flat_map.hpp", "container/small_vector.hpp", "crc.hpp", "date_time/gregorian/gregorian_types.hpp",
-	"dynamic_bitset.hpp", "endian/conversion.hpp", "foreach.hpp", "format.hpp", "function.hpp", "heap/priority_queue.hpp",
-	"integer.hpp", "intrusive/list.hpp", "iterator/transform_iterator.hpp", "lexical_cast.hpp",
-	"lockfree/queue.hpp", "mp11.hpp", "multi_array.hpp", "multi_index_container.hpp", "numeric/conversion/cast.hpp",
-	"optional.hpp", "pool/object_pool.hpp", "property_tree/ptree.hpp", "ptr_container/ptr_vector.hpp",
-	"rational.hpp", "scope_exit.hpp", "shared_ptr.hpp", "tokenizer.hpp", "tuple/tuple.hpp",
-	"type_index.hpp", "unordered_map.hpp", "uuid/uuid.hpp", "variant.hpp",
-}
-
-// cxxUnit is the i-th source: two headers of Boost and some of the library, in a mix
-// that no two have in common.
-func cxxUnit(i int) string {
-	n := len(boostHeaders)
-	picked := []string{boostHeaders[i%n], boostHeaders[(i+5+4*(i/n))%n]}
-	var b strings.Builder
-	for _, h := range picked {
-		fmt.Fprintf(&b, "#include <boost/%s>\n", h)
+	list := func(folder string) *repb.Command {
+		return testbed.NewCommand([]string{"/bin/sh", "-c", "cat " + folder + "/* >out"}, "out", "PATH=/usr/bin:/bin")
 	}
-	fmt.Fprintf(&b, "#include <map>\n#include <string>\n#include <vector>\n"+
-		"std::map<std::string, std::vector<int>> made_%d() { return {{\"a\", {%d}}}; }\n", i, i)
-	return b.String()
+	return b.store(ctx, job{
+		name: "60 small files", mnemonic: "Cat", mounts: []client.Mount{{Dir: dir}}, command: list("read"), strange: list("other"),
+	})
 }
