@@ -149,7 +149,7 @@ bench-vfs: ## measure input roots against plain folders (needs root; many minute
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench vfs $(BENCH_FLAGS)
 
-bench-prefetch: ## measure actions whose inputs are far away (needs root; many minutes, 3 GiB of disk)
+bench-prefetch: ## measure actions whose inputs are far away (needs root; many minutes, several GiB of disk)
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! test -d /usr/include/boost; then \
 		apt-get install -q -y --no-install-recommends g++ libboost-dev || echo "going on without Boost"; \
 	fi

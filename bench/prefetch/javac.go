@@ -67,7 +67,8 @@ func javacWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	files, list := map[string]string{}, ""
 	for i, expression := range javaExpressions() {
 		name := fmt.Sprintf("Made%02d", i)
-		files[name+".java"] = fmt.Sprintf("package made;\n\npublic class %s {\n\tstatic Object make() throws Exception { return %s; }\n}\n", name, expression)
+		files[name+".java"] = fmt.Sprintf(
+			"package made;\n\npublic class %s {\n\tstatic Object make() throws Exception { return %s; }\n}\n", name, expression)
 		list += "src/" + name + ".java\n"
 	}
 	files["list"] = list

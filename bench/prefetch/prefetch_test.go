@@ -160,7 +160,8 @@ func TestOutsideRows(t *testing.T) {
 
 // TestNoProgramsOutside: without the programs the rows say so, and the others are measured.
 func TestNoProgramsOutside(t *testing.T) {
-	b := newPrefetchBench(nil, &prefetchOptions{Options: report.Options{Only: []string{"outside_50ms", rowColdCPU}}, programs: t.TempDir()})
+	only := report.Options{Only: []string{"outside_50ms", rowColdCPU}}
+	b := newPrefetchBench(nil, &prefetchOptions{Options: only, programs: t.TempDir()})
 	b.works[workGo] = &workload{name: "go build"}
 	benchtest.Check(t, b.startOutside(t.Context()))
 	if b.can(cell{workGo, outside, farMS}) || !b.can(cell{workGo, exact, farMS}) {

@@ -60,12 +60,13 @@ func pythonWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if err != nil {
 		return nil, err
 	}
+	modules := strings.Join(strings.Fields(pythonModules), " ")
 	run := `PYTHONHOME="$PWD/python" exec ` + python + " -B main.py"
 	env := []string{"PATH=/usr/bin:/bin"}
 	return b.store(ctx, job{
 		name: "python3", mnemonic: "Python",
 		mounts:  []client.Mount{{Dir: dir}, {Prefix: path.Join("python/lib", filepath.Base(library)), Dir: staged}},
-		command: testbed.NewCommand([]string{"/bin/sh", "-c", run + " " + strings.Join(strings.Fields(pythonModules), " ") + " >out"}, "out", env...),
+		command: testbed.NewCommand([]string{"/bin/sh", "-c", run + " " + modules + " >out"}, "out", env...),
 		strange: testbed.NewCommand([]string{"/bin/sh", "-c", run + " >out"}, "out", env...),
 	})
 }

@@ -38,7 +38,8 @@ func webpackWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	install := exec.CommandContext(ctx, npm, append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts"}, webpackPackages()...)...)
+	args := append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts"}, webpackPackages()...)
+	install := exec.CommandContext(ctx, npm, args...)
 	install.Dir = dir
 	if said, err := install.CombinedOutput(); err != nil {
 		return nil, lack(fmt.Sprintf("npm install of %q: %v: %s", webpackPackages(), err, program.Tail(said)))
