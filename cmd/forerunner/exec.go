@@ -71,7 +71,7 @@ func execCommand() *cobra.Command {
 			"standard output and error, brings the outputs back and exits with its exit code.",
 		settings.Of(e), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no command: give it and its arguments after --")
+				return &flags.UsageError{Err: errors.New("no command: give it and its arguments after --")}
 			}
 			ctx, release := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer release()
@@ -90,7 +90,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if e.Timeout < 0 {
-		return fmt.Errorf("--timeout: %v is no time that a command could run", e.Timeout)
+		return &flags.UsageError{Err: fmt.Errorf("--timeout: %v is no time that a command could run", e.Timeout)}
 	}
 	e.Outputs = cleanOutputs(e.Outputs)
 	if _, ok := e.Env["PATH"]; !ok {
@@ -283,7 +283,7 @@ func parseMounts(specs []string) ([]client.Mount, error) {
 		if _, err := os.Stat(spec); err != nil {
 			prefix, dir, ok := strings.Cut(spec, "=")
 			if !ok {
-				return nil, fmt.Errorf("--input: %w", err)
+				return nil, &flags.UsageError{Err: fmt.Errorf("--input: %w", err)}
 			}
 			m = client.Mount{Prefix: path.Clean(prefix), Dir: dir}
 		}

@@ -28,16 +28,40 @@ func main() {
 	}
 }
 
+// firstUse is what somebody tries who has just got the program.
+const firstUse = "  forerunner doctor\n" +
+	"  forerunner up\n" +
+	"  forerunner exec --input src --output hello -- gcc -o hello hello.c\n" +
+	"  forerunner history"
+
 // command returns the program's command.
 func command() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "forerunner",
-		Short:         "remote execution that runs ahead of the action",
+		Use:   "forerunner",
+		Short: "remote execution that runs ahead of the action",
+		Long: "Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and fetches what they read before they ask for it.\n" +
+			"\"forerunner up\" is a farm on this machine; it prints the lines for .bazelrc, and where its pages are. A farm on several machines\n" +
+			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" says what a machine lacks.",
+		Example:       firstUse,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(upCommand(), execCommand(), profileCommand(), workersCommand(), queueCommand(), operationCommand(), historyCommand(), explainCommand(), quotaCommand(), statsCommand(), storageCommand(),
-		demoCommand(), doctorCommand())
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"run", "Run:", []*cobra.Command{upCommand(), execCommand(), doctorCommand(), demoCommand()}},
+		{"look", "See what happens:", []*cobra.Command{
+			queueCommand(), operationCommand(), historyCommand(), explainCommand(), profileCommand(), statsCommand(), storageCommand(),
+		}},
+		{"change", "Operate:", []*cobra.Command{workersCommand(), quotaCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
 	return root
 }
 

@@ -64,7 +64,7 @@ func profileCommand() *cobra.Command {
 				})
 			}
 			if len(args) != 1 {
-				return errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")
+				return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")}
 			}
 			return v.watch.run(cmd.Context(), out, func(ctx context.Context, out io.Writer) error {
 				return v.print(ctx, args[0], out)
@@ -178,7 +178,7 @@ func parseDigest(s string) (digest.Digest, error) {
 	hash, size, _ := strings.Cut(s, "/")
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
-		return digest.Digest{}, fmt.Errorf("action %q is not of the form HASH/SIZE", s)
+		return digest.Digest{}, &flags.UsageError{Err: fmt.Errorf("action %q is not of the form HASH/SIZE", s)}
 	}
 	return digest.Parse(digest.SHA256, hash, n)
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
 // watchInterval is that of --watch without a time.
@@ -41,7 +43,7 @@ func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Conte
 		return errors.Join(err, writeErr)
 	}
 	if w.every < 0 {
-		return fmt.Errorf("--watch: %v is no interval", w.every)
+		return &flags.UsageError{Err: fmt.Errorf("--watch: %v is no interval", w.every)}
 	}
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer release()

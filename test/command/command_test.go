@@ -39,7 +39,7 @@ func TestExec(t *testing.T) {
 		Expect(1, "", "no worker has pool=attic", "cellar")
 	run("--platform", "side=left", "--platform", "side=right", "--", "/bin/true").Expect(0, "")
 	run("--platform", "side=left", "--platform", "side=under", "--", "/bin/true").Expect(1, "", "no worker has side=under")
-	run("--input", "missing", "--", "/bin/true").Expect(1, "", "--input", "missing", "no such file")
+	run("--input", "missing", "--", "/bin/true").Expect(2, "", "--input", "missing", "no such file")
 
 	if was := programs.TraceOf(f.T, farm); len(was.Launchers) != 2 {
 		f.Errorf("%d launchers with FORERUNNER_SLOTS=2", len(was.Launchers))

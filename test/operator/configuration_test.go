@@ -42,7 +42,7 @@ func TestConfiguration(t *testing.T) {
 	}
 	expectConfig("--slots=2", "forerunner", "up") // from the environment
 	expectConfig("--slots=5", "forerunner", "up", "--slots", "5")
-	f.Start("forerunner", "exec").Expect(1, "", "command")
+	f.Start("forerunner", "exec").Expect(2, "", "command")
 	f.Start("forerunner-worker", "--slots", "many").Expect(2, "", "--slots")
 	f.Start("forerunner-worker", "--data", "worker", "--cache-size", "huge").Expect(2, "", "--cache-size")
 }
