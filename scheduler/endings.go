@@ -87,8 +87,9 @@ func (s *endings) departed(d event.Departure) {
 		s.log.Debug("worker has left", zap.String("worker", d.Worker))
 		return
 	}
-	s.metrics.lost.Inc()
-	s.lost.Add(time.Now(), d)
+	if s.lost.Add(time.Now(), d) {
+		s.metrics.lost.Inc()
+	}
 	s.log.Warn("worker lost: it did not call in time",
 		zap.String("worker", d.Worker), zap.String("action", d.Action))
 }

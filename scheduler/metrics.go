@@ -10,18 +10,20 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
 // metrics are the scheduler's Prometheus metrics. What State knows is asked for when
 // they are scraped.
 type metrics struct {
 	engine   *engine.Engine
+	reports  operators.Reports
 	finished *prometheus.CounterVec
 	queued   waits
 	chosen   *prometheus.CounterVec
 	lost     prometheus.Counter
 
-	tasks, workers, queues, suspects *prometheus.Desc
+	tasks, workers, slots, queues, suspects *prometheus.Desc
 	// Of cohorts.
 	cohorts, waiting, preemptions *prometheus.Desc
 	// Of Tally.
@@ -34,9 +36,9 @@ const maxQueueMetrics = 1000
 // maxSuspectMetrics bounds the suspended workers that have one.
 const maxSuspectMetrics = 100
 
-func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Reports) (*metrics, error) {
 	m := &metrics{
-		engine: e,
+		engine: e, reports: reports,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_operations_total",
 			Help: "Operations finished, by outcome: cached, succeeded, failed (exit code), error, cancelled.",
@@ -54,7 +56,10 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 			"Actions in hand, by state: queued, unmatched (no worker can serve it), executing.",
 			[]string{"state"}, nil),
 		workers: prometheus.NewDesc("forerunner_scheduler_workers",
-			"Known workers, by state: idle, busy, draining, suspended.", []string{"state"}, nil),
+			"Known workers, by state: idle, busy, draining, resting, suspended.", []string{"state"}, nil),
+		slots: prometheus.NewDesc("forerunner_scheduler_slots",
+			"Commands that the known workers run at once, by state: busy, free, unavailable (of workers that get no more).",
+			[]string{"state"}, nil),
 		suspects: prometheus.NewDesc("forerunner_scheduler_worker_suspended",
 			"1 for each worker that is suspended, or on trial, because its actions failed.", []string{"worker"}, nil),
 		queues: prometheus.NewDesc("forerunner_scheduler_queue_actions",
@@ -100,7 +105,7 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.chosen.Describe(c)
 	m.lost.Describe(c)
 	for _, d := range []*prometheus.Desc{
-		m.tasks, m.workers, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
+		m.tasks, m.workers, m.slots, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
 		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.moved, m.returned, m.suspensions,
 	} {
 		c <- d
@@ -122,6 +127,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		n, queues, tally, cohorts, suspects = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts(), v.Suspects(maxSuspectMetrics)
 	})
 	m.collectQueues(c, queues)
+	workers, slots := m.workersOf(queues)
 	m.collectSuspects(c, suspects)
 	for _, v := range cohorts {
 		c <- prometheus.MustNewConstMetric(m.cohorts, prometheus.GaugeValue, float64(v.Capacity), v.Name, "capacity")
@@ -142,10 +148,14 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.tasks, "queued", n.Queued},
 		{m.tasks, "unmatched", n.Unmatched},
 		{m.tasks, "executing", n.Executing},
-		{m.workers, "idle", n.Idle},
-		{m.workers, "busy", n.Busy},
-		{m.workers, "draining", n.Draining},
-		{m.workers, "suspended", n.Suspended},
+		{m.workers, "idle", workers.Idle},
+		{m.workers, "busy", workers.Busy},
+		{m.workers, "draining", workers.Draining},
+		{m.workers, "resting", workers.Resting},
+		{m.workers, "suspended", workers.Suspended},
+		{m.slots, "busy", slots.Busy},
+		{m.slots, "free", slots.Free},
+		{m.slots, "unavailable", slots.All - slots.Busy - slots.Free},
 	} {
 		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(g.value), g.state)
 	}
@@ -164,6 +174,15 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	} {
 		c <- prometheus.MustNewConstMetric(t.desc, prometheus.CounterValue, float64(t.value))
 	}
+}
+
+// workersOf counts the workers of all queues, and their slots.
+func (m *metrics) workersOf(queues []core.QueueView) (n core.Workers, slots operators.Slots) {
+	for _, q := range queues {
+		n = n.Plus(q.Workers)
+		slots = slots.Plus(operators.SlotsOf(m.reports, q.Loads...))
+	}
+	return n, slots
 }
 
 func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueView) {

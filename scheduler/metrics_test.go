@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -29,19 +31,23 @@ func TestQueueMetrics(t *testing.T) {
 		}
 		got := map[string]float64{}
 		for _, m := range metrics {
-			if m.GetName() != "forerunner_scheduler_queue_actions" {
+			name, ofScheduler := strings.CutPrefix(m.GetName(), "forerunner_scheduler_")
+			if !ofScheduler || !slices.Contains([]string{"queue_actions", "workers", "slots"}, name) {
 				continue
 			}
 			for _, v := range m.GetMetric() {
-				key := ""
+				key := name + " "
 				for _, l := range v.GetLabel() {
 					key += l.GetName() + "=" + l.GetValue() + " "
 				}
 				got[key] = v.GetGauge().GetValue()
 			}
 		}
-		queue := "instance_prefix= platform={} size_class=0 state="
-		if want := map[string]float64{queue + "queued ": 2, queue + "executing ": 1}; !maps.Equal(got, want) {
+		maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
+		queue := "queue_actions instance_prefix= platform={} size_class=0 state="
+		if want := map[string]float64{
+			queue + "queued ": 2, queue + "executing ": 1, "workers state=busy ": 1, "slots state=busy ": 1,
+		}; !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	})

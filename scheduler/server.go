@@ -142,7 +142,8 @@ func NewServer(o ServerOptions) (*Server, error) {
 	}
 	s := &Server{options: o, log: o.Logger, engine: engine.New(state, o.Journal)}
 	s.connections = connection.NewListeners(func(id uint64) { s.engine.Feed(event.Disconnect{Connection: id}) })
-	m, err := newMetrics(o.Metrics, s.engine)
+	s.live = live.NewRegistry()
+	m, err := newMetrics(o.Metrics, s.engine, s.live)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}
@@ -154,7 +155,6 @@ func NewServer(o ServerOptions) (*Server, error) {
 func (s *Server) join(m *metrics, c core.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
 	peers, lost := &peers{}, &operators.Lost{}
-	s.live = live.NewRegistry()
 	s.follows = &operations{Engine: e, pages: o.Pages}
 	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})

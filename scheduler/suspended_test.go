@@ -43,8 +43,8 @@ func TestFailingWorkerIsSuspended(t *testing.T) {
 		if got := suspects(t, registry); got != `{"host":"broken"}` {
 			t.Errorf("the metric names %s", got)
 		}
-		if q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]; q.GetDraining() != q.GetResting() || q.GetIdle() != 0 {
-			t.Errorf("it counts as drained, or idle: %v", q)
+		if q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]; q.GetSuspended() != 1 || q.GetBusy() != 1 || q.GetWorkers() != 2 {
+			t.Errorf("the suspended worker counts as something else: %v", q)
 		}
 		well.running(long)
 		time.Sleep(11 * time.Second)

@@ -67,7 +67,8 @@ func (f *fakeScheduler) ListQueues(context.Context, *admin.ListQueuesRequest) (*
 	return &admin.ListQueuesResponse{
 		Unmatched: 2, UnmatchedReason: "no worker has OS=plan9", WorkersLost: 1234,
 		Queues: []*admin.Queue{{
-			Platform: []*admin.Property{{Name: "OS", Value: "linux"}}, SizeClass: 4, Workers: 10, Executing: 9, Draining: 1,
+			Platform: []*admin.Property{{Name: "OS", Value: "linux"}}, SizeClass: 4, Workers: 10, Busy: 8, Draining: 1, Resting: 1,
+			Executing: 17, Slots: 20, SlotsBusy: 16, SlotsFree: 2,
 			Queued: f.queued, HeadAction: strings.Repeat("ab", 32) + "/7", HeadReason: "all 9 workers that take work are busy",
 			HeadOperation: operationOf,
 			Root: &admin.Branch{Children: []*admin.Branch{
@@ -85,11 +86,13 @@ func (f *fakeScheduler) ListWorkers(_ context.Context, req *admin.ListWorkersReq
 	}
 	return &admin.ListWorkersResponse{
 		Workers: []*admin.Worker{
-			{Identity: map[string]string{"host": "v", "position": "0"}, State: admin.Worker_IDLE, Report: report},
-			{Identity: map[string]string{"host": "v", "position": "1"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9", Report: report},
-			{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_DRAINED, DrainedByPattern: true},
+			{
+				Identity: map[string]string{"host": "v"}, State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9", Report: report, Slots: 6, Actions: 1,
+				Positions: []*admin.Position{{Name: "0", State: admin.Worker_IDLE}, {Name: "1", State: admin.Worker_EXECUTING, Action: "cdcdcdcdcdcdcd/9"}},
+			},
+			{Identity: map[string]string{"host": "w,1", "slot": "0"}, State: admin.Worker_DRAINED, DrainedByPattern: true, Slots: 1},
 		},
-		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9"}},
+		Lost:   []*admin.LostWorker{{Identity: map[string]string{"host": "dead"}, At: timestamppb.Now(), Action: "efefefefefefef/9", Actions: 3}},
 		Drains: []*admin.ActiveDrain{{Pattern: &admin.Pattern{Attributes: map[string]string{"host": "old-*"}}, Reason: "<disks>", Author: "ann"}}, NextPageToken: "more&" + req.GetPageToken(),
 	}, nil
 }

@@ -16,8 +16,8 @@ const samplePeriod = 10 * time.Second
 
 // A sample is how much of everything there was at a moment.
 type sample struct {
-	waiting, executing, workers, idle, draining, lost int64
-	longest                                           time.Duration // that the first of a queue waits
+	waiting, executing, slots, busy, free, workers, draining, lost int64
+	longest                                                        time.Duration // that the first of a queue waits
 }
 
 // A history holds the samples of the last hour, the oldest first.
@@ -66,8 +66,10 @@ func sampleOf(list *admin.ListQueuesResponse) sample {
 		x.waiting += q.GetQueued()
 		x.executing += int64(q.GetExecuting())
 		x.workers += int64(q.GetWorkers())
-		x.idle += int64(q.GetIdle())
-		x.draining += int64(q.GetDraining() - q.GetResting())
+		x.slots += int64(q.GetSlots())
+		x.busy += int64(q.GetSlotsBusy())
+		x.free += int64(q.GetSlotsFree())
+		x.draining += int64(q.GetDraining())
 		if q.GetHeadQueued() != nil {
 			x.longest = max(x.longest, time.Since(q.GetHeadQueued().AsTime()))
 		}
@@ -87,7 +89,7 @@ func plots(list []sample) []charts.Plot {
 	return []charts.Plot{
 		of("Waiting actions", func(x sample) int64 { return x.waiting }, false),
 		of("Longest wait", func(x sample) int64 { return int64(x.longest / time.Second) }, true),
-		of("Running actions", func(x sample) int64 { return x.executing }, false),
+		of("Slots busy", func(x sample) int64 { return x.busy }, false),
 		of("Workers", func(x sample) int64 { return x.workers }, false),
 	}
 }

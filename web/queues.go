@@ -46,8 +46,10 @@ type overview struct {
 
 func (o overview) Waiting() int64         { return o.waiting }
 func (o overview) Executing() int64       { return o.executing }
+func (o overview) Slots() int64           { return o.slots }
+func (o overview) Busy() int64            { return o.busy }
+func (o overview) Free() int64            { return o.free }
 func (o overview) Workers() int64         { return o.workers }
-func (o overview) Idle() int64            { return o.idle }
 func (o overview) Draining() int64        { return o.draining }
 func (o overview) Lost() int64            { return o.lost }
 func (o overview) Longest() time.Duration { return o.longest }

@@ -16,13 +16,18 @@ import (
 
 // functions are what templates call.
 var functions = template.FuncMap{
-	"ago": ago, "buildPath": buildPath, "bytes": text.Bytes, "count": text.Count, "dash": dash, "draining": draining, "duration": text.Duration, "health": text.Health, "identity": text.Pairs,
-	"operationID": text.OperationID, "percent": text.Percent, "platform": platform, "seconds": seconds, "short": short,
+	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
+	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
 // dash stands for nothing.
 func dash(s string) string { return cmp.Or(s, "–") }
+
+// breakable is a name whose parts may be on lines of their own.
+func breakable(name string) template.HTML {
+	return template.HTML(strings.NewReplacer("/", "/<wbr>", ":", ":<wbr>", "_", "_<wbr>").Replace(template.HTMLEscapeString(name)))
+}
 
 // buildPath is where the page of an invocation is.
 func buildPath(invocation string) string { return "/builds/" + url.PathEscape(invocation) }
@@ -33,8 +38,22 @@ func ago(at *timestamppb.Timestamp) string { return dash(text.Ago(at)) }
 
 func platform(list []*admin.Property) string { return dash(text.Platform(list, ", ")) }
 
-// draining counts the workers of a queue that get no more actions.
-func draining(q *admin.Queue) string { return text.Count(q.GetDraining() - q.GetResting()) }
+// others says how many workers of a queue are neither idle nor busy, and why.
+func others(q *admin.Queue) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int32
+		what string
+	}{{q.GetDraining(), "draining"}, {q.GetResting(), "resting"}, {q.GetSuspended(), "suspended"}} {
+		if part.n > 0 {
+			parts = append(parts, text.Count(part.n)+" "+part.what)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// more is how many there are beside the one that is shown.
+func more(all int32) string { return text.Count(all - 1) }
 
 // seconds leaves out what is less than one.
 func seconds(d time.Duration) string {
@@ -53,7 +72,7 @@ func workerPath(key string) string {
 	return "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
 }
 
-func workerText(key string) string { return dash(text.Worker(key)) }
+func workerText(key string) string { return dash(text.Machine(key)) }
 
 // queueID tells a queue from all others.
 func queueID(q *admin.Queue) string {

@@ -32,7 +32,7 @@ func TestPages(t *testing.T) {
 	b := newBrowser(t, false)
 	b.scheduler.queued = 6
 	expect(t, b.get("/", 200), "OS=linux", "all 9 workers that take work are busy", "No worker can serve 2", "no worker has OS=plan9",
-		"<dt>Lost</dt><dd>1\u2009234", "/"+operationOf)
+		"<dt>Lost</dt><dd>1\u2009234", "<dt>Slots busy</dt><dd>16<small> / 20</small>", "<dt>Slots free</dt><dd>2<", "<dt>Workers</dt><dd>10<", "1 draining, 1 resting", "/"+operationOf)
 	expect(t, b.get("/invocations", 200), "team-a", "share 67 %, fair 25 %", "share 33 %, fair 75 %", "&lt;b&gt;build&lt;/b&gt;", "at its maximum")
 	page := b.get("/operations?pattern=target%3D//a*", 200)
 	expect(t, page, operationOf, "&lt;script&gt;", "GoCompile")
@@ -44,7 +44,7 @@ func TestPages(t *testing.T) {
 	}
 	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
 	expect(t, b.get("/workers", 200), "scrub 42 %, ends in 4 days", "50 GiB of 80 GiB", "321 blobs: 3 damaged; no scrub", "host=w,1,slot=0", "executing", "old-*", "page=more%26",
-		"1 idle", "1 executing", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
+		">executing<", ">drained<", "1 of 6 slots busy", "1 action, 6 slots", "cdcdcdcdcdcd", " and 2 more", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
 	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
 		t.Errorf("%d workers can be drained, want one of the two", n)
 	}

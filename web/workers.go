@@ -1,20 +1,16 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"html/template"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/charts"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -41,7 +37,7 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 	}
 	token := r.FormValue("page")
 	list, err := ask(ctx, p.source, "workers "+asked+" "+token, func(ctx context.Context) (*admin.ListWorkersResponse, error) {
-		return p.scheduler.ListWorkers(ctx, &admin.ListWorkersRequest{Pattern: which, PageSize: pageRows, PageToken: token})
+		return p.scheduler.ListWorkers(ctx, &admin.ListWorkersRequest{Pattern: which, PageSize: pageRows, PageToken: token, Positions: true})
 	})
 	if err != nil {
 		return nil, err
@@ -92,66 +88,46 @@ func (p *workerPages) change(w http.ResponseWriter, r *http.Request, do func(con
 	http.Redirect(w, r, "/workers", http.StatusSeeOther)
 }
 
-// A program is a worker as operators know it: all positions of one process, which are the workers
-// of the scheduler.
-type program struct {
-	*admin.Worker                   // one of them
-	Identity      map[string]string // less the position
-	ID            string            // tells it from all others of the page, over time
-	Positions     []position
-	States        []stateCount
-}
+// A program is a worker of the list.
+type program struct{ *admin.Worker }
 
-type position struct {
-	*admin.Worker
-	Position string // empty: there is one only
-}
-
-// Query finds the operations of its action.
-func (p position) Query() template.URL {
-	return template.URL(url.Values{"pattern": {"stage=executing,action=" + p.GetAction()}}.Encode())
-}
-
-type stateCount struct {
-	State string
-	Count int
-}
-
-// programs brings together positions of one process that are next to each other.
-func programs(list []*admin.Worker) []program {
-	var all []program
+func programs(list []*admin.Worker) (all []program) {
 	for _, w := range list {
-		id := names.WithoutPosition(w.GetIdentity())
-		name := text.Pairs(id)
-		if len(all) == 0 || all[len(all)-1].ID != name {
-			all = append(all, program{Worker: w, Identity: id, ID: name})
-		}
-		p := &all[len(all)-1]
-		p.Positions = append(p.Positions, position{w, w.GetIdentity()[names.PositionKey]})
-	}
-	for i := range all {
-		all[i].States = statesOf(all[i].Positions)
+		all = append(all, program{w})
 	}
 	return all
 }
 
-// statesOf counts positions by their state, in the order of the schema.
-func statesOf(list []position) []stateCount {
-	counts := map[admin.Worker_State]int{}
-	for _, p := range list {
-		counts[p.GetState()]++
+// ID tells it from all others of the page, over time.
+func (p program) ID() string { return p.GetInstanceNamePrefix() + "/" + text.Pairs(p.GetIdentity()) }
+
+// Slots is how many of its slots are taken.
+func (p program) Slots() charts.Meter {
+	all := max(p.GetSlots(), 1)
+	busy := min(p.GetActions(), all)
+	return charts.MeterOf(fmt.Sprintf("%d of %d slots busy", busy, all), float64(busy)/float64(all))
+}
+
+// Doing are its actions.
+func (p program) Doing() (list []doing) {
+	for _, position := range p.GetPositions() {
+		if position.GetAction() != "" {
+			list = append(list, doing{position})
+		}
 	}
-	var states []stateCount
-	for _, s := range slices.SortedFunc(maps.Keys(counts), func(a, b admin.Worker_State) int { return cmp.Compare(a, b) }) {
-		states = append(states, stateCount{stateText(s), counts[s]})
-	}
-	return states
+	return list
+}
+
+// A doing is an action of a worker.
+type doing struct{ *admin.Position }
+
+// Query finds its operations.
+func (d doing) Query() template.URL {
+	return template.URL(url.Values{"pattern": {"stage=executing,action=" + d.GetAction()}}.Encode())
 }
 
 // CanDrain reports whether some of it takes work unless it is drained.
-func (p program) CanDrain() bool {
-	return slices.ContainsFunc(p.Positions, func(x position) bool { return !x.GetDrainedByPattern() })
-}
+func (p program) CanDrain() bool { return !p.GetDrainedByPattern() }
 
 // Suspension says why it gets nothing for a while, or one action only; empty: it gets what it asks for.
 func (p program) Suspension() string { return text.Suspension(p.Worker) }

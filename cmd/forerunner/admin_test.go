@@ -30,7 +30,7 @@ func (pagedWorkers) ListWorkers(
 }
 
 func TestAllWorkersAreListed(t *testing.T) {
-	list, err := (&adminCall{SchedulerClient: pagedWorkers{}}).workers(t.Context(), nil)
+	list, err := (&adminCall{SchedulerClient: pagedWorkers{}}).workers(t.Context(), &admin.ListWorkersRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,14 +39,14 @@ func TestAllWorkersAreListed(t *testing.T) {
 	}
 }
 
-// TestQueueOfRestingWorkers has workers that take nothing for now only, which are not about to leave.
-func TestQueueOfRestingWorkers(t *testing.T) {
+// TestQueueCountsWorkersAndSlots has workers that take nothing for now only, which are not about to leave.
+func TestQueueCountsWorkersAndSlots(t *testing.T) {
 	var out strings.Builder
 	err := (&adminCall{out: &out}).printQueues(&admin.ListQueuesResponse{Queues: []*admin.Queue{
-		{SizeClass: 1, Workers: 8, Idle: 1, Executing: 4, Draining: 3, Resting: 2},
+		{SizeClass: 1, Workers: 8, Idle: 1, Busy: 4, Executing: 9, Draining: 1, Resting: 2, Slots: 32, SlotsBusy: 8, SlotsFree: 20},
 	}})
-	want := `QUEUE  CLASS  WORKERS  IDLE  DRAINING  RUNNING  QUEUED  OLDEST
--      1      8        1     1         4        0       -
+	want := `QUEUE  CLASS  WORKERS  DRAINING  SLOTS  FREE  RUNNING  QUEUED  OLDEST
+-      1      8        1         32     20    9        0       -
 `
 	if err != nil || out.String() != want {
 		t.Errorf("error %v, printed\n%s", err, out.String())
@@ -65,5 +65,25 @@ func TestWorkerStates(t *testing.T) {
 		if got := workerState(w); got != want {
 			t.Errorf("%v is shown as %s, want %s", w, got, want)
 		}
+	}
+}
+
+// TestWorkersAreMachines prints a line for each worker, and its positions only if they are asked for.
+func TestWorkersAreMachines(t *testing.T) {
+	list := &admin.ListWorkersResponse{Workers: []*admin.Worker{{
+		Identity: map[string]string{"host": "a"}, State: admin.Worker_EXECUTING, Actions: 3, Slots: 2, Action: "abababababababab/7", SizeClass: 1,
+	}}}
+	want := `STATE      RUNNING  SLOTS  FOR  ACTION        CLASS  PREFIX  PLATFORM  WORKER
+executing  3        2      -    abababababab  1      -       -         host=a
+`
+	var out strings.Builder
+	if err := (&adminCall{out: &out}).printWorkers(list); err != nil || out.String() != want {
+		t.Errorf("error %v, printed\n%s", err, out.String())
+	}
+	list.Workers[0].Positions = []*admin.Position{{Name: "0", State: admin.Worker_EXECUTING, Action: "abababababababab/7"}, {Name: "1", State: admin.Worker_RESTING}}
+	out.Reset()
+	if err := (&adminCall{out: &out}).printWorkers(list); err != nil || strings.Count(out.String(), "\n") != 4 ||
+		!strings.Contains(out.String(), "  resting ") || !strings.Contains(out.String(), "position 1\n") {
+		t.Errorf("error %v, printed\n%s", err, out.String())
 	}
 }

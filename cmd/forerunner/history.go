@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/web/facts"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 func historyCommand() *cobra.Command {
@@ -35,17 +37,17 @@ func historyCommand() *cobra.Command {
 			for _, k := range web.Kinds() {
 				if flag := chosen[k.Name]; flag != nil && *flag {
 					if kind != "" {
-						return fmt.Errorf("--%s and --%s: choose one", kind, k.Name)
+						return &flags.UsageError{Err: fmt.Errorf("--%s and --%s: choose one", kind, k.Name)}
 					}
 					kind = k.Name
 				}
 			}
 			if limit < 1 {
-				return fmt.Errorf("--limit: a list of %d operations", limit)
+				return &flags.UsageError{Err: fmt.Errorf("--limit is %d, the minimum is 1", limit)}
 			}
 			req, err := web.RecordsOf(kind, strings.Join(args, " "), since)
 			if err != nil {
-				return err
+				return &flags.UsageError{Err: err}
 			}
 			list, err := c.records(ctx, req, limit)
 			if err != nil {
@@ -102,7 +104,7 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
-			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(r.GetWorker()))
+			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
 	}
 	return w.Flush()
 }

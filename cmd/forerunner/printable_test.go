@@ -55,7 +55,7 @@ func TestHostileNames(t *testing.T) {
 			}
 		case "workers":
 			c := call(false)
-			list, listErr := c.workers(t.Context(), nil)
+			list, listErr := c.workers(t.Context(), &admin.ListWorkersRequest{})
 			if err = listErr; err == nil {
 				err = c.printWorkers(list)
 			}

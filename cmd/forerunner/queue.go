@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 const operationPatterns = `A pattern is one or more of name=value, separated by commas or as arguments; all must match. In values,
@@ -41,15 +42,15 @@ func queueListCommand() *cobra.Command {
 
 func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "QUEUE\tCLASS\tWORKERS\tIDLE\tDRAINING\tRUNNING\tQUEUED\tOLDEST")
+	fmt.Fprintln(w, "QUEUE\tCLASS\tWORKERS\tDRAINING\tSLOTS\tFREE\tRUNNING\tQUEUED\tOLDEST")
 	var reasons []string
 	for _, q := range list.GetQueues() {
 		name := platformText(q.GetPlatform())
 		if prefix := q.GetInstanceNamePrefix(); prefix != "" {
 			name = prefix + " " + name
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", name, q.GetSizeClass(), q.GetWorkers(), q.GetIdle(),
-			q.GetDraining()-q.GetResting(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", name, q.GetSizeClass(), q.GetWorkers(), q.GetDraining(),
+			q.GetSlots(), q.GetSlotsFree(), q.GetExecuting(), q.GetQueued(), ago(q.GetHeadQueued()))
 		printBranches(w, q.GetRoot(), 1)
 		if q.GetQueued() > 0 {
 			head := "nothing may start"
@@ -88,11 +89,11 @@ func heldBack(name string, q *admin.Queue) (reasons []string) {
 func printBranches(w io.Writer, b *admin.Branch, depth int) {
 	indent := strings.Repeat("  ", depth)
 	for _, child := range b.GetChildren() {
-		fmt.Fprintf(w, "%s%s\t\t\t\t\t%d\t%d\t\n", indent, dash(child.GetKey()), child.GetRunning(), child.GetQueued())
+		fmt.Fprintf(w, "%s%s\t\t\t\t\t\t%d\t%d\t\n", indent, dash(child.GetKey()), child.GetRunning(), child.GetQueued())
 		printBranches(w, child, depth+1)
 	}
 	if n := b.GetOmitted(); n > 0 {
-		fmt.Fprintf(w, "%sand %d more\t\t\t\t\t\t\t\n", indent, n)
+		fmt.Fprintf(w, "%sand %d more\t\t\t\t\t\t\t\t\n", indent, n)
 	}
 }
 
@@ -161,9 +162,9 @@ func (c *adminCall) printOperations(list *admin.ListOperationsResponse) error {
 // workerOf says who has an operation, and if nobody has heard of him yet.
 func workerOf(op *admin.Operation) string {
 	if op.GetWorkerAway() {
-		return op.GetWorker() + " (waits for it to come back)"
+		return text.Machine(op.GetWorker()) + " (waits for it to come back)"
 	}
-	return dash(op.GetWorker())
+	return dash(text.Machine(op.GetWorker()))
 }
 
 func killCommand() *cobra.Command {

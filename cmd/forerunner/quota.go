@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 const aboutQuotas = `A quota guarantees an instance name part of a cohort of workers (min) and limits it (max), in slots or in units
@@ -97,7 +98,7 @@ func (c *adminCall) printRuns(co *admin.Cohort) error {
 	for _, q := range co.GetQuotas() {
 		for _, r := range q.GetRuns() {
 			fmt.Fprintf(w, header+"%s\t%s\t%s\t%d\t%s\t%s\n", r.GetOperation(), shortDigest(r.GetAction()),
-				dash(q.GetInstanceName()), r.GetCost(), ago(r.GetStarted()), r.GetWorker())
+				dash(q.GetInstanceName()), r.GetCost(), ago(r.GetStarted()), text.Machine(r.GetWorker()))
 			header = ""
 		}
 	}

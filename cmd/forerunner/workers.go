@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -28,17 +27,19 @@ func workersCommand() *cobra.Command {
 }
 
 func listWorkersCommand() *cobra.Command {
-	return readCommand(manual{
+	var positions bool
+	cmd := readCommand(manual{
 		"list [PATTERN...]", "list workers and their actions",
-		"Lists the workers that match the pattern, or all, and the drains in force.\n" + workerPatterns,
-		"forerunner workers list 'host=build-*'",
+		"Lists the workers that match the pattern, or all, and the drains in force. RUNNING counts actions; those beyond the slots of a\n" +
+			"worker fetch inputs or store outputs. ACTION is the one that it has had for longest, of all that --positions lists.\n" + workerPatterns,
+		"forerunner workers list 'host=build-*'\nforerunner workers list --positions host=build-7",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			p, err := patternOf(args)
 			if err != nil {
 				return err
 			}
-			list, err := c.workers(ctx, p)
+			list, err := c.workers(ctx, &admin.ListWorkersRequest{Pattern: p, Positions: positions})
 			if err != nil {
 				return err
 			}
@@ -47,12 +48,14 @@ func listWorkersCommand() *cobra.Command {
 			}
 			return c.printWorkers(list)
 		})
+	cmd.Flags().BoolVar(&positions, "positions", false, "list what each worker takes one action at a time, too")
+	return cmd
 }
 
 // workers asks for all pages.
-func (c *adminCall) workers(ctx context.Context, p *admin.Pattern) (*admin.ListWorkersResponse, error) {
+func (c *adminCall) workers(ctx context.Context, req *admin.ListWorkersRequest) (*admin.ListWorkersResponse, error) {
 	all := &admin.ListWorkersResponse{}
-	for req := (&admin.ListWorkersRequest{Pattern: p}); ; {
+	for {
 		call, cancel := context.WithTimeout(ctx, adminTimeout)
 		page, err := c.ListWorkers(call, req)
 		cancel()
@@ -69,10 +72,14 @@ func (c *adminCall) workers(ctx context.Context, p *admin.Pattern) (*admin.ListW
 
 func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STATE\tFOR\tACTION\tCLASS\tPREFIX\tPLATFORM\tWORKER")
+	fmt.Fprintln(w, "STATE\tRUNNING\tSLOTS\tFOR\tACTION\tCLASS\tPREFIX\tPLATFORM\tWORKER")
 	for _, x := range list.GetWorkers() {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", workerState(x), ago(x.GetSince()), shortDigest(x.GetAction()),
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", workerState(x), x.GetActions(), x.GetSlots(), ago(x.GetSince()), shortDigest(x.GetAction()),
 			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), text.Pairs(x.GetIdentity()))
+		for _, p := range x.GetPositions() {
+			fmt.Fprintf(w, "  %s\t\t\t%s\t%s\t\t\t\t  position %s\n", strings.ToLower(p.GetState().String()), ago(p.GetSince()), shortDigest(p.GetAction()),
+				dash(p.GetName()))
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -103,16 +110,14 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	return nil
 }
 
-// printSuspended says of each worker that is suspended why, once for all of its positions.
+// printSuspended says of each worker that is suspended why.
 func (c *adminCall) printSuspended(list []*admin.Worker) error {
-	said := map[string]bool{}
 	for _, x := range list {
-		name, why := text.Pairs(names.WithoutPosition(x.GetIdentity())), text.Suspension(x)
-		if why == "" || said[name] {
+		why := text.Suspension(x)
+		if why == "" {
 			continue
 		}
-		said[name] = true
-		if _, err := fmt.Fprintf(c.out, "%s: %s\n", name, why); err != nil {
+		if _, err := fmt.Fprintf(c.out, "%s: %s\n", text.Pairs(x.GetIdentity()), why); err != nil {
 			return err
 		}
 	}
@@ -176,7 +181,7 @@ func (c *adminCall) waitDrained(ctx context.Context, p *admin.Pattern) error {
 	ticker := time.NewTicker(drainPoll)
 	defer ticker.Stop()
 	for {
-		list, err := c.workers(ctx, p)
+		list, err := c.workers(ctx, &admin.ListWorkersRequest{Pattern: p})
 		if err != nil {
 			return err
 		}

@@ -36,12 +36,12 @@ const (
 	Worker_STATE_UNSPECIFIED Worker_State = 0
 	Worker_IDLE              Worker_State = 1
 	Worker_EXECUTING         Worker_State = 2
-	// It executes its last action.
+	// It executes its last actions.
 	Worker_DRAINING Worker_State = 3
 	// It has nothing and gets nothing, because a pattern matches it.
 	Worker_DRAINED Worker_State = 4
-	// It has nothing and wants nothing for now: its machine is busy with what the
-	// other positions of the same worker have, or it is about to leave.
+	// It has nothing and wants nothing for now. Of a position: its machine is busy with what the
+	// other positions of the same worker have; of a worker: its disk is full, or it is about to leave.
 	Worker_RESTING Worker_State = 5
 	// It had an action before the scheduler was started, or took over, and has not called since.
 	Worker_AWAY Worker_State = 6
@@ -154,8 +154,10 @@ type ListWorkersRequest struct {
 	// Not set: all.
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// At most 1000, which is also what 0 means.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Each worker with its positions.
+	Positions     bool `protobuf:"varint,4,opt,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -209,6 +211,13 @@ func (x *ListWorkersRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListWorkersRequest) GetPositions() bool {
+	if x != nil {
+		return x.Positions
+	}
+	return false
 }
 
 type ListWorkersResponse struct {
@@ -352,13 +361,16 @@ func (x *ActiveDrain) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// A position that stopped calling without having drained.
+// A worker that stopped calling without having drained, or some positions of one.
 type LostWorker struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What identifies it, less the position.
 	Identity map[string]string      `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// What it ran, as hash/size, which was given to another one; else empty.
-	Action        string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// An action that it had, as hash/size, which was given to another one; else empty.
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// How many it had.
+	Actions       int32 `protobuf:"varint,4,opt,name=actions,proto3" json:"actions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,18 +426,26 @@ func (x *LostWorker) GetAction() string {
 	return ""
 }
 
-// One position of a worker program: it runs one action at a time.
+func (x *LostWorker) GetActions() int32 {
+	if x != nil {
+		return x.Actions
+	}
+	return 0
+}
+
+// A worker program, on its machine, with all of its positions.
 type Worker struct {
-	state              protoimpl.MessageState `protogen:"open.v1"`
-	Identity           map[string]string      `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	InstanceNamePrefix string                 `protobuf:"bytes,2,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
-	Platform           []*Property            `protobuf:"bytes,3,rep,name=platform,proto3" json:"platform,omitempty"`
-	SizeClass          uint32                 `protobuf:"varint,4,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	State              Worker_State           `protobuf:"varint,5,opt,name=state,proto3,enum=forerunner.admin.Worker_State" json:"state,omitempty"`
-	// What it runs, as hash/size, and since when; else empty.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What identifies it, less the position.
+	Identity           map[string]string `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	InstanceNamePrefix string            `protobuf:"bytes,2,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
+	Platform           []*Property       `protobuf:"bytes,3,rep,name=platform,proto3" json:"platform,omitempty"`
+	SizeClass          uint32            `protobuf:"varint,4,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
+	State              Worker_State      `protobuf:"varint,5,opt,name=state,proto3,enum=forerunner.admin.Worker_State" json:"state,omitempty"`
+	// Of the actions that it has, the one that it has had for longest, as hash/size, and since when; else empty.
 	Action string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	// True if it was drained here, false if it drains by itself, as after SIGTERM.
+	// True if all of it was drained here, false if it drains by itself, as after SIGTERM.
 	DrainedByPattern bool `protobuf:"varint,8,opt,name=drained_by_pattern,json=drainedByPattern,proto3" json:"drained_by_pattern,omitempty"`
 	// What its program told of itself last; not set by workers of other makes.
 	Report *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
@@ -438,8 +458,14 @@ type Worker struct {
 	SuspendedUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=suspended_until,json=suspendedUntil,proto3" json:"suspended_until,omitempty"`
 	FailedInARow   int32                  `protobuf:"varint,13,opt,name=failed_in_a_row,json=failedInARow,proto3" json:"failed_in_a_row,omitempty"`
 	FailedLately   int32                  `protobuf:"varint,14,opt,name=failed_lately,json=failedLately,proto3" json:"failed_lately,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How many commands it runs at once. Of workers of other makes: how many actions it takes.
+	Slots int32 `protobuf:"varint,15,opt,name=slots,proto3" json:"slots,omitempty"`
+	// How many actions it has. Those beyond its slots fetch inputs or store outputs.
+	Actions int32 `protobuf:"varint,16,opt,name=actions,proto3" json:"actions,omitempty"`
+	// What each takes one action at a time; only on request.
+	Positions     []*Position `protobuf:"bytes,17,rep,name=positions,proto3" json:"positions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
@@ -570,6 +596,98 @@ func (x *Worker) GetFailedLately() int32 {
 	return 0
 }
 
+func (x *Worker) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Worker) GetActions() int32 {
+	if x != nil {
+		return x.Actions
+	}
+	return 0
+}
+
+func (x *Worker) GetPositions() []*Position {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+// A part of a worker that takes one action at a time.
+type Position struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What tells it from the others of its worker; empty: it is the only one.
+	Name  string       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	State Worker_State `protobuf:"varint,2,opt,name=state,proto3,enum=forerunner.admin.Worker_State" json:"state,omitempty"`
+	// What it runs, as hash/size, and since when; else empty.
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Position) Reset() {
+	*x = Position{}
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Position) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Position) ProtoMessage() {}
+
+func (x *Position) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Position.ProtoReflect.Descriptor instead.
+func (*Position) Descriptor() ([]byte, []int) {
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Position) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Position) GetState() Worker_State {
+	if x != nil {
+		return x.State
+	}
+	return Worker_STATE_UNSPECIFIED
+}
+
+func (x *Position) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Position) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 type Property struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -580,7 +698,7 @@ type Property struct {
 
 func (x *Property) Reset() {
 	*x = Property{}
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +710,7 @@ func (x *Property) String() string {
 func (*Property) ProtoMessage() {}
 
 func (x *Property) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[6]
+	mi := &file_proto_admin_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +723,7 @@ func (x *Property) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Property.ProtoReflect.Descriptor instead.
 func (*Property) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{6}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Property) GetName() string {
@@ -634,7 +752,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +764,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[7]
+	mi := &file_proto_admin_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +777,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{7}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DrainRequest) GetPattern() *Pattern {
@@ -678,7 +796,7 @@ func (x *DrainRequest) GetReason() string {
 
 type DrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many known workers match.
+	// How many known workers match, or have a position that does.
 	Workers int32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
 	// How many actions wait that only drained workers could run, among which are some that match.
 	Waiting int64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -690,7 +808,7 @@ type DrainResponse struct {
 
 func (x *DrainResponse) Reset() {
 	*x = DrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +820,7 @@ func (x *DrainResponse) String() string {
 func (*DrainResponse) ProtoMessage() {}
 
 func (x *DrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[8]
+	mi := &file_proto_admin_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +833,7 @@ func (x *DrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
 func (*DrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{8}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DrainResponse) GetWorkers() int32 {
@@ -748,7 +866,7 @@ type UndrainRequest struct {
 
 func (x *UndrainRequest) Reset() {
 	*x = UndrainRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +878,7 @@ func (x *UndrainRequest) String() string {
 func (*UndrainRequest) ProtoMessage() {}
 
 func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[9]
+	mi := &file_proto_admin_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +891,7 @@ func (x *UndrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainRequest.ProtoReflect.Descriptor instead.
 func (*UndrainRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{9}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *UndrainRequest) GetPattern() *Pattern {
@@ -792,7 +910,7 @@ type UndrainResponse struct {
 
 func (x *UndrainResponse) Reset() {
 	*x = UndrainResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +922,7 @@ func (x *UndrainResponse) String() string {
 func (*UndrainResponse) ProtoMessage() {}
 
 func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[10]
+	mi := &file_proto_admin_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +935,7 @@ func (x *UndrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainResponse.ProtoReflect.Descriptor instead.
 func (*UndrainResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{10}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *UndrainResponse) GetWorkers() int32 {
@@ -837,7 +955,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +967,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[11]
+	mi := &file_proto_admin_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +980,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{11}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListQueuesRequest) GetMaxBranches() int32 {
@@ -887,7 +1005,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1017,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[12]
+	mi := &file_proto_admin_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1030,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{12}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -949,10 +1067,10 @@ type Queue struct {
 	InstanceNamePrefix string                 `protobuf:"bytes,1,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
 	Platform           []*Property            `protobuf:"bytes,2,rep,name=platform,proto3" json:"platform,omitempty"`
 	SizeClass          uint32                 `protobuf:"varint,3,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// All workers; of them those that wait for an action, that have one, and that
-	// take no more.
-	Workers   int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
-	Idle      int32 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	// All workers; of them those that wait for an action, and those that get no more because they were drained, or leave.
+	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	Idle    int32 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
+	// The actions that workers have.
 	Executing int32 `protobuf:"varint,6,opt,name=executing,proto3" json:"executing,omitempty"`
 	Draining  int32 `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	Queued    int64 `protobuf:"varint,8,opt,name=queued,proto3" json:"queued,omitempty"`
@@ -965,16 +1083,23 @@ type Queue struct {
 	Root *Branch `protobuf:"bytes,12,opt,name=root,proto3" json:"root,omitempty"`
 	// The operation whose turn head_action is.
 	HeadOperation string `protobuf:"bytes,13,opt,name=head_operation,json=headOperation,proto3" json:"head_operation,omitempty"`
-	// Of those that take no more, the ones that will again: their machine is busy with what
-	// other positions of the same worker have, or they are suspended.
-	Resting       int32 `protobuf:"varint,14,opt,name=resting,proto3" json:"resting,omitempty"`
+	// Of the workers, those that have nothing and want nothing for now, those that have an action, and those that get nothing
+	// for a while because their actions failed. Idle, draining, resting, busy and suspended sum up to workers.
+	Resting   int32 `protobuf:"varint,14,opt,name=resting,proto3" json:"resting,omitempty"`
+	Busy      int32 `protobuf:"varint,15,opt,name=busy,proto3" json:"busy,omitempty"`
+	Suspended int32 `protobuf:"varint,16,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	// The commands that the workers run at once, how many of these places are taken, and how many may be by what waits: those of
+	// workers that get no more may not.
+	Slots         int32 `protobuf:"varint,17,opt,name=slots,proto3" json:"slots,omitempty"`
+	SlotsBusy     int32 `protobuf:"varint,18,opt,name=slots_busy,json=slotsBusy,proto3" json:"slots_busy,omitempty"`
+	SlotsFree     int32 `protobuf:"varint,19,opt,name=slots_free,json=slotsFree,proto3" json:"slots_free,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1111,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[13]
+	mi := &file_proto_admin_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1124,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{13}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Queue) GetInstanceNamePrefix() string {
@@ -1100,6 +1225,41 @@ func (x *Queue) GetResting() int32 {
 	return 0
 }
 
+func (x *Queue) GetBusy() int32 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Queue) GetSuspended() int32 {
+	if x != nil {
+		return x.Suspended
+	}
+	return 0
+}
+
+func (x *Queue) GetSlots() int32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Queue) GetSlotsBusy() int32 {
+	if x != nil {
+		return x.SlotsBusy
+	}
+	return 0
+}
+
+func (x *Queue) GetSlotsFree() int32 {
+	if x != nil {
+		return x.SlotsFree
+	}
+	return 0
+}
+
 // A part of a queue whose operations have one key in common.
 type Branch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1124,7 +1284,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1296,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[14]
+	mi := &file_proto_admin_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1309,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{14}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Branch) GetKey() string {
@@ -1214,7 +1374,7 @@ type ListOperationsRequest struct {
 
 func (x *ListOperationsRequest) Reset() {
 	*x = ListOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1386,7 @@ func (x *ListOperationsRequest) String() string {
 func (*ListOperationsRequest) ProtoMessage() {}
 
 func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[15]
+	mi := &file_proto_admin_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1399,7 @@ func (x *ListOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{15}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListOperationsRequest) GetPattern() *Pattern {
@@ -1273,7 +1433,7 @@ type ListOperationsResponse struct {
 
 func (x *ListOperationsResponse) Reset() {
 	*x = ListOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1445,7 @@ func (x *ListOperationsResponse) String() string {
 func (*ListOperationsResponse) ProtoMessage() {}
 
 func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[16]
+	mi := &file_proto_admin_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1458,7 @@ func (x *ListOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{16}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListOperationsResponse) GetOperations() []*Operation {
@@ -1324,7 +1484,7 @@ type GetOperationRequest struct {
 
 func (x *GetOperationRequest) Reset() {
 	*x = GetOperationRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1496,7 @@ func (x *GetOperationRequest) String() string {
 func (*GetOperationRequest) ProtoMessage() {}
 
 func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[17]
+	mi := &file_proto_admin_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1509,7 @@ func (x *GetOperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperationRequest.ProtoReflect.Descriptor instead.
 func (*GetOperationRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{17}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetOperationRequest) GetName() string {
@@ -1390,7 +1550,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1562,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[18]
+	mi := &file_proto_admin_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1575,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{18}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Operation) GetName() string {
@@ -1548,7 +1708,7 @@ type KillOperationsRequest struct {
 
 func (x *KillOperationsRequest) Reset() {
 	*x = KillOperationsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1720,7 @@ func (x *KillOperationsRequest) String() string {
 func (*KillOperationsRequest) ProtoMessage() {}
 
 func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[19]
+	mi := &file_proto_admin_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1733,7 @@ func (x *KillOperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsRequest.ProtoReflect.Descriptor instead.
 func (*KillOperationsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{19}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *KillOperationsRequest) GetPattern() *Pattern {
@@ -1600,7 +1760,7 @@ type KillOperationsResponse struct {
 
 func (x *KillOperationsResponse) Reset() {
 	*x = KillOperationsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1772,7 @@ func (x *KillOperationsResponse) String() string {
 func (*KillOperationsResponse) ProtoMessage() {}
 
 func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[20]
+	mi := &file_proto_admin_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1785,7 @@ func (x *KillOperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillOperationsResponse.ProtoReflect.Descriptor instead.
 func (*KillOperationsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{20}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KillOperationsResponse) GetKilled() int64 {
@@ -1654,7 +1814,7 @@ type GetSizesRequest struct {
 
 func (x *GetSizesRequest) Reset() {
 	*x = GetSizesRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1666,7 +1826,7 @@ func (x *GetSizesRequest) String() string {
 func (*GetSizesRequest) ProtoMessage() {}
 
 func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[21]
+	mi := &file_proto_admin_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1679,7 +1839,7 @@ func (x *GetSizesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesRequest.ProtoReflect.Descriptor instead.
 func (*GetSizesRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{21}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetSizesRequest) GetInstanceName() string {
@@ -1771,7 +1931,7 @@ type GetSizesResponse struct {
 
 func (x *GetSizesResponse) Reset() {
 	*x = GetSizesResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +1943,7 @@ func (x *GetSizesResponse) String() string {
 func (*GetSizesResponse) ProtoMessage() {}
 
 func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[22]
+	mi := &file_proto_admin_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +1956,7 @@ func (x *GetSizesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSizesResponse.ProtoReflect.Descriptor instead.
 func (*GetSizesResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{22}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetSizesResponse) GetReducedActionDigest() *v2.Digest {
@@ -1872,7 +2032,7 @@ type SizeStats struct {
 
 func (x *SizeStats) Reset() {
 	*x = SizeStats{}
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2044,7 @@ func (x *SizeStats) String() string {
 func (*SizeStats) ProtoMessage() {}
 
 func (x *SizeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[23]
+	mi := &file_proto_admin_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2057,7 @@ func (x *SizeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SizeStats.ProtoReflect.Descriptor instead.
 func (*SizeStats) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{23}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SizeStats) GetSizeClass() uint32 {
@@ -2005,7 +2165,7 @@ type ListQuotasRequest struct {
 
 func (x *ListQuotasRequest) Reset() {
 	*x = ListQuotasRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2017,7 +2177,7 @@ func (x *ListQuotasRequest) String() string {
 func (*ListQuotasRequest) ProtoMessage() {}
 
 func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[24]
+	mi := &file_proto_admin_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2030,7 +2190,7 @@ func (x *ListQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasRequest.ProtoReflect.Descriptor instead.
 func (*ListQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{24}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListQuotasRequest) GetCohort() string {
@@ -2064,7 +2224,7 @@ type ListQuotasResponse struct {
 
 func (x *ListQuotasResponse) Reset() {
 	*x = ListQuotasResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2236,7 @@ func (x *ListQuotasResponse) String() string {
 func (*ListQuotasResponse) ProtoMessage() {}
 
 func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[25]
+	mi := &file_proto_admin_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2249,7 @@ func (x *ListQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuotasResponse.ProtoReflect.Descriptor instead.
 func (*ListQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{25}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListQuotasResponse) GetCohorts() []*Cohort {
@@ -2122,7 +2282,7 @@ type Cohort struct {
 
 func (x *Cohort) Reset() {
 	*x = Cohort{}
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2294,7 @@ func (x *Cohort) String() string {
 func (*Cohort) ProtoMessage() {}
 
 func (x *Cohort) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[26]
+	mi := &file_proto_admin_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2307,7 @@ func (x *Cohort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cohort.ProtoReflect.Descriptor instead.
 func (*Cohort) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{26}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Cohort) GetName() string {
@@ -2224,7 +2384,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2396,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[27]
+	mi := &file_proto_admin_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2409,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{27}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Quota) GetInstanceName() string {
@@ -2309,7 +2469,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2481,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[28]
+	mi := &file_proto_admin_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2494,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{28}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Run) GetOperation() string {
@@ -2390,7 +2550,7 @@ type PutQuotaRequest struct {
 
 func (x *PutQuotaRequest) Reset() {
 	*x = PutQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2562,7 @@ func (x *PutQuotaRequest) String() string {
 func (*PutQuotaRequest) ProtoMessage() {}
 
 func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[29]
+	mi := &file_proto_admin_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2575,7 @@ func (x *PutQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaRequest.ProtoReflect.Descriptor instead.
 func (*PutQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{29}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutQuotaRequest) GetCohort() string {
@@ -2477,7 +2637,7 @@ type PutQuotaResponse struct {
 
 func (x *PutQuotaResponse) Reset() {
 	*x = PutQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2649,7 @@ func (x *PutQuotaResponse) String() string {
 func (*PutQuotaResponse) ProtoMessage() {}
 
 func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[30]
+	mi := &file_proto_admin_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2502,7 +2662,7 @@ func (x *PutQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutQuotaResponse.ProtoReflect.Descriptor instead.
 func (*PutQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{30}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutQuotaResponse) GetCohort() *Cohort {
@@ -2522,7 +2682,7 @@ type DeleteQuotaRequest struct {
 
 func (x *DeleteQuotaRequest) Reset() {
 	*x = DeleteQuotaRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[31]
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2534,7 +2694,7 @@ func (x *DeleteQuotaRequest) String() string {
 func (*DeleteQuotaRequest) ProtoMessage() {}
 
 func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[31]
+	mi := &file_proto_admin_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2547,7 +2707,7 @@ func (x *DeleteQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{31}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteQuotaRequest) GetCohort() string {
@@ -2572,7 +2732,7 @@ type DeleteQuotaResponse struct {
 
 func (x *DeleteQuotaResponse) Reset() {
 	*x = DeleteQuotaResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2744,7 @@ func (x *DeleteQuotaResponse) String() string {
 func (*DeleteQuotaResponse) ProtoMessage() {}
 
 func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[32]
+	mi := &file_proto_admin_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2757,7 @@ func (x *DeleteQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQuotaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{32}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{33}
 }
 
 type ListStoresRequest struct {
@@ -2610,7 +2770,7 @@ type ListStoresRequest struct {
 
 func (x *ListStoresRequest) Reset() {
 	*x = ListStoresRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2782,7 @@ func (x *ListStoresRequest) String() string {
 func (*ListStoresRequest) ProtoMessage() {}
 
 func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[33]
+	mi := &file_proto_admin_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2795,7 @@ func (x *ListStoresRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresRequest.ProtoReflect.Descriptor instead.
 func (*ListStoresRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{33}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListStoresRequest) GetOwn() bool {
@@ -2656,7 +2816,7 @@ type ListStoresResponse struct {
 
 func (x *ListStoresResponse) Reset() {
 	*x = ListStoresResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	mi := &file_proto_admin_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2668,7 +2828,7 @@ func (x *ListStoresResponse) String() string {
 func (*ListStoresResponse) ProtoMessage() {}
 
 func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[34]
+	mi := &file_proto_admin_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2681,7 +2841,7 @@ func (x *ListStoresResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStoresResponse.ProtoReflect.Descriptor instead.
 func (*ListStoresResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{34}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListStoresResponse) GetStores() []*Store {
@@ -2706,7 +2866,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_proto_admin_admin_proto_msgTypes[35]
+	mi := &file_proto_admin_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +2878,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[35]
+	mi := &file_proto_admin_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +2891,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{35}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Store) GetWorker() map[string]string {
@@ -2798,7 +2958,7 @@ type ListRecordsRequest struct {
 
 func (x *ListRecordsRequest) Reset() {
 	*x = ListRecordsRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[36]
+	mi := &file_proto_admin_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2970,7 @@ func (x *ListRecordsRequest) String() string {
 func (*ListRecordsRequest) ProtoMessage() {}
 
 func (x *ListRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[36]
+	mi := &file_proto_admin_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2983,7 @@ func (x *ListRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ListRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{36}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListRecordsRequest) GetPattern() *Pattern {
@@ -2913,7 +3073,7 @@ type ListRecordsResponse struct {
 
 func (x *ListRecordsResponse) Reset() {
 	*x = ListRecordsResponse{}
-	mi := &file_proto_admin_admin_proto_msgTypes[37]
+	mi := &file_proto_admin_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3085,7 @@ func (x *ListRecordsResponse) String() string {
 func (*ListRecordsResponse) ProtoMessage() {}
 
 func (x *ListRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[37]
+	mi := &file_proto_admin_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3098,7 @@ func (x *ListRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ListRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{37}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRecordsResponse) GetRecords() []*history.Record {
@@ -2968,7 +3128,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_proto_admin_admin_proto_msgTypes[38]
+	mi := &file_proto_admin_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3140,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_admin_admin_proto_msgTypes[38]
+	mi := &file_proto_admin_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3153,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_proto_admin_admin_proto_rawDescGZIP(), []int{38}
+	return file_proto_admin_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetRecordRequest) GetOf() isGetRecordRequest_Of {
@@ -3049,12 +3209,13 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"attributes\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa3\x01\n" +
 	"\x12ListWorkersRequest\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"\xe0\x01\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\tpositions\x18\x04 \x01(\bR\tpositions\"\xe0\x01\n" +
 	"\x13ListWorkersResponse\x122\n" +
 	"\aworkers\x18\x01 \x03(\v2\x18.forerunner.admin.WorkerR\aworkers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x125\n" +
@@ -3064,15 +3225,16 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xd5\x01\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xef\x01\n" +
 	"\n" +
 	"LostWorker\x12F\n" +
 	"\bidentity\x18\x01 \x03(\v2*.forerunner.admin.LostWorker.IdentityEntryR\bidentity\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06action\x18\x03 \x01(\tR\x06action\x1a;\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x18\n" +
+	"\aactions\x18\x04 \x01(\x05R\aactions\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x06\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\a\n" +
 	"\x06Worker\x12B\n" +
 	"\bidentity\x18\x01 \x03(\v2&.forerunner.admin.Worker.IdentityEntryR\bidentity\x120\n" +
 	"\x14instance_name_prefix\x18\x02 \x01(\tR\x12instanceNamePrefix\x126\n" +
@@ -3089,7 +3251,10 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x04twin\x18\v \x01(\tR\x04twin\x12C\n" +
 	"\x0fsuspended_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x0esuspendedUntil\x12%\n" +
 	"\x0ffailed_in_a_row\x18\r \x01(\x05R\ffailedInARow\x12#\n" +
-	"\rfailed_lately\x18\x0e \x01(\x05R\ffailedLately\x1a;\n" +
+	"\rfailed_lately\x18\x0e \x01(\x05R\ffailedLately\x12\x14\n" +
+	"\x05slots\x18\x0f \x01(\x05R\x05slots\x12\x18\n" +
+	"\aactions\x18\x10 \x01(\x05R\aactions\x128\n" +
+	"\tpositions\x18\x11 \x03(\v2\x1a.forerunner.admin.PositionR\tpositions\x1a;\n" +
 	"\rIdentityEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"x\n" +
@@ -3101,7 +3266,12 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\aDRAINED\x10\x04\x12\v\n" +
 	"\aRESTING\x10\x05\x12\b\n" +
 	"\x04AWAY\x10\x06\x12\r\n" +
-	"\tSUSPENDED\x10\a\"4\n" +
+	"\tSUSPENDED\x10\a\"\x9e\x01\n" +
+	"\bPosition\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1e.forerunner.admin.Worker.StateR\x05state\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"4\n" +
 	"\bProperty\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"[\n" +
@@ -3122,7 +3292,7 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\x06queues\x18\x01 \x03(\v2\x17.forerunner.admin.QueueR\x06queues\x12\x1c\n" +
 	"\tunmatched\x18\x02 \x01(\x03R\tunmatched\x12)\n" +
 	"\x10unmatched_reason\x18\x03 \x01(\tR\x0funmatchedReason\x12!\n" +
-	"\fworkers_lost\x18\x04 \x01(\x03R\vworkersLost\"\xfe\x03\n" +
+	"\fworkers_lost\x18\x04 \x01(\x03R\vworkersLost\"\x84\x05\n" +
 	"\x05Queue\x120\n" +
 	"\x14instance_name_prefix\x18\x01 \x01(\tR\x12instanceNamePrefix\x126\n" +
 	"\bplatform\x18\x02 \x03(\v2\x1a.forerunner.admin.PropertyR\bplatform\x12\x1d\n" +
@@ -3142,7 +3312,14 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"headReason\x12,\n" +
 	"\x04root\x18\f \x01(\v2\x18.forerunner.admin.BranchR\x04root\x12%\n" +
 	"\x0ehead_operation\x18\r \x01(\tR\rheadOperation\x12\x18\n" +
-	"\aresting\x18\x0e \x01(\x05R\aresting\"\xc0\x01\n" +
+	"\aresting\x18\x0e \x01(\x05R\aresting\x12\x12\n" +
+	"\x04busy\x18\x0f \x01(\x05R\x04busy\x12\x1c\n" +
+	"\tsuspended\x18\x10 \x01(\x05R\tsuspended\x12\x14\n" +
+	"\x05slots\x18\x11 \x01(\x05R\x05slots\x12\x1d\n" +
+	"\n" +
+	"slots_busy\x18\x12 \x01(\x05R\tslotsBusy\x12\x1d\n" +
+	"\n" +
+	"slots_free\x18\x13 \x01(\x05R\tslotsFree\"\xc0\x01\n" +
 	"\x06Branch\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06queued\x18\x02 \x01(\x03R\x06queued\x12\x18\n" +
@@ -3335,7 +3512,7 @@ func file_proto_admin_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_proto_admin_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_proto_admin_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_proto_admin_admin_proto_goTypes = []any{
 	(Worker_State)(0),              // 0: forerunner.admin.Worker.State
 	(*Pattern)(nil),                // 1: forerunner.admin.Pattern
@@ -3344,141 +3521,145 @@ var file_proto_admin_admin_proto_goTypes = []any{
 	(*ActiveDrain)(nil),            // 4: forerunner.admin.ActiveDrain
 	(*LostWorker)(nil),             // 5: forerunner.admin.LostWorker
 	(*Worker)(nil),                 // 6: forerunner.admin.Worker
-	(*Property)(nil),               // 7: forerunner.admin.Property
-	(*DrainRequest)(nil),           // 8: forerunner.admin.DrainRequest
-	(*DrainResponse)(nil),          // 9: forerunner.admin.DrainResponse
-	(*UndrainRequest)(nil),         // 10: forerunner.admin.UndrainRequest
-	(*UndrainResponse)(nil),        // 11: forerunner.admin.UndrainResponse
-	(*ListQueuesRequest)(nil),      // 12: forerunner.admin.ListQueuesRequest
-	(*ListQueuesResponse)(nil),     // 13: forerunner.admin.ListQueuesResponse
-	(*Queue)(nil),                  // 14: forerunner.admin.Queue
-	(*Branch)(nil),                 // 15: forerunner.admin.Branch
-	(*ListOperationsRequest)(nil),  // 16: forerunner.admin.ListOperationsRequest
-	(*ListOperationsResponse)(nil), // 17: forerunner.admin.ListOperationsResponse
-	(*GetOperationRequest)(nil),    // 18: forerunner.admin.GetOperationRequest
-	(*Operation)(nil),              // 19: forerunner.admin.Operation
-	(*KillOperationsRequest)(nil),  // 20: forerunner.admin.KillOperationsRequest
-	(*KillOperationsResponse)(nil), // 21: forerunner.admin.KillOperationsResponse
-	(*GetSizesRequest)(nil),        // 22: forerunner.admin.GetSizesRequest
-	(*GetSizesResponse)(nil),       // 23: forerunner.admin.GetSizesResponse
-	(*SizeStats)(nil),              // 24: forerunner.admin.SizeStats
-	(*ListQuotasRequest)(nil),      // 25: forerunner.admin.ListQuotasRequest
-	(*ListQuotasResponse)(nil),     // 26: forerunner.admin.ListQuotasResponse
-	(*Cohort)(nil),                 // 27: forerunner.admin.Cohort
-	(*Quota)(nil),                  // 28: forerunner.admin.Quota
-	(*Run)(nil),                    // 29: forerunner.admin.Run
-	(*PutQuotaRequest)(nil),        // 30: forerunner.admin.PutQuotaRequest
-	(*PutQuotaResponse)(nil),       // 31: forerunner.admin.PutQuotaResponse
-	(*DeleteQuotaRequest)(nil),     // 32: forerunner.admin.DeleteQuotaRequest
-	(*DeleteQuotaResponse)(nil),    // 33: forerunner.admin.DeleteQuotaResponse
-	(*ListStoresRequest)(nil),      // 34: forerunner.admin.ListStoresRequest
-	(*ListStoresResponse)(nil),     // 35: forerunner.admin.ListStoresResponse
-	(*Store)(nil),                  // 36: forerunner.admin.Store
-	(*ListRecordsRequest)(nil),     // 37: forerunner.admin.ListRecordsRequest
-	(*ListRecordsResponse)(nil),    // 38: forerunner.admin.ListRecordsResponse
-	(*GetRecordRequest)(nil),       // 39: forerunner.admin.GetRecordRequest
-	nil,                            // 40: forerunner.admin.Pattern.AttributesEntry
-	nil,                            // 41: forerunner.admin.LostWorker.IdentityEntry
-	nil,                            // 42: forerunner.admin.Worker.IdentityEntry
-	nil,                            // 43: forerunner.admin.Store.WorkerEntry
-	(*timestamppb.Timestamp)(nil),  // 44: google.protobuf.Timestamp
-	(*live.Report)(nil),            // 45: forerunner.live.Report
-	(v2.DigestFunction_Value)(0),   // 46: build.bazel.remote.execution.v2.DigestFunction.Value
-	(*v2.Digest)(nil),              // 47: build.bazel.remote.execution.v2.Digest
-	(*durationpb.Duration)(nil),    // 48: google.protobuf.Duration
-	(*runs.Run)(nil),               // 49: forerunner.runs.Run
-	(*live.StoreHealth)(nil),       // 50: forerunner.live.StoreHealth
-	(history.Outcome)(0),           // 51: forerunner.history.Outcome
-	(*history.Record)(nil),         // 52: forerunner.history.Record
+	(*Position)(nil),               // 7: forerunner.admin.Position
+	(*Property)(nil),               // 8: forerunner.admin.Property
+	(*DrainRequest)(nil),           // 9: forerunner.admin.DrainRequest
+	(*DrainResponse)(nil),          // 10: forerunner.admin.DrainResponse
+	(*UndrainRequest)(nil),         // 11: forerunner.admin.UndrainRequest
+	(*UndrainResponse)(nil),        // 12: forerunner.admin.UndrainResponse
+	(*ListQueuesRequest)(nil),      // 13: forerunner.admin.ListQueuesRequest
+	(*ListQueuesResponse)(nil),     // 14: forerunner.admin.ListQueuesResponse
+	(*Queue)(nil),                  // 15: forerunner.admin.Queue
+	(*Branch)(nil),                 // 16: forerunner.admin.Branch
+	(*ListOperationsRequest)(nil),  // 17: forerunner.admin.ListOperationsRequest
+	(*ListOperationsResponse)(nil), // 18: forerunner.admin.ListOperationsResponse
+	(*GetOperationRequest)(nil),    // 19: forerunner.admin.GetOperationRequest
+	(*Operation)(nil),              // 20: forerunner.admin.Operation
+	(*KillOperationsRequest)(nil),  // 21: forerunner.admin.KillOperationsRequest
+	(*KillOperationsResponse)(nil), // 22: forerunner.admin.KillOperationsResponse
+	(*GetSizesRequest)(nil),        // 23: forerunner.admin.GetSizesRequest
+	(*GetSizesResponse)(nil),       // 24: forerunner.admin.GetSizesResponse
+	(*SizeStats)(nil),              // 25: forerunner.admin.SizeStats
+	(*ListQuotasRequest)(nil),      // 26: forerunner.admin.ListQuotasRequest
+	(*ListQuotasResponse)(nil),     // 27: forerunner.admin.ListQuotasResponse
+	(*Cohort)(nil),                 // 28: forerunner.admin.Cohort
+	(*Quota)(nil),                  // 29: forerunner.admin.Quota
+	(*Run)(nil),                    // 30: forerunner.admin.Run
+	(*PutQuotaRequest)(nil),        // 31: forerunner.admin.PutQuotaRequest
+	(*PutQuotaResponse)(nil),       // 32: forerunner.admin.PutQuotaResponse
+	(*DeleteQuotaRequest)(nil),     // 33: forerunner.admin.DeleteQuotaRequest
+	(*DeleteQuotaResponse)(nil),    // 34: forerunner.admin.DeleteQuotaResponse
+	(*ListStoresRequest)(nil),      // 35: forerunner.admin.ListStoresRequest
+	(*ListStoresResponse)(nil),     // 36: forerunner.admin.ListStoresResponse
+	(*Store)(nil),                  // 37: forerunner.admin.Store
+	(*ListRecordsRequest)(nil),     // 38: forerunner.admin.ListRecordsRequest
+	(*ListRecordsResponse)(nil),    // 39: forerunner.admin.ListRecordsResponse
+	(*GetRecordRequest)(nil),       // 40: forerunner.admin.GetRecordRequest
+	nil,                            // 41: forerunner.admin.Pattern.AttributesEntry
+	nil,                            // 42: forerunner.admin.LostWorker.IdentityEntry
+	nil,                            // 43: forerunner.admin.Worker.IdentityEntry
+	nil,                            // 44: forerunner.admin.Store.WorkerEntry
+	(*timestamppb.Timestamp)(nil),  // 45: google.protobuf.Timestamp
+	(*live.Report)(nil),            // 46: forerunner.live.Report
+	(v2.DigestFunction_Value)(0),   // 47: build.bazel.remote.execution.v2.DigestFunction.Value
+	(*v2.Digest)(nil),              // 48: build.bazel.remote.execution.v2.Digest
+	(*durationpb.Duration)(nil),    // 49: google.protobuf.Duration
+	(*runs.Run)(nil),               // 50: forerunner.runs.Run
+	(*live.StoreHealth)(nil),       // 51: forerunner.live.StoreHealth
+	(history.Outcome)(0),           // 52: forerunner.history.Outcome
+	(*history.Record)(nil),         // 53: forerunner.history.Record
 }
 var file_proto_admin_admin_proto_depIdxs = []int32{
-	40, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
+	41, // 0: forerunner.admin.Pattern.attributes:type_name -> forerunner.admin.Pattern.AttributesEntry
 	1,  // 1: forerunner.admin.ListWorkersRequest.pattern:type_name -> forerunner.admin.Pattern
 	6,  // 2: forerunner.admin.ListWorkersResponse.workers:type_name -> forerunner.admin.Worker
 	4,  // 3: forerunner.admin.ListWorkersResponse.drains:type_name -> forerunner.admin.ActiveDrain
 	5,  // 4: forerunner.admin.ListWorkersResponse.lost:type_name -> forerunner.admin.LostWorker
 	1,  // 5: forerunner.admin.ActiveDrain.pattern:type_name -> forerunner.admin.Pattern
-	44, // 6: forerunner.admin.ActiveDrain.since:type_name -> google.protobuf.Timestamp
-	41, // 7: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
-	44, // 8: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
-	42, // 9: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
-	7,  // 10: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
+	45, // 6: forerunner.admin.ActiveDrain.since:type_name -> google.protobuf.Timestamp
+	42, // 7: forerunner.admin.LostWorker.identity:type_name -> forerunner.admin.LostWorker.IdentityEntry
+	45, // 8: forerunner.admin.LostWorker.at:type_name -> google.protobuf.Timestamp
+	43, // 9: forerunner.admin.Worker.identity:type_name -> forerunner.admin.Worker.IdentityEntry
+	8,  // 10: forerunner.admin.Worker.platform:type_name -> forerunner.admin.Property
 	0,  // 11: forerunner.admin.Worker.state:type_name -> forerunner.admin.Worker.State
-	44, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
-	45, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
-	44, // 14: forerunner.admin.Worker.suspended_until:type_name -> google.protobuf.Timestamp
-	1,  // 15: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	1,  // 16: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
-	14, // 17: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
-	7,  // 18: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
-	44, // 19: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
-	15, // 20: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
-	15, // 21: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
-	1,  // 22: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	19, // 23: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
-	44, // 24: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
-	44, // 25: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
-	1,  // 26: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
-	46, // 27: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
-	47, // 28: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	47, // 29: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	47, // 30: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
-	24, // 31: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
-	48, // 32: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
-	44, // 33: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
-	48, // 34: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
-	48, // 35: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
-	48, // 36: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
-	48, // 37: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
-	48, // 38: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
-	49, // 39: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
-	27, // 40: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
-	28, // 41: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
-	29, // 42: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
-	44, // 43: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
-	27, // 44: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
-	36, // 45: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
-	43, // 46: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
-	50, // 47: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
-	1,  // 48: forerunner.admin.ListRecordsRequest.pattern:type_name -> forerunner.admin.Pattern
-	51, // 49: forerunner.admin.ListRecordsRequest.outcomes:type_name -> forerunner.history.Outcome
-	44, // 50: forerunner.admin.ListRecordsRequest.since:type_name -> google.protobuf.Timestamp
-	44, // 51: forerunner.admin.ListRecordsRequest.before:type_name -> google.protobuf.Timestamp
-	48, // 52: forerunner.admin.ListRecordsRequest.min_run:type_name -> google.protobuf.Duration
-	52, // 53: forerunner.admin.ListRecordsResponse.records:type_name -> forerunner.history.Record
-	2,  // 54: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
-	8,  // 55: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
-	10, // 56: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
-	12, // 57: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
-	16, // 58: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
-	18, // 59: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
-	20, // 60: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
-	22, // 61: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
-	25, // 62: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
-	30, // 63: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
-	32, // 64: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
-	34, // 65: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
-	37, // 66: forerunner.admin.Scheduler.ListRecords:input_type -> forerunner.admin.ListRecordsRequest
-	39, // 67: forerunner.admin.Scheduler.GetRecord:input_type -> forerunner.admin.GetRecordRequest
-	3,  // 68: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
-	9,  // 69: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
-	11, // 70: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
-	13, // 71: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
-	17, // 72: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
-	19, // 73: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
-	21, // 74: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
-	23, // 75: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
-	26, // 76: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
-	31, // 77: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
-	33, // 78: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
-	35, // 79: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
-	38, // 80: forerunner.admin.Scheduler.ListRecords:output_type -> forerunner.admin.ListRecordsResponse
-	52, // 81: forerunner.admin.Scheduler.GetRecord:output_type -> forerunner.history.Record
-	68, // [68:82] is the sub-list for method output_type
-	54, // [54:68] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	45, // 12: forerunner.admin.Worker.since:type_name -> google.protobuf.Timestamp
+	46, // 13: forerunner.admin.Worker.report:type_name -> forerunner.live.Report
+	45, // 14: forerunner.admin.Worker.suspended_until:type_name -> google.protobuf.Timestamp
+	7,  // 15: forerunner.admin.Worker.positions:type_name -> forerunner.admin.Position
+	0,  // 16: forerunner.admin.Position.state:type_name -> forerunner.admin.Worker.State
+	45, // 17: forerunner.admin.Position.since:type_name -> google.protobuf.Timestamp
+	1,  // 18: forerunner.admin.DrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	1,  // 19: forerunner.admin.UndrainRequest.pattern:type_name -> forerunner.admin.Pattern
+	15, // 20: forerunner.admin.ListQueuesResponse.queues:type_name -> forerunner.admin.Queue
+	8,  // 21: forerunner.admin.Queue.platform:type_name -> forerunner.admin.Property
+	45, // 22: forerunner.admin.Queue.head_queued:type_name -> google.protobuf.Timestamp
+	16, // 23: forerunner.admin.Queue.root:type_name -> forerunner.admin.Branch
+	16, // 24: forerunner.admin.Branch.children:type_name -> forerunner.admin.Branch
+	1,  // 25: forerunner.admin.ListOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	20, // 26: forerunner.admin.ListOperationsResponse.operations:type_name -> forerunner.admin.Operation
+	45, // 27: forerunner.admin.Operation.queued:type_name -> google.protobuf.Timestamp
+	45, // 28: forerunner.admin.Operation.started:type_name -> google.protobuf.Timestamp
+	1,  // 29: forerunner.admin.KillOperationsRequest.pattern:type_name -> forerunner.admin.Pattern
+	47, // 30: forerunner.admin.GetSizesRequest.digest_function:type_name -> build.bazel.remote.execution.v2.DigestFunction.Value
+	48, // 31: forerunner.admin.GetSizesRequest.action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	48, // 32: forerunner.admin.GetSizesRequest.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	48, // 33: forerunner.admin.GetSizesResponse.reduced_action_digest:type_name -> build.bazel.remote.execution.v2.Digest
+	25, // 34: forerunner.admin.GetSizesResponse.sizes:type_name -> forerunner.admin.SizeStats
+	49, // 35: forerunner.admin.GetSizesResponse.timeout:type_name -> google.protobuf.Duration
+	45, // 36: forerunner.admin.GetSizesResponse.last_failure:type_name -> google.protobuf.Timestamp
+	49, // 37: forerunner.admin.SizeStats.median:type_name -> google.protobuf.Duration
+	49, // 38: forerunner.admin.SizeStats.expected:type_name -> google.protobuf.Duration
+	49, // 39: forerunner.admin.SizeStats.acceptable:type_name -> google.protobuf.Duration
+	49, // 40: forerunner.admin.SizeStats.timeout:type_name -> google.protobuf.Duration
+	49, // 41: forerunner.admin.SizeStats.wait:type_name -> google.protobuf.Duration
+	50, // 42: forerunner.admin.SizeStats.runs:type_name -> forerunner.runs.Run
+	28, // 43: forerunner.admin.ListQuotasResponse.cohorts:type_name -> forerunner.admin.Cohort
+	29, // 44: forerunner.admin.Cohort.quotas:type_name -> forerunner.admin.Quota
+	30, // 45: forerunner.admin.Quota.runs:type_name -> forerunner.admin.Run
+	45, // 46: forerunner.admin.Run.started:type_name -> google.protobuf.Timestamp
+	28, // 47: forerunner.admin.PutQuotaResponse.cohort:type_name -> forerunner.admin.Cohort
+	37, // 48: forerunner.admin.ListStoresResponse.stores:type_name -> forerunner.admin.Store
+	44, // 49: forerunner.admin.Store.worker:type_name -> forerunner.admin.Store.WorkerEntry
+	51, // 50: forerunner.admin.Store.health:type_name -> forerunner.live.StoreHealth
+	1,  // 51: forerunner.admin.ListRecordsRequest.pattern:type_name -> forerunner.admin.Pattern
+	52, // 52: forerunner.admin.ListRecordsRequest.outcomes:type_name -> forerunner.history.Outcome
+	45, // 53: forerunner.admin.ListRecordsRequest.since:type_name -> google.protobuf.Timestamp
+	45, // 54: forerunner.admin.ListRecordsRequest.before:type_name -> google.protobuf.Timestamp
+	49, // 55: forerunner.admin.ListRecordsRequest.min_run:type_name -> google.protobuf.Duration
+	53, // 56: forerunner.admin.ListRecordsResponse.records:type_name -> forerunner.history.Record
+	2,  // 57: forerunner.admin.Scheduler.ListWorkers:input_type -> forerunner.admin.ListWorkersRequest
+	9,  // 58: forerunner.admin.Scheduler.Drain:input_type -> forerunner.admin.DrainRequest
+	11, // 59: forerunner.admin.Scheduler.Undrain:input_type -> forerunner.admin.UndrainRequest
+	13, // 60: forerunner.admin.Scheduler.ListQueues:input_type -> forerunner.admin.ListQueuesRequest
+	17, // 61: forerunner.admin.Scheduler.ListOperations:input_type -> forerunner.admin.ListOperationsRequest
+	19, // 62: forerunner.admin.Scheduler.GetOperation:input_type -> forerunner.admin.GetOperationRequest
+	21, // 63: forerunner.admin.Scheduler.KillOperations:input_type -> forerunner.admin.KillOperationsRequest
+	23, // 64: forerunner.admin.Scheduler.GetSizes:input_type -> forerunner.admin.GetSizesRequest
+	26, // 65: forerunner.admin.Scheduler.ListQuotas:input_type -> forerunner.admin.ListQuotasRequest
+	31, // 66: forerunner.admin.Scheduler.PutQuota:input_type -> forerunner.admin.PutQuotaRequest
+	33, // 67: forerunner.admin.Scheduler.DeleteQuota:input_type -> forerunner.admin.DeleteQuotaRequest
+	35, // 68: forerunner.admin.Scheduler.ListStores:input_type -> forerunner.admin.ListStoresRequest
+	38, // 69: forerunner.admin.Scheduler.ListRecords:input_type -> forerunner.admin.ListRecordsRequest
+	40, // 70: forerunner.admin.Scheduler.GetRecord:input_type -> forerunner.admin.GetRecordRequest
+	3,  // 71: forerunner.admin.Scheduler.ListWorkers:output_type -> forerunner.admin.ListWorkersResponse
+	10, // 72: forerunner.admin.Scheduler.Drain:output_type -> forerunner.admin.DrainResponse
+	12, // 73: forerunner.admin.Scheduler.Undrain:output_type -> forerunner.admin.UndrainResponse
+	14, // 74: forerunner.admin.Scheduler.ListQueues:output_type -> forerunner.admin.ListQueuesResponse
+	18, // 75: forerunner.admin.Scheduler.ListOperations:output_type -> forerunner.admin.ListOperationsResponse
+	20, // 76: forerunner.admin.Scheduler.GetOperation:output_type -> forerunner.admin.Operation
+	22, // 77: forerunner.admin.Scheduler.KillOperations:output_type -> forerunner.admin.KillOperationsResponse
+	24, // 78: forerunner.admin.Scheduler.GetSizes:output_type -> forerunner.admin.GetSizesResponse
+	27, // 79: forerunner.admin.Scheduler.ListQuotas:output_type -> forerunner.admin.ListQuotasResponse
+	32, // 80: forerunner.admin.Scheduler.PutQuota:output_type -> forerunner.admin.PutQuotaResponse
+	34, // 81: forerunner.admin.Scheduler.DeleteQuota:output_type -> forerunner.admin.DeleteQuotaResponse
+	36, // 82: forerunner.admin.Scheduler.ListStores:output_type -> forerunner.admin.ListStoresResponse
+	39, // 83: forerunner.admin.Scheduler.ListRecords:output_type -> forerunner.admin.ListRecordsResponse
+	53, // 84: forerunner.admin.Scheduler.GetRecord:output_type -> forerunner.history.Record
+	71, // [71:85] is the sub-list for method output_type
+	57, // [57:71] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_proto_admin_admin_proto_init() }
@@ -3486,12 +3667,12 @@ func file_proto_admin_admin_proto_init() {
 	if File_proto_admin_admin_proto != nil {
 		return
 	}
-	file_proto_admin_admin_proto_msgTypes[21].OneofWrappers = []any{
+	file_proto_admin_admin_proto_msgTypes[22].OneofWrappers = []any{
 		(*GetSizesRequest_ActionDigest)(nil),
 		(*GetSizesRequest_ReducedActionDigest)(nil),
 	}
-	file_proto_admin_admin_proto_msgTypes[24].OneofWrappers = []any{}
-	file_proto_admin_admin_proto_msgTypes[38].OneofWrappers = []any{
+	file_proto_admin_admin_proto_msgTypes[25].OneofWrappers = []any{}
+	file_proto_admin_admin_proto_msgTypes[39].OneofWrappers = []any{
 		(*GetRecordRequest_Operation)(nil),
 		(*GetRecordRequest_Action)(nil),
 	}
@@ -3501,7 +3682,7 @@ func file_proto_admin_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_admin_admin_proto_rawDesc), len(file_proto_admin_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   43,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -14,11 +14,11 @@ type QueueView struct {
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
-	// Workers counts all; the others are parts of them.
-	Workers, Idle, Executing, Draining int
-	// Resting are those of Draining that nobody drained: they want nothing, or are suspended.
-	Resting int
-	Queued  int
+	// Workers are its programs, Loads what each of them has to do, in any order.
+	Workers Workers
+	Loads   []Load
+	// Executing counts the actions that workers have, Queued those that wait.
+	Executing, Queued int
 	// Head is the operation that is next, nil if none waits that may run; Why says for
 	// what.
 	Head      *request.Operation
@@ -46,7 +46,7 @@ type Branch struct {
 }
 
 // QueueCounts returns how much there is of what in all queues, in the order of their
-// prefix, platform and size class; what is after Queued is empty. It looks at every
+// prefix, platform and size class; what is after Executing and Queued is empty. It looks at every
 // worker.
 func (s *View) QueueCounts() (queues []QueueView) {
 	s.eachQueue(func(_ *queue, v QueueView) { queues = append(queues, v) })
@@ -54,25 +54,17 @@ func (s *View) QueueCounts() (queues []QueueView) {
 }
 
 func (s *View) eachQueue(do func(*queue, QueueView)) {
-	executing, draining, idling := map[*queue]int{}, map[*queue]int{}, map[*queue]int{}
-	for _, w := range s.workers.byKey {
-		switch {
-		case w.busy() != action{}:
-			executing[w.queue]++
-		case w.takes != Serving:
-			draining[w.queue]++
-			if w.takes != Drained {
-				idling[w.queue]++
-			}
-		}
-	}
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
-			do(q, QueueView{
-				Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class,
-				Workers: q.workers, Idle: q.workers - executing[q] - draining[q],
-				Executing: executing[q], Draining: draining[q], Resting: idling[q], Queued: q.waiting,
-			})
+			v := QueueView{Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class, Queued: q.waiting}
+			v.Loads = make([]Load, 0, len(q.programs))
+			for _, program := range q.programs {
+				load := program.load()
+				v.Executing += load.Actions
+				v.Loads = append(v.Loads, load)
+				v.Workers.add(program.condition())
+			}
+			do(q, v)
 		}
 	}
 }
@@ -83,8 +75,8 @@ func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
 	s.eachQueue(func(q *queue, v QueueView) {
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.Now); t != nil {
-			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q,
-				v.Idle)+s.dispatch.otherClasses(q, t)+v.Root.behind()
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
+				s.dispatch.otherClasses(q, t)+v.Root.behind()
 		} else if q.waiting > 0 {
 			v.Why = allHeld
 		}

@@ -14,7 +14,7 @@ import (
 const allHeld = "each instance name that waits here is at its maximum"
 
 // WaitsFor says for what an operation waits, and behind whom; empty if it does not wait. It looks
-// at every worker.
+// at every worker of the queue.
 func (s *View) WaitsFor(name string) string {
 	o, ok := s.operations.byName[name]
 	if !ok || o.task == nil || o.task.worker() != nil {
@@ -32,47 +32,41 @@ func (s *View) WaitsFor(name string) string {
 	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
 		return q.pool.cohort.WhyHeld(instance, q.class)
 	}
-	idle := 0
-	for _, w := range s.workers.byKey {
-		if w.queue == q && w.busy() == (action{}) && w.takes == Serving {
-			idle++
-		}
-	}
-	why := s.whyWaits(q, idle) + s.dispatch.otherClasses(q, t)
+	why := s.whyWaits(q) + s.dispatch.otherClasses(q, t)
 	if first := q.head(s.Now); first != nil && first != t {
 		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
 	return why
 }
 
-// whyWaits says for what the first action of a queue waits; idle is how many of its workers that
-// take work have none.
-func (s *View) whyWaits(q *queue, idle int) string {
+// whyWaits says for what the first action of a queue waits.
+func (s *View) whyWaits(q *queue) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
 			s.Timers.When(&s.dispatch.settle).Sub(s.Now).Round(time.Second))
 	}
+	serving, free, drained, suspended := q.staff()
 	if q.away && q.drained > 0 {
 		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained",
-			q.drained, q.patience(&s.cfg))
+			drained, q.patience(&s.cfg))
 	}
 	if q.away {
 		return fmt.Sprintf("size class %d is declared and has no worker; "+
 			"its actions wait %s for one to come, and then take another class",
 			q.class, q.pool.patience)
 	}
-	why := fmt.Sprintf("all %d workers that take work are busy", q.serving)
-	if idle > 0 {
-		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", idle, q.serving)
+	why := fmt.Sprintf("all %d workers that take work are busy", serving)
+	if free > 0 {
+		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", free, serving)
 	}
-	if q.serving == 0 {
+	if serving == 0 {
 		why = "no worker takes more work for the moment"
 	}
-	if q.drained > 0 {
-		why += fmt.Sprintf("; %d more are drained", q.drained)
+	if drained > 0 {
+		why += fmt.Sprintf("; %d more are drained", drained)
 	}
-	if q.suspended > 0 {
-		why += fmt.Sprintf("; %d more are suspended, because their actions failed", q.suspended)
+	if suspended > 0 {
+		why += fmt.Sprintf("; %d more are suspended, because their actions failed", suspended)
 	}
 	return why
 }
@@ -82,7 +76,7 @@ func (s *View) whyWaits(q *queue, idle int) string {
 func (d *dispatcher) otherClasses(q *queue, t *task) string {
 	smaller, larger := 0, 0
 	for _, other := range q.pool.queues {
-		idle := q.pool.tree.Idle(other.class)
+		idle := other.idlers()
 		if other.class < q.class {
 			smaller += idle
 		} else if other != q {
@@ -110,7 +104,7 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 	}
 	if s := d.elsewhere(q); s.task != nil {
 		text += fmt.Sprintf("; %d workers with %s are idle: one is worth it "+
-			"once the next action has waited for %s, or more than %.3g wait for each worker", s.to.pool.tree.Idle(s.to.class), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
+			"once the next action has waited for %s, or more than %.3g wait for each worker", s.to.idlers(), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
 	}
 	return text
 }

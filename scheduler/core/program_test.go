@@ -158,9 +158,8 @@ func (c *court) tell(e event.Event) {
 	c.t.Helper()
 	out := c.state.Step(c.now, e)
 	_, report := e.(*event.Report)
-	for _, key := range c.state.View().WorkerKeys(nil) {
-		v, _ := c.state.View().Worker(key)
-		if h := c.of(key); !report && h.standing != trust.Trusted && v.Standing == trust.Trusted {
+	for key, w := range c.state.workers.byKey {
+		if h := c.of(key); !report && h.standing != trust.Trusted && w.program.record.Standing() == trust.Trusted {
 			h.trust() // drains take positions one by one, and between two of them nobody else was left
 		}
 	}
@@ -195,8 +194,8 @@ func (c *court) tell(e event.Event) {
 			c.t.Fatal(problem)
 		}
 	}
-	for _, key := range c.state.View().WorkerKeys(nil) {
-		if v, _ := c.state.View().Worker(key); v.Standing != c.of(key).standing {
+	for key := range c.state.workers.byKey {
+		if v, _ := c.state.View().Program(key); v.Standing != c.of(key).standing {
 			c.t.Fatalf("at %s %s is of standing %d, want %d after %v", c.now.Sub(epoch), key,
 				v.Standing, c.of(key).standing, c.of(key).outcomes)
 		}

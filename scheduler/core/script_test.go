@@ -303,7 +303,7 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 	case "queues":
 		queues, _ := h.state.View().Queues(0)
 		for _, q := range queues {
-			fmt.Fprintf(&h.out, "class %d: %d workers, %d queued", q.SizeClass, q.Workers, q.Queued)
+			fmt.Fprintf(&h.out, "class %d: %d workers, %d queued", q.SizeClass, q.Workers.All, q.Queued)
 			if q.Why != "" {
 				fmt.Fprintf(&h.out, ": %s", q.Why)
 			}

@@ -300,13 +300,21 @@ func (y *yard) compare() {
 	clear(y.wants)
 	// Which of several workers of a class has one is State's own.
 	for name, w := range y.workers {
-		v, _ := y.state.View().Worker(name)
+		v := y.of(name)
 		if w.runs == nil && v.Action == "" || w.runs != nil && v.Action == w.runs.Digest.String()[len("sha256/"):] {
 			continue
 		}
 		y.adopt()
 		return
 	}
+}
+
+// of returns what State knows of a worker.
+func (y *yard) of(name string) (v PositionView) {
+	if w := y.state.workers.byKey[name]; w != nil {
+		v = w.view()
+	}
+	return v
 }
 
 // adopt has the model's workers of each class have what State's have.
@@ -318,7 +326,7 @@ func (y *yard) adopt() {
 		}
 	}
 	for name, w := range y.workers {
-		v, _ := y.state.View().Worker(name)
+		v := y.of(name)
 		w.runs = nil
 		if has := jobs[v.Action]; has != nil {
 			w.runs, w.since, w.idle = has.runs, has.since, false

@@ -64,30 +64,6 @@ func (s *View) Tally() Tally {
 // Drains returns those in force, the oldest first.
 func (s *View) Drains() []event.DrainRecord { return slices.Clone(s.workers.drains) }
 
-// A WorkerView is what State knows of one worker. It is a value.
-type WorkerView struct {
-	ID        map[string]string // not to be changed
-	Prefix    string
-	Platform  request.Platform
-	SizeClass uint32
-	// Takes says whether it takes work.
-	Takes Availability
-	// Standing is that of its program, which is suspended, or was last, until Until because Row
-	// actions in a row failed, and Failures of the last 16.
-	Standing      trust.Standing
-	Until         time.Time
-	Row, Failures int
-	// Away: it has not called since the State began, and had Action before.
-	Away bool
-	// Address is where it calls from. Twin is where another process calls from as the same worker, and was refused last
-	// at Refused; empty: none.
-	Address, Twin string
-	Refused       time.Time
-	// Action is what it runs since Since, or has not yet stopped; empty if nothing.
-	Action string
-	Since  time.Time
-}
-
 // WorkerAttributes returns the names of what the workers are identified by, in order.
 func (s *View) WorkerAttributes() []string {
 	names := map[string]struct{}{}
@@ -109,38 +85,6 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 		}
 	}
 	return n
-}
-
-// WorkerKeys returns those of the workers that p matches, all if it is nil, in any
-// order.
-func (s *View) WorkerKeys(p *pattern.Pattern) []string {
-	var keys []string
-	for key, w := range s.workers.byKey {
-		if p == nil || p.Match(w.attribute) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// Worker returns what is known of a worker; false if it is not.
-func (s *View) Worker(key string) (WorkerView, bool) {
-	w, ok := s.workers.byKey[key]
-	if !ok {
-		return WorkerView{}, false
-	}
-	v := WorkerView{
-		ID: w.id, Prefix: w.pool.Prefix, Platform: w.pool.Platform, SizeClass: w.queue.class,
-		Takes: w.takes, Away: w.duty == away,
-		Address: w.address, Twin: w.twin, Refused: w.refused,
-	}
-	r := &w.program.record
-	v.Standing, v.Until, v.Row, v.Failures = r.Standing(), r.Until(), r.Row(), r.Failures()
-	v.Action = w.busy().String()
-	if w.task != nil {
-		v.Since = w.task.started
-	}
-	return v, true
 }
 
 // An Entry is what patterns see of an operation that is not done. It is a value.

@@ -16,7 +16,8 @@ const maxQueues = 10_000
 // queues shows operators the queues.
 type queues struct {
 	*engine.Engine
-	lost *Lost
+	lost    *Lost
+	reports Reports
 }
 
 // ListQueues implements admin.SchedulerServer.
@@ -35,10 +36,12 @@ func (s queues) ListQueues(
 	for _, v := range queues[:min(len(queues), maxQueues)] {
 		q := &admin.Queue{
 			InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
-			Workers: int32(v.Workers), Idle: int32(v.Idle), Executing: int32(v.Executing), Draining: int32(v.Draining),
-			Resting: int32(v.Resting),
-			Queued:  int64(v.Queued), Root: branchMessage(v.Root),
+			Workers: int32(v.Workers.All), Idle: int32(v.Workers.Idle), Busy: int32(v.Workers.Busy), Draining: int32(v.Workers.Draining),
+			Resting: int32(v.Workers.Resting), Suspended: int32(v.Workers.Suspended),
+			Executing: int32(v.Executing), Queued: int64(v.Queued), Root: branchMessage(v.Root),
 		}
+		slots := SlotsOf(s.reports, v.Loads...)
+		q.Slots, q.SlotsBusy, q.SlotsFree = int32(slots.All), int32(slots.Busy), int32(slots.Free)
 		q.HeadReason = v.Why
 		if v.Head != nil {
 			q.HeadAction, q.HeadQueued = v.Head.Digest.String(), timestamppb.New(v.HeadSince)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -44,11 +45,11 @@ func (s *workers) ListWorkers(
 	if err != nil {
 		return nil, err
 	}
-	var keys []string
+	var programs map[string]string
 	var drains []event.DrainRecord
-	s.Look(func(v *core.View) { keys, drains = v.WorkerKeys(p), v.Drains() })
+	s.Look(func(v *core.View) { programs, drains = v.Programs(p), v.Drains() })
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
-	for _, key := range keys {
+	for key := range programs {
 		first.add(key)
 	}
 	keys, next := first.page()
@@ -58,23 +59,30 @@ func (s *workers) ListWorkers(
 			Pattern: &admin.Pattern{Attributes: d.Pattern.Map()}, Reason: d.Reason, Author: d.Author, Since: timestamppb.New(d.Since),
 		})
 	}
-	s.Look(func(v *core.View) {
-		for _, key := range keys {
-			if w, ok := v.Worker(key); ok {
-				resp.Workers = append(resp.Workers, workerMessage(w))
-			}
+	for _, key := range keys {
+		var w core.ProgramView
+		var ok bool
+		s.Look(func(v *core.View) { w, ok = v.Program(programs[key]) })
+		if ok {
+			resp.Workers = append(resp.Workers, s.message(w, req.GetPositions()))
 		}
-	})
-	for _, w := range resp.Workers {
-		w.Report = s.reports.Report(core.WorkerKey(w.InstanceNamePrefix, w.Identity))
 	}
 	return resp, nil
 }
 
-func workerMessage(v core.WorkerView) *admin.Worker {
+// states are the conditions of programs and positions as messages say them.
+var states = map[core.Condition]admin.Worker_State{
+	core.IsIdle: admin.Worker_IDLE, core.IsExecuting: admin.Worker_EXECUTING, core.IsDraining: admin.Worker_DRAINING,
+	core.IsDrained: admin.Worker_DRAINED, core.IsResting: admin.Worker_RESTING, core.IsAway: admin.Worker_AWAY,
+	core.IsSuspended: admin.Worker_SUSPENDED,
+}
+
+// message returns what is told of a program, with its positions if they are asked for.
+func (s *workers) message(v core.ProgramView, positions bool) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
-		State: admin.Worker_IDLE, Action: v.Action, DrainedByPattern: v.Takes == core.Drained, Address: v.Address,
+		State: states[v.Condition], DrainedByPattern: v.Drained, Address: v.Address, Report: s.reports.Report(v.Load.Worker),
+		Slots: int32(SlotsOf(s.reports, v.Load).All), Actions: int32(v.Load.Actions),
 	}
 	if time.Since(v.Refused) < twinShown {
 		w.Twin = v.Twin
@@ -85,25 +93,27 @@ func workerMessage(v core.WorkerView) *admin.Worker {
 	if v.Standing != trust.Trusted {
 		w.FailedInARow, w.FailedLately = int32(v.Row), int32(v.Failures)
 	}
-	serves := v.Takes != core.Drained && v.Takes != core.Resting
-	switch busy := v.Action != ""; {
-	case v.Away:
-		w.State = admin.Worker_AWAY
-	case busy && serves:
-		w.State = admin.Worker_EXECUTING
-	case busy:
-		w.State = admin.Worker_DRAINING
-	case v.Takes == core.Drained:
-		w.State = admin.Worker_DRAINED
-	case v.Takes == core.Resting:
-		w.State = admin.Worker_RESTING
-	case v.Takes == core.Suspended:
-		w.State = admin.Worker_SUSPENDED
+	var oldest core.PositionView
+	for _, p := range v.Positions {
+		if p.Action != "" && (oldest.Action == "" || p.Since.Before(oldest.Since)) {
+			oldest = p
+		}
+		if positions {
+			w.Positions = append(w.Positions, &admin.Position{
+				Name: p.ID[names.PositionKey], State: states[p.Condition], Action: p.Action, Since: since(p.Since),
+			})
+		}
 	}
-	if !v.Since.IsZero() {
-		w.Since = timestamppb.New(v.Since)
-	}
+	w.Action, w.Since = oldest.Action, since(oldest.Since)
 	return w
+}
+
+// since is nil for no time.
+func since(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
 }
 
 func properties(p request.Platform) []*admin.Property {
@@ -123,9 +133,9 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 	if n := len(req.GetReason()); n > maxReason {
 		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, at most %d are taken", n, maxReason)
 	}
-	var names []string
-	s.Look(func(v *core.View) { names = v.WorkerAttributes() })
-	if err := knows(p, "worker", names); err != nil && len(names) > 0 {
+	var known []string
+	s.Look(func(v *core.View) { known = v.WorkerAttributes() })
+	if err := knows(p, "worker", known); err != nil && len(known) > 0 {
 		return nil, err
 	}
 	resp := &admin.DrainResponse{}
@@ -133,7 +143,7 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 		out = t.Feed(event.Drain{DrainRecord: event.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
 		err = out.Err
 		v := t.View()
-		resp.Workers, resp.Waiting = int32(len(v.WorkerKeys(&p))), int64(v.WaitFor(&p))
+		resp.Workers, resp.Waiting = int32(len(v.Programs(&p))), int64(v.WaitFor(&p))
 		return out
 	})
 	if errors.Is(err, core.ErrTooManyDrains) {
@@ -165,7 +175,7 @@ func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.
 	s.Step(func(t engine.Turn) (out event.Out) {
 		out = t.Feed(event.Undrain{Pattern: p})
 		err = out.Err
-		matched = len(t.View().WorkerKeys(&p))
+		matched = len(t.View().Programs(&p))
 		return out
 	})
 	if err != nil {

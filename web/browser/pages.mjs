@@ -120,7 +120,7 @@ async function operations(page) {
 // workers drains one and takes that back.
 async function workers(page) {
   await open(page, "/workers");
-  await page.getByText("What they do").first().click();
+  await page.getByText("What it does").first().click();
   await page.locator("td", { hasText: " of " }).first().waitFor(); // how full its store is
   await look(page, "workers");
   await page.getByRole("button", { name: /^Drain/ }).click();

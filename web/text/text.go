@@ -118,6 +118,15 @@ func Worker(key string) string {
 	return Pairs(id)
 }
 
+// Machine writes the key of a worker as its identity less the position, which says who it is to people.
+func Machine(key string) string {
+	var id map[string]string
+	if json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id) != nil {
+		return key // as its result says it
+	}
+	return Pairs(names.WithoutPosition(id))
+}
+
 // Glob is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
 func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
 

@@ -27,7 +27,7 @@ func (l *Line) Events(yield func(Event) bool) {
 		if !known {
 			machine := text.Host(b.worker)
 			if machine == "" {
-				machine = text.Worker(b.worker)
+				machine = text.Machine(b.worker)
 			}
 			if _, known := machines[machine]; !known {
 				machines[machine] = len(machines) + 1

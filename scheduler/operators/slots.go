@@ -1,0 +1,32 @@
+package operators
+
+import "github.com/forerunner-build/forerunner/scheduler/core"
+
+// Slots are places where workers run commands.
+type Slots struct {
+	// Busy have an action, Free would get one; the others are of workers that get no more. All is their sum.
+	All, Busy, Free int
+}
+
+// SlotsOf counts the slots of programs. One that does not say how many it has takes an action for each of its positions.
+// Positions beyond the slots fetch inputs or store outputs.
+func SlotsOf(r Reports, loads ...core.Load) (n Slots) {
+	for _, l := range loads {
+		all := l.Positions
+		if said := int(r.Report(l.Worker).GetSlots()); said > 0 {
+			all = said
+		}
+		busy := min(l.Actions, all)
+		n.All += all
+		n.Busy += busy
+		if l.Serves {
+			n.Free += all - busy
+		}
+	}
+	return n
+}
+
+// Plus returns the sum of both.
+func (n Slots) Plus(other Slots) Slots {
+	return Slots{n.All + other.All, n.Busy + other.Busy, n.Free + other.Free}
+}
