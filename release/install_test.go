@@ -19,7 +19,7 @@ import (
 type machine struct {
 	*testing.T
 	folder string
-	said   string // file with what was printed when it booted
+	said   string // file with what was printed when it booted, and by the action
 	init   string // pid of its systemd
 }
 
@@ -191,17 +191,23 @@ func TestInstalled(t *testing.T) {
 // expectUpgrade upgrades while an action runs. The scheduler is the new one at once, the worker when the action has ended.
 func (m *machine) expectUpgrade() {
 	m.Helper()
+	answers := func() bool { return m.try("forerunner", "workers", "list") == nil } // its unit has started before that
+	m.eventually("the scheduler answers", answers)
 	m.write("/opt/gate", nil) // commands see /opt, and what changes there
 	action := m.command("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--live", "on", "--output", "said", "--",
 		"sh", "-c", "echo begun; while [ -e /opt/gate ]; do sleep 0.1; done; echo ended | tee said")
-	var wrong bytes.Buffer
+	wrong, err := os.OpenFile(m.said, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer wrong.Close()
 	printed := filepath.Join(m.TempDir(), "printed")
 	out, err := os.Create(printed)
 	if err != nil {
 		m.Fatal(err)
 	}
 	defer out.Close()
-	action.Stdout, action.Stderr = out, &wrong
+	action.Stdout, action.Stderr = out, wrong
 	if err := action.Start(); err != nil {
 		m.Fatal(err)
 	}
@@ -222,7 +228,8 @@ func (m *machine) expectUpgrade() {
 	}
 	m.run("rm", "/opt/gate")
 	if err := action.Wait(); err != nil {
-		m.Errorf("the action ends with %v\n%s", err, wrong.String())
+		said, _ := os.ReadFile(m.said)
+		m.Errorf("the action ends with %v\n%s", err, said)
 	}
 	if text, _ := os.ReadFile(printed); !strings.HasSuffix(string(text), "ended\n") || strings.Count(string(text), "begun") != 1 {
 		m.Errorf("the action printed %q", text)
@@ -231,6 +238,7 @@ func (m *machine) expectUpgrade() {
 		now := m.run("systemctl", "show", "-P", "MainPID", "forerunner-worker")
 		return now != "0" && now != worker && m.try("systemctl", "is-active", "forerunner-worker") == nil
 	})
+	m.eventually("the new scheduler answers", answers)
 	if got := m.run("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--", "sh", "-c", "echo again"); !strings.Contains(got, "again") {
 		m.Errorf("after the upgrade an action prints %q", got)
 	}
