@@ -283,9 +283,6 @@ func (d *dispatcher) offerStirred() {
 
 // offerIdle gives what may run now to workers of a cohort that are idle; false: there may be more of it.
 func (d *dispatcher) offerIdle(c *cohort) bool {
-	for _, q := range d.reaches.roaming {
-		d.reaches.mark(q)
-	}
 	for _, p := range c.pools {
 		for _, q := range p.queues {
 			if q.waiting > 0 {
@@ -308,6 +305,10 @@ func (d *dispatcher) offerIdle(c *cohort) bool {
 				}
 			}
 		}
+	}
+	d.effort.spend(len(d.reaches.roaming))
+	for _, q := range d.reaches.roaming {
+		d.reaches.mark(q)
 	}
 	return true
 }

@@ -93,7 +93,7 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		}
 		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
 	}
-	if to, next := q.largerFor(d.Now); next != nil {
+	if to, next, _ := q.largerFor(d.Now); next != nil {
 		what, turns := q.spills(), q.turns(to, 0, d.cfg)
 		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it "+
 			"once the next action has waited for %s, "+
@@ -102,9 +102,10 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		text += fmt.Sprintf("; %d workers of larger classes are idle, "+
 			"of which what waits may have none by its maximum", larger)
 	}
-	if s := d.elsewhere(q); s.task != nil {
+	if s, _ := d.elsewhere(q); s.task != nil {
 		text += fmt.Sprintf("; %d workers with %s are idle: one is worth it "+
-			"once the next action has waited for %s, or more than %.3g wait for each worker", s.to.idlers(), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
+			"once the next action has waited for %s, or more than %.3g wait for each worker",
+			s.to.idlers(), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
 	}
 	return text
 }

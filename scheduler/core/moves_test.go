@@ -1,10 +1,12 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +19,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A market is a farm of some pools, the stalls, and the model of what goes from one to another: it has lists, and goes through all of
-// them whenever a worker is given anything, and after each event.
+// A market is a farm of some pools, whose size classes are the stalls, and the model of what goes from one
+// to another: it has lists, and goes through all of them whenever a worker is given anything, and after
+// each event.
 type market struct {
 	t       *testing.T
 	seed    uint64
@@ -30,15 +33,17 @@ type market struct {
 	joined  int
 	call    uint64
 	calls   map[uint64]string
-	stalls  []*stall // in the order of their platforms
+	stalls  []*stall // in the order of their platforms, and of their classes
 	sellers map[string]*seller
-	// moved counts the jobs that ran at another stall than they waited at, and free those of them that it cost nothing.
-	ran, moved, free int
+	// moved counts the jobs that ran in another pool than they waited in, free those of them that it cost
+	// nothing, spilled those that ran on a larger class of their pool.
+	ran, moved, free, spilled int
 }
 
-// A stall is a pool, of workers with these properties.
+// A stall is the workers with these properties, and of this size class; 0: they have none.
 type stall struct {
 	has     []string
+	class   uint32
 	waiting []*job
 	typical time.Duration
 	begun   bool
@@ -52,20 +57,33 @@ type seller struct {
 	since time.Time
 }
 
-func newMarket(t *testing.T, seed uint64, platforms ...string) *market {
+// newMarket has pools of these platforms, each with one worker or, after a slash, one of each of its classes.
+func newMarket(t *testing.T, seed uint64, pools ...string) *market {
 	m := &market{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 11)), now: epoch, calls: map[uint64]string{}, sellers: map[string]*seller{},
 		state: must(NewState(Config{
 			Queues: []levels.QueueConfig{{}}, IdleHold: never, WorkerSlack: never, SyncInterval: never,
 		})),
 	}
-	slices.Sort(platforms)
-	for _, p := range platforms {
-		s := &stall{has: split(p)}
-		m.stalls = append(m.stalls, s)
+	for _, p := range pools {
+		platform, classes, _ := strings.Cut(p, "/")
+		for _, c := range strings.Split(classes, ",") {
+			class, _ := strconv.Atoi(c)
+			m.open(&stall{has: split(platform), class: uint32(class)})
+		}
+	}
+	for _, s := range m.stalls {
 		m.join(s)
 	}
 	return m
+}
+
+// open adds a stall.
+func (m *market) open(s *stall) {
+	m.stalls = append(m.stalls, s)
+	slices.SortFunc(m.stalls, func(a, b *stall) int {
+		return cmp.Or(slices.Compare(a.has, b.has), cmp.Compare(a.class, b.class))
+	})
 }
 
 func split(properties string) []string {
@@ -74,6 +92,27 @@ func split(properties string) []string {
 
 func (s *stall) fits(asked []string) bool {
 	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(s.has, a) })
+}
+
+func (s *stall) size() uint32 { return max(s.class, 1) }
+
+// isOf reports whether two stalls are of one pool.
+func (s *stall) isOf(other *stall) bool { return slices.Equal(s.has, other.has) }
+
+// largest is the largest class of a stall's pool.
+func (m *market) largest(s *stall) (largest *stall) {
+	for _, other := range m.stalls {
+		if other.isOf(s) {
+			largest = other
+		}
+	}
+	return largest
+}
+
+// costs is for how many turns a job waits at a stall rather than go to another one.
+func (s *stall) costs(to *stall) float64 {
+	more := len(to.has) - len(s.has) // as what is asked for is had by both
+	return max(float64(to.size())/float64(s.size())*math.Exp2(float64(more)), 1) - 1
 }
 
 func (m *market) fatal(format string, args ...any) {
@@ -147,28 +186,48 @@ func (m *market) move(from, to *stall, j *job) {
 			m.fatal("%s goes from %v, which is worth less than what waits at %v", j.Name, from.has, s.has)
 		}
 	}
-	m.moved++
-	if turns == 0 {
+	switch {
+	case from.isOf(to):
+		m.spilled++
+	case turns == 0:
 		m.free++
+		fallthrough
+	default:
+		m.moved++
 	}
 }
 
-// best is what is first to go from a stall elsewhere, where that costs least.
+// best is what is first to go from a stall elsewhere, where that costs least: to the smallest larger
+// class that somebody is idle of, or in other pools to the smallest one to which anything may go.
 func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 	for _, other := range m.stalls {
-		if other == s || m.idleAt(other) == nil {
+		if what == nil && other.isOf(s) && other.size() > s.size() && m.idleAt(other) != nil && len(s.waiting) > 0 {
+			what, to, turns = s.waiting[0], other, s.costs(other)
+		}
+	}
+	var last *stall
+	for _, other := range m.stalls {
+		if other.isOf(s) || other.size() < s.size() || m.idleAt(other) == nil || last != nil && other.isOf(last) {
 			continue
 		}
-		i := slices.IndexFunc(s.waiting, func(j *job) bool { return other.fits(asks(j)) })
+		i := slices.IndexFunc(s.waiting, func(j *job) bool { return other.fits(asks(j)) && m.isFair(j, s, other) })
 		if i < 0 {
 			continue
 		}
-		more := len(other.has) - len(s.has) // as what is asked for is had by both
-		if n := math.Exp2(float64(max(more, 0))) - 1; what == nil || n < turns {
+		last = other
+		if n := s.costs(other); what == nil || n < turns {
 			what, to, turns = s.waiting[i], other, n
 		}
 	}
 	return what, to, turns
+}
+
+// isFair reports whether a job may have as large a class in the end as where it waits.
+func (m *market) isFair(j *job, from, to *stall) bool {
+	if j.Size.Class == 0 {
+		return to == m.largest(to)
+	}
+	return m.largest(to).size() >= m.largest(from).size()
 }
 
 // weigh says whether what is first to go from a stall is worth it, and how much.
@@ -211,8 +270,8 @@ func (m *market) settled() {
 			m.fatal("%s waits at %v while one with %v is idle, which is worth %g turns", j.Name, s.has, to.has, turns)
 		}
 	}
-	if n := m.state.View().Tally().Moved; n != uint64(m.moved) {
-		m.fatal("%d have moved, want %d", n, m.moved)
+	if n := m.state.View().Tally(); n.Moved != uint64(m.moved) || n.Spilled != uint64(m.spilled) {
+		m.fatal("%+v, want %d moved, %d spilled", n, m.moved, m.spilled)
 	}
 }
 
@@ -232,24 +291,45 @@ func (m *market) idleAt(s *stall) *seller {
 	return nil
 }
 
-// submit has a job wait where what is not asked for is least, and of these where it is expected to wait for the shortest time.
-func (m *market) submit(asked string) {
+// submit has a job wait in the pool where what is not asked for is least, and of these where the largest
+// class is largest if it chose a smaller one, and then where it is expected to wait for the shortest time.
+func (m *market) submit(asked string, class uint32) {
 	m.t.Helper()
 	m.made++
 	name := fmt.Sprintf("op%d", m.made)
 	op := &request.Operation{
 		Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
-		Platform: request.NewPlatform(properties(split(asked))),
+		Platform: request.NewPlatform(properties(split(asked))), Size: request.Size{Class: class},
 	}
 	j := &job{op, m.now}
 	var to *stall
 	for _, s := range m.stalls {
-		if s.fits(asks(j)) && (to == nil || len(s.has) < len(to.has) || len(s.has) == len(to.has) && m.sooner(s, to)) {
+		if s.fits(asks(j)) && s == m.suited(s, class) && (to == nil || m.prefers(class, s, to)) {
 			to = s
 		}
 	}
 	to.waiting = append(to.waiting, j)
 	m.tell(event.Submit{Operation: op})
+}
+
+// suited is the smallest class of a stall's pool that is no smaller than one; 0 is the largest.
+func (m *market) suited(s *stall, class uint32) *stall {
+	for _, other := range m.stalls {
+		if other.isOf(s) && class > 0 && other.size() >= class {
+			return other
+		}
+	}
+	return m.largest(s)
+}
+
+func (m *market) prefers(class uint32, a, b *stall) bool {
+	if len(a.has) != len(b.has) {
+		return len(a.has) < len(b.has)
+	}
+	if x, y := m.largest(a).size(), m.largest(b).size(); class > 0 && x != y {
+		return x > y
+	}
+	return m.sooner(a, b)
 }
 
 func (m *market) sooner(a, b *stall) bool {
@@ -271,7 +351,7 @@ func (m *market) report(name string, r event.Report) {
 	m.calls[m.call] = name
 	w := m.sellers[name]
 	r.Call, r.Worker, r.ID = m.call, name, map[string]string{"name": name}
-	r.Platform = request.NewPlatform(properties(w.at.has))
+	r.Platform, r.SizeClass = request.NewPlatform(properties(w.at.has)), w.at.class
 	m.tell(&r)
 }
 
@@ -350,10 +430,21 @@ func (m *market) busy() (names []string) {
 // TestMovesAreAsTold has actions of some platforms come and go, and workers come, and compares where they run with what follows from
 // who waits and who is idle.
 func TestMovesAreAsTold(t *testing.T) {
-	moved, free, ran := 0, 0, 0
-	for seed := range uint64(18) {
-		platforms := [][]string{{"a=1", "b=1"}, {"", "a=1", "a=1,b=1"}, {"a=1", "a=1,b=1,c=1", "b=1,c=1", "c=1,d=1"}}[seed%3]
-		m := newMarket(t, seed, platforms...)
+	moved, free, spilled, ran := 0, 0, 0, 0
+	kinds := []struct {
+		pools, asked []string
+		classes      []uint32
+	}{
+		{[]string{"a=1", "b=1"}, []string{"", "", "", "a=1", "b=1"}, []uint32{0}},
+		{[]string{"", "a=1", "a=1,b=1"}, []string{"", "a=1", "a=1", "b=1"}, []uint32{0}},
+		{[]string{"a=1", "a=1,b=1,c=1", "b=1,c=1", "c=1,d=1"}, []string{"", "a=1", "b=1", "c=1", "c=1"}, []uint32{0}},
+		{[]string{"a=1/1,4", "b=1"}, []string{"", "", "", "a=1", "b=1"}, []uint32{0, 1, 1, 1}},
+		{[]string{"", "a=1/1,2", "a=1,b=1/1,4"}, []string{"", "a=1", "a=1", "b=1"}, []uint32{0, 1, 1, 2}},
+		{[]string{"/1,2", "a=1/1,2", "b=1/2", "c=1/1"}, []string{"", "", "a=1", "b=1", "c=1"}, []uint32{0, 1, 1, 2}},
+	}
+	for seed := range 6 * uint64(len(kinds)) {
+		kind, idle := kinds[seed%uint64(len(kinds))], int(seed/uint64(len(kinds))%2)
+		m := newMarket(t, seed, kind.pools...)
 		for range 700 {
 			mean := 2 * time.Second
 			if m.random.IntN(8) == 0 {
@@ -366,21 +457,20 @@ func TestMovesAreAsTold(t *testing.T) {
 				m.join(m.stalls[m.random.IntN(len(m.stalls))])
 			case what == 1:
 				m.cancel(m.stalls[m.random.IntN(len(m.stalls))])
-			case what < 8+int(seed%2)*3 && len(busy) > 0: // in half of the histories many are idle
+			case what < 8+idle*3 && len(busy) > 0: // in half of the histories many are idle
 				m.end(busy[m.random.IntN(len(busy))])
 			default:
 				for range 1 + m.random.IntN(4)*m.random.IntN(3) {
-					asked := [][]string{{"", "", "", "a=1", "b=1"}, {"", "a=1", "a=1", "b=1"}, {"", "a=1", "b=1", "c=1", "c=1"}}[seed%3]
-					m.submit(asked[m.random.IntN(len(asked))])
+					m.submit(kind.asked[m.random.IntN(len(kind.asked))], kind.classes[m.random.IntN(len(kind.classes))])
 					m.settled()
 				}
 			}
 			m.settled()
 		}
-		moved, free, ran = moved+m.moved, free+m.free, ran+m.ran
+		moved, free, spilled, ran = moved+m.moved, free+m.free, spilled+m.spilled, ran+m.ran
 	}
-	if free < 10 || moved-free < ran/100 || moved > ran/2 {
-		t.Errorf("%d of %d actions moved, %d of them for nothing", moved, ran, free)
+	if free < 10 || moved-free < ran/100 || moved > ran/2 || spilled < ran/200 {
+		t.Errorf("%d of %d actions moved, %d of them for nothing, %d went to larger classes", moved, ran, free, spilled)
 	}
 }
 
@@ -390,18 +480,17 @@ func TestMoveToWorkersThatJoinLater(t *testing.T) {
 	late := m.stalls[1]
 	for _, w := range m.sellers {
 		if w.at == late {
-			m.submit("b=1") // it is busy for good
+			m.submit("b=1", 0) // it is busy for good
 		}
 	}
 	for range 21 {
-		m.submit("a=1")
+		m.submit("a=1", 0)
 		m.settled()
 	}
-	m.stalls = append(m.stalls, &stall{has: []string{"a=1", "c=1"}})
-	slices.SortFunc(m.stalls, func(a, b *stall) int { return slices.Compare(a.has, b.has) })
-	i := slices.IndexFunc(m.stalls, func(s *stall) bool { return len(s.has) == 2 })
+	other := &stall{has: []string{"a=1", "c=1"}}
+	m.open(other)
 	for range 10 {
-		m.join(m.stalls[i])
+		m.join(other)
 		m.settled()
 	}
 	if m.moved != 10 {

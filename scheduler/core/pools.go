@@ -132,12 +132,20 @@ func (ps *pools) cohort(name string) *cohort {
 
 // match returns the queue that has to run an action; nil if no worker can. One that is served, or
 // declared if the action is patient, goes before one that only is open; then candidates says which
-// pool, or the shortest wait where it does not, and then the size class that is wanted, 0 being the
-// largest. Where one action takes more than its instance's maximum it could wait for ever.
+// pool. Where it does not, one that chose a smaller class goes where the largest is largest, as it may
+// have to run again there, and then where the wait is shortest. Of that pool it is the size class that
+// is wanted, 0 being the largest. Where one action takes more than its instance's maximum it could wait
+// for ever.
 func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *queue {
 	var best, open *queue
 	var rank offer.Candidate[*pool]
 	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
+	again := func(q *queue) uint32 {
+		if class == 0 {
+			return 0
+		}
+		return q.pool.largest(fits).size()
+	}
 	for c := range ps.Candidates(spec) {
 		if best != nil && !c.Equals(rank) {
 			break
@@ -146,7 +154,7 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *que
 			if open == nil {
 				open = c.Pool.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
 			}
-		} else if best == nil || q.sooner(best) {
+		} else if best == nil || again(q) > again(best) || again(q) == again(best) && q.sooner(best) {
 			best, rank = q, c
 		}
 	}

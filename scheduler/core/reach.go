@@ -7,12 +7,12 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A reach is the pools where else something of a queue may run: those of the same instance name prefix that fit one of the platforms that
-// it is asked for. There may be some more, of platforms that nothing in the queue asks for any more.
+// A reach is the pools where else something of a queue may run: those of the same instance name prefix
+// that fit one of the platforms that it is asked for. There may be some more.
 type reach struct {
 	// pools are in the order of their offers.
 	pools []*pool
-	// known is offer.Index.Changes for which that holds, one more: 0 is never.
+	// known is one more than what offer.Index.Changes was when they were found; 0: they never were.
 	known int
 	// roams: the queue is in reaches.roaming.
 	roams bool
@@ -20,19 +20,19 @@ type reach struct {
 
 // reaches look after those of all queues.
 type reaches struct {
-	// known is as in reach; stale are the queues with tasks that are to be looked at since then.
+	// known is as in reach. stale are the queues with tasks whose reach was found before that.
 	known int
 	stale []*queue
-	// roaming are the queues in which something waits that may run elsewhere, and some in which nothing does any more.
+	// roaming has all queues in which something waits that may run elsewhere; others drops the rest.
 	roaming []*queue
-	// marked are those to be asked whether anything is to go elsewhere.
+	// marked are those of which something may have to go elsewhere now.
 	marked []*queue
 }
 
-// mostAsked bounds the platforms that are looked at one by one to find a queue's reach.
-const mostAsked = 100
+// compares is how many comparisons of a platform with a pool count as a look at a task.
+const compares = 4
 
-// mark has a queue be asked whether anything is to go elsewhere.
+// mark has overflows see whether anything of a queue is to go elsewhere.
 func (r *reaches) mark(q *queue) {
 	if !q.overflow.marked {
 		q.overflow.marked = true
@@ -94,10 +94,19 @@ func (d *dispatcher) roam(q *queue) {
 	}
 }
 
+// surveyCost is what survey counts for. Where that would be more than an event may do, it takes all pools
+// of the instance name prefix.
+func (d *dispatcher) surveyCost(q *queue) (cost int, all bool) {
+	if cost = endEffort + len(q.asked)*(1+d.pools.Len()/compares); cost > defaultEffort {
+		return endEffort + d.pools.Len(), true
+	}
+	return cost, false
+}
+
 // survey finds the reach of a queue anew.
 func (d *dispatcher) survey(q *queue) {
 	q.reach.pools, q.reach.known = nil, d.pools.Changes()+1
-	if len(q.asked) > mostAsked {
+	if _, all := d.surveyCost(q); all {
 		for _, p := range d.pools.Sorted() {
 			if p != q.pool && p.Prefix == q.pool.Prefix {
 				q.reach.pools = append(q.reach.pools, p)
@@ -115,6 +124,7 @@ func (d *dispatcher) survey(q *queue) {
 func (d *dispatcher) refresh() bool {
 	r := &d.reaches
 	if now := d.pools.Changes() + 1; r.known != now {
+		d.effort.spend(d.pools.Len())
 		r.known, r.stale = now, nil
 		for _, p := range d.pools.Sorted() {
 			for _, q := range p.queues {
@@ -126,7 +136,7 @@ func (d *dispatcher) refresh() bool {
 	}
 	for len(r.stale) > 0 {
 		q := r.stale[0]
-		if !d.effort.spend(endEffort + len(q.asked) + d.pools.Len()/4) {
+		if cost, _ := d.surveyCost(q); !d.effort.spend(cost) {
 			return false
 		}
 		if !d.isCurrent(q) {

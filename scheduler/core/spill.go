@@ -19,12 +19,18 @@ type overflows struct {
 	dispatch *dispatcher
 	// spilled and moved count the tasks that went to larger workers of their pool, and to other pools.
 	spilled, moved uint64
-	// batch are the queues of which what is worth most goes first.
-	batch []*queue
+	// batch has what is first to go from each of the marked queues that were compared last, in their order.
+	batch []spillage
 }
 
-// mostTogether bounds the queues that are compared, mostSought the pools with idle workers of which it is looked for what may go there.
-const mostTogether, mostSought = 64, 8
+const (
+	// mostTogether bounds the queues that are compared.
+	mostTogether = 64
+	// mostSought bounds the idle size classes of other pools for which a queue is searched.
+	mostSought = 8
+	// glances is how many pools that are only passed by count as a look at a task.
+	glances = 16
+)
 
 // A spillage is what is the first to go from a queue to another one, which has an idle worker.
 type spillage struct {
@@ -39,12 +45,8 @@ func (o *overflows) settle() {
 	for d.refresh() {
 		switch {
 		case len(d.touched.list) > 0:
-			p := d.touched.list[0]
-			for _, q := range p.queues {
-				d.reaches.mark(q)
-			}
-			if p.hasIdle() {
-				d.reaches.others(p, d.reaches.mark)
+			if !o.markTouched(d.touched.list[0]) {
+				return
 			}
 			d.touched.next()
 		case len(d.reaches.marked) == 0 || !o.settleMarked():
@@ -53,34 +55,59 @@ func (o *overflows) settle() {
 	}
 }
 
+// markTouched marks the queues of a pool, and those that reach its idle workers; false: the event may do no more.
+func (o *overflows) markTouched(p *pool) bool {
+	r, reachable := &o.dispatch.reaches, p.hasIdle()
+	cost := len(p.queues)
+	if reachable {
+		cost += len(r.roaming)
+	}
+	if !o.dispatch.effort.spend(cost) {
+		return false
+	}
+	for _, q := range p.queues {
+		r.mark(q)
+	}
+	if reachable {
+		r.others(p, r.mark)
+	}
+	return true
+}
+
 // settleMarked does so for some of the marked queues; false: the event may do no more.
 func (o *overflows) settleMarked() bool {
-	r := &o.dispatch.reaches
-	n := min(len(r.marked), mostTogether)
-	o.batch = append(o.batch[:0], r.marked[:n]...)
-	for o.spill(o.batch) {
-		if !o.dispatch.effort.spend(endEffort) {
+	r, effort := &o.dispatch.reaches, &o.dispatch.effort
+	for o.spill(r.marked[:min(len(r.marked), mostTogether)]) {
+		effort.spend(endEffort)
+		if effort.left <= 0 {
 			return false
 		}
 	}
-	for _, q := range o.batch {
+	for i, s := range o.batch {
+		q := r.marked[i]
 		q.overflow.marked = false
-		o.await(q)
+		o.await(q, s)
+		r.marked[i] = nil
 	}
-	clear(o.batch)
-	clear(r.marked[:n])
-	if r.marked = r.marked[n:]; len(r.marked) == 0 {
+	if r.marked = r.marked[len(o.batch):]; len(r.marked) == 0 {
 		r.marked = nil
 	}
-	return o.dispatch.effort.spend(n)
+	clear(o.batch)
+	return effort.left > 0
 }
 
-// spill gives an idle worker to the queue that is worth it most; false: none is.
+// spill gives an idle worker to the queue that is worth it most; false: none is. It compares as many
+// of the queues as the event may, one at least, and has what is first to go from them in batch.
 func (o *overflows) spill(queues []*queue) bool {
 	var best spillage
 	most := 0.0
+	o.batch = o.batch[:0]
 	for _, q := range queues {
+		if len(o.batch) > 0 && o.dispatch.effort.left <= 0 {
+			break
+		}
 		s := o.next(q)
+		o.batch = append(o.batch, s)
 		if s.task == nil {
 			q.overflow.open = q.overflow.open && q.waiting > 0
 			continue
@@ -114,9 +141,8 @@ func (o *overflows) give(s spillage) {
 	o.dispatch.assign(s.task, s.to.pool.tree.Nearest(&s.task.item, s.to.class).Owner.(*worker))
 }
 
-// await has a queue be looked at when what is next in it has waited for long enough.
-func (o *overflows) await(q *queue) {
-	s := o.next(q)
+// await has a queue be looked at when what is first to go from it has waited for long enough.
+func (o *overflows) await(q *queue, s spillage) {
 	if s.task == nil {
 		o.Timers.Stop(&q.overflow.timer)
 		return
@@ -124,14 +150,16 @@ func (o *overflows) await(q *queue) {
 	o.Timers.Set(&q.overflow.timer, s.task.queued.Add(q.spills().Patience(s.turns)))
 }
 
-// next returns where what is next in a queue costs least.
+// next returns what is first to go from a queue, to where that costs least.
 func (o *overflows) next(q *queue) spillage {
-	larger, t := q.largerFor(o.Now)
+	larger, t, looks := q.largerFor(o.Now)
 	best := spillage{task: t, to: larger}
 	if t != nil {
 		best.turns = q.turns(larger, 0, o.cfg)
 	}
-	if other := o.dispatch.elsewhere(q); other.task != nil && (t == nil || other.turns < best.turns) {
+	other, more := o.dispatch.elsewhere(q)
+	o.dispatch.effort.spend(1 + looks + more)
+	if other.task != nil && (t == nil || other.turns < best.turns) {
 		return other
 	}
 	return best
@@ -159,57 +187,78 @@ func (ts *touched) next() {
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and what of q
 // goes there first; nil if nothing does.
-func (q *queue) largerFor(now time.Time) (larger *queue, next *task) {
+func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) {
 	if q.waiting == 0 {
-		return nil, nil
+		return nil, nil, 0
 	}
 	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
-		return nil, nil
+		return nil, nil, 0
 	}
 	if q.quotas == nil {
-		return larger, q.head(now)
+		return larger, q.head(now), 1
 	}
-	it := q.pool.tree.Find(q.class, larger.hasRoom, func(*fair.Item) bool { return true })
+	it, looks := q.pool.tree.Find(q.class, larger.hasRoom, func(*fair.Item) bool { return true })
 	if it == nil {
-		return larger, nil
+		return larger, nil, looks
 	}
-	return larger, it.Owner.(*task)
+	return larger, it.Owner.(*task), looks
 }
 
 // elsewhere returns what of a queue may go to an idle worker of another pool, where that costs least.
-func (d *dispatcher) elsewhere(q *queue) (best spillage) {
+// Of each pool it is the smallest size class to which anything may go.
+func (d *dispatcher) elsewhere(q *queue) (best spillage, looks int) {
 	if q.waiting == 0 || d.pools.idling == 0 || !d.isCurrent(q) {
-		return best
+		return best, 0
 	}
+	looks = len(q.reach.pools) / glances
 	sought := 0
 	for _, p := range q.reach.pools {
-		to := p.smallest(q.size(), (*queue).hasIdle)
-		if to == nil {
-			continue
-		}
-		if t := q.firstFor(to); t != nil {
-			turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), d.cfg)
-			if best.task == nil || turns < best.turns {
-				best = spillage{t, to, turns}
+		for _, to := range p.queues {
+			if to.size() < q.size() || !to.hasIdle() {
+				continue
+			}
+			t, n := q.firstFor(to)
+			looks, sought = looks+n, sought+1
+			if t != nil {
+				turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), d.cfg)
+				if best.task == nil || turns < best.turns {
+					best = spillage{t, to, turns}
+				}
+			}
+			if sought == mostSought || best.task != nil && best.turns == 0 {
+				return best, looks
+			}
+			if t != nil {
+				break
 			}
 		}
-		if sought++; sought == mostSought || best.task != nil && best.turns == 0 {
-			break
-		}
 	}
-	return best
+	return best, looks
 }
 
 // firstFor returns what of a queue is the first to go to one of another pool; nil: nothing.
-func (q *queue) firstFor(to *queue) *task {
-	it := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
-		spec := it.Owner.(*task).spec
-		return to.pool.Fits(spec.Platform) && to.admits(spec.Instance) && to.hasRoom(levels.Bounded(spec.Instance))
+func (q *queue) firstFor(to *queue) (first *task, looks int) {
+	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
+		t := it.Owner.(*task)
+		return to.pool.Fits(t.spec.Platform) && to.admits(t.spec.Instance) &&
+			to.hasRoom(levels.Bounded(t.spec.Instance)) && q.promisesNoMore(t, to)
 	})
 	if it == nil {
-		return nil
+		return nil, looks
 	}
-	return it.Owner.(*task)
+	return it.Owner.(*task), looks
+}
+
+// promisesNoMore reports whether a task is no worse off in a queue of another pool if it fails: what is
+// for the largest size class runs on the largest one there, and for what has begun on a smaller one the
+// largest one there is as large as here.
+func (q *queue) promisesNoMore(t *task, to *queue) bool {
+	there := to.pool.largest(t.takenBy)
+	if there == nil || t.class() == 0 {
+		return there == to
+	}
+	here := q.pool.largest(t.takenBy)
+	return here == nil || there.size() >= here.size()
 }
 
 // hasRoom reports whether an instance may have more running.

@@ -1,17 +1,20 @@
 package fair
 
-// mostLooks bounds the branches and items that Find looks at, mostInLeaf the items of one leaf: behind what does not fit others wait.
+// mostLooks bounds the branches and items that Find looks at, mostInLeaf the items of one leaf: what
+// does not fit must not hide what other branches have.
 const mostLooks, mostInLeaf = 100, 25
 
-// Find returns the item that a worker that belongs to no branch would be the first to run of a kind, if only what fits of branches of the
-// first level that may have more running were there. It is nil if there is none, as far as it looks.
-func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) bool) *Item {
+// Find returns what a worker without a branch would be given of a kind if nothing waited but what fits,
+// in branches of the first level that may have more running. It is nil if none of the first mostLooks
+// branches and items is that. looks counts those that it has looked at.
+func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) bool) (first *Item, looks int) {
 	s := t.root.backlog(kind)
 	if s == nil {
-		return nil
+		return nil, 0
 	}
 	f := finder{left: mostLooks, may: may, fits: fits}
-	return f.below(s)
+	first = f.below(s)
+	return first, mostLooks - f.left
 }
 
 // A finder goes through what waits in the order of turns.

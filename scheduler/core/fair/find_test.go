@@ -34,11 +34,11 @@ func TestFindLooksInTheOrderOfTurns(t *testing.T) {
 			}
 		}
 		want := some.Next(&Worker{Kind: 1}, now)
-		got := all.Find(1, anyBranch, func(it *Item) bool { return fits[it.Owner.(int)] })
+		got, _ := all.Find(1, anyBranch, func(it *Item) bool { return fits[it.Owner.(int)] })
 		if (got == nil) != (want == nil) || got != nil && got.Owner != want.Owner {
 			t.Fatalf("seed %d: found %+v, want %+v", seed, got, want)
 		}
-		if first := all.Find(1, anyBranch, anyItem); first != all.Next(&Worker{Kind: 1}, now) {
+		if first, _ := all.Find(1, anyBranch, anyItem); first != all.Next(&Worker{Kind: 1}, now) {
 			t.Fatalf("seed %d: the first of all is not what is next", seed)
 		}
 	}
@@ -53,19 +53,20 @@ func TestFindIsBounded(t *testing.T) {
 		tree.Attach(&Entry{}, &items[i], []string{fmt.Sprint("branch", i)}, Rank{Age: uint64(i)})
 		tree.Enqueue(&items[i], 1, false)
 	}
-	find := func(kind uint32, branch int) *Item {
+	find := func(kind uint32, branch int) (*Item, int) {
 		return tree.Find(kind, func(key string) bool { return key == fmt.Sprint("branch", branch) }, anyItem)
 	}
 	for _, want := range []int{0, 7, mostLooks - 2} {
-		if it := find(1, want); it == nil || it.Owner != want {
-			t.Errorf("found %+v, want %d", it, want)
+		// It looks at each branch up to that one, and at the item there.
+		if it, looks := find(1, want); it == nil || it.Owner != want || looks != want+2 {
+			t.Errorf("found %+v by %d looks, want %d", it, looks, want)
 		}
 	}
-	if it := find(1, mostLooks); it != nil {
-		t.Errorf("found %v beyond what is looked at", it.Owner)
+	if it, looks := find(1, mostLooks); it != nil || looks != mostLooks {
+		t.Errorf("found %+v by %d looks, beyond what is looked at", it, looks)
 	}
-	if it := find(2, 0); it != nil {
-		t.Errorf("found %v in another kind", it.Owner)
+	if it, looks := find(2, 0); it != nil || looks != 0 {
+		t.Errorf("found %+v by %d looks in another kind", it, looks)
 	}
 	one := New(Options{Levels: []Level{{}}})
 	crowd := make([]Item, 2*mostLooks+1)
@@ -79,7 +80,7 @@ func TestFindIsBounded(t *testing.T) {
 		one.Enqueue(&crowd[i], 1, false)
 	}
 	last := len(crowd) - 1
-	if it := one.Find(1, anyBranch, func(it *Item) bool { return it.Owner == last }); it == nil {
+	if it, _ := one.Find(1, anyBranch, func(it *Item) bool { return it.Owner == last }); it == nil {
 		t.Error("what waits in another branch is not found behind a long one")
 	}
 }
