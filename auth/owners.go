@@ -41,6 +41,13 @@ func Owns(ctx context.Context, o Owner, or Right) bool {
 	return !ok || c.owns(o) || c.guard.rules.allow(c.who, or, all, "")
 }
 
+// OwnsBuild is Owns for what a user published of a build. If it belongs to no instance name, as when he may not execute for the one
+// that his client named, it is his own all the same.
+func OwnsBuild(ctx context.Context, o Owner, or Right) bool {
+	c, ok := ctx.Value(callKey{}).(*call)
+	return ok && o.Instance == "" && o.User != "" && o.User == c.who.name() || Owns(ctx, o, or)
+}
+
 func (c *call) owns(o Owner) bool {
 	if !c.guard.rules.allow(c.who, Execute, one, o.Instance) {
 		return false

@@ -47,6 +47,46 @@ func TestOwns(t *testing.T) {
 	}
 }
 
+// TestOwnsBuild: a build without an instance name is its publisher's, too, though he may execute for none without a name. Who is not
+// known has none of his own.
+func TestOwnsBuild(t *testing.T) {
+	alice, bob, all, guest := &Identity{User: "alice"}, &Identity{User: "bob"}, &Identity{User: "all"}, (*Identity)(nil)
+	rules := []Rule{
+		{Users: []string{"alice", "bob"}, Instances: []string{"x"}, May: []Right{Execute}},
+		{Users: []string{"all"}, May: []Right{Execute}},
+		{Anyone: true, Instances: []string{"open"}, May: []Right{Execute}},
+	}
+	for _, test := range []struct {
+		name           string
+		who            *Identity
+		owner          Owner
+		byName, byUser bool
+	}{
+		{"his own, without a name", alice, Owner{"alice", ""}, true, true},
+		{"a colleague's, without a name", bob, Owner{"alice", ""}, false, false},
+		{"somebody's, to who may execute for all", all, Owner{"alice", ""}, true, false},
+		{"nobody's, to nobody", guest, Owner{"", ""}, false, false},
+		{"somebody's, to nobody", guest, Owner{"alice", ""}, false, false},
+		{"his own", alice, Owner{"alice", "x"}, true, true},
+		{"a colleague's", bob, Owner{"alice", "x"}, true, false},
+		{"his own, for which he may not execute any more", alice, Owner{"alice", "y"}, false, false},
+	} {
+		for owning, want := range map[Owning]bool{OfInstances: test.byName, OfUsers: test.byUser} {
+			g, err := New(Options{Certificates: true, Rules: rules, Owning: owning})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := context.WithValue(t.Context(), callKey{}, &call{guard: g, who: test.who})
+			if got := OwnsBuild(ctx, test.owner, Observe); got != want {
+				t.Errorf("%s, by %q: %t", test.name, owning, got)
+			}
+		}
+	}
+	if !OwnsBuild(t.Context(), Owner{"alice", ""}, Observe) {
+		t.Error("where nobody asks, everybody owns everything")
+	}
+}
+
 // TestWhoObservesByDefault: to observe is to see the operations of others.
 func TestWhoObservesByDefault(t *testing.T) {
 	for owning, want := range map[Owning]bool{OfInstances: true, OfUsers: false} {

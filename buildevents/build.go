@@ -32,17 +32,18 @@ const (
 // A build is what is known of one so far.
 type build struct {
 	*historypb.Build
-	instance string // that the client said it executes for
+	instance string // that the build tool said it executes for
 	room     int    // bytes that lists may still grow by
 	tests    map[string]*test
 }
 
-// resumed goes on with what is known of a build; nil: nothing is.
-func resumed(m *historypb.Build) *build {
+// resumed goes on with the last record of a build; nil: there is none.
+func resumed(r *historypb.Record) *build {
+	m := r.GetBuild()
 	if m == nil {
 		m = &historypb.Build{}
 	}
-	b := &build{Build: m, room: maxBuild - proto.Size(m), tests: map[string]*test{}}
+	b := &build{Build: m, instance: r.GetInstanceName(), room: maxBuild - proto.Size(m), tests: map[string]*test{}}
 	for _, t := range m.GetTests() {
 		b.tests[t.GetLabel()] = &test{t, proto.Size(t)}
 	}

@@ -23,7 +23,7 @@ type live struct {
 	owner   *stream
 	project string
 	build   *build
-	changed bool // since it was written
+	changed bool // since it was kept
 	wait    time.Duration
 	timer   *time.Timer // until it is written; nil: nothing has changed
 }
@@ -109,7 +109,6 @@ func (l *live) writeLocked() {
 	if !l.changed {
 		return
 	}
-	l.changed = false
 	b := l.build
 	r := &historypb.Record{
 		Invocation: l.key.invocation, User: l.key.user, InstanceName: l.instanceLocked(l.owner.ctx), Outcome: b.outcome(),
@@ -119,10 +118,10 @@ func (l *live) writeLocked() {
 	if len(b.GetPatterns()) > 0 {
 		r.Target = b.GetPatterns()[0]
 	}
-	l.service.store.Add(r)
+	l.changed = !l.service.store.AddBuild(r, auth.CallerOf(l.owner.ctx))
 }
 
-// instanceLocked is the instance name that the build belongs to: the one that the client named, if he may execute for it.
+// instanceLocked is the instance name that the build belongs to: the one that the client named, if its user may execute for it.
 func (l *live) instanceLocked(ctx context.Context) string {
 	for _, name := range []string{l.project, l.build.instance} {
 		if name != "" && auth.Allowed(ctx, auth.Execute, name) {

@@ -28,8 +28,8 @@ const (
 	maxName = 256
 	// liveBytes is what a build takes in memory while it is published.
 	liveBytes = 256 << 10
-	// An event may take twice its size in memory when it is decoded, but at least and at most so much. What is unknown here is dropped
-	// before, which of large events is nearly all.
+	// An event may take twice its size in memory when it is decoded, but at least and at most so much. What is unknown here is
+	// dropped before, which of large events is nearly all.
 	leastDecoded, mostDecoded = 64 << 10, 2 << 20
 	// searches is how many builds are looked for at once.
 	searches = 2
@@ -159,7 +159,7 @@ func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
 		return // its events are answered
 	}
 	k := key{userOf(in.ctx), in.id.GetInvocationId()}
-	var known *historypb.Build
+	var known *historypb.Record
 	s.mu.Lock()
 	_, isLive := s.live[k]
 	s.mu.Unlock()
@@ -189,20 +189,21 @@ func (s *Service) leave(in *stream) {
 	}
 }
 
-// find returns what is kept of a build of a user; nil: nothing is.
-func (s *Service) find(ctx context.Context, k key) *historypb.Build {
+// find returns the last record of a build of a user; nil: there is none.
+func (s *Service) find(ctx context.Context, k key) *historypb.Record {
 	leave, err := s.searches.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
 		return nil
 	}
 	defer leave()
 	found, _, err := s.store.Find(ctx, history.Query{
-		Builds: true, Latest: true, Limit: 1, Where: map[history.Field]string{history.Invocation: k.invocation, history.User: k.user},
+		Builds: true, Latest: true, Limit: 1, Exact: true,
+		Where: map[history.Field]string{history.Invocation: k.invocation, history.User: k.user},
 	})
-	if err != nil || len(found) == 0 || found[0].GetInvocation() != k.invocation || found[0].GetUser() != k.user {
+	if err != nil || len(found) == 0 {
 		return nil
 	}
-	return found[0].GetBuild()
+	return found[0]
 }
 
 func userOf(ctx context.Context) string {
@@ -212,8 +213,8 @@ func userOf(ctx context.Context) string {
 	return ""
 }
 
-// decoded returns what Bazel says; nil: it is not looked into. It is too large if package intake has handed over the begin of an event
-// alone, which has no value, or if it takes too much memory.
+// decoded returns what Bazel says; nil: it is not looked into. It is too large if package intake has handed over the begin of
+// an event alone, which has no value, or if it takes too much memory.
 func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	b := packed.GetValue()
 	if packed.GetTypeUrl() != bazelEvent {

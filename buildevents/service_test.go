@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/proto/bazel"
@@ -359,6 +361,93 @@ func TestBuildsOfOthers(t *testing.T) {
 	if b := kept(t, store)[0].GetBuild(); b.GetTargetsBuilt() != 2 {
 		t.Errorf("the build is %v", b)
 	}
+}
+
+// TestResumedForItsInstance resumes a build after a restart, when the event that says its instance name does not come again.
+func TestResumedForItsInstance(t *testing.T) {
+	store := newStore(t, "")
+	c := open(t, New(store, nil))
+	_, _ = c.send(1, &bazel.BuildEvent{Payload: &bazel.BuildEvent_OptionsParsed{OptionsParsed: &bazel.OptionsParsed{CmdLine: []string{instanceFlag + "team"}}}})
+	_ = c.end(status.Error(codes.Unavailable, "the scheduler ends"))
+	c = open(t, New(store, nil))
+	_, _ = c.send(2, finished)
+	_ = c.end(nil)
+	if r := kept(t, store)[0]; r.GetInstanceName() != "team" || r.GetBuild().GetLastEvent() != 2 {
+		t.Errorf("the build is for %q: %v", r.GetInstanceName(), r.GetBuild())
+	}
+}
+
+// TestOwnBuildIsResumed looks for a build to resume where others have published the same invocation: as somebody whom the build tool
+// takes for its user, and under names that would be globs.
+func TestOwnBuildIsResumed(t *testing.T) {
+	store := newStore(t, "")
+	s := New(store, nil)
+	add := func(user, invocation, localUser string, last int64) {
+		store.Add(&historypb.Record{
+			User: user, Invocation: invocation, Ended: timestamppb.New(time.UnixMilli(1e12 + last)),
+			Build: &historypb.Build{LastEvent: last, LocalUser: localUser},
+		})
+	}
+	add("alice", "b-1", "", 1)
+	add("al*", "b-1", "", 2)
+	add("alice", "b-*", "", 3)
+	add("mallory", "b-1", "alice", 4)
+	add("mallory", "b-1", "al*", 5)
+	add("alice", "b-2", "", 6)
+	for k, want := range map[key]int64{
+		{"alice", "b-1"}: 1, {"al*", "b-1"}: 2, {"alice", "b-*"}: 3, {"mallory", "b-1"}: 5, {"alice", "b-2"}: 6, {"bob", "b-1"}: 0,
+	} {
+		r := s.find(t.Context(), k)
+		if got := r.GetBuild().GetLastEvent(); got != want || want > 0 && r.GetUser() != k.user {
+			t.Errorf("%v resumes event %d of %q, want %d", k, got, r.GetUser(), want)
+		}
+	}
+}
+
+// TestFloodOfBuilds publishes many builds that take all the room they may have: what ended before is not pushed out by them.
+func TestFloodOfBuilds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := history.Open(t.TempDir(), history.Options{Keep: 14 * 24 * time.Hour, MaxBytes: 2 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); store.Run(ctx) }()
+		store.Add(&historypb.Record{Operation: "operations/1", Ended: timestamppb.Now()})
+		s, random := New(store, nil), rand.New(rand.NewPCG(1, 1))
+		for i := range 300 {
+			c := open(t, s)
+			patterns := make([]string, 60)
+			for j := range patterns {
+				name := make([]byte, 250)
+				for k := range name {
+					name[k] = "0123456789abcdef"[random.IntN(16)]
+				}
+				patterns[j] = string(name)
+			}
+			id := &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: patterns}}}
+			if _, err := c.sendAny(fmt.Sprint("flood-", i), 1, &publish.BuildEvent{
+				Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(&bazel.BuildEvent{Id: id})},
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.end(nil); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		found, _, err := store.Find(t.Context(), history.Query{Operation: "operations/1", Latest: true, Limit: 1})
+		if err != nil || len(found) != 1 {
+			t.Errorf("of what ended before the flood %d records are left, %v", len(found), err)
+		}
+		if n := len(kept(t, store)); n < 50 {
+			t.Errorf("%d builds of the flood are kept where half of the records is free", n)
+		}
+		stop()
+		<-done
+		_ = store.Close()
+	})
 }
 
 // TestWrites has a build that goes on for an hour: what is known of it can be found soon, and is not written for each event.

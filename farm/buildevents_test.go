@@ -61,7 +61,7 @@ func buildsOf(t *testing.T, conn *grpc.ClientConn, invocation string) (instances
 }
 
 // TestBuildEventsOfOthers has several users publish builds under one name: none changes another's, and who may not execute for an
-// instance name neither publishes for it nor sees what was.
+// instance name neither publishes for it nor sees what was. Each sees what he has published himself.
 func TestBuildEventsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	user, team := f.dial("user"), f.dial("team")
@@ -78,13 +78,15 @@ func TestBuildEventsOfOthers(t *testing.T) {
 		{user, "one", "main", nil},
 		{team, "one", "team", nil},
 		{team, "claimed", "main", nil},
+		{user, "unnamed", "", nil},
+		{team, "unnamed", "", nil},
 		{team, "by option", "", []string{"--remote_instance_name=team"}},
 	} {
 		if err := published(t, build.conn, build.invocation, build.project, build.options...); err != nil {
 			t.Errorf("%s: %v", build.invocation, err)
 		}
 	}
-	for invocation, want := range map[string][2]int{"one": {2, 1}, "claimed": {1, 0}, "by option": {1, 1}} {
+	for invocation, want := range map[string][2]int{"one": {2, 1}, "claimed": {1, 1}, "unnamed": {2, 1}, "by option": {1, 1}} {
 		if all, own := buildsOf(t, user, invocation), buildsOf(t, team, invocation); len(all) != want[0] || len(own) != want[1] {
 			t.Errorf("%s: an observer sees %q, the team %q", invocation, all, own)
 		}

@@ -25,6 +25,8 @@ type Query struct {
 	Operation, Action string
 	// Where has globs by field: "*" is any text, "?" any character.
 	Where map[Field]string
+	// Exact: the texts of Where are no globs but all there is of a field, and a user is one who is known, not whom a build tool names.
+	Exact bool
 	// Text is in one of the fields, or begins the action's hash or the digits of the operation's name. Case does not matter.
 	Text string
 	// Outcomes are those of which it has one; none: any.

@@ -66,6 +66,14 @@ func (o Options) indexBytes() int64 {
 	return min(max(o.Memory/indexParts, leastIndex), mostIndex)
 }
 
+// segmentBytes is when the file of a segment is full.
+func (o Options) segmentBytes() int64 {
+	if o.MaxBytes == 0 {
+		return segmentBytes
+	}
+	return min(segmentBytes, o.MaxBytes/segmentParts)
+}
+
 // A Store keeps records. Its methods may be called concurrently.
 type Store struct {
 	options Options
@@ -83,7 +91,9 @@ type Store struct {
 	segments []*segment
 	next     uint32 // number of the next segment
 	pending  int64  // bytes that wait
-	lost     uint64
+	// shares are what builds take of the segment that records go to, by who published them.
+	shares map[string]*share
+	lost   uint64
 	failing  bool // the last write failed, and was logged
 }
 
@@ -148,21 +158,37 @@ func (s *Store) load() error {
 
 // Add keeps a record, which is the Store's from then on, and reports whether there was room. It does not block.
 func (s *Store) Add(r *historypb.Record) bool {
+	encoded := encode(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.roomLocked(r, encoded)
+	if g == nil {
+		s.lost++
+		return false
+	}
+	s.addLocked(g, r, encoded)
+	return true
+}
+
+// encode returns a record with four bytes of room before it; nil: it is too large.
+func encode(r *historypb.Record) []byte {
 	var room [4]byte
 	encoded, err := proto.MarshalOptions{}.MarshalAppend(room[:4:4], r)
 	if err != nil || len(encoded) > MaxRecordBytes {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lost++
-		return false
+		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pending > 2*s.options.indexBytes() {
-		s.lost++
-		return false
+	return encoded
+}
+
+// roomLocked returns the segment that a record goes to; nil: there is no room.
+func (s *Store) roomLocked(r *historypb.Record, encoded []byte) *segment {
+	if encoded == nil || s.pending > 2*s.options.indexBytes() {
+		return nil
 	}
-	g := s.openLocked(r)
+	return s.openLocked(r)
+}
+
+func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
 	s.pending += int64(len(encoded))
 	if g.add(r, encoded) {
 		select {
@@ -170,21 +196,17 @@ func (s *Store) Add(r *historypb.Record) bool {
 		default:
 		}
 	}
-	return true
 }
 
 // openLocked returns the segment that records go to.
 func (s *Store) openLocked(r *historypb.Record) *segment {
 	if n := len(s.segments); n > 0 {
 		g := s.segments[n-1]
-		bytes, age := int64(segmentBytes), time.Duration(math.MaxInt64)
-		if s.options.MaxBytes > 0 {
-			bytes = min(bytes, s.options.MaxBytes/segmentParts)
-		}
+		age := time.Duration(math.MaxInt64)
 		if s.options.Keep > 0 {
 			age = s.options.Keep / segmentParts
 		}
-		if g.open() && g.index.bytes < s.options.indexBytes() && max(g.size, g.raw/4) < bytes &&
+		if g.open() && g.index.bytes < s.options.indexBytes() && max(g.size, g.raw/4) < s.options.segmentBytes() &&
 			time.Duration(r.GetEnded().AsTime().UnixMilli()-g.first)*time.Millisecond < age {
 			return g
 		}
@@ -192,6 +214,7 @@ func (s *Store) openLocked(r *historypb.Record) *segment {
 	g := newSegment(s.folder, s.next)
 	s.next++
 	s.segments = append(s.segments, g)
+	s.shares = map[string]*share{}
 	return g
 }
 
@@ -245,7 +268,7 @@ func (s *Store) release() error {
 // Stats are what a Store holds.
 type Stats struct {
 	Records, Bytes int64
-	// Lost were not kept, because the disk did not keep up or failed.
+	// Lost were not kept, because the disk did not keep up or failed, or a caller's builds took his share.
 	Lost uint64
 	// Oldest is when the first one ended; zero: there is none.
 	Oldest time.Time

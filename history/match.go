@@ -119,6 +119,10 @@ func (m *matcher) prepare() error {
 
 // fit finds out which texts of a field fit.
 func (m *matcher) fit(f Field, glob string) (err error) {
+	if m.q.Exact {
+		m.fits[f] = equal(m.x.tables[f], glob)
+		return nil
+	}
 	if !m.q.Builds {
 		m.fits[f], err = globbed(m.x.tables[f], glob)
 		return err
@@ -175,15 +179,21 @@ func (m *matcher) prepareText() error {
 	return m.x.need(opsSection, actionsSection)
 }
 
+// equal says of each text whether it is another one.
+func equal(table []string, text string) []bool {
+	fits := make([]bool, len(table))
+	for i, s := range table {
+		fits[i] = s == text
+	}
+	return fits
+}
+
 // globbed says of each text whether it fits.
 func globbed(table []string, glob string) ([]bool, error) {
-	fits := make([]bool, len(table))
 	if !strings.ContainsAny(glob, "*?") {
-		for i, s := range table {
-			fits[i] = s == glob
-		}
-		return fits, nil
+		return equal(table, glob), nil
 	}
+	fits := make([]bool, len(table))
 	p, err := pattern.New(map[string]string{"value": glob})
 	if err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func methodLimits() map[string]intake.Limits {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
 	// A build says nothing while a long action runs. Its client comes back when it is told to make room.
-	// An event that is not answered fails the build, however large it is.
+	// A build fails if one of its events is not answered, so those that are too large are answered, too, unless they come compressed.
 	limits[publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName] = intake.Limits{
 		Bytes: eventBytes, Truncates: true, Stalls: true, Waits: true,
 	}

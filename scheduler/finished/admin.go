@@ -41,8 +41,12 @@ func (a Admin) find(ctx context.Context, q history.Query, memory int64) ([]*hist
 		return nil, "", err
 	}
 	defer leave()
+	owns := auth.Owns
+	if q.Builds {
+		owns = auth.OwnsBuild
+	}
 	q.Owned = func(user, instance string) bool {
-		return auth.Owns(ctx, auth.Owner{User: user, Instance: instance}, auth.Observe)
+		return owns(ctx, auth.Owner{User: user, Instance: instance}, auth.Observe)
 	}
 	return a.options.Store.Find(ctx, q)
 }

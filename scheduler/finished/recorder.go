@@ -169,7 +169,7 @@ func (r *Recorder) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_records_lost_total",
-			Help: "Operations that ended and of which no record is kept, because the disk did not keep up or failed.",
+			Help: "Records that are not kept, because the disk did not keep up or failed, or a caller published too many builds.",
 		}, func() float64 { return float64(r.lost.Load() + stats().Lost) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "forerunner_scheduler_records", Help: "Operations that have ended and of which there is a record.",
