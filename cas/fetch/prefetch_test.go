@@ -275,7 +275,7 @@ func TestStoreFailedPrefetchIsFollowed(t *testing.T) {
 		if err := <-read; err != nil {
 			t.Error(err)
 		}
-		if got, err := wait(); err == nil || len(got) > 0 {
+		if got, err := wait(); err != nil || len(got) != 1 {
 			t.Errorf("%d blobs came, %v", len(got), err)
 		}
 		if err := a.Wait(context.Background()); err != nil {

@@ -296,7 +296,8 @@ func (s *stream) skipLocked() {
 }
 
 // ended takes s out. That it ended with err, or too early, is the failure of the
-// arrival, unless it was told to, or was only for what was foreseen: that comes with the rest then.
+// arrival, unless it was told to, or stood behind those who wait now, or was only for what was foreseen: that comes with the
+// rest then.
 func (s *stream) ended(err error) {
 	a := s.a
 	a.mu.Lock()
@@ -315,6 +316,7 @@ func (s *stream) ended(err error) {
 	case err == nil || s.enough || a.err != nil:
 	case s.hint || !s.toEnd():
 		a.foreseen = foreseen{}
+	case s.behind && a.needed && !s.surplus: // who waits has calls of his own
 	case needed || s.surplus:
 		a.err = err
 	}
