@@ -122,11 +122,12 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 }
 
 // Learn remembers that a run of a has read these paths, in the order in which Recorder.Hashes returns
-// them, and went through these directories, as Directories does; it keeps the latter.
+// them, went through these directories, as Directories does, and read these parts of large files; it keeps the
+// directories. Of files that the run was not seen to read what is known stays.
 // Runs that failed are not to be learnt: they may have read too little. Nor is a run that
 // read nothing, for it was not watched. Learn writes only what says something new, and
 // may wait for the store.
-func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest) {
+func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
 	if len(paths) == 0 {
 		return
 	}
@@ -134,13 +135,15 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	if k, ok := a.exactKey(); ok {
 		e := p.look(ctx, k, p.exact)
 		news := p.learn(e, a.run(), now, p.exact)
-		if p.learnDirectories(e, directories) || news {
+		news = p.learnDirectories(e, directories) || news
+		if p.learnRanges(e, seen, p.exact) || news {
 			p.write(ctx, e)
 		}
 	}
 	if k, ok := a.coarseKey(); ok {
 		e := p.look(ctx, k, p.coarse)
-		if p.learn(e, a.run(), now, p.coarse) {
+		news := p.learn(e, a.run(), now, p.coarse)
+		if p.learnRanges(e, seen, p.coarse) || news {
 			p.write(ctx, e)
 		}
 	}
@@ -221,24 +224,6 @@ func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
 	e.mu.Unlock()
 	p.cache.weigh(e)
 	return due
-}
-
-// LearnRanges remembers which parts of large files a run of a read, of which Learn has been told. Of files that it
-// was not seen to read what is known stays.
-func (p *Profiles) LearnRanges(ctx context.Context, a Action, seen []Seen) {
-	if len(seen) == 0 {
-		return
-	}
-	if k, ok := a.exactKey(); ok {
-		if e := p.look(ctx, k, p.exact); p.learnRanges(e, seen, p.exact) {
-			p.write(ctx, e)
-		}
-	}
-	if k, ok := a.coarseKey(); ok {
-		if e := p.look(ctx, k, p.coarse); p.learnRanges(e, seen, p.coarse) {
-			p.write(ctx, e)
-		}
-	}
 }
 
 // learnRanges adds to what e knows and reports whether that is to be written: not where a store seems to drop

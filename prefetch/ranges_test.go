@@ -112,8 +112,7 @@ func TestRanges(t *testing.T) {
 			}
 			p := NewProfiles(records, ProfilesOptions{})
 			recorder.Read(fmt.Sprint("new", random.IntN(3)), tree.File) // which changes the rest of the record
-			p.Learn(t.Context(), actionOf("a"), recorder.Hashes(), nil)
-			p.LearnRanges(t.Context(), actionOf("a"), reads.Seen(s.everywhere, root, recorder.Has))
+			p.Learn(t.Context(), actionOf("a"), recorder.Hashes(), nil, reads.Seen(s.everywhere, root, recorder.Has)...)
 			found, _ := NewProfiles(records, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
 			for i, path := range paths {
 				got := found.ranges.of(HashPath(path), s.at(t, root, path))
@@ -141,12 +140,14 @@ func TestRangesAreWrittenSeldom(t *testing.T) {
 		for _, part := range parts {
 			reads.Read(s.at(t, root, "large"), part.From, part.To-part.From)
 		}
-		p.Learn(t.Context(), compileOf(name), recorder.Hashes(), nil)
-		p.LearnRanges(t.Context(), compileOf(name), reads.Seen(s.everywhere, root, recorder.Has))
+		p.Learn(t.Context(), compileOf(name), recorder.Hashes(), nil, reads.Seen(s.everywhere, root, recorder.Has)...)
 	}
 	one := span.Span{From: 5 << 20, To: 6 << 20}
 	learn("a", one)
 	puts := records.puts
+	if puts != 2 {
+		t.Errorf("%d writes of a run, want one for each of two records", puts)
+	}
 	learn("a", one)
 	learn("a", span.Span{From: 5<<20 + 70_000, To: 6<<20 - 70_000})
 	learn("a")

@@ -271,6 +271,7 @@ func TestStoreFailedPrefetchIsFollowed(t *testing.T) {
 		read := storeRead(front, a, 0, 10)
 		synctest.Wait()
 		(<-behind.calls).end(errors.New("as the test wants"))
+		synctest.Wait()
 		front.free()
 		if err := <-read; err != nil {
 			t.Error(err)

@@ -230,9 +230,8 @@ func (f *Fetch) Learn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
 	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
-	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories)
 	seen := f.parts.Seen(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
-	f.spec.Profiles.LearnRanges(ctx, f.action, seen)
+	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories, seen...)
 }
 
 // Metadata says what was fetched ahead; nil: nothing could be.
