@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/forerunner-build/forerunner/cas"
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
@@ -321,38 +319,4 @@ func (s *stream) ended(err error) {
 		a.err = err
 	}
 	a.changeLocked()
-}
-
-// arrive fetches the one blob of b, which can be read meanwhile.
-func (t *ReadThrough) arrive(ctx context.Context, b *batch) {
-	fl := b.flights[b.digests[0]]
-	err := fl.arrival.fetch(ctx)
-	if err == nil {
-		err = fl.arrival.keep(ctx)
-	}
-	if err != nil {
-		err = fmt.Errorf("fetch blob %s: %w", fl.digest, err)
-		if errors.Is(err, cas.ErrCorrupt) {
-			err = t.doubt(ctx, fl.digest, err)
-		}
-		fl.arrival.drop(err)
-	}
-	t.end(fl, err)
-}
-
-// doubt fetches d, of which parts came that make wrong bytes, again and as a whole: that
-// has a storage that verifies what it reads look at its blob, and set it aside. The right
-// bytes are there for the next one who asks. It returns why d has not come: err, which is a
-// *cas.WrongPartsError if they are, or that upstream turns out not to have it.
-func (t *ReadThrough) doubt(ctx context.Context, d digest.Digest, err error) error {
-	again := t.direct.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) error {
-		return t.store.Put(ctx, d, r)
-	})
-	if again == nil {
-		return errors.Join(err, &cas.WrongPartsError{Digest: d})
-	}
-	if errors.Is(again, cas.ErrNotFound) {
-		return fmt.Errorf("%w, and then: %w", err, &cas.MissingError{Digests: []digest.Digest{d}})
-	}
-	return err
 }
