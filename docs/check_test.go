@@ -95,6 +95,9 @@ var (
 	flagName   = regexp.MustCompile(`(?m)^ +(?:-\w, |    )(--[a-z][a-z0-9-]*)`)
 )
 
+// verbTitles are those of the parts of a help text that list verbs.
+var verbTitles = []string{"Available Commands:", "Additional Commands:", "Run:", "See what happens:", "Operate:"}
+
 // helpOf asks a program for all that it takes.
 func helpOf(t *testing.T, path string, verbs ...string) program {
 	t.Helper()
@@ -108,11 +111,15 @@ func helpOf(t *testing.T, path string, verbs ...string) program {
 		flags = append(flags, m[1])
 	}
 	p[strings.Join(append([]string{filepath.Base(path)}, verbs...), " ")] = flags
-	_, list, _ := strings.Cut(string(out), "\nAvailable Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
-	for _, m := range subcommand.FindAllStringSubmatch(list, -1) {
-		if m[1] != "help" {
-			maps.Copy(p, helpOf(t, path, append(slices.Clone(verbs), m[1])...))
+	for part := range strings.SplitSeq(string(out), "\n\n") {
+		title, list, _ := strings.Cut(part, "\n")
+		if !slices.Contains(verbTitles, title) {
+			continue
+		}
+		for _, m := range subcommand.FindAllStringSubmatch(list, -1) {
+			if m[1] != "help" {
+				maps.Copy(p, helpOf(t, path, append(slices.Clone(verbs), m[1])...))
+			}
 		}
 	}
 	return p

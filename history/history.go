@@ -92,9 +92,9 @@ type Store struct {
 	next     uint32 // number of the next segment
 	pending  int64  // bytes that wait
 	// shares are what builds take of the segment that records go to, by who published them.
-	shares map[string]*share
-	lost   uint64
-	failing  bool // the last write failed, and was logged
+	shares  map[string]*share
+	lost    uint64
+	failing bool // the last write failed, and was logged
 }
 
 // Open returns what is in a folder, which is made if it does not exist. An empty folder: in memory. Run has to run

@@ -19,25 +19,30 @@ func TestProgramsAreCounted(t *testing.T) {
 		{"idle", two, Workers{All: 2, Idle: 2}, 0, 2, ""},
 		{
 			"one rests, and one takes work", "0s sync a1 idle drain of=a; 0s sync a2 idle of=a; 0s sync b1 idle of=b",
-			Workers{All: 2, Idle: 2}, 0, 2, "",
+			Workers{All: 2, Idle: 2},
+			0, 2, "",
 		},
 		{
 			"all rest", "0s sync a1 idle drain of=a; 0s sync a2 idle drain of=a; 0s sync b1 idle of=b",
-			Workers{All: 2, Idle: 1, Resting: 1}, 0, 1, "",
+			Workers{All: 2, Idle: 1, Resting: 1},
+			0, 1, "",
 		},
 		{"one is busy", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1", Workers{All: 1, Busy: 1}, 1, 1, ""},
 		{
 			"all are busy", two + "; 0s submit op1 x1; 0s submit op2 x2; 0s submit op3 x3; 0s submit op4 x4",
-			Workers{All: 2, Busy: 2}, 3, 2, "all 2 workers that take work are busy",
+			Workers{All: 2, Busy: 2},
+			3, 2, "all 2 workers that take work are busy",
 		},
 		{"drained", two + "; 0s drain host=a", Workers{All: 2, Idle: 1, Draining: 1}, 0, 1, ""},
 		{
 			"drained with an action", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1; 0s drain host=a; 0s submit op2 x2",
-			Workers{All: 1, Draining: 1}, 1, 0, "all 1 workers are drained",
+			Workers{All: 1, Draining: 1},
+			1, 0, "all 1 workers are drained",
 		},
 		{
 			"leaves", "0s sync a1 idle of=a; 0s submit op1 x1; 1s sync a1 executing x1 drain of=a; 1s sync a2 idle drain of=a",
-			Workers{All: 1, Draining: 1}, 1, 0, "",
+			Workers{All: 1, Draining: 1},
+			1, 0, "",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -34,9 +34,12 @@ func TestBuildEvents(t *testing.T) {
 			bazel := New(t, c.program(t), Plain(t), "--config=remote", "--keep_going", "--remote_executor=grpc://"+address)
 			bazel.startup = append(bazel.startup, c.startup...)
 			e := &events{f, bazel, pages, address}
-			for _, mode := range []string{"", "--bes_upload_mode=fully_async"} {
-				e.cuts(t, mode)
+			e.cuts(t, "")
+			// The old Bazel sometimes hangs or crashes here, so that it does these only where somebody asks for it.
+			if name == "old" && os.Getenv("FORERUNNER_TEST_EVENTS") != "all" {
+				return
 			}
+			e.cuts(t, "--bes_upload_mode=fully_async")
 			e.large(t)
 		})
 	}
