@@ -76,6 +76,10 @@ func TestRaceAsksForParts(t *testing.T) {
 			}
 			delete(got, d)
 		}
+		other := s.at(t, now, "other")
+		if slices.ContainsFunc(s.calls, func(ds []digest.Digest) bool { return slices.Contains(ds, other) }) {
+			wholes++
+		}
 		if wholes == 0 { // the profile is not believed in all of them before any is read
 			t.Error("no file was asked for as a whole")
 		}
