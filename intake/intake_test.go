@@ -170,7 +170,7 @@ func (l *ledger) free() bool {
 // TestNoRoom has requests that do not fit side by side: the second waits, and is refused when that takes too long.
 func TestNoRoom(t *testing.T) {
 	b := BoundsFor(1 << 30)
-	b.MessagesOfOne, b.Wait = 100_000, 200*time.Millisecond
+	b.MessagesOfOne, b.Wait = 100_000, 2*time.Second
 	client, service, server := serve(t, Options{Bounds: b})
 	first := make(chan error, 1)
 	go func() {

@@ -136,14 +136,19 @@ func TestPartOfAMessage(t *testing.T) {
 // TestCompressedRequestsCost: a compressed request costs what it may come to before that is known.
 func TestCompressedRequestsCost(t *testing.T) {
 	b := BoundsFor(1 << 30)
-	b.MessagesOfOne, b.Wait = 150_000, 200*time.Millisecond
+	b.MessagesOfOne, b.Wait = 150_000, 2*time.Second // for the first request, too: on a slow machine it takes some time to arrive
 	client, service, s := serve(t, Options{Bounds: b, Methods: map[string]Limits{check: {Bytes: 100_000}}})
 	first := make(chan error, 1)
 	go func() {
 		_, err := client.Check(as(t, "somebody"), request("wait", 90_000), grpc.UseCompressor(gzip.Name))
 		first <- err
 	}()
-	eventually(t, func() bool { return s.ledger.costs()[messages] == 100_000 })
+	eventually(t, func() bool {
+		if len(first) > 0 {
+			t.Fatalf("the first is over: %v", <-first)
+		}
+		return s.ledger.costs()[messages] == 100_000
+	})
 	_, err := client.Check(as(t, "somebody"), request("", 90_000), grpc.UseCompressor(gzip.Name))
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "no memory") {
 		t.Errorf("the second: %v", err)

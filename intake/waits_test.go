@@ -112,7 +112,7 @@ func TestRoomIsFreeOnceCallsHaveEnded(t *testing.T) {
 // taken until then.
 func TestCallsThatLinger(t *testing.T) {
 	b := BoundsFor(1 << 30)
-	b.Calls, b.CallsOfOne, b.Wait = 1, 1, 100*time.Millisecond
+	b.Calls, b.CallsOfOne, b.Wait = 1, 1, 2*time.Second
 	service := &service{release: make(chan struct{}), linger: make(chan struct{})}
 	conn, s := serveConn(t, Options{Bounds: b, Methods: map[string]Limits{check: {Waits: true}}}, service)
 	client := healthpb.NewHealthClient(conn)
