@@ -32,6 +32,7 @@ type receiver struct {
 	raw    raw
 	ledger *ledger
 	charge *charge // nil: it is not bounded
+	keeps  *Conn   // which is busy meanwhile; nil: a guest's does not count as that
 	limit  int     // of bytes of one message
 	// truncates says that of a larger one the begin is received.
 	truncates bool

@@ -183,16 +183,31 @@ func begun(handler grpc.StreamHandler) grpc.StreamHandler {
 
 var errNoRaw = errors.New("this version of gRPC does not show the lengths of messages")
 
-// admit lets a call in, and ends what it is charged for.
+// admit lets a call in, and ends what it is charged for. A call may wait in handle for hours: what is done before is in functions
+// of their own, so that its stack stays small.
 func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, handle func(*receiver) error) error {
+	in, err := s.receive(info, stream)
+	if err != nil {
+		return err
+	}
+	defer s.release(in)
+	err = handle(in)
+	if err != nil && in.charge != nil && s.ledger.isCondemned(in.charge) {
+		return errYielded // whatever its handler saw of that
+	}
+	return err
+}
+
+// receive finds out who makes a call, and charges him for it. The caller releases what it returns.
+func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) (*receiver, error) {
 	ctx, caller, err := s.identify(stream.Context(), info.FullMethod)
 	if err != nil {
 		arrivedThrough(ctx).refuse(callsOf(ctx))
-		return err
+		return nil, err
 	}
 	from, ok := grpc.ServerTransportStreamFromContext(ctx).(raw)
 	if !ok {
-		return errNoRaw
+		return nil, errNoRaw
 	}
 	limits := s.options.Methods[info.FullMethod]
 	if limits.Bytes == 0 {
@@ -204,36 +219,39 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 	}
 	if caller.Name == "" {
 		in.limit = limits.Bytes
-		return handle(in)
+		return in, nil
 	}
-	conn := arrivedThrough(ctx)
-	in.charge, err = s.ledger.enter(ctx, caller, connectionOf(ctx), callsOf(ctx), in.expire)
-	if err != nil {
-		conn.refuse(callsOf(ctx))
-		return err
+	if in.charge, err = s.ledger.enter(ctx, caller, connectionOf(ctx), callsOf(ctx), in.expire); err != nil {
+		arrivedThrough(ctx).refuse(callsOf(ctx))
+		return nil, err
 	}
-	defer s.ledger.leave(in.charge, conn)
 	if limits.Waits {
 		s.ledger.letYield(in.charge)
 	}
 	in.ServerStream = &known{stream, context.WithValue(ctx, receiverKey{}, in)}
 	if !caller.Guest {
-		conn.Busy()
-		defer conn.Idle()
+		in.keeps = arrivedThrough(ctx)
+		in.keeps.Busy()
 	}
 	if info.IsClientStream {
 		if !limits.Stalls {
 			in.rest = s.options.Bounds.Stall
 		}
 		if err := s.ledger.reserve(ctx, in.charge, uploads, uploadBytes); err != nil {
-			return err
+			s.release(in)
+			return nil, err
 		}
 	}
-	err = handle(in)
-	if err != nil && s.ledger.isCondemned(in.charge) {
-		return errYielded // whatever its handler saw of that
+	return in, nil
+}
+
+// release ends what a call is charged for.
+func (s *Server) release(in *receiver) {
+	if in.charge == nil {
+		return
 	}
-	return err
+	in.keeps.Idle()
+	s.ledger.leave(in.charge, arrivedThrough(in.Context()))
 }
 
 // identify finds out who makes a call, which is charged meanwhile if that can take long: its headers are kept.

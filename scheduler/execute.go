@@ -33,33 +33,39 @@ type executionService struct {
 }
 
 // Execute answers from the action cache, or submits the action and follows it.
-func (s executionService) Execute(req *repb.ExecuteRequest, stream repb.Execution_ExecuteServer) error {
-	if s.operations.IsStopped() {
-		return engine.ErrStopped()
-	}
-	ctx := stream.Context()
-	op, err := s.requests.New(ctx, req)
-	if err != nil {
-		return err
-	}
-	s.tracing.begin(ctx, op)
-	box, err := s.submit(ctx, req, op, stream)
-	if err != nil {
-		refuseTrace(op, err)
-	}
+func (s *executionService) Execute(req *repb.ExecuteRequest, stream repb.Execution_ExecuteServer) error {
+	op, box, err := s.begin(req, stream)
 	if box == nil || err != nil {
 		return err
 	}
 	return s.operations.follow(stream, op.Name, box, s.inlining(req, op))
 }
 
+// begin makes a request an operation, and submits it: without a mailbox it has been answered.
+func (s *executionService) begin(req *repb.ExecuteRequest, stream operationStream) (*request.Operation, *engine.Mailbox, error) {
+	if s.operations.IsStopped() {
+		return nil, nil, engine.ErrStopped()
+	}
+	ctx := stream.Context()
+	op, err := s.requests.New(ctx, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.tracing.begin(ctx, op)
+	box, err := s.submit(ctx, req, op, stream)
+	if err != nil {
+		refuseTrace(op, err)
+	}
+	return op, box, err
+}
+
 // inlining is what the client of a request wants to have with the result.
-func (s executionService) inlining(req *repb.ExecuteRequest, op *request.Operation) inlining {
+func (s *executionService) inlining(req *repb.ExecuteRequest, op *request.Operation) inlining {
 	return inlining{s.requests.StorageOf(op), op.Digest.Function(), req.GetInlineOutputFiles()}
 }
 
 // submit has an operation queued, for the caller to follow, or answers it and returns nil.
-func (s executionService) submit(
+func (s *executionService) submit(
 	ctx context.Context, req *repb.ExecuteRequest, op *request.Operation, stream operationStream,
 ) (*engine.Mailbox, error) {
 	storage := s.requests.StorageOf(op)
@@ -87,7 +93,7 @@ func (s executionService) submit(
 }
 
 // WaitExecution follows an operation that runs, or has ended not long ago.
-func (s executionService) WaitExecution(
+func (s *executionService) WaitExecution(
 	req *repb.WaitExecutionRequest, stream repb.Execution_WaitExecutionServer,
 ) error {
 	if s.operations.IsStopped() {
@@ -101,7 +107,7 @@ func (s executionService) WaitExecution(
 }
 
 // sendDone ends an operation that never got to the state.
-func (s executionService) sendDone(stream operationStream, op *request.Operation, resp *repb.ExecuteResponse) error {
+func (s *executionService) sendDone(stream operationStream, op *request.Operation, resp *repb.ExecuteResponse) error {
 	now := time.Now()
 	st := &event.Status{
 		Operation: op, Stage: repb.ExecutionStage_COMPLETED,
@@ -117,7 +123,7 @@ func (s executionService) sendDone(stream operationStream, op *request.Operation
 
 // cached returns the action's result from the action cache, or nil. A cache
 // that does not work costs time, not the action.
-func (s executionService) cached(ctx context.Context, storage operation.Storage, op *request.Operation) *repb.ActionResult {
+func (s *executionService) cached(ctx context.Context, storage operation.Storage, op *request.Operation) *repb.ActionResult {
 	result, err := storage.GetActionResult(ctx, op.Digest)
 	switch {
 	case err == nil && result.GetExitCode() != 0:

@@ -125,24 +125,30 @@ func (o *operations) follow(stream operationStream, name string, box *engine.Mai
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}
-		st, open := box.Take()
-		switch {
-		case st == nil && open:
-			continue
-		case st == nil:
-			return engine.ErrStopped()
-		}
-		if st.Stage == repb.ExecutionStage_UNKNOWN {
-			return operation.ErrUnknown(name)
-		}
-		m, err := operation.Longrunning(o.withPage(wanted.of(stream.Context(), st)))
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(m); err != nil || st.Done() {
+		if done, err := o.sendNext(stream, name, box, wanted); done || err != nil {
 			return err
 		}
 	}
+}
+
+// sendNext sends the state that box holds, if any, and reports whether it is the last one. It is apart from follow, whose stack
+// is kept for as long as a client waits.
+func (o *operations) sendNext(stream operationStream, name string, box *engine.Mailbox, wanted inlining) (done bool, err error) {
+	st, open := box.Take()
+	switch {
+	case st == nil && open:
+		return false, nil
+	case st == nil:
+		return false, engine.ErrStopped()
+	}
+	if st.Stage == repb.ExecutionStage_UNKNOWN {
+		return false, operation.ErrUnknown(name)
+	}
+	m, err := operation.Longrunning(o.withPage(wanted.of(stream.Context(), st)))
+	if err != nil {
+		return false, err
+	}
+	return st.Done(), stream.Send(m)
 }
 
 // isCancelled reports whether a client has cancelled its call, while its connection lives: it does not want to come back.

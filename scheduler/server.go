@@ -117,7 +117,7 @@ type Server struct {
 	live      *live.Registry
 	roster    *roster
 	follows   *operations
-	execution executionService
+	execution *executionService
 	queue     queueService
 	admin     operators.Service
 }
@@ -159,7 +159,7 @@ func (s *Server) join(m *metrics, c core.Config) {
 	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})
 	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: peers, lost: lost, records: o.Finished}
-	s.execution = executionService{
+	s.execution = &executionService{
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
 	s.roster = newRoster(e, o)
