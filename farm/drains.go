@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 )
 
 // loadDrains reads what keepDrains has written.
-func loadDrains(ctx context.Context, k kept) ([]event.DrainRecord, error) {
+func loadDrains(ctx context.Context, k kept) ([]drain.Record, error) {
 	text, err := k.read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read drains: %w", err)
@@ -30,7 +30,7 @@ type keptDrain struct {
 	Since   time.Time       `json:"since,omitzero"`
 }
 
-func parseDrains(text []byte, where string) (drains []event.DrainRecord, err error) {
+func parseDrains(text []byte, where string) (drains []drain.Record, err error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read drains: %s: %w (remove it to start without any)", where, err)
@@ -44,13 +44,13 @@ func parseDrains(text []byte, where string) (drains []event.DrainRecord, err err
 		if err != nil || d.Pattern.String() == "" {
 			return nil, fmt.Errorf("read drains: %s: %s is no drain", where, one)
 		}
-		drains = append(drains, event.DrainRecord(d))
+		drains = append(drains, drain.Record(d))
 	}
 	return drains, nil
 }
 
 // keepDrains writes the drains in force.
-func keepDrains(ctx context.Context, k kept, drains []event.DrainRecord) (err error) {
+func keepDrains(ctx context.Context, k kept, drains []drain.Record) (err error) {
 	list := make([]keptDrain, len(drains))
 	for i, d := range drains {
 		list[i] = keptDrain(d)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/records"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 )
 
 func TestDrains(t *testing.T) {
@@ -34,13 +34,13 @@ func testDrains(t *testing.T, k kept) {
 		t.Errorf("without any: %v, %v", list, err)
 	}
 	want := "host=a*,slot=1 host=?"
-	var drains []event.DrainRecord
+	var drains []drain.Record
 	for s := range strings.FieldsSeq(want) {
 		p, err := pattern.Parse(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		drains = append(drains, event.DrainRecord{Pattern: p, Reason: "disks", Author: "ann", Since: time.Unix(1e9, 0).UTC()})
+		drains = append(drains, drain.Record{Pattern: p, Reason: "disks", Author: "ann", Since: time.Unix(1e9, 0).UTC()})
 	}
 	for range 2 {
 		if err := keepDrains(t.Context(), k, drains); err != nil {

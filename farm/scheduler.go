@@ -30,7 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web"
@@ -333,7 +333,7 @@ func (s *Scheduler) remember(
 	if o.Drains, err = loadDrains(ctx, drains); err != nil {
 		return err
 	}
-	o.KeepDrains = func(ds []event.DrainRecord) error { return keepDrains(ctx, drains, ds) }
+	o.KeepDrains = func(ds []drain.Record) error { return keepDrains(ctx, drains, ds) }
 	o.KeepQuota = quotas.keep
 	shared := state.shared != nil // others may have it, too, or this one's place
 	if len(o.Config.Quotas.Cohorts) > 0 {

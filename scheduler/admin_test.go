@@ -19,9 +19,10 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
@@ -128,10 +129,10 @@ func second[T any](_ T, err error) error { return err }
 
 // TestDrainsAreKept has a drain that outlives the server.
 func TestDrainsAreKept(t *testing.T) {
-	var kept []event.DrainRecord
+	var kept []drain.Record
 	o := ServerOptions{
 		Storage:    func(string, digest.Function) Storage { return nil },
-		KeepDrains: func(ds []event.DrainRecord) error { kept = ds; return nil },
+		KeepDrains: func(ds []drain.Record) error { kept = ds; return nil },
 	}
 	first := must(NewServer(o)).Admin()
 	asked(t, first.Drain, &admin.DrainRequest{Pattern: matching("host=a")})
@@ -158,7 +159,7 @@ func TestAdminRejects(t *testing.T) {
 		}
 		_, err := o.Undrain(t.Context(), &admin.UndrainRequest{Pattern: matching("host=x")})
 		wantStatus(t, err, codes.NotFound, "host=x")
-		for i := range core.MaxDrains {
+		for i := range drain.Max {
 			asked(t, o.Drain, &admin.DrainRequest{Pattern: matching(fmt.Sprint("host=", i))})
 		}
 		asked(t, o.Drain, &admin.DrainRequest{Pattern: matching("host=0")})
@@ -220,7 +221,7 @@ func TestKill(t *testing.T) {
 		kill(0, matching("stage=executing"))
 		kill(1, matching("client=*"))
 		dead(d)
-		if n := f.server.Counts(); n != (core.Counts{}) {
+		if n := f.server.Counts(); n != (view.Counts{}) {
 			t.Errorf("counts %+v", n)
 		}
 	})
@@ -252,7 +253,7 @@ func TestKillMany(t *testing.T) {
 		}
 	}
 	killed := asked(t, o.KillOperations, &admin.KillOperationsRequest{Pattern: matching("operation=*")}).GetKilled()
-	if len(seen) != n || killed != n || server.Counts() != (core.Counts{}) {
+	if len(seen) != n || killed != n || server.Counts() != (view.Counts{}) {
 		t.Errorf("%d operations were listed, %d killed, of %d; left are %+v", len(seen), killed, n, server.Counts())
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // TestHugeInvocationID has an invocation id of 1 MB.
@@ -21,7 +21,7 @@ func TestHugeInvocationID(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), names.RequestMetadataHeader, string(header))
 		f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).
 			fails(codes.InvalidArgument, fmt.Sprintf("has %d bytes; the maximum is 65536", len(header)))
-		if n := f.server.Counts(); n != (core.Counts{}) {
+		if n := f.server.Counts(); n != (view.Counts{}) {
 			t.Errorf("a rejected call left %+v", n)
 		}
 	})

@@ -7,8 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
@@ -118,10 +120,10 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.queued.seconds.Collect(c)
 	m.chosen.Collect(c)
 	m.lost.Collect(c)
-	var n core.Counts
-	var queues []core.QueueView
-	var tally core.Tally
-	var cohorts []core.CohortView
+	var n view.Counts
+	var queues []view.Queue
+	var tally view.Tally
+	var cohorts []view.Cohort
 	var suspects []map[string]string
 	m.engine.Look(func(v *core.View) {
 		n, queues, tally, cohorts, suspects = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts(), v.Suspects(maxSuspectMetrics)
@@ -177,7 +179,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 // workersOf counts the workers of all queues, and their slots.
-func (m *metrics) workersOf(queues []core.QueueView) (n core.Workers, slots operators.Slots) {
+func (m *metrics) workersOf(queues []view.Queue) (n view.Workers, slots operators.Slots) {
 	for _, q := range queues {
 		n = n.Plus(q.Workers)
 		slots = slots.Plus(operators.SlotsOf(m.reports, q.Loads...))
@@ -185,7 +187,7 @@ func (m *metrics) workersOf(queues []core.QueueView) (n core.Workers, slots oper
 	return n, slots
 }
 
-func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueView) {
+func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []view.Queue) {
 	type labels struct{ prefix, platform, class string }
 	seen := map[labels]bool{} // platforms that differ may read alike
 	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
@@ -204,7 +206,7 @@ func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []core.QueueV
 func (m *metrics) collectSuspects(c chan<- prometheus.Metric, suspects []map[string]string) {
 	seen := map[string]bool{}
 	for _, id := range suspects {
-		name := core.WorkerKey("", id)
+		name := names.WorkerKey("", id)
 		if !seen[name] {
 			c <- prometheus.MustNewConstMetric(m.suspects, prometheus.GaugeValue, 1, name)
 		}

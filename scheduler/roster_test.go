@@ -11,12 +11,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 )
 
 func sumOfHost(name string) WorkerSum {
-	return sumOfWorker(core.WorkerKey("", map[string]string{"host": name}))
+	return sumOfWorker(names.WorkerKey("", map[string]string{"host": name}))
 }
 
 // TestWorkersThatWereThere has a scheduler wait for those workers that the one before it had, and for nobody else.

@@ -24,8 +24,10 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
@@ -76,8 +78,8 @@ type ServerOptions struct {
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.
-	Drains     []event.DrainRecord
-	KeepDrains func([]event.DrainRecord) error
+	Drains     []drain.Record
+	KeepDrains func([]drain.Record) error
 	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
 	// Nil: nothing does.
 	Held  []event.Held
@@ -184,7 +186,7 @@ func (s *Server) join(m *metrics, c core.Config) {
 func (s *Server) begin() (err error) {
 	s.engine.Under(func(t engine.Turn) {
 		for _, d := range s.options.Drains {
-			if wrong := t.Feed(event.Drain{DrainRecord: d}).Err; wrong != nil {
+			if wrong := t.Feed(event.Drain{Record: d}).Err; wrong != nil {
 				err = fmt.Errorf("scheduler: %w", wrong)
 				return
 			}
@@ -266,7 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Counts returns the present sizes of the queues.
-func (s *Server) Counts() (c core.Counts) {
+func (s *Server) Counts() (c view.Counts) {
 	s.engine.Look(func(v *core.View) { c = v.Counts() })
 	return c
 }

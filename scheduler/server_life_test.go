@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 func TestClientComesBack(t *testing.T) {
@@ -259,7 +260,7 @@ func TestSynchronizeRejects(t *testing.T) {
 			_, err := (&fakeWorker{f: f, req: req}).sync(t.Context())
 			wantStatus(t, err, codes.InvalidArgument, text)
 		}
-		if n := f.server.Counts(); n != (core.Counts{}) {
+		if n := f.server.Counts(); n != (view.Counts{}) {
 			t.Errorf("a rejected call left %+v", n)
 		}
 	})

@@ -20,7 +20,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
@@ -160,7 +159,7 @@ func (s queueService) parseReport(ctx context.Context, req *remoteworker.Synchro
 		return event.Report{}, status.Errorf(codes.InvalidArgument, "instance_name_prefix: %v", err)
 	}
 	r := event.Report{
-		Worker:     core.WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
+		Worker:     names.WorkerKey(req.GetInstanceNamePrefix(), req.GetWorkerId()),
 		ID:         req.GetWorkerId(),
 		Prefix:     req.GetInstanceNamePrefix(),
 		SizeClass:  req.GetSizeClass(),

@@ -29,6 +29,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/web"
 )
 
@@ -134,17 +135,17 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 		f.group.Go(func() error { return f.ask(ctx, i) })
 	}
 	all := int64(len(f.load.Actions))
-	if err := f.until(ctx, func(c core.Counts) bool { return int64(c.Unmatched) == all }); err != nil {
+	if err := f.until(ctx, func(c view.Counts) bool { return int64(c.Unmatched) == all }); err != nil {
 		return err
 	}
 	for i := range f.shape.workers {
 		f.group.Go(func() error { return f.work(ctx, i) })
 	}
-	if err := f.until(ctx, func(c core.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
+	if err := f.until(ctx, func(c view.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
 		return err
 	}
 	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
-		"worker": core.WorkerKey("", f.load.Worker(0).GetWorkerId()),
+		"worker": names.WorkerKey("", f.load.Worker(0).GetWorkerId()),
 	}}}
 	for f.clinging == "" { // it may be the last to get one
 		list, err := f.sched.Admin().ListOperations(ctx, first)
@@ -161,7 +162,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 	return nil
 }
 
-func (f *pagesFarm) until(ctx context.Context, reached func(core.Counts) bool) error {
+func (f *pagesFarm) until(ctx context.Context, reached func(view.Counts) bool) error {
 	for !reached(f.sched.Counts()) {
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return err

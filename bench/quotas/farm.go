@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -161,7 +162,7 @@ func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 // fill gives a cohort its workers and instances.
 func (f *quotaFarm) fill(c *quotaCohort) error {
 	for i := range f.workers {
-		w := &quotaWorker{key: core.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
+		w := &quotaWorker{key: names.WorkerKey("", map[string]string{"host": fmt.Sprint(c.name, "-", i)}), cohort: c}
 		c.workers = append(c.workers, w)
 		if err := f.call(w); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -90,7 +91,7 @@ func newVirtualFarm(workers int) (*virtualFarm, error) {
 	}
 	for i := range f.workers {
 		f.workers[i].index = i
-		f.workers[i].key = core.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
+		f.workers[i].key = names.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
 		f.sync(&f.workers[i], event.Report{Doing: event.Idle})
 	}
 	return f, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -19,13 +20,13 @@ type calls struct {
 }
 
 // stop has a worker stop an action as soon as it calls, which it should do now.
-func (c *calls) stop(w *worker, a action) {
+func (c *calls) stop(w *worker, a request.Key) {
 	w.stopping = a
 	c.wake(w)
 }
 
 // wake has a busy worker call now.
-func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.key) }
+func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.Key) }
 
 // run answers a worker's call with the task it is to run.
 func (c *calls) run(w *worker) {

@@ -46,7 +46,7 @@ func (s *checker) tasks() map[*task]int {
 			locations[t]++
 		}
 	}
-	for _, w := range s.workers.byKey {
+	for _, w := range s.workers.All() {
 		if w.task != nil {
 			locations[w.task]++
 		}
@@ -81,7 +81,7 @@ func (s *checker) checkTasks() string {
 		w, q := t.worker(), t.queue()
 		if w != nil {
 			executing++
-			if w.task != t || s.workers.byKey[w.key] != w {
+			if w.task != t || s.workers.Get(w.Key) != w {
 				return fmt.Sprintf("task %s is with a worker that does not have it", t.action)
 			}
 		} else {
@@ -147,7 +147,7 @@ func (s *checker) checkTasks() string {
 
 func (s *checker) checkWorkers() string {
 	idling := 0
-	for _, w := range s.workers.byKey {
+	for _, w := range s.workers.All() {
 		if w.entry.Waits() {
 			idling++
 		}
@@ -155,24 +155,14 @@ func (s *checker) checkWorkers() string {
 	if idling != s.dispatch.pools.idling {
 		return fmt.Sprintf("counted %d idle workers, there are %d", s.dispatch.pools.idling, idling)
 	}
-	connected := 0
-	for connection, ws := range s.workers.connections {
-		connected += len(ws)
-		for w := range ws {
-			if w.connection != connection || s.workers.byKey[w.key] != w || connection == 0 {
-				return fmt.Sprintf("connection %d has worker %s, which has %d", connection, w.key, w.connection)
-			}
-		}
+	if problem := s.workers.Check(); problem != "" {
+		return problem
 	}
-	n := 0
-	for _, bs := range s.orphans.byAction {
-		n += len(bs)
-	}
-	if n != s.orphans.order.Len() || n > s.cfg.MaxCompleted {
-		return fmt.Sprintf("%d orphan results are by action, %d are in order", n, s.orphans.order.Len())
+	if problem := s.orphans.Check(); problem != "" {
+		return problem
 	}
 	perQueue := map[*queue][5]int{}
-	for key, w := range s.workers.byKey {
+	for key, w := range s.workers.All() {
 		n := perQueue[w.queue]
 		n[0]++
 		if w.takes == Serving {
@@ -188,15 +178,9 @@ func (s *checker) checkWorkers() string {
 			n[4]++
 		}
 		perQueue[w.queue] = n
-		if w.connection != 0 {
-			connected--
-		}
 		if problem := s.checkWorker(key, w); problem != "" {
 			return problem
 		}
-	}
-	if connected != 0 {
-		return fmt.Sprintf("%d connections of workers too many", connected)
 	}
 	return s.checkQueues(perQueue)
 }
@@ -204,7 +188,7 @@ func (s *checker) checkWorkers() string {
 // checkWorker looks at one worker.
 func (s *checker) checkWorker(key string, w *worker) string {
 	switch {
-	case w.key != key || s.dispatch.pools.Get(w.pool.Offer) != w.pool || !slices.Contains(w.pool.queues, w.queue):
+	case s.dispatch.pools.Get(w.pool.Offer) != w.pool || !slices.Contains(w.pool.queues, w.queue):
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
@@ -213,7 +197,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == Unheard || (w.takes == Drained) != s.workers.isDrained(w) ||
+	case w.takes == Unheard || (w.takes == Drained) != s.drains.Matches(w.Attribute) ||
 		w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
 		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
 	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):
@@ -388,7 +372,7 @@ func (s *checker) checkQuotas() string {
 			Used: map[string]int64{}, Marked: map[*preemption.Line]int{}, Waiting: map[*preemption.Queue]map[string]int{},
 		}
 	}
-	for _, w := range s.workers.byKey {
+	for _, w := range s.workers.All() {
 		t, c := w.task, w.pool.cohort
 		if t == nil {
 			continue

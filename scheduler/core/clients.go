@@ -5,8 +5,11 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/orphan"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"google.golang.org/grpc/codes"
 )
 
@@ -16,19 +19,19 @@ type clients struct {
 	cfg        *Config
 	operations *operations
 	inFlight   *inFlight
-	orphans    *orphanResults
+	orphans    *orphan.Results
 	dispatch   *dispatcher
 	runs       *runs
-	tally      *Tally
+	tally      *view.Tally
 }
 
 func (c *clients) submit(e event.Submit) error {
-	spec, a := e.Operation, actionOf(e.Digest)
+	spec, a := e.Operation, request.KeyOf(e.Digest)
 	t := c.inFlight.joinable(spec, a)
 	if err := c.admit(spec, t); err != nil {
 		return fmt.Errorf("submit operation %s: %w", spec.Name, err)
 	}
-	switch r := c.orphans.find(spec, a); {
+	switch r := c.orphans.Find(spec, a); {
 	case t != nil:
 		c.tally.Joined++
 		c.join(t, c.operations.add(spec, &operation{}))
@@ -43,13 +46,13 @@ func (c *clients) submit(e event.Submit) error {
 
 // deliver completes an operation with a result that was there before it. A private
 // operation has it alone.
-func (c *clients) deliver(r *orphanResult, o *operation) {
+func (c *clients) deliver(r *orphan.Result, o *operation) {
 	if o.spec.Private {
-		c.orphans.remove(r)
+		c.orphans.Remove(r)
 	}
 	o.task = &task{attempts: 1}
-	o.task.begin(&worker{key: r.worker}, r.started)
-	c.operations.complete(o, r.response)
+	o.task.begin(&worker{Member: roster.Member{Key: r.Worker}}, r.Kept())
+	c.operations.complete(o, r.Response)
 }
 
 // admit returns why an operation is not accepted; t is the task that it would share.
@@ -78,14 +81,14 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 
 // join adds an operation to a task.
 func (c *clients) join(t *task, o *operation) {
-	orphan := t.spec == nil
-	if orphan {
+	unasked := t.spec == nil
+	if unasked {
 		t.spec, t.queued = o.spec, o.queued
 		c.Timers.Stop(&t.timer)
 	}
 	parked := !t.wanted()
 	t.add(o)
-	if orphan {
+	if unasked {
 		t.charge()
 	}
 	t.share.Urge(o.spec.Priority)

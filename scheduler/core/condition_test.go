@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // TestProgramsAreCounted has two positions of one worker, and one of another, in each state: what is counted are the workers.
@@ -11,37 +13,37 @@ func TestProgramsAreCounted(t *testing.T) {
 	const two = "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s sync b1 idle of=b"
 	for _, test := range []struct {
 		name, events string
-		want         Workers
+		want         view.Workers
 		executing    int
 		serve        int
 		waits        string // the begin of why the first action does so
 	}{
-		{"idle", two, Workers{All: 2, Idle: 2}, 0, 2, ""},
+		{"idle", two, view.Workers{All: 2, Idle: 2}, 0, 2, ""},
 		{
 			"one rests, and one takes work", "0s sync a1 idle drain of=a; 0s sync a2 idle of=a; 0s sync b1 idle of=b",
-			Workers{All: 2, Idle: 2},
+			view.Workers{All: 2, Idle: 2},
 			0, 2, "",
 		},
 		{
 			"all rest", "0s sync a1 idle drain of=a; 0s sync a2 idle drain of=a; 0s sync b1 idle of=b",
-			Workers{All: 2, Idle: 1, Resting: 1},
+			view.Workers{All: 2, Idle: 1, Resting: 1},
 			0, 1, "",
 		},
-		{"one is busy", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1", Workers{All: 1, Busy: 1}, 1, 1, ""},
+		{"one is busy", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1", view.Workers{All: 1, Busy: 1}, 1, 1, ""},
 		{
 			"all are busy", two + "; 0s submit op1 x1; 0s submit op2 x2; 0s submit op3 x3; 0s submit op4 x4",
-			Workers{All: 2, Busy: 2},
+			view.Workers{All: 2, Busy: 2},
 			3, 2, "all 2 workers that take work are busy",
 		},
-		{"drained", two + "; 0s drain host=a", Workers{All: 2, Idle: 1, Draining: 1}, 0, 1, ""},
+		{"drained", two + "; 0s drain host=a", view.Workers{All: 2, Idle: 1, Draining: 1}, 0, 1, ""},
 		{
 			"drained with an action", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1; 0s drain host=a; 0s submit op2 x2",
-			Workers{All: 1, Draining: 1},
+			view.Workers{All: 1, Draining: 1},
 			1, 0, "all 1 workers are drained",
 		},
 		{
 			"leaves", "0s sync a1 idle of=a; 0s submit op1 x1; 1s sync a1 executing x1 drain of=a; 1s sync a2 idle drain of=a",
-			Workers{All: 1, Draining: 1},
+			view.Workers{All: 1, Draining: 1},
 			1, 0, "",
 		},
 	} {
@@ -90,11 +92,11 @@ func TestProgramOfPositions(t *testing.T) {
 		t.Errorf("of position a2: %v", one)
 	}
 	got, ok := v.Program("a3")
-	if !ok || got.Condition != IsExecuting || got.Load.Actions != 2 || got.Load.Positions != 3 || len(got.ID) != 1 {
+	if !ok || got.Condition != view.IsExecuting || got.Load.Actions != 2 || got.Load.Positions != 3 || len(got.ID) != 1 {
 		t.Errorf("%+v, %t", got, ok)
 	}
-	for i, want := range []Condition{IsExecuting, IsExecuting, IsResting} {
-		if p := got.Positions[i]; p.Condition != want || (p.Action != "") != (want == IsExecuting) {
+	for i, want := range []view.Condition{view.IsExecuting, view.IsExecuting, view.IsResting} {
+		if p := got.Positions[i]; p.Condition != want || (p.Action != "") != (want == view.IsExecuting) {
 			t.Errorf("position %d: %+v, want condition %d", i, p, want)
 		}
 	}

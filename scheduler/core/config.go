@@ -223,6 +223,32 @@ func (c Config) Claims() (names []string) {
 	return names
 }
 
+// A Match says which workers may run an action.
+type Match string
+
+// The ways to match.
+const (
+	// MatchOffered: those that offer all that the action asks for.
+	MatchOffered Match = "offered"
+	// MatchExact: those whose platform is the action's, no more and no less.
+	MatchExact Match = "exact"
+)
+
+// String, Set and Type make it the value of a flag.
+func (m *Match) String() string { return string(*m) }
+
+// Set takes one of the ways.
+func (m *Match) Set(s string) error {
+	if Match(s) != MatchOffered && Match(s) != MatchExact {
+		return fmt.Errorf("%q is neither %s nor %s", s, MatchOffered, MatchExact)
+	}
+	*m = Match(s)
+	return nil
+}
+
+// Type is for pflag.
+func (m *Match) Type() string { return "match" }
+
 // A SizesConfig declares size classes of one pool. Actions are put into the queue of a declared
 // class also while it has no worker, as when machines of that size are only started when they are
 // needed.

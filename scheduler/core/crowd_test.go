@@ -109,9 +109,10 @@ func TestCrowdRunsAlone(t *testing.T) {
 func TestFlights(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := flights{}
-	want := map[action][]*task{}
+	want := map[request.Key][]*task{}
+	keyOf := func(n int) request.Key { return request.KeyOf(digest.Of(digest.SHA256, make([]byte, n))) }
 	for range 1000 {
-		a := action{length: int64(1 + random.IntN(2))}
+		a := keyOf(1 + random.IntN(2))
 		if i := random.IntN(6); i < len(want[a]) {
 			f.remove(want[a][i])
 			want[a] = slices.Delete(want[a], i, i+1)
@@ -125,7 +126,7 @@ func TestFlights(t *testing.T) {
 			t.Fatalf("%v and %v, want %v", got, few, want[a])
 		}
 	}
-	a := action{length: 3}
+	a := keyOf(3)
 	for range maxLook + 10 {
 		f.add(&task{action: a})
 	}

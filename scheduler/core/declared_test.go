@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // TestDeclaredSizes checks which declarations are refused, and what the choice of a class is told.
@@ -29,7 +30,7 @@ func TestDeclaredSizes(t *testing.T) {
 	platform := SizesConfig{Platform: linux}.platform()
 	s.Step(epoch, &event.Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: event.Idle})
 	got := s.View().SizeClasses(&request.Operation{Instance: "main", Platform: platform})
-	if want := []SizeClass{
+	if want := []view.SizeClass{
 		{Size: 1, Wait: 3 * time.Minute},
 		{Size: 4},
 		{Size: 8, Wait: 3 * time.Minute},

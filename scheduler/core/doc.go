@@ -18,11 +18,12 @@
 // reports from what workers say, operators from what operators order. Below these, and without
 // knowing them, are their objects, which share a timer.Clock.
 //
-//   - What wants to run: operations are what clients know of, inFlight the tasks by action,
-//     orphanResults what came before anybody asked.
+//   - What wants to run: operations are what clients know of, inFlight the tasks by action
+//     (package orphan has what came before anybody asked).
 //   - Where it waits: pools say which queue is for a task (package offer has what workers offer), a
 //     pool has queues of tasks, one for each size class.
-//   - Who runs it: the roster has the workers, the dispatcher gives them what waits, calls answers
+//   - Who runs it: package roster has the workers, and drain what operators keep them from. The
+//     dispatcher gives them what waits, calls answers
 //     them, overflows have a queue use idle workers of larger size classes and of the other pools
 //     in its reach (package spill), probation says which workers get nothing because what they ran
 //     has failed (package trust).
@@ -33,7 +34,8 @@
 // timers that are due at once are taken in turn: events that follow go on with it, and Out.NextTick
 // says that the first of them is to come at once.
 //
-// A View looks at all of it, Check says whether it is whole.
+// A View looks at all of it, and says so in the values of package view; Check says whether it is
+// whole.
 //
 // States. A worker has a duty, an availability and a stage; a task is at one location, and has a
 // course; each is one field.

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -22,10 +22,10 @@ func (s *View) Dump() string {
 	if s.dispatch.isSettling() {
 		d.line("settling%s", d.timer(s.dispatch.settle))
 	}
-	for _, r := range s.workers.drains {
+	for r := range s.drains.All() {
 		d.line("drain %s by %q: %q, since %s", r.Pattern, r.Author, r.Reason, d.ago(r.Since))
 	}
-	for _, w := range s.workers.sorted() {
+	for _, w := range s.workers.Sorted() {
 		d.worker(w)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.operations.byName)) {
@@ -43,8 +43,8 @@ func (s *View) Dump() string {
 	for _, c := range s.dispatch.pools.cohorts {
 		d.cohort(s, c)
 	}
-	for r := range s.orphans.order.Values() {
-		d.line("orphan result %s by %s%s", r.action, r.worker, d.timer(r.timer))
+	for r := range s.orphans.All() {
+		d.line("orphan result %s by %s%s", r.Action, r.Worker, d.until(s.orphans.Until(r)))
 	}
 	for _, c := range slices.Sorted(maps.Keys(s.operations.clients)) {
 		d.line("client %q %d", c, s.operations.clients[c])
@@ -114,7 +114,7 @@ func (d *dumper) until(at time.Time) string {
 
 func (d *dumper) worker(w *worker) {
 	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
-		w.key, w.id, w.pool.Prefix, w.pool.Platform, w.queue.class, w.connection,
+		w.Key, w.ID, w.pool.Prefix, w.pool.Platform, w.queue.class, w.Connection(),
 		w.takes == Serving, w.prefersIdle, w.takes == Drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
 	if w.boot != "" {
 		d.line("  boot %s", w.boot)
@@ -131,7 +131,7 @@ func (d *dumper) worker(w *worker) {
 			d.line("  gives way at %s%s", d.ago(deadline), d.until(last))
 		}
 	}
-	if w.stopping != (action{}) || w.reported.action != (action{}) {
+	if w.stopping != (request.Key{}) || w.reported.action != (request.Key{}) {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
 	}
 }
@@ -154,9 +154,7 @@ func (d *dumper) flights(fs ...flights) {
 		}
 	}
 	slices.SortFunc(tasks, func(t, u *task) int {
-		a, b := &t.action, &u.action
-		return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length),
-			int(int32(t.number-u.number)))
+		return cmp.Or(request.CompareKeys(t.action, u.action), int(int32(t.number-u.number)))
 	})
 	for _, t := range tasks {
 		d.task(t)
@@ -167,9 +165,9 @@ func (d *dumper) task(t *task) {
 	where, resends := "unmatched", int32(0)
 	switch {
 	case t.worker() != nil:
-		where, resends = "with "+t.worker().key, t.run().resends
+		where, resends = "with "+t.worker().Key, t.run().resends
 		if r := t.race(); r != nil {
-			where += " and " + r.worker.key
+			where += " and " + r.worker.Key
 		}
 	case t.queue() != nil:
 		q := t.queue()

@@ -2,12 +2,11 @@ package core
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // allHeld is why nothing of a queue may start although something waits.
@@ -110,26 +109,42 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 	return text
 }
 
-// behind says whose actions run, if there is somebody who has most of the workers.
-func (b Branch) behind() string {
-	all := 0
-	for _, child := range b.Children {
-		all += child.Running
-	}
-	var path []string
-	running := 0
-	for level := b.Children; ; {
-		i := slices.IndexFunc(level, func(child Branch) bool { return 2*child.Running > all })
-		if i < 0 || all == 0 {
-			break
+// staff counts the programs of a queue that take work, those of them that have room for more now, and those that are drained or suspended.
+func (q *queue) staff() (serving, free, drained, suspended int) {
+	for _, p := range q.programs {
+		var has [Suspended + 1]bool
+		room := false
+		for _, w := range p.positions {
+			has[w.takes] = true
+			room = room || w.takes == Serving && w.busy() == (request.Key{})
 		}
-		if level[i].Key != "" {
-			path = append(path, level[i].Key)
+		switch {
+		case has[Serving]:
+			serving++
+			if room {
+				free++
+			}
+		case has[Suspended]:
+			suspended++
+		case has[Drained]:
+			drained++
 		}
-		running, level = level[i].Running, level[i].Children
 	}
-	if len(path) == 0 {
-		return ""
+	return serving, free, drained, suspended
+}
+
+// idlers counts the programs of a queue that wait for an action.
+func (q *queue) idlers() (n int) {
+	if q.pool.tree.Idle(q.class) == 0 {
+		return 0
 	}
-	return fmt.Sprintf("; %d %% of what runs is of %s", 100*running/all, strings.Join(path, " › "))
+	for _, p := range q.programs {
+		for _, w := range p.positions {
+			if w.entry.Waits() {
+				n++
+				break
+			}
+		}
+	}
+	return n
 }

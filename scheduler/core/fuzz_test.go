@@ -11,6 +11,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
@@ -186,7 +187,7 @@ func (f *fuzzer) step() {
 		f.tell(now, event.Disconnect{Connection: f.number(f.pick("1", "2", "3"))})
 	case "drain":
 		drained := f.pattern(f.pick("position=w1", "position=w?", "position=w2"))
-		if err := f.tell(now, event.Drain{DrainRecord: event.DrainRecord{Pattern: drained}}).Err; err != nil {
+		if err := f.tell(now, event.Drain{Record: drain.Record{Pattern: drained}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":
@@ -238,7 +239,7 @@ func (f *fuzzer) step() {
 func (f *fuzzer) sync(now time.Time, worker string) {
 	words := []string{worker}
 	action := f.pick("a", "b", "c", "d")
-	w := f.state.workers.byKey[worker]
+	w := f.state.workers.Get(worker)
 	if w != nil && w.task != nil && f.pick("true", "true", "true", "lie") == "true" {
 		action = f.actions[w.task.action.String()]
 	}
@@ -283,7 +284,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 // tell is step, and checks the answer and the state after it.
 func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
-	known := maps.Clone(f.state.workers.byKey)
+	known := maps.Collect(f.state.workers.All())
 	out := f.history.step(now, e)
 	f.places.hear(e, out, func(w string) bool { return known[w] != nil })
 	f.log.WriteString(f.out.String())
@@ -299,13 +300,13 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 		if !f.waiting[r.Call] {
 			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
 		}
-		if r.Do == event.Execute && !f.somebodyWaits(f.state.workers.byKey[f.calls[r.Call]], r.Run) {
+		if r.Do == event.Execute && !f.somebodyWaits(f.state.workers.Get(f.calls[r.Call]), r.Run) {
 			f.t.Fatalf("%s is given %s, which nobody waits for\n%s", f.calls[r.Call], r.Run.Name, f.log.String())
 		}
 		delete(f.waiting, r.Call)
 	}
 	for call := range f.waiting {
-		w := f.state.workers.byKey[f.calls[call]]
+		w := f.state.workers.Get(f.calls[call])
 		if w == nil || !w.held || w.call != call {
 			f.t.Fatalf("call %d of %s will never be answered", call, f.calls[call])
 		}
@@ -343,7 +344,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 // long has its time set; that may be late, as time leaps.
 func (f *fuzzer) checkSpills(q *queue) {
 	larger, serve := uint32(0), 0
-	for _, w := range f.state.workers.byKey {
+	for _, w := range f.state.workers.All() {
 		if w.queue == q && w.takes == Serving {
 			serve++
 		}
@@ -407,14 +408,14 @@ func (f *fuzzer) finish() {
 		}
 	}
 	left := map[string]int{
-		"workers":     len(s.workers.byKey),
+		"workers":     s.workers.Len(),
 		"pools":       s.dispatch.pools.Len() - len(s.cfg.Sizes),
 		"tasks":       len(s.inFlight.shared) + len(s.inFlight.private),
 		"timers":      s.Timers.Len(),
 		"operations":  len(s.operations.completed),
-		"results":     len(s.orphans.byAction),
+		"results":     s.orphans.Actions(),
 		"clients":     len(s.operations.clients),
-		"connections": len(s.workers.connections),
+		"connections": s.workers.Connections(),
 	}
 	for what, n := range left {
 		if n > 0 {

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 // TestRandomRaces has actions run on two workers at once, and anything happen to these and to who
@@ -35,7 +37,7 @@ func TestRandomRaces(t *testing.T) {
 				name := []string{"s1", "s2", "l1", "l2"}[r.IntN(4)]
 				h.event(now, "sync", append([]string{name}, append(h.something(r, name), workers[name])...))
 			}
-			for _, w := range h.state.workers.byKey {
+			for _, w := range h.state.workers.All() {
 				if w.task != nil && w.task.race() != nil {
 					raced++
 				}
@@ -47,7 +49,7 @@ func TestRandomRaces(t *testing.T) {
 			}
 			h.event(h.next, "tick", nil)
 		}
-		if s := h.state; len(s.workers.byKey) > 0 || len(s.operations.byName) > 0 ||
+		if s := h.state; s.workers.Len() > 0 || len(s.operations.byName) > 0 ||
 			s.Timers.Len() > 0 || s.dispatch.pools.Len() > 0 {
 			t.Errorf("seed %d: this is left:\n%s", seed, s.View().Dump())
 		}
@@ -59,8 +61,8 @@ func TestRandomRaces(t *testing.T) {
 
 // something is what a worker might say next.
 func (h *history) something(r *rand.Rand, name string) []string {
-	w := h.state.workers.byKey[name]
-	if w == nil || w.task == nil && w.stopping == (action{}) || r.IntN(12) == 0 {
+	w := h.state.workers.Get(name)
+	if w == nil || w.task == nil && w.stopping == (request.Key{}) || r.IntN(12) == 0 {
 		return []string{"idle"}
 	}
 	a := w.stopping

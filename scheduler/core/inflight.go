@@ -12,7 +12,7 @@ const maxLook = 1000
 
 // flights are tasks by their action, the oldest of each. Each holds the one that came after it, and the one
 // before it; the oldest holds the latest there.
-type flights map[action]*task
+type flights map[request.Key]*task
 
 func (f flights) add(t *task) {
 	first := f[t.action]
@@ -78,7 +78,7 @@ func (f *inFlight) of(t *task) flights {
 // there for anybody who asks for its action, also for a private operation, which
 // then has it alone: most likely that is whose it was before a restart. So is what was restored,
 // until a client has come back for it.
-func (f *inFlight) joinable(spec *request.Operation, a action) *task {
+func (f *inFlight) joinable(spec *request.Operation, a request.Key) *task {
 	for t := range f.shared.few(a) {
 		if t.spec == nil && t.worker().pool.Serves(spec) {
 			return t
@@ -95,7 +95,7 @@ func (f *inFlight) joinable(spec *request.Operation, a action) *task {
 
 // waiting returns the oldest task of an action that waits, and that a worker of a pool might run; nil if there is
 // none.
-func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
+func (f *inFlight) waiting(p *pool, a request.Key) (oldest *task) {
 	if f.apart {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (f *inFlight) waiting(p *pool, a action) (oldest *task) {
 // running returns the task of an action that a worker of a pool runs, or has run, and is not
 // expected to, if another worker has it: the former was taken for lost and its action given
 // away. Nil if there is none, or if it may be another run of that action.
-func (f *inFlight) running(p *pool, a action) *task {
+func (f *inFlight) running(p *pool, a request.Key) *task {
 	if f.apart {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (f *inFlight) running(p *pool, a action) *task {
 }
 
 // of yields the tasks of an action, the oldest first. They do not change meanwhile.
-func (f flights) of(a action) iter.Seq[*task] {
+func (f flights) of(a request.Key) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		for t := f[a]; t != nil && yield(t); t = t.after {
 		}
@@ -136,7 +136,7 @@ func (f flights) of(a action) iter.Seq[*task] {
 }
 
 // few is of, for as many as may be looked at.
-func (f flights) few(a action) iter.Seq[*task] {
+func (f flights) few(a request.Key) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		left := maxLook
 		for t := f[a]; t != nil && left > 0 && yield(t); t = t.after {

@@ -11,12 +11,13 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // TestOperationAttributes has an operation that runs have all that patterns may name.
 func TestOperationAttributes(t *testing.T) {
-	e := Entry{Operation: &request.Operation{}, Worker: "w"}
-	for _, name := range OperationAttributes() {
+	e := view.Entry{Operation: &request.Operation{}, Worker: "w"}
+	for _, name := range view.OperationAttributes() {
 		if _, ok := e.Attribute(name); !ok {
 			t.Errorf("no operation has %s", name)
 		}
@@ -55,7 +56,7 @@ func TestBranches(t *testing.T) {
 	}
 }
 
-func branchText(b Branch) string {
+func branchText(b view.Branch) string {
 	parts := []string{}
 	for _, child := range b.Children {
 		parts = append(parts, branchText(child))
@@ -91,7 +92,7 @@ func TestBusiestOfMany(t *testing.T) {
 	root := all[0].Root
 	for _, atMost := range []int{0, 1, 10, 150, 199, invocations} {
 		some, _ := state.View().Queues(atMost)
-		want := branchText(Branch{Queued: root.Queued, Children: root.Children[:atMost], Omitted: invocations - atMost})
+		want := branchText(view.Branch{Queued: root.Queued, Children: root.Children[:atMost], Omitted: invocations - atMost})
 		if got := branchText(some[0].Root); got != want {
 			t.Errorf("of at most %d: %s, want %s", atMost, got, want)
 		}

@@ -49,7 +49,7 @@ func (o *operation) status() event.Status {
 		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
 	if w := o.task.worker(); w != nil {
-		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.key, w.duty == away
+		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.Key, w.duty == away
 		if w.queue != nil {
 			st.Queue = w.queue.name
 		}

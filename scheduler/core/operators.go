@@ -5,8 +5,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -14,7 +16,8 @@ import (
 type operators struct {
 	*timer.Clock
 	operations *operations
-	workers    *roster
+	workers    *roster.Roster[*worker]
+	drains     *drain.List
 	dispatch   *dispatcher
 	clients    *clients
 	// killed counts the operations that the present event ended.
@@ -53,7 +56,7 @@ func (op *operators) drain(e event.Drain) error {
 	if e.Since.IsZero() {
 		e.Since = op.Now
 	}
-	changed, err := op.workers.drain(e.DrainRecord)
+	changed, err := op.drains.Put(e.Record)
 	if changed {
 		op.redrain()
 	}
@@ -61,7 +64,7 @@ func (op *operators) drain(e event.Drain) error {
 }
 
 func (op *operators) undrain(e event.Undrain) error {
-	if !op.workers.undrain(e.Pattern) {
+	if !op.drains.Delete(e.Pattern) {
 		return event.ErrUnknown
 	}
 	op.redrain()
@@ -70,8 +73,8 @@ func (op *operators) undrain(e event.Undrain) error {
 
 // redrain applies the patterns in force to all workers, in the order of their names.
 func (op *operators) redrain() {
-	for _, w := range op.workers.sorted() {
-		may := !op.workers.isDrained(w)
+	for _, w := range op.workers.Sorted() {
+		may := !op.drains.Matches(w.Attribute)
 		if may == (w.takes != Drained) {
 			continue
 		}

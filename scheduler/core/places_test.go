@@ -123,7 +123,7 @@ func (ps places) best(key, instance string, asked []string) (best [3]int, ok boo
 
 // check returns what a State does that the rule forbids.
 func (ps places) check(s *State, e event.Event, refused error) string {
-	for key, w := range s.workers.byKey {
+	for key, w := range s.workers.All() {
 		if w.task == nil || w.task.spec == nil {
 			continue
 		}
@@ -138,7 +138,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 			break
 		}
 		asked := placeOf("", t.spec.Platform).has
-		for key, w := range s.workers.byKey {
+		for key, w := range s.workers.All() {
 			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 &&
 				w.takes == Serving && w.queue.admits(t.spec.Instance) {
 				return fmt.Sprintf("worker %s, which is %v, could run what is unmatched and asks for %v", key, ps[key], asked)
@@ -162,7 +162,7 @@ func (ps places) checkChoice(s *State, o *operation) string {
 	least := [3]int{1}
 	var chosen [3]int
 	found := false
-	for key, w := range s.workers.byKey {
+	for key, w := range s.workers.All() {
 		r, ok := ps.best(key, t.spec.Instance, asked)
 		if !ok || !w.pool.Serves(t.spec) {
 			continue
@@ -187,7 +187,7 @@ func (ps places) checkChoice(s *State, o *operation) string {
 
 // idles reports whether a worker that suits a task better than so is idle, and no larger than the one that has it.
 func (ps places) idles(s *State, t *task, rank [3]int) bool {
-	for key, w := range s.workers.byKey {
+	for key, w := range s.workers.All() {
 		r, ok := ps.best(key, t.spec.Instance, placeOf("", t.spec.Platform).has)
 		if ok && slices.Compare(r[:], rank[:]) < 0 && w.entry.Waits() && w.queue.size() == t.worker().queue.size() && w.queue.hasRoom(levels.Bounded(t.spec.Instance)) {
 			return true
@@ -198,7 +198,7 @@ func (ps places) idles(s *State, t *task, rank [3]int) bool {
 
 // checkMoves says what waits although an idle worker of another pool is as good for it as those of its own.
 func (ps places) checkMoves(s *State) string {
-	for _, idle := range s.workers.byKey {
+	for _, idle := range s.workers.All() {
 		if !idle.entry.Waits() {
 			continue
 		}
@@ -216,7 +216,7 @@ func (ps places) checkMoves(s *State) string {
 					there, ok := placeOf(p.Prefix, idle.pool.Platform).rank(t.spec.Instance, asked)
 					here, _ := placeOf(p.Prefix, p.Platform).rank(t.spec.Instance, asked)
 					if ok && there[1]+there[2] <= here[1]+here[2] {
-						return fmt.Sprintf("%s waits for %v while %s is idle, which is %v", t.spec.Name, p.Key(), idle.key, idle.pool.Key())
+						return fmt.Sprintf("%s waits for %v while %s is idle, which is %v", t.spec.Name, p.Key(), idle.Key, idle.pool.Key())
 					}
 				}
 			}

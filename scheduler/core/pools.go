@@ -16,31 +16,21 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// A Match says which workers may run an action.
-type Match string
-
-// The ways to match.
-const (
-	// MatchOffered: those that offer all that the action asks for.
-	MatchOffered Match = "offered"
-	// MatchExact: those whose platform is the action's, no more and no less.
-	MatchExact Match = "exact"
-)
-
-// String, Set and Type make it the value of a flag.
-func (m *Match) String() string { return string(*m) }
-
-// Set takes one of the ways.
-func (m *Match) Set(s string) error {
-	if Match(s) != MatchOffered && Match(s) != MatchExact {
-		return fmt.Errorf("%q is neither %s nor %s", s, MatchOffered, MatchExact)
-	}
-	*m = Match(s)
-	return nil
+// A cohort is the pools that instances share by quotas.
+type cohort struct {
+	*preemption.Cohort
+	pools []*pool
 }
 
-// Type is for pflag.
-func (m *Match) Type() string { return "match" }
+// capacity is what the workers of a cohort that take work can run at once.
+func (c *cohort) capacity() (n int64) {
+	for _, p := range c.pools {
+		for _, q := range p.queues {
+			n += int64(q.serving) * c.Cost(q.class)
+		}
+	}
+	return n
+}
 
 // pools are those that there are, and say which queue has to run an action.
 type pools struct {

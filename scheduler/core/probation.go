@@ -7,8 +7,10 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // leave undoes queue.join. What became of a program that has no worker left is forgotten.
@@ -68,7 +70,7 @@ func (d *dispatcher) tries(w *worker) {
 // trusts gives a program as much as it asks for.
 func (d *dispatcher) trusts(p *program) {
 	p.note((*trust.Record).Absolve)
-	p.failed, p.tried = action{}, nil
+	p.failed, p.tried = request.Key{}, nil
 	d.Timers.Stop(&p.timer)
 	d.reserve(p)
 }
@@ -90,7 +92,7 @@ type probation struct {
 	*timer.Clock
 	cfg      *Config
 	dispatch *dispatcher
-	tally    *Tally
+	tally    *view.Tally
 	// suspensions are those of the present event.
 	suspensions *[]event.Suspension
 }
@@ -108,15 +110,15 @@ func saysNothing(code codes.Code) (nothing, failed bool) {
 }
 
 // ran takes how a run of a worker ended, while it still has its task.
-func (b *probation) ran(w *worker, a action, failed bool) {
+func (b *probation) ran(w *worker, a request.Key, failed bool) {
 	if p := w.program; !failed || a != p.failed || p.tried == w { // the same action once more may be the action's fault
 		b.count(p, p.tried == w, a, failed)
 	}
 }
 
 // count counts a run; tried: it was a trial.
-func (b *probation) count(p *program, tried bool, a action, failed bool) {
-	p.failed = action{}
+func (b *probation) count(p *program, tried bool, a request.Key, failed bool) {
+	p.failed = request.Key{}
 	if failed {
 		p.failed = a
 	}

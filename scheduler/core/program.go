@@ -5,8 +5,11 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // A program is the workers of a queue whose identities differ in nothing but their position: they
@@ -19,7 +22,7 @@ type program struct {
 	// record is how their last runs ended.
 	record trust.Record
 	// failed is the action that failed last, if none has succeeded since.
-	failed action
+	failed request.Key
 	// boot is its last start, as far as one was seen.
 	boot string
 	// tried has the one action while the program is on trial; nil: the next one to get one does.
@@ -30,7 +33,7 @@ type program struct {
 
 // join has a new worker belong to a program of its queue, made if need be.
 func (q *queue) join(w *worker) {
-	key := WorkerKey("", names.WithoutPosition(w.id))
+	key := names.WorkerKey("", names.WithoutPosition(w.ID))
 	p := q.programs[key]
 	if p == nil {
 		p = &program{key: key, queue: q}
@@ -40,7 +43,7 @@ func (q *queue) join(w *worker) {
 		}
 		q.programs[key] = p
 	}
-	at, _ := slices.BinarySearchFunc(p.positions, w, byKey)
+	at, _ := slices.BinarySearchFunc(p.positions, w, roster.Compare)
 	p.positions = slices.Insert(p.positions, at, w)
 	w.program = p
 }
@@ -82,10 +85,33 @@ func (p *program) peersAreWell() bool {
 }
 
 // identity is what the workers of a program have in common.
-func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].id) }
+func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].ID) }
 
 // drops reports whether a worker says, without having ended it, that it no longer has the task that it had.
 func (w *worker) drops(r *event.Report) bool {
 	return w.task != nil && w.duty == confirmed && w.task.wanted() &&
-		(r.Doing == event.Idle || actionOf(r.Action) != w.task.action)
+		(r.Doing == event.Idle || request.KeyOf(r.Action) != w.task.action)
+}
+
+// condition returns that of a program.
+func (p *program) condition() view.Condition {
+	return view.ConditionOf(func(yield func(view.Condition) bool) {
+		for _, w := range p.positions {
+			if !yield(w.condition()) {
+				return
+			}
+		}
+	})
+}
+
+// load returns that of a program.
+func (p *program) load() view.Load {
+	l := view.Load{Worker: p.positions[0].Key, Positions: len(p.positions)}
+	for _, w := range p.positions {
+		l.Serves = l.Serves || w.takes == Serving
+		if w.busy() != (request.Key{}) {
+			l.Actions++
+		}
+	}
+	return l
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
@@ -158,7 +159,7 @@ func (c *court) tell(e event.Event) {
 	c.t.Helper()
 	out := c.state.Step(c.now, e)
 	_, report := e.(*event.Report)
-	for key, w := range c.state.workers.byKey {
+	for key, w := range c.state.workers.All() {
 		if h := c.of(key); !report && h.standing != trust.Trusted && w.program.record.Standing() == trust.Trusted {
 			h.trust() // drains take positions one by one, and between two of them nobody else was left
 		}
@@ -194,7 +195,7 @@ func (c *court) tell(e event.Event) {
 			c.t.Fatal(problem)
 		}
 	}
-	for key := range c.state.workers.byKey {
+	for key := range c.state.workers.All() {
 		if v, _ := c.state.View().Program(key); v.Standing != c.of(key).standing {
 			c.t.Fatalf("at %s %s is of standing %d, want %d after %v", c.now.Sub(epoch), key,
 				v.Standing, c.of(key).standing, c.of(key).outcomes)
@@ -243,7 +244,7 @@ func (c *court) drain(h *host) {
 	h.drained = !h.drained
 	c.amnesty()
 	if h.drained {
-		c.tell(event.Drain{DrainRecord: event.DrainRecord{Pattern: p}})
+		c.tell(event.Drain{Record: drain.Record{Pattern: p}})
 	} else {
 		c.tell(event.Undrain{Pattern: p})
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
@@ -203,4 +204,9 @@ func (q *queue) unask(p request.Platform) {
 	if a.tasks--; a.tasks == 0 {
 		delete(q.asked, p.Key())
 	}
+}
+
+// admits reports whether an instance may ever run something on a queue's workers.
+func (q *queue) admits(instance string) bool {
+	return q.quotas == nil || q.quotas.Admits(levels.Bounded(instance))
 }

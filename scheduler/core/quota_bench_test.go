@@ -95,7 +95,7 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 			out := event.Out{}
 			for b.Loop() {
 				submit()
-				running := state.workers.byKey["w0"].task
+				running := state.workers.Get("w0").task
 				out = report(0, event.Report{
 					Doing: event.Completed, Action: running.spec.Digest,
 					Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},

@@ -9,7 +9,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/orphan"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -19,8 +23,9 @@ type reports struct {
 	cfg        *Config
 	operations *operations
 	inFlight   *inFlight
-	orphans    *orphanResults
-	workers    *roster
+	orphans    *orphan.Results
+	workers    *roster.Roster[*worker]
+	drains     *drain.List
 	dispatch   *dispatcher
 	calls      *calls
 	hedges     *hedges
@@ -32,14 +37,14 @@ type reports struct {
 }
 
 func (rs *reports) report(r *event.Report) error {
-	w := rs.workers.byKey[r.Worker]
+	w := rs.workers.Get(r.Worker)
 	if w != nil && w.isTwin(r) {
 		w.twin, w.refused = r.Address, rs.Now
 		return fmt.Errorf("%w: one at %s, this one is at %s", event.ErrTwin, w.address, r.Address)
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping = ending{}, action{}
+		w.reported, w.stopping = ending{}, request.Key{}
 	}
 	w = rs.enroll(w, r)
 	if anew {
@@ -48,19 +53,19 @@ func (rs *reports) report(r *event.Report) error {
 		rs.probation.ran(w, w.task.action, true)
 	}
 	w.boot, w.address = r.Boot, r.Address
-	rs.workers.connect(w, r.Connection)
+	rs.workers.Connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	rs.dispatch.serve(w, rs.mayServe(w))
 	w.call, w.held = r.Call, true
-	if w.duty == yielding && (r.Doing != event.Executing || actionOf(r.Action) != w.stopping) {
+	if w.duty == yielding && (r.Doing != event.Executing || request.KeyOf(r.Action) != w.stopping) {
 		w.duty = free
 	}
 	w.stage = r.Stage
 	switch r.Doing {
 	case event.Executing:
-		rs.executes(w, actionOf(r.Action))
+		rs.executes(w, request.KeyOf(r.Action))
 	case event.Completed:
-		rs.completes(w, ending{actionOf(r.Action), r.Response, r.OutOfMemory})
+		rs.completes(w, ending{request.KeyOf(r.Action), r.Response, r.OutOfMemory})
 	default:
 		rs.idles(w)
 	}
@@ -72,7 +77,7 @@ func (rs *reports) report(r *event.Report) error {
 }
 
 func (rs *reports) hangup(e event.Hangup) {
-	if w := rs.workers.byKey[e.Worker]; w != nil && w.held && w.call == e.Call {
+	if w := rs.workers.Get(e.Worker); w != nil && w.held && w.call == e.Call {
 		w.unidle()
 		w.held = false
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
@@ -81,7 +86,7 @@ func (rs *reports) hangup(e event.Hangup) {
 
 func (rs *reports) disconnect(e event.Disconnect) {
 	limit := rs.Now.Add(rs.cfg.DisconnectSlack)
-	for _, w := range rs.workers.disconnect(e.Connection) {
+	for _, w := range rs.workers.Disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
 		if !w.held && rs.Timers.When(&w.timer).After(limit) {
 			rs.Timers.Set(&w.timer, limit)
@@ -91,7 +96,7 @@ func (rs *reports) disconnect(e event.Disconnect) {
 
 // hear notes that a worker calls before it is looked at what is due: it is here, however late.
 func (rs *reports) hear(now time.Time, r *event.Report) {
-	if w := rs.workers.byKey[r.Worker]; w != nil && !w.isTwin(r) && !rs.Timers.When(&w.timer).After(now) {
+	if w := rs.workers.Get(r.Worker); w != nil && !w.isTwin(r) && !rs.Timers.When(&w.timer).After(now) {
 		rs.Timers.Stop(&w.timer)
 	}
 }
@@ -99,7 +104,7 @@ func (rs *reports) hear(now time.Time, r *event.Report) {
 // mayServe reports whether operators let a worker take work.
 func (rs *reports) mayServe(w *worker) bool {
 	if w.takes == Unheard {
-		return !rs.workers.isDrained(w)
+		return !rs.drains.Matches(w.Attribute)
 	}
 	return w.takes != Drained
 }
@@ -107,7 +112,7 @@ func (rs *reports) mayServe(w *worker) bool {
 // isTwin reports whether a report comes from another process than that of a worker, which is there:
 // its connection lives.
 func (w *worker) isTwin(r *event.Report) bool {
-	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.connection != 0 && w.connection != r.Connection
+	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.Connection() != 0 && w.Connection() != r.Connection
 }
 
 // enroll returns the worker that reports, known from now on, in the pool and
@@ -126,11 +131,11 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	}
 	p := rs.dispatch.pool(r.Prefix, r.Platform)
 	q := p.queue(p.classOf(r.SizeClass))
-	w = &worker{key: r.Worker, id: r.ID, pool: p, queue: q}
+	w = &worker{Member: roster.Member{Key: r.Worker, ID: r.ID}, pool: p, queue: q}
 	w.timer.Owner, w.entry.Owner, w.entry.Kind = w, w, q.class
 	w.queue.workers++
 	w.queue.join(w)
-	rs.workers.add(w)
+	rs.workers.Add(w)
 	return w
 }
 
@@ -138,7 +143,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 // it ran goes back to a queue.
 func (rs *reports) remove(w *worker) {
 	rs.Timers.Stop(&w.timer)
-	rs.workers.remove(w)
+	rs.workers.Remove(w)
 	rs.dispatch.withdraw(w)
 	rs.dispatch.leave(w)
 	if w.task != nil {
@@ -158,7 +163,7 @@ func (rs *reports) silent(w *worker) {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	}
-	d := event.Departure{Worker: w.key, ID: w.id, Drained: (w.takes == Resting || w.takes == Drained) && w.task == nil}
+	d := event.Departure{Worker: w.Key, ID: w.ID, Drained: (w.takes == Resting || w.takes == Drained) && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -168,8 +173,8 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping, w.reported = action{}, ending{}
-	if rs.reconcile(w, action{}) {
+	w.stopping, w.reported = request.Key{}, ending{}
+	if rs.reconcile(w, request.Key{}) {
 		return
 	}
 	if w.prefersIdle {
@@ -181,7 +186,7 @@ func (rs *reports) idles(w *worker) {
 }
 
 // executes deals with a worker that is busy.
-func (rs *reports) executes(w *worker, a action) {
+func (rs *reports) executes(w *worker, a request.Key) {
 	w.reported = ending{}
 	if rs.reconcile(w, a) {
 		return
@@ -231,7 +236,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	again := w.task != nil && w.task.action == e.action && w.task.run().resends > 0
 	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
 	if repeated {
-		running = action{}
+		running = request.Key{}
 	}
 	w.reported = e
 	if !repeated {
@@ -245,7 +250,7 @@ func (rs *reports) completes(w *worker, e ending) {
 		rs.confirm(w)
 	}
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
-		resp = failure(codes.Internal, "worker "+w.key+" reported neither a result nor an error")
+		resp = failure(codes.Internal, "worker "+w.Key+" reported neither a result nor an error")
 	}
 	if nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); w.task != nil && !nothing {
 		rs.probation.ran(w, e.action, failed)
@@ -253,7 +258,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
 		rs.runs.drop(w.task)
-		rs.orphans.add(w, e.action, resp)
+		rs.keepResult(w, e.action, resp)
 	case w.task != nil:
 		e.response = resp
 		rs.runs.conclude(w, e)
@@ -261,7 +266,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	default:
 		rs.unexpected(w, e)
 	}
-	w.stopping = action{}
+	w.stopping = request.Key{}
 	switch {
 	case rs.dispatch.nextFor(w, claim):
 	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
@@ -296,7 +301,7 @@ func (rs *reports) unexpected(w *worker, e ending) {
 	} else if t := rs.inFlight.running(w.pool, a); t != nil {
 		rs.overtake(t, w, resp)
 	} else if w.stopping != a {
-		rs.orphans.add(w, a, resp)
+		rs.keepResult(w, a, resp)
 	}
 }
 
@@ -304,7 +309,7 @@ func (rs *reports) unexpected(w *worker, e ending) {
 // (none: nothing). If it never confirmed its task the assignment may not have
 // reached it and is sent again, and reconcile is true: the call is answered.
 // Otherwise the worker has dropped the task, and it goes back to the queue.
-func (rs *reports) reconcile(w *worker, a action) bool {
+func (rs *reports) reconcile(w *worker, a request.Key) bool {
 	t := w.task
 	if t == nil || t.action == a {
 		return false
@@ -326,7 +331,7 @@ func (rs *reports) reconcile(w *worker, a action) bool {
 }
 
 // resume gives a worker the waiting task of an action that it runs already.
-func (rs *reports) resume(w *worker, a action) bool {
+func (rs *reports) resume(w *worker, a request.Key) bool {
 	t := rs.inFlight.waiting(w.pool, a)
 	if t == nil {
 		return false
@@ -351,7 +356,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
-func (rs *reports) keepOrphan(w *worker, a action) {
+func (rs *reports) keepOrphan(w *worker, a request.Key) {
 	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
 	t.run().inherited = true
@@ -360,7 +365,18 @@ func (rs *reports) keepOrphan(w *worker, a action) {
 	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))
 	rs.inFlight.add(t)
 	rs.dispatch.executing++
-	w.task, w.duty, w.stopping = t, confirmed, action{}
+	w.task, w.duty, w.stopping = t, confirmed, request.Key{}
+}
+
+// keepResult keeps a result for which nobody has asked. Errors are not kept, nor is a failure on a small size class,
+// which is final on the largest only: the client that comes has its action run again.
+func (rs *reports) keepResult(w *worker, a request.Key, resp *repb.ExecuteResponse) {
+	largest := w.pool.largest((*queue).served)
+	small := largest != nil && w.queue.class < largest.class
+	if rs.cfg.Apart || resp.GetStatus().GetCode() != 0 || small && resp.GetResult().GetExitCode() != 0 {
+		return
+	}
+	rs.orphans.Add(&orphan.Result{Action: a, Pool: w.pool, Worker: w.Key, Response: resp})
 }
 
 // rested closes a queue that only has workers that have long wanted no work, nor do
@@ -382,7 +398,7 @@ func (rs *reports) rested(q *queue) {
 
 // settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
 // meanwhile, in the order of their names, have what waits.
-func (rs *reports) settled() { rs.dispatch.settled = rs.workers.sorted() }
+func (rs *reports) settled() { rs.dispatch.settled = rs.workers.Sorted() }
 
 // settleNow is settled before the time is over: all workers that could say that they run something have called.
 func (rs *reports) settleNow() {
@@ -394,7 +410,7 @@ func (rs *reports) settleNow() {
 
 func (rs *reports) restore(e event.Restore) {
 	h := e.Held
-	w := rs.workers.byKey[h.Worker]
+	w := rs.workers.Get(h.Worker)
 	if rs.operations.byName[h.Name] != nil || w != nil && w.duty != away {
 		return
 	}
@@ -407,7 +423,7 @@ func (rs *reports) restore(e event.Restore) {
 		rs.dispatch.serve(w, rs.mayServe(w))
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
-	a := actionOf(h.Digest)
+	a := request.KeyOf(h.Digest)
 	t := w.task
 	if !w.pool.Serves(h.Operation) || t != nil && t.action != a {
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -23,7 +24,7 @@ type runs struct {
 	dispatch   *dispatcher
 	calls      *calls
 	hedges     *hedges
-	tally      *Tally
+	tally      *view.Tally
 	// ended are those of the present event.
 	ended *[]event.Ended
 	// lacks are explanations that were given in the present event, by what they are of.
@@ -146,7 +147,7 @@ func (r *runs) lose(w *worker) {
 	if int(t.attempts-t.preempted) >= r.cfg.MaxAttempts {
 		r.finish(t, failure(codes.Internal, fmt.Sprintf(
 			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
-			t.action, t.attempts-t.preempted, w.key)))
+			t.action, t.attempts-t.preempted, w.Key)))
 		return
 	}
 	r.tally.Returned++

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -270,7 +271,7 @@ func (h *history) parse(verb string, args []string) event.Event {
 	case "disconnect":
 		return event.Disconnect{Connection: h.number(args[0])}
 	case "drain":
-		return event.Drain{DrainRecord: event.DrainRecord{Pattern: h.pattern(args[0])}}
+		return event.Drain{Record: drain.Record{Pattern: h.pattern(args[0])}}
 	case "undrain":
 		return event.Undrain{Pattern: h.pattern(args[0])}
 	case "quota":

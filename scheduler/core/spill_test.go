@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // never is for times that do not come in these tests.
@@ -310,8 +311,8 @@ func (y *yard) compare() {
 }
 
 // of returns what State knows of a worker.
-func (y *yard) of(name string) (v PositionView) {
-	if w := y.state.workers.byKey[name]; w != nil {
+func (y *yard) of(name string) (v view.Position) {
+	if w := y.state.workers.Get(name); w != nil {
 		v = w.view()
 	}
 	return v
@@ -322,7 +323,7 @@ func (y *yard) adopt() {
 	jobs := map[string]*hand{}
 	for _, w := range y.workers {
 		if w.runs != nil {
-			jobs[actionOf(w.runs.Digest).String()] = &hand{runs: w.runs, since: w.since}
+			jobs[request.KeyOf(w.runs.Digest).String()] = &hand{runs: w.runs, since: w.since}
 		}
 	}
 	for name, w := range y.workers {

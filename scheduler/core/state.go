@@ -3,9 +3,13 @@ package core
 import (
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/orphan"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
@@ -16,10 +20,11 @@ type State struct {
 	// operations are what clients want, inFlight the tasks that come of it, orphans what came of none.
 	operations *operations
 	inFlight   inFlight
-	orphans    *orphanResults
+	orphans    *orphan.Results
 	// workers are those that call, dispatch gives them what waits, calls answers them, runs end
 	// what they run.
-	workers  *roster
+	workers  *roster.Roster[*worker]
+	drains   drain.List
 	dispatch *dispatcher
 	calls    *calls
 	hedges   *hedges
@@ -28,7 +33,7 @@ type State struct {
 	overflows *overflows
 	// probation says which workers get nothing for a while.
 	probation *probation
-	tally     Tally
+	tally     view.Tally
 	// clients, reports and operators do what follows from events.
 	clients   *clients
 	reports   *reports
@@ -44,9 +49,9 @@ func NewState(c Config) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{cfg: c, Clock: &timer.Clock{}, inFlight: newInFlight(&c), workers: newRoster()}
+	s := &State{cfg: c, Clock: &timer.Clock{}, inFlight: newInFlight(&c), workers: roster.New[*worker]()}
 	s.operations = newOperations(s.Clock, &s.cfg)
-	s.orphans = newOrphanResults(s.Clock, &s.cfg)
+	s.orphans = orphan.New(s.Clock, c.ClientGrace, c.MaxCompleted)
 	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
 	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch}
@@ -65,12 +70,12 @@ func NewState(c Config) (*State, error) {
 	}
 	s.reports = &reports{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
-		workers: s.workers, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
+		workers: s.workers, drains: &s.drains, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
 		probation:  s.probation,
 		departures: &s.out.Departures,
 	}
 	s.operators = &operators{
-		Clock: s.Clock, operations: s.operations, workers: s.workers, dispatch: s.dispatch, clients: s.clients,
+		Clock: s.Clock, operations: s.operations, workers: s.workers, drains: &s.drains, dispatch: s.dispatch, clients: s.clients,
 		killed: &s.out.Killed,
 	}
 	return s, nil
@@ -178,8 +183,8 @@ func (s *State) due(owner any) {
 		s.runs.absent(x.queue)
 	case *overflow:
 		s.dispatch.reaches.mark(x.queue)
-	case *orphanResult:
-		s.orphans.remove(x)
+	case *orphan.Result:
+		s.orphans.Remove(x)
 	case *operations:
 		x.expire()
 	case *dispatcher:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -52,7 +53,7 @@ func newHerd(t *testing.T, cfg Config) *herd {
 func (h *herd) report(worker string, doing event.Doing) {
 	h.calls++
 	r := &event.Report{Call: h.calls, Worker: worker, ID: map[string]string{"name": worker}, Doing: doing}
-	if w := h.state.workers.byKey[worker]; doing == event.Executing && w != nil && w.task != nil {
+	if w := h.state.workers.Get(worker); doing == event.Executing && w != nil && w.task != nil {
 		r.Action = w.task.spec.Digest
 	}
 	h.tell(r)
@@ -164,12 +165,12 @@ func TestWorkerComesBackMeanwhile(t *testing.T) {
 // TestManyWaitForDrainedWorkers has the workers of many be drained, undrained, and drained until all of it fails.
 func TestManyWaitForDrainedWorkers(t *testing.T) {
 	h := newHerd(t, Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
-	all := event.DrainRecord{Pattern: must(pattern.Parse("name=*"))}
+	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
 	for range 3 {
-		h.tell(event.Drain{DrainRecord: all})
+		h.tell(event.Drain{Record: all})
 		h.tell(event.Undrain{Pattern: all.Pattern})
 	}
-	h.tell(event.Drain{DrainRecord: all})
+	h.tell(event.Drain{Record: all})
 	h.catchUp()
 	if n := h.state.Timers.Len(); n > 10 {
 		t.Errorf("%d timers are set for what waits for the same", n)

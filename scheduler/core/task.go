@@ -28,7 +28,7 @@ type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.
 	spec   *request.Operation
-	action action
+	action request.Key
 	// before and after are tasks of the same action; see flights.
 	before, after *task
 	// ahead and behind are its neighbours in the lineup that it is in, since that time by Clock.Awake.
@@ -313,4 +313,28 @@ func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
 		return code == codes.OK || code == codes.DeadlineExceeded
 	}
 	return code == codes.OK && resp.GetResult().GetExitCode() == 0
+}
+
+// quotaShare returns what quotas know of a task, known from now on.
+func (t *task) quotaShare() *preemption.Share {
+	if t.share == nil {
+		t.share = preemption.NewShare(t, levels.Bounded(t.spec.Instance))
+	}
+	return t.share
+}
+
+// charge has quotas count a task that a worker has.
+func (t *task) charge() {
+	w := t.worker()
+	if w.queue.quotas == nil || t.spec == nil {
+		return
+	}
+	r := preemption.Run{
+		Started: t.started, Preempted: int(t.preempted), Shielded: w.spared(),
+		Priority: t.operations.first.spec.Priority,
+	}
+	for o := range t.operations.all() {
+		r.Priority = min(r.Priority, o.spec.Priority)
+	}
+	w.queue.quotas.Charge(t.quotaShare(), r)
 }

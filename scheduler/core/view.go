@@ -9,11 +9,12 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
-	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // A View is a State that is only looked at, as of its last event. What it returns are values.
@@ -32,15 +33,15 @@ func (s *View) Operation(name string) (event.Status, bool) {
 }
 
 // Counts returns the sizes as of the last event. It looks at every worker.
-func (s *View) Counts() Counts {
-	c := Counts{
+func (s *View) Counts() view.Counts {
+	c := view.Counts{
 		Queued:    s.dispatch.queued - s.dispatch.unmatched.count,
 		Unmatched: s.dispatch.unmatched.count,
 		Executing: s.dispatch.executing,
 	}
-	for _, w := range s.workers.byKey {
+	for _, w := range s.workers.All() {
 		switch {
-		case w.busy() != action{}:
+		case w.busy() != request.Key{}:
 			c.Busy++
 		case w.takes == Suspended:
 			c.Suspended++
@@ -54,7 +55,7 @@ func (s *View) Counts() Counts {
 }
 
 // Tally returns what has happened up to the last event.
-func (s *View) Tally() Tally {
+func (s *View) Tally() view.Tally {
 	t := s.tally
 	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.overflows.spilled
 	t.Moved = s.overflows.moved
@@ -62,13 +63,13 @@ func (s *View) Tally() Tally {
 }
 
 // Drains returns those in force, the oldest first.
-func (s *View) Drains() []event.DrainRecord { return slices.Clone(s.workers.drains) }
+func (s *View) Drains() []drain.Record { return slices.Collect(s.drains.All()) }
 
 // WorkerAttributes returns the names of what the workers are identified by, in order.
 func (s *View) WorkerAttributes() []string {
 	names := map[string]struct{}{}
-	for _, w := range s.workers.byKey {
-		for name := range w.id {
+	for _, w := range s.workers.All() {
+		for name := range w.ID {
 			names[name] = struct{}{}
 		}
 	}
@@ -78,8 +79,8 @@ func (s *View) WorkerAttributes() []string {
 // WaitFor returns how many actions wait for workers that p matches to be undrained.
 func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	counted := map[*queue]bool{}
-	for _, w := range s.workers.byKey {
-		if q := w.queue; w.takes == Drained && !q.staffed() && !counted[q] && p.Match(w.attribute) {
+	for _, w := range s.workers.All() {
+		if q := w.queue; w.takes == Drained && !q.staffed() && !counted[q] && p.Match(w.Attribute) {
 			counted[q] = true
 			n += q.waiting
 		}
@@ -87,23 +88,17 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	return n
 }
 
-// An Entry is what patterns see of an operation that is not done. It is a value.
-type Entry struct {
-	Operation *request.Operation // which nobody changes
-	Worker    string             // that runs it; empty: it is queued
-}
-
 // Entries yields the operations that are not done, in any order. Events may happen between two of them:
 // what comes or ends meanwhile may be left out.
-func (s *View) Entries() iter.Seq[Entry] {
-	return func(yield func(Entry) bool) {
+func (s *View) Entries() iter.Seq[view.Entry] {
+	return func(yield func(view.Entry) bool) {
 		for _, o := range s.operations.byName {
 			if o.task == nil {
 				continue // it is done
 			}
-			e := Entry{Operation: o.spec}
+			e := view.Entry{Operation: o.spec}
 			if w := o.task.worker(); w != nil {
-				e.Worker = w.key
+				e.Worker = w.Key
 			}
 			if !yield(e) {
 				return
@@ -112,32 +107,10 @@ func (s *View) Entries() iter.Seq[Entry] {
 	}
 }
 
-// OperationAttributes are the names of what patterns see of operations, besides platform.NAME for each property.
-func OperationAttributes() []string {
-	return []string{
-		"action", "client", "correlated", "instance", "invocation",
-		"mnemonic", "operation", "stage", "target", "user", "worker",
-	}
-}
-
-// Attribute is what patterns see of it; false: it has none of that name.
-func (e Entry) Attribute(name string) (string, bool) {
-	switch name {
-	case "stage":
-		if e.Worker == "" {
-			return "queued", true
-		}
-		return "executing", true
-	case "worker":
-		return e.Worker, e.Worker != ""
-	}
-	return e.Operation.Attribute(name)
-}
-
 // Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
 // every worker.
 func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
-	for _, w := range s.workers.byKey {
+	for _, w := range s.workers.All() {
 		t := w.task
 		if t == nil || t.worker() != w || t.spec == nil || t.started.After(since) {
 			continue
@@ -148,30 +121,113 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 			}
 			held = append(held, event.Held{
 				Operation: o.spec, Queued: o.queued, Started: t.started, Attempts: int(t.attempts),
-				Worker: w.key, ID: w.id, Prefix: w.pool.Prefix, WorkerPlatform: w.pool.Platform, SizeClass: w.queue.class,
+				Worker: w.Key, ID: w.ID, Prefix: w.pool.Prefix, WorkerPlatform: w.pool.Platform, SizeClass: w.queue.class,
 			})
 		}
 	}
 	return held
 }
 
-// A SizeClass is one on which an action could run, with how long it would wait there.
-type SizeClass struct {
-	Size uint32
-	Wait time.Duration
+// QueueCounts returns how much there is of what in all queues, in the order of their
+// prefix, platform and size class; what is after Executing and Queued is empty. It looks at every
+// worker.
+func (s *View) QueueCounts() (queues []view.Queue) {
+	s.eachQueue(func(_ *queue, v view.Queue) { queues = append(queues, v) })
+	return queues
+}
+
+func (s *View) eachQueue(do func(*queue, view.Queue)) {
+	for _, p := range s.dispatch.pools.Sorted() {
+		for _, q := range p.queues {
+			v := view.Queue{Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class, Queued: q.waiting}
+			v.Loads = make([]view.Load, 0, len(q.programs))
+			for _, program := range q.programs {
+				load := program.load()
+				v.Executing += load.Actions
+				v.Loads = append(v.Loads, load)
+				v.Workers.Add(program.condition())
+			}
+			do(q, v)
+		}
+	}
+}
+
+// Queues is QueueCounts and more, with at most so many branches of each queue, and what
+// is with the actions that none of them serves.
+func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) {
+	s.eachQueue(func(q *queue, v view.Queue) {
+		v.Root = q.branches(v.Executing, branches)
+		if t := q.head(s.Now); t != nil {
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
+				s.dispatch.otherClasses(q, t)+v.Root.Behind()
+		} else if q.waiting > 0 {
+			v.Why = allHeld
+		}
+		queues = append(queues, v)
+	})
+	unmatched.Queued = s.dispatch.unmatched.count
+	if t := s.dispatch.unmatched.first; t != nil {
+		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.pools.explain(t.spec)
+	}
+	return queues, unmatched
+}
+
+// branches returns the queue by its keys; see view.BranchOf.
+func (q *queue) branches(running, atMost int) view.Branch {
+	root := view.BranchOf(q.pool.tree.Root(q.class), atMost, func(key string) string { return q.pool.cohort.WhyHeld(key, q.class) })
+	root.Queued, root.Running = q.waiting, running
+	return root
+}
+
+// Programs returns the key of each program of which p matches a worker, of each if it is nil, with that of one of its workers.
+func (s *View) Programs(p *pattern.Pattern) map[string]string {
+	list := map[string]string{}
+	for _, w := range s.workers.All() {
+		if p != nil && !p.Match(w.Attribute) {
+			continue
+		}
+		key := w.program.key
+		if w.pool.Prefix != "" {
+			key = w.pool.Prefix + "/" + key
+		}
+		list[key] = w.Key
+	}
+	return list
+}
+
+// Program returns what is known of the program of a worker; false if that is not known.
+func (s *View) Program(worker string) (view.Program, bool) {
+	of := s.workers.Get(worker)
+	if of == nil {
+		return view.Program{}, false
+	}
+	p := of.program
+	v := view.Program{
+		ID: p.identity(), Prefix: of.pool.Prefix, Platform: of.pool.Platform, SizeClass: of.queue.class,
+		Condition: p.condition(), Load: p.load(), Drained: true,
+		Standing: p.record.Standing(), Until: p.record.Until(), Row: p.record.Row(), Failures: p.record.Failures(),
+	}
+	for _, w := range p.positions {
+		v.Drained = v.Drained && w.takes == Drained
+		if v.Address == "" || w.refused.After(v.Refused) {
+			v.Address, v.Twin, v.Refused = w.address, w.twin, w.refused
+		}
+		v.Positions = append(v.Positions, w.view())
+	}
+	return v, true
 }
 
 // SizeClasses returns the size classes on which an action could run, in ascending order, as of
 // the last event. They are those of the workers that would get it,
 // and those that are declared. Workers without a class are of class 1 beside those that have one.
-func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
+func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
 	q := s.dispatch.pools.match(spec, 0, true)
 	if q == nil {
 		return nil
 	}
 	for _, other := range q.pool.queues {
 		if (other.expected() || other == q) && other.admits(spec.Instance) {
-			classes = append(classes, SizeClass{Size: other.class, Wait: other.wait()})
+			classes = append(classes, view.SizeClass{Size: other.class, Wait: other.wait()})
 		}
 	}
 	if len(classes) > 1 {
@@ -182,29 +238,17 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []SizeClass) {
 
 // AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
 // shortest wait.
-func (s *View) AllSizeClasses(instanceName string) (classes []SizeClass) {
+func (s *View) AllSizeClasses(instanceName string) (classes []view.SizeClass) {
 	for p := range s.dispatch.pools.All() {
 		if instance.Below(instanceName, p.Prefix) {
 			classes = append(classes,
 				s.SizeClasses(&request.Operation{Instance: instanceName, Platform: p.Platform})...)
 		}
 	}
-	slices.SortFunc(classes, func(a, b SizeClass) int {
+	slices.SortFunc(classes, func(a, b view.SizeClass) int {
 		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(a.Wait, b.Wait))
 	})
-	return slices.CompactFunc(classes, func(a, b SizeClass) bool { return a.Size == b.Size })
-}
-
-// A CohortView is what State knows of one cohort. It is a value.
-type CohortView struct {
-	quota.Cohort
-	// Capacity is what its workers that take work can run at once, Used what they run of
-	// known instances, Minimums the sum of what is guaranteed; all in its unit.
-	Capacity, Used, Minimums int64
-	// Preemptions counts the runs that were stopped.
-	Preemptions uint64
-	// Uses are the instances with a quota, or with something that runs or waits, in their order.
-	Uses []preemption.Use
+	return slices.CompactFunc(classes, func(a, b view.SizeClass) bool { return a.Size == b.Size })
 }
 
 // Quota returns the one in force for a key; the zero Quota if there is none.
@@ -230,10 +274,10 @@ func (s *View) QuotaRecords() (records []quota.Record) {
 }
 
 // Cohorts returns what is known of all cohorts, in the order of the configuration.
-func (s *View) Cohorts() []CohortView {
-	views := make([]CohortView, 0, len(s.dispatch.pools.cohorts))
+func (s *View) Cohorts() []view.Cohort {
+	views := make([]view.Cohort, 0, len(s.dispatch.pools.cohorts))
 	for _, c := range s.dispatch.pools.cohorts {
-		v := CohortView{
+		v := view.Cohort{
 			Cohort: c.Cohort.Cohort, Capacity: c.capacity(), Minimums: c.Minimums(),
 			Preemptions: c.Preemptions(), Uses: c.Uses(),
 		}
@@ -245,25 +289,18 @@ func (s *View) Cohorts() []CohortView {
 	return views
 }
 
-// A QuotaRun is a run that counts.
-type QuotaRun struct {
-	// Operation was the first that asked for the action.
-	Operation *request.Operation
-	Worker    string
-	Started   time.Time
-	Cost      int64
-}
-
 // QuotaRuns returns what the uses consist of that Cohorts tells as of the same event, in the order of
 // the workers' keys.
-func (s *View) QuotaRuns() map[quota.Key][]QuotaRun {
-	runs := map[quota.Key][]QuotaRun{}
-	for _, w := range s.workers.sorted() {
+func (s *View) QuotaRuns() map[quota.Key][]view.QuotaRun {
+	runs := map[quota.Key][]view.QuotaRun{}
+	for _, w := range s.workers.Sorted() {
 		sh := w.share()
 		if sh == nil {
 			continue
 		}
-		runs[sh.Key()] = append(runs[sh.Key()], QuotaRun{w.task.spec, w.key, w.task.started, sh.Cost()})
+		runs[sh.Key()] = append(runs[sh.Key()], view.QuotaRun{
+			Operation: w.task.spec, Worker: w.Key, Started: w.task.started, Cost: sh.Cost(),
+		})
 	}
 	return runs
 }
@@ -284,31 +321,4 @@ func (s *View) Suspects(atMost int) (ids []map[string]string) {
 		}
 	}
 	return ids
-}
-
-// A Tally counts what has happened to a State since it was made, for metrics.
-type Tally struct {
-	// Joined operations were added to an action that was queued or running.
-	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
-	Outgrown uint64
-	// Hedges are second runs beside one that took too long; Won are those that ended first.
-	Hedges, Won uint64
-	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
-	Spilled uint64
-	// Moved tasks went from their queue to an idle worker of another pool.
-	Moved uint64
-	// Returned runs were lost with their worker, or dropped by it, and queued again.
-	Returned uint64
-	// Suspensions of workers began.
-	Suspensions uint64
-}
-
-// Counts are the sizes of a State, for metrics.
-type Counts struct {
-	// Queued actions wait for a worker to be free, Unmatched ones for a first
-	// worker that can serve them; Executing ones are with a worker.
-	Queued, Unmatched, Executing int
-	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
-	Idle, Busy, Draining, Suspended int
 }

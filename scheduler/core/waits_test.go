@@ -33,26 +33,3 @@ func TestWaitsFor(t *testing.T) {
 		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
 	}
 }
-
-func TestBehind(t *testing.T) {
-	of := func(key string, running int, below ...Branch) Branch {
-		return Branch{Key: key, Running: running, Children: below}
-	}
-	for _, test := range []struct {
-		name string
-		root Branch
-		want string
-	}{
-		{"nothing runs", of("", 0, of("a", 0)), ""},
-		{"nobody has most", of("", 4, of("a", 2), of("b", 2)), ""},
-		{
-			"one of many builds", of("", 9, of("a", 6, of("x", 3), of("y", 3)), of("b", 3)),
-			"; 66 % of what runs is of a",
-		},
-		{"no instance name", of("", 4, of("", 4, of("x", 3), of("y", 1))), "; 75 % of what runs is of x"},
-	} {
-		if got := test.root.behind(); got != test.want {
-			t.Errorf("%s: %q, want %q", test.name, got, test.want)
-		}
-	}
-}

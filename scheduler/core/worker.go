@@ -1,22 +1,22 @@
 package core
 
 import (
-	"encoding/json"
-	"slices"
-	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // A worker is one identity that calls Synchronize. It runs at most one task.
 type worker struct {
-	key   string
-	id    map[string]string
+	roster.Member
 	pool  *pool
 	queue *queue
 	// program are the workers that share its process.
@@ -24,8 +24,6 @@ type worker struct {
 	// takes says whether it takes work, prefersIdle whether it wants none.
 	takes       Availability
 	prefersIdle bool
-	// connection is the one that it last called over; 0 if it is not known.
-	connection uint64
 	// boot and address are those of its last Report. twin is where another process was that called as the same
 	// worker, and was refused, at that time; empty: none was.
 	boot, address string
@@ -37,7 +35,7 @@ type worker struct {
 	task  *task
 	stage event.Stage
 	// stopping is an action that nobody wants and that it may still run.
-	stopping action
+	stopping request.Key
 	// reported is the end it told last, until it says that it does something else.
 	reported ending
 
@@ -87,7 +85,7 @@ const (
 )
 
 // busy returns what a worker does: its task, or what it has not yet stopped; none if it is free.
-func (w *worker) busy() action {
+func (w *worker) busy() request.Key {
 	if w.task != nil {
 		return w.task.action
 	}
@@ -99,7 +97,7 @@ func (w *worker) free() { w.task, w.duty = nil, free }
 
 // An ending is what a worker reports with Completed.
 type ending struct {
-	action      action
+	action      request.Key
 	response    *repb.ExecuteResponse
 	outOfMemory bool
 }
@@ -118,54 +116,56 @@ func (w *worker) idle() {
 	w.pool.tree.Wait(&w.entry)
 }
 
-// attribute is what patterns see of a worker: its identity.
-func (w *worker) attribute(name string) (string, bool) {
-	v, ok := w.id[name]
-	return v, ok
-}
-
 // spared reports whether the task of a worker is not to be stopped for others.
 func (w *worker) spared() bool {
 	return w.stage == event.Uploading || w.takes != Serving || w.duty == away
 }
 
-// WorkerKey returns the canonical form of a worker's identity below an instance name prefix, which
-// is also readable: {"host":"a","slot":"0"}, or acme/{"host":"a"} below acme. No two are the same.
-func WorkerKey(prefix string, id map[string]string) string {
-	var someNames [8]string
-	var room [256]byte
-	names := someNames[:0]
-	b := room[:0]
-	if prefix != "" {
-		b = append(append(b, prefix...), '/')
+// condition returns that of a worker alone.
+func (w *worker) condition() view.Condition {
+	serves := w.takes != Drained && w.takes != Resting
+	switch busy := w.busy() != (request.Key{}); {
+	case w.duty == away:
+		return view.IsAway
+	case busy && serves:
+		return view.IsExecuting
+	case busy:
+		return view.IsDraining
+	case w.takes == Drained:
+		return view.IsDrained
+	case w.takes == Resting:
+		return view.IsResting
+	case w.takes == Suspended:
+		return view.IsSuspended
 	}
-	for name, value := range id {
-		if !isPlain(name) || !isPlain(value) {
-			// encoding/json sorts the keys of a map, and strings cannot fail.
-			text, _ := json.Marshal(id)
-			return string(append(b, text...))
-		}
-		names = append(names, name)
-	}
-	// Each call of each worker comes here, so what encoding/json would do is done at less cost.
-	slices.Sort(names)
-	b = append(b, '{')
-	for i, name := range names {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(append(append(b, '"'), name...), `":"`...)
-		b = append(append(b, id[name]...), '"')
-	}
-	return string(append(b, '}'))
+	return view.IsIdle
 }
 
-// isPlain reports whether encoding/json writes s as it is.
-func isPlain(s string) bool {
-	for _, c := range []byte(s) {
-		if c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
-			return false
-		}
+// view returns what is known of a worker alone.
+func (w *worker) view() view.Position {
+	v := view.Position{ID: w.ID, Condition: w.condition(), Action: w.busy().String()}
+	if w.task != nil {
+		v.Since = w.task.started
 	}
-	return true
+	return v
+}
+
+// share returns what is counted of what a worker does; nil if nothing is.
+func (w *worker) share() *preemption.Share {
+	if w.task == nil || !w.task.share.Counts() {
+		return nil
+	}
+	return w.task.share
+}
+
+// claim returns for whom the task of a worker is to give way; nil if it need not.
+func (w *worker) claim() *preemption.Line { return w.share().Claim() }
+
+// shield notes whether the task of a worker may be stopped: not if it is about to end,
+// nor if the worker would take nothing instead. It rather is if its command runs: on a worker
+// that fetches ahead others may have to wait for a place where one does.
+func (w *worker) shield() {
+	if sh := w.share(); sh != nil {
+		sh.Shield(w.spared(), w.stage == event.Running)
+	}
 }

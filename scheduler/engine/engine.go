@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
@@ -125,7 +126,7 @@ const lookBatch = 10_000
 // EachOperation calls do, without the lock, with each operation that is not done and that p
 // matches; nil: with all. What comes or ends meanwhile may be left out.
 func (e *Engine) EachOperation(p *pattern.Pattern, do func(*request.Operation)) {
-	seen := make([]core.Entry, 0, lookBatch)
+	seen := make([]view.Entry, 0, lookBatch)
 	match := func() {
 		for _, entry := range seen {
 			if p == nil || p.Match(entry.Attribute) {

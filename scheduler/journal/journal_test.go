@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -141,7 +142,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		},
 		event.Hangup{Worker: "w", Call: 1},
 		event.Disconnect{Connection: 1},
-		event.Drain{DrainRecord: event.DrainRecord{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
+		event.Drain{Record: drain.Record{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
 		event.Undrain{Pattern: host},
 		event.DeleteQuota{Key: quotaKey},
 		event.Tick{},

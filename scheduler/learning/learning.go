@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -83,7 +84,7 @@ func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *re
 
 // classes are those on which an operation could run, on whatever platform if that is not known.
 func (s *Learning) classes(op *request.Operation, anyPlatform bool) []sizeclass.Class {
-	var known []core.SizeClass
+	var known []view.SizeClass
 	s.options.Engine.Look(func(v *core.View) {
 		if anyPlatform {
 			known = v.AllSizeClasses(op.Instance)
@@ -223,7 +224,7 @@ func sizeOf(c sizeclass.Choice, own time.Duration) request.Size {
 }
 
 // sizesOf returns the classes of the core as those among which is chosen.
-func sizesOf(classes []core.SizeClass) []sizeclass.Class {
+func sizesOf(classes []view.SizeClass) []sizeclass.Class {
 	sizes := make([]sizeclass.Class, len(classes))
 	for i, c := range classes {
 		sizes[i] = sizeclass.Class(c)

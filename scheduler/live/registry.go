@@ -12,7 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -77,7 +77,7 @@ func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
 	defer l.mu.Unlock()
 	keys := make([]string, len(hello.GetWorkers()))
 	for i, w := range hello.GetWorkers() {
-		keys[i] = core.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
+		keys[i] = names.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
 		l.workers[keys[i]] = position{s, uint32(i)}
 	}
 	return s, func() {
@@ -198,7 +198,7 @@ func (l *Registry) push(ctx context.Context, c *live.Chunk) (done bool, err erro
 func (l *Registry) tell(r *live.Report) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, ok := l.workers[core.WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
+	p, ok := l.workers[names.WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
 	if ok {
 		p.report = r
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
@@ -43,7 +42,7 @@ func TestReadersOfManyCallers(t *testing.T) {
 		l := NewRegistry()
 		_, hangUp := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}})
 		defer hangUp()
-		worker := core.WorkerKey("", map[string]string{"id": "w"})
+		worker := names.WorkerKey("", map[string]string{"id": "w"})
 		ended := make(chan error, readersOfWorker)
 		read := func(ctx context.Context, caller string) {
 			v := &view{registry: l, caller: caller, watch: &live.Watch{}}
@@ -78,7 +77,7 @@ func TestReadersThatCome(t *testing.T) {
 		l := NewRegistry()
 		shows, hangUp := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}})
 		defer hangUp()
-		worker := core.WorkerKey("", map[string]string{"id": "w"})
+		worker := names.WorkerKey("", map[string]string{"id": "w"})
 		for range readersOfWorker {
 			r, err := l.open(worker, "hasty", &live.Watch{})
 			if err != nil || r == nil {

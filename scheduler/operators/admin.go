@@ -7,7 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
@@ -15,7 +15,7 @@ import (
 
 // Reports are what workers report of themselves; a live.Registry has them.
 type Reports interface {
-	// Report returns the last report of the worker that a key of core.WorkerKey belongs to, nil if there is none.
+	// Report returns the last report of the worker that a key of names.WorkerKey belongs to, nil if there is none.
 	Report(key string) *live.Report
 	// Reports returns the last report of each worker.
 	Reports() map[*live.Report]struct{}
@@ -36,7 +36,7 @@ type Options struct {
 	// Finished has the records of operations that have ended; it may be nil.
 	Finished *finished.Recorder
 	// KeepDrains, KeepQuota, LoadQuotas and OwnStore are those of scheduler.ServerOptions, each may be nil.
-	KeepDrains func([]event.DrainRecord) error
+	KeepDrains func([]drain.Record) error
 	KeepQuota  func(context.Context, quota.Record) error
 	LoadQuotas func(context.Context) ([]quota.Record, error)
 	OwnStore   func() *admin.Store

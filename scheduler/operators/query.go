@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // MaxPage bounds the entries of one answer.
@@ -70,7 +70,7 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 	if err != nil {
 		return p, err
 	}
-	names := core.OperationAttributes()
+	names := view.OperationAttributes()
 	for name := range p.Map() {
 		if strings.HasPrefix(name, "platform.") {
 			names = append(names, name)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -28,8 +29,8 @@ func (s queues) ListQueues(
 	if branches <= 0 || branches > MaxPage {
 		branches = MaxPage
 	}
-	var queues []core.QueueView
-	var unmatched core.QueueView
+	var queues []view.Queue
+	var unmatched view.Queue
 	s.Look(func(v *core.View) { queues, unmatched = v.Queues(branches) })
 	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
 	resp.WorkersLost = s.lost.count()
@@ -52,7 +53,7 @@ func (s queues) ListQueues(
 	return resp, nil
 }
 
-func branchMessage(b core.Branch) *admin.Branch {
+func branchMessage(b view.Branch) *admin.Branch {
 	m := &admin.Branch{Key: b.Key, Queued: int64(b.Queued), Running: int64(b.Running), Omitted: int64(b.Omitted), Why: b.Why, Due: b.Due}
 	for _, child := range b.Children {
 		m.Children = append(m.Children, branchMessage(child))

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -40,13 +41,13 @@ type quotas struct {
 }
 
 // cohorts returns what instance names have of cohorts, and use.
-func cohorts(e *engine.Engine) (views []core.CohortView) {
+func cohorts(e *engine.Engine) (views []view.Cohort) {
 	e.Look(func(v *core.View) { views = v.Cohorts() })
 	return views
 }
 
 // cohortsAndRuns is cohorts, and if wanted what they run at the same moment.
-func (s *quotas) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[quota.Key][]core.QuotaRun) {
+func (s *quotas) cohortsAndRuns(wanted bool) (views []view.Cohort, runs map[quota.Key][]view.QuotaRun) {
 	s.Look(func(v *core.View) {
 		if views = v.Cohorts(); wanted {
 			runs = v.QuotaRuns()
@@ -55,7 +56,7 @@ func (s *quotas) cohortsAndRuns(wanted bool) (views []core.CohortView, runs map[
 	return views, runs
 }
 
-func runMessage(r core.QuotaRun) *admin.Run {
+func runMessage(r view.QuotaRun) *admin.Run {
 	return &admin.Run{
 		Operation: r.Operation.Name, Action: r.Operation.Digest.String(), Worker: r.Worker,
 		Started: timestamppb.New(r.Started), Cost: r.Cost,
@@ -91,7 +92,7 @@ func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*a
 }
 
 // useOf returns the use of one instance of a cohort, which may have nothing.
-func useOf(v core.CohortView, instance string) []preemption.Use {
+func useOf(v view.Cohort, instance string) []preemption.Use {
 	for _, u := range v.Uses {
 		if u.Instance == instance {
 			return []preemption.Use{u}
@@ -100,7 +101,7 @@ func useOf(v core.CohortView, instance string) []preemption.Use {
 	return []preemption.Use{{Key: quota.Key{Cohort: v.Name, Instance: instance}}}
 }
 
-func cohortMessage(v core.CohortView) *admin.Cohort {
+func cohortMessage(v view.Cohort) *admin.Cohort {
 	c := &admin.Cohort{
 		Name: v.Name, Unit: string(quota.SizeClasses), Capacity: v.Capacity, Used: v.Used, Minimums: v.Minimums,
 		Preemptions: v.Preemptions, Warning: warningOf(v),
@@ -117,7 +118,7 @@ func cohortMessage(v core.CohortView) *admin.Cohort {
 }
 
 // warningOf says that quotas guarantee more than the cohort has; empty if not.
-func warningOf(v core.CohortView) string {
+func warningOf(v view.Cohort) string {
 	if v.Minimums <= v.Capacity {
 		return ""
 	}
@@ -153,7 +154,7 @@ func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*adm
 	s.log.Info("quota changed", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance),
 		zap.Int64("min", r.Min), zap.Int64("max", r.Max), zap.Bool("preempt", req.GetPreempt()))
 	views := cohorts(s.Engine)
-	v := views[slices.IndexFunc(views, func(v core.CohortView) bool { return v.Name == r.Cohort })]
+	v := views[slices.IndexFunc(views, func(v view.Cohort) bool { return v.Name == r.Cohort })]
 	v.Uses = useOf(v, r.Instance)
 	return &admin.PutQuotaResponse{Cohort: cohortMessage(v)}, s.kept(ctx, r)
 }

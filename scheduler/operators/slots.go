@@ -1,6 +1,6 @@
 package operators
 
-import "github.com/forerunner-build/forerunner/scheduler/core"
+import "github.com/forerunner-build/forerunner/scheduler/core/view"
 
 // Slots are places where workers run commands.
 type Slots struct {
@@ -10,7 +10,7 @@ type Slots struct {
 
 // SlotsOf counts the slots of programs. One that does not say how many it has takes an action for each of its positions.
 // Positions beyond the slots fetch inputs or store outputs.
-func SlotsOf(r Reports, loads ...core.Load) (n Slots) {
+func SlotsOf(r Reports, loads ...view.Load) (n Slots) {
 	for _, l := range loads {
 		all := l.Positions
 		if said := int(r.Report(l.Worker).GetSlots()); said > 0 {

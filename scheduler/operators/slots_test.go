@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // reported are workers with so many slots.
@@ -24,21 +24,21 @@ func TestSlots(t *testing.T) {
 	reports := reported{"a": 2, "silent": 0}
 	for _, test := range []struct {
 		name string
-		load core.Load
+		load view.Load
 		want Slots
 	}{
-		{"idle", core.Load{Worker: "a", Positions: 4, Serves: true}, Slots{2, 0, 2}},
-		{"half", core.Load{Worker: "a", Positions: 4, Actions: 1, Serves: true}, Slots{2, 1, 1}},
-		{"more actions than slots", core.Load{Worker: "a", Positions: 4, Actions: 3, Serves: true}, Slots{2, 2, 0}},
-		{"drained with an action", core.Load{Worker: "a", Positions: 4, Actions: 1}, Slots{2, 1, 0}},
-		{"of another make", core.Load{Worker: "b", Positions: 1, Serves: true}, Slots{1, 0, 1}},
-		{"has not said so yet", core.Load{Worker: "silent", Positions: 4, Actions: 1, Serves: true}, Slots{4, 1, 3}},
+		{"idle", view.Load{Worker: "a", Positions: 4, Serves: true}, Slots{2, 0, 2}},
+		{"half", view.Load{Worker: "a", Positions: 4, Actions: 1, Serves: true}, Slots{2, 1, 1}},
+		{"more actions than slots", view.Load{Worker: "a", Positions: 4, Actions: 3, Serves: true}, Slots{2, 2, 0}},
+		{"drained with an action", view.Load{Worker: "a", Positions: 4, Actions: 1}, Slots{2, 1, 0}},
+		{"of another make", view.Load{Worker: "b", Positions: 1, Serves: true}, Slots{1, 0, 1}},
+		{"has not said so yet", view.Load{Worker: "silent", Positions: 4, Actions: 1, Serves: true}, Slots{4, 1, 3}},
 	} {
 		if got := SlotsOf(reports, test.load); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
-	if got := SlotsOf(reports, core.Load{Worker: "a", Positions: 4, Serves: true}, core.Load{Worker: "b", Positions: 1, Actions: 1}); got != (Slots{3, 1, 2}) {
+	if got := SlotsOf(reports, view.Load{Worker: "a", Positions: 4, Serves: true}, view.Load{Worker: "b", Positions: 1, Actions: 1}); got != (Slots{3, 1, 2}) {
 		t.Errorf("together %+v", got)
 	}
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -33,7 +35,7 @@ type workers struct {
 	reports Reports
 	lost    *Lost
 	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
-	keep    func([]event.DrainRecord) error
+	keep    func([]drain.Record) error
 	keeping sync.Mutex
 }
 
@@ -46,7 +48,7 @@ func (s *workers) ListWorkers(
 		return nil, err
 	}
 	var programs map[string]string
-	var drains []event.DrainRecord
+	var drains []drain.Record
 	s.Look(func(v *core.View) { programs, drains = v.Programs(p), v.Drains() })
 	first := newFirst(req.GetPageToken(), req.GetPageSize())
 	for key := range programs {
@@ -60,7 +62,7 @@ func (s *workers) ListWorkers(
 		})
 	}
 	for _, key := range keys {
-		var w core.ProgramView
+		var w view.Program
 		var ok bool
 		s.Look(func(v *core.View) { w, ok = v.Program(programs[key]) })
 		if ok {
@@ -71,14 +73,14 @@ func (s *workers) ListWorkers(
 }
 
 // states are the conditions of programs and positions as messages say them.
-var states = map[core.Condition]admin.Worker_State{
-	core.IsIdle: admin.Worker_IDLE, core.IsExecuting: admin.Worker_EXECUTING, core.IsDraining: admin.Worker_DRAINING,
-	core.IsDrained: admin.Worker_DRAINED, core.IsResting: admin.Worker_RESTING, core.IsAway: admin.Worker_AWAY,
-	core.IsSuspended: admin.Worker_SUSPENDED,
+var states = map[view.Condition]admin.Worker_State{
+	view.IsIdle: admin.Worker_IDLE, view.IsExecuting: admin.Worker_EXECUTING, view.IsDraining: admin.Worker_DRAINING,
+	view.IsDrained: admin.Worker_DRAINED, view.IsResting: admin.Worker_RESTING, view.IsAway: admin.Worker_AWAY,
+	view.IsSuspended: admin.Worker_SUSPENDED,
 }
 
 // message returns what is told of a program, with its positions if they are asked for.
-func (s *workers) message(v core.ProgramView, positions bool) *admin.Worker {
+func (s *workers) message(v view.Program, positions bool) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
 		State: states[v.Condition], DrainedByPattern: v.Drained, Address: v.Address, Report: s.reports.Report(v.Load.Worker),
@@ -93,7 +95,7 @@ func (s *workers) message(v core.ProgramView, positions bool) *admin.Worker {
 	if v.Standing != trust.Trusted {
 		w.FailedInARow, w.FailedLately = int32(v.Row), int32(v.Failures)
 	}
-	var oldest core.PositionView
+	var oldest view.Position
 	for _, p := range v.Positions {
 		if p.Action != "" && (oldest.Action == "" || p.Since.Before(oldest.Since)) {
 			oldest = p
@@ -140,13 +142,13 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 	}
 	resp := &admin.DrainResponse{}
 	s.Step(func(t engine.Turn) (out event.Out) {
-		out = t.Feed(event.Drain{DrainRecord: event.DrainRecord{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
+		out = t.Feed(event.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
 		err = out.Err
 		v := t.View()
 		resp.Workers, resp.Waiting = int32(len(v.Programs(&p))), int64(v.WaitFor(&p))
 		return out
 	})
-	if errors.Is(err, core.ErrTooManyDrains) {
+	if errors.Is(err, drain.ErrTooMany) {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	} else if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
@@ -191,7 +193,7 @@ func (s *workers) keepDrains() error {
 	}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	var drains []event.DrainRecord
+	var drains []drain.Record
 	s.Look(func(v *core.View) { drains = v.Drains() })
 	if err := s.keep(drains); err != nil {
 		return status.Errorf(codes.Internal, "this is in force, but a restart of the scheduler loses it: %v", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -98,7 +99,7 @@ const (
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
-	// Worker is the caller's identity (core.WorkerKey) and ID what that was made of with Prefix.
+	// Worker is the caller's identity (names.WorkerKey) and ID what that was made of with Prefix.
 	Worker string
 	ID     map[string]string
 	// Connection is the one that the call came over, for Disconnect; 0 if it is not
@@ -173,8 +174,8 @@ type Kill struct {
 }
 
 // Drain lets the workers that a pattern matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. It is refused with core.ErrTooManyDrains.
-type Drain struct{ DrainRecord }
+// what they have and gives them nothing more, until Undrain. It is refused with drain.ErrTooMany.
+type Drain struct{ drain.Record }
 
 // Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
 // in force. A worker that another pattern matches too stays drained.
@@ -190,11 +191,3 @@ type PutQuota struct {
 
 // DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
 type DeleteQuota struct{ quota.Key }
-
-// A DrainRecord is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
-type DrainRecord struct {
-	Pattern        pattern.Pattern
-	Reason, Author string
-	// Since is when it came into force; zero in a Drain: now.
-	Since time.Time
-}

@@ -1,4 +1,4 @@
-package core
+package names
 
 import (
 	"encoding/json"

@@ -1,7 +1,10 @@
-package core
+package view
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forerunner-build/forerunner/bounded/least"
@@ -9,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A QueueView is what State knows of one queue. It is a value.
-type QueueView struct {
+// A Queue is what State knows of one queue. It is a value.
+type Queue struct {
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
@@ -45,59 +48,16 @@ type Branch struct {
 	Omitted  int
 }
 
-// QueueCounts returns how much there is of what in all queues, in the order of their
-// prefix, platform and size class; what is after Executing and Queued is empty. It looks at every
-// worker.
-func (s *View) QueueCounts() (queues []QueueView) {
-	s.eachQueue(func(_ *queue, v QueueView) { queues = append(queues, v) })
-	return queues
-}
-
-func (s *View) eachQueue(do func(*queue, QueueView)) {
-	for _, p := range s.dispatch.pools.Sorted() {
-		for _, q := range p.queues {
-			v := QueueView{Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class, Queued: q.waiting}
-			v.Loads = make([]Load, 0, len(q.programs))
-			for _, program := range q.programs {
-				load := program.load()
-				v.Executing += load.Actions
-				v.Loads = append(v.Loads, load)
-				v.Workers.add(program.condition())
-			}
-			do(q, v)
-		}
-	}
-}
-
-// Queues is QueueCounts and more, with at most so many branches of each queue, and what
-// is with the actions that none of them serves.
-func (s *View) Queues(branches int) (queues []QueueView, unmatched QueueView) {
-	s.eachQueue(func(q *queue, v QueueView) {
-		v.Root = q.branches(v.Executing, branches)
-		if t := q.head(s.Now); t != nil {
-			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
-				s.dispatch.otherClasses(q, t)+v.Root.behind()
-		} else if q.waiting > 0 {
-			v.Why = allHeld
-		}
-		queues = append(queues, v)
-	})
-	unmatched.Queued = s.dispatch.unmatched.count
-	if t := s.dispatch.unmatched.first; t != nil {
-		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.pools.explain(t.spec)
-	}
-	return queues, unmatched
-}
-
-// branches returns the queue by its keys, with at most so many of them: the busiest
-// ones of each level, the outer levels first. It looks at the children of those alone.
-func (q *queue) branches(running, atMost int) Branch {
+// BranchOf returns a queue by its keys, below the root of its tree, with at most so many of them: the busiest
+// ones of each level, the outer levels first. It looks at the children of those alone. Held says why nothing of a
+// key of the first level may start.
+func BranchOf(tree fair.Node, atMost int, held func(key string) string) Branch {
 	type opened struct {
 		node   fair.Node
 		branch *Branch
 	}
-	root := Branch{Queued: q.waiting, Running: running}
-	for level := []opened{{q.pool.tree.Root(q.class), &root}}; len(level) > 0; {
+	var root Branch
+	for level := []opened{{tree, &root}}; len(level) > 0; {
 		var next []opened
 		for _, o := range level {
 			children, omitted := busiest(o.node, atMost)
@@ -107,7 +67,7 @@ func (q *queue) branches(running, atMost int) Branch {
 				v := child.View
 				b := Branch{Key: v.Key, Queued: v.Queued, Running: int(v.Running), Due: v.Due}
 				if v.Held && v.Depth == 1 {
-					b.Why = q.pool.cohort.WhyHeld(v.Key, q.class)
+					b.Why = held(v.Key)
 				}
 				o.branch.Children[i] = b
 				next = append(next, opened{child.Node, &o.branch.Children[i]})
@@ -139,4 +99,28 @@ func busiest(parent fair.Node, atMost int) (children []child, omitted int) {
 	}
 	children = kept.Sorted()
 	return children, all - len(children)
+}
+
+// Behind says whose actions run, if there is somebody who has most of the workers.
+func (b Branch) Behind() string {
+	all := 0
+	for _, child := range b.Children {
+		all += child.Running
+	}
+	var path []string
+	running := 0
+	for level := b.Children; ; {
+		i := slices.IndexFunc(level, func(child Branch) bool { return 2*child.Running > all })
+		if i < 0 || all == 0 {
+			break
+		}
+		if level[i].Key != "" {
+			path = append(path, level[i].Key)
+		}
+		running, level = level[i].Running, level[i].Children
+	}
+	if len(path) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d %% of what runs is of %s", 100*running/all, strings.Join(path, " › "))
 }

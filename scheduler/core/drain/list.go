@@ -1,0 +1,61 @@
+package drain
+
+import (
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/forerunner-build/forerunner/proto/pattern"
+)
+
+// A Record is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
+type Record struct {
+	Pattern        pattern.Pattern
+	Reason, Author string
+	// Since is when it came into force; zero in an order: now.
+	Since time.Time
+}
+
+// Max bounds the patterns in force: each new worker is compared with all.
+const Max = 1000
+
+// ErrTooMany says that Max patterns are in force.
+var ErrTooMany = errors.New("too many drains are in force; undrain some, or use patterns that match more")
+
+// A List has the drains in force, the oldest first. They hold for the workers that they match, now and later. The
+// zero List is empty.
+type List struct{ records []Record }
+
+// Put puts a drain in force; false: one with an equal pattern is. It fails with ErrTooMany.
+func (l *List) Put(r Record) (bool, error) {
+	if l.index(r.Pattern) >= 0 {
+		return false, nil
+	}
+	if len(l.records) >= Max {
+		return false, ErrTooMany
+	}
+	l.records = append(l.records, r)
+	return true, nil
+}
+
+// Delete takes an equal pattern back; false: none is in force.
+func (l *List) Delete(p pattern.Pattern) bool {
+	i := l.index(p)
+	if i >= 0 {
+		l.records = slices.Delete(l.records, i, i+1)
+	}
+	return i >= 0
+}
+
+// Matches reports whether a pattern in force matches a worker, of which attribute says what patterns see.
+func (l *List) Matches(attribute func(name string) (string, bool)) bool {
+	return slices.ContainsFunc(l.records, func(r Record) bool { return r.Pattern.Match(attribute) })
+}
+
+// All yields the drains in force, the oldest first.
+func (l *List) All() iter.Seq[Record] { return slices.Values(l.records) }
+
+func (l *List) index(p pattern.Pattern) int {
+	return slices.IndexFunc(l.records, func(x Record) bool { return x.Pattern.String() == p.String() })
+}

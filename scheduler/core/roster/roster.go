@@ -1,0 +1,131 @@
+package roster
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// A Member is what a Roster knows of a worker, which embeds it.
+type Member struct {
+	// Key is its identity (names.WorkerKey), and ID what that was made of, not to be changed.
+	Key string
+	ID  map[string]string
+	// connection is the one that it last called over; 0 if it is not known.
+	connection uint64
+}
+
+// Connection returns the one that a worker last called over, 0 if that has ended or is not known.
+func (m *Member) Connection() uint64 { return m.connection }
+
+// Attribute is what patterns see of a worker: its identity.
+func (m *Member) Attribute(name string) (string, bool) {
+	v, ok := m.ID[name]
+	return v, ok
+}
+
+func (m *Member) member() *Member { return m }
+
+// A Worker is whatever embeds a Member.
+type Worker interface {
+	comparable
+	member() *Member
+}
+
+// Compare orders workers by their keys.
+func Compare[W Worker](a, b W) int { return cmp.Compare(a.member().Key, b.member().Key) }
+
+// A Roster has all workers that are known.
+type Roster[W Worker] struct {
+	byKey map[string]W
+	// connections are the workers by the connection that they last called over.
+	connections map[uint64]map[W]struct{}
+}
+
+// New returns an empty Roster.
+func New[W Worker]() *Roster[W] {
+	return &Roster[W]{byKey: map[string]W{}, connections: map[uint64]map[W]struct{}{}}
+}
+
+// Get returns the worker of a key, the zero W if it is not known.
+func (r *Roster[W]) Get(key string) W { return r.byKey[key] }
+
+// Len counts the workers.
+func (r *Roster[W]) Len() int { return len(r.byKey) }
+
+// Connections counts the connections over which workers have called.
+func (r *Roster[W]) Connections() int { return len(r.connections) }
+
+// All yields the workers with their keys, in any order.
+func (r *Roster[W]) All() iter.Seq2[string, W] { return maps.All(r.byKey) }
+
+// Sorted returns the workers in the order of their keys.
+func (r *Roster[W]) Sorted() []W { return slices.SortedFunc(maps.Values(r.byKey), Compare) }
+
+// Add makes a worker known.
+func (r *Roster[W]) Add(w W) { r.byKey[w.member().Key] = w }
+
+// Remove forgets a worker.
+func (r *Roster[W]) Remove(w W) {
+	r.Connect(w, 0)
+	delete(r.byKey, w.member().Key)
+}
+
+// Connect notes which connection a worker called over; 0: none.
+func (r *Roster[W]) Connect(w W, connection uint64) {
+	m := w.member()
+	if m.connection == connection {
+		return
+	}
+	if ws := r.connections[m.connection]; ws != nil {
+		delete(ws, w)
+		if len(ws) == 0 {
+			delete(r.connections, m.connection)
+		}
+	}
+	m.connection = connection
+	if connection == 0 {
+		return
+	}
+	if r.connections[connection] == nil {
+		r.connections[connection] = map[W]struct{}{}
+	}
+	r.connections[connection][w] = struct{}{}
+}
+
+// Disconnect returns the workers that called last over a connection, which has ended, in the order of their keys.
+func (r *Roster[W]) Disconnect(connection uint64) []W {
+	gone := slices.SortedFunc(maps.Keys(r.connections[connection]), Compare)
+	for _, w := range gone {
+		r.Connect(w, 0)
+	}
+	return gone
+}
+
+// Check returns what is wrong with the roster, empty if nothing is.
+func (r *Roster[W]) Check() string {
+	connected := 0
+	for connection, ws := range r.connections {
+		connected += len(ws)
+		for w := range ws {
+			if m := w.member(); m.connection != connection || r.byKey[m.Key] != w || connection == 0 {
+				return fmt.Sprintf("connection %d has worker %s, which has %d", connection, m.Key, m.connection)
+			}
+		}
+	}
+	for key, w := range r.byKey {
+		m := w.member()
+		if m.Key != key {
+			return fmt.Sprintf("worker %s is known as %s", m.Key, key)
+		}
+		if m.connection != 0 {
+			connected--
+		}
+	}
+	if connected != 0 {
+		return fmt.Sprintf("%d connections of workers too many", connected)
+	}
+	return ""
+}
