@@ -71,7 +71,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 // withdraw takes a worker from those that serve its queue or rest; vacate follows.
 func (d *dispatcher) withdraw(w *worker) {
 	q := w.queue
-	d.touch(w.pool)
+	d.reaches.touch(w.pool)
 	switch w.takes {
 	case Serving:
 		q.serving--

@@ -25,10 +25,8 @@ type dispatcher struct {
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
-	// touched are the pools of which this event has changed what waits, or who is idle; reaches say
-	// where else that may run.
-	touched touched
-	reaches reaches
+	// reaches say where else what waits may run, and where to look at that anew.
+	reaches *reaches
 	// stirred are the cohorts of which something may run that could not before; settled are the
 	// workers that may have work since the State has settled.
 	stirred []*cohort
@@ -46,6 +44,7 @@ type dispatcher struct {
 
 func newDispatcher(c *timer.Clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
 	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools(c, cfg)}
+	d.reaches = &reaches{pools: d.pools, effort: &d.effort}
 	d.settle.Owner = d
 	return d
 }
@@ -72,7 +71,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 	t.move(q.pool)
 	t.at = q
 	if q.ask(t.spec.Platform) {
-		d.reachFor(q, t.spec.Platform)
+		d.reaches.add(q, t.spec.Platform)
 	}
 	q.line.push(t, d.Awake())
 	if t.impatient {
@@ -88,8 +87,8 @@ func (d *dispatcher) place(t *task, q *queue) {
 		return
 	}
 	q.joined(t)
-	d.roam(q)
-	d.touch(q.pool)
+	d.reaches.roam(q)
+	d.reaches.touch(q.pool)
 	if q.quotas != nil {
 		q.quotas.Enter(t.quotaShare())
 	}
@@ -132,7 +131,7 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 		return
 	}
 	q.left(t)
-	d.touch(q.pool)
+	d.reaches.touch(q.pool)
 	t.share.Leave()
 }
 
@@ -252,7 +251,7 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == Serving && !d.isSettling() {
 		w.idle()
-		d.touch(w.pool)
+		d.reaches.touch(w.pool)
 	}
 }
 
@@ -286,7 +285,7 @@ func (d *dispatcher) offerIdle(c *cohort) bool {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
 			if q.waiting > 0 {
-				d.touch(p)
+				d.reaches.touch(p)
 			}
 			for q.waiting > 0 {
 				t := q.head(d.Now)

@@ -109,7 +109,7 @@ func TestManyRoam(t *testing.T) {
 	}
 	b.now = b.now.Add(bazaarOpens)
 	touched := func() (n int) {
-		for _, p := range b.state.dispatch.touched.list {
+		for _, p := range b.state.dispatch.reaches.touched {
 			if p.hasIdle() {
 				n++
 			}
@@ -146,7 +146,7 @@ func TestManySurveys(t *testing.T) {
 	}
 	for p := range b.state.dispatch.pools.All() {
 		for _, q := range p.queues {
-			if q.line.count > 0 && !b.state.dispatch.isCurrent(q) {
+			if q.line.count > 0 && !b.state.dispatch.reaches.isCurrent(q) {
 				t.Fatal("a reach is of pools that there were before")
 			}
 			if n := len(q.reach.pools); len(q.asked) > pools && n != pools || len(q.asked) == platforms && n != 0 {

@@ -31,7 +31,7 @@ func (s *View) WaitsFor(name string) string {
 	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
 		return q.pool.cohort.WhyHeld(instance, q.class)
 	}
-	why := s.whyWaits(q) + s.dispatch.otherClasses(q, t)
+	why := s.whyWaits(q) + s.overflows.otherClasses(q, t)
 	if first := q.head(s.Now); first != nil && first != t {
 		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
@@ -72,7 +72,7 @@ func (s *View) whyWaits(q *queue) string {
 
 // otherClasses says, of a task that waits, which workers of other size classes are idle, and why it does
 // not go there. It is empty if there are none.
-func (d *dispatcher) otherClasses(q *queue, t *task) string {
+func (o *overflows) otherClasses(q *queue, t *task) string {
 	smaller, larger := 0, 0
 	for _, other := range q.pool.queues {
 		idle := other.idlers()
@@ -92,8 +92,8 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		}
 		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
 	}
-	if to, next, _ := q.largerFor(d.Now); next != nil {
-		what, turns := q.spills(), q.turns(to, 0, d.cfg)
+	if to, next, _ := q.largerFor(o.Now); next != nil {
+		what, turns := q.spills(), q.turns(to, 0, o.cfg)
 		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it "+
 			"once the next action has waited for %s, "+
 			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
@@ -101,7 +101,7 @@ func (d *dispatcher) otherClasses(q *queue, t *task) string {
 		text += fmt.Sprintf("; %d workers of larger classes are idle, "+
 			"of which what waits may have none by its maximum", larger)
 	}
-	if s, _ := d.elsewhere(q); s.task != nil {
+	if s, _ := o.elsewhere(q); s.task != nil {
 		text += fmt.Sprintf("; %d workers with %s are idle: one is worth it "+
 			"once the next action has waited for %s, or more than %.3g wait for each worker",
 			s.to.idlers(), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)

@@ -26,7 +26,7 @@ type pool struct {
 	startup, patience time.Duration
 	// cohort shares the workers by quotas; nil: there are none.
 	cohort *cohort
-	// touched: the present event has changed what waits, or who is idle; see type touched.
+	// touched: the present event has changed what waits, or who is idle; see reaches.
 	touched bool
 	// idling is pools.idling.
 	idling *int

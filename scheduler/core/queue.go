@@ -7,6 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
@@ -177,6 +178,26 @@ func (q *queue) sooner(other *queue) bool {
 		return idle
 	}
 	return q.wait() < other.wait()
+}
+
+// A reach is the pools where else something of a queue may run: those of the same instance name prefix
+// that fit one of the platforms that it is asked for. There may be some more.
+type reach struct {
+	// pools are in the order of their offers.
+	pools []*pool
+	// known is one more than what offer.Index.Changes was when they were found; 0: they never were.
+	known int
+	// roams: the queue is in reaches.roaming.
+	roams bool
+}
+
+func (r *reach) find(p *pool) (at int, found bool) {
+	return slices.BinarySearchFunc(r.pools, p, func(a, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
+}
+
+func (r *reach) has(p *pool) bool {
+	at, found := r.find(p)
+	return found && r.pools[at] == p
 }
 
 // asked counts the tasks of a queue that ask for one platform.

@@ -3,30 +3,39 @@ package core
 import (
 	"slices"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A reach is the pools where else something of a queue may run: those of the same instance name prefix
-// that fit one of the platforms that it is asked for. There may be some more.
-type reach struct {
-	// pools are in the order of their offers.
-	pools []*pool
-	// known is one more than what offer.Index.Changes was when they were found; 0: they never were.
-	known int
-	// roams: the queue is in reaches.roaming.
-	roams bool
-}
-
 // reaches look after those of all queues.
 type reaches struct {
+	pools  *pools
+	effort *effort
 	// known is as in reach. stale are the queues with tasks whose reach was found before that.
 	known int
 	stale []*queue
 	// roaming has all queues in which something waits that may run elsewhere; others drops the rest.
 	roaming []*queue
-	// marked are those of which something may have to go elsewhere now.
-	marked []*queue
+	// touched are the pools of which the present event has changed what waits, or who is idle; marked the queues of which
+	// something may have to go elsewhere now.
+	touched []*pool
+	marked  []*queue
+}
+
+// touch notes that an event has changed what waits in a pool, or who is idle, if there is anywhere else to go.
+func (r *reaches) touch(p *pool) {
+	if !p.touched && (len(p.queues) > 1 || r.pools.Len() > 1) {
+		p.touched = true
+		r.touched = append(r.touched, p)
+	}
+}
+
+// untouch takes the first one from those that are touched.
+func (r *reaches) untouch() {
+	r.touched[0].touched = false
+	r.touched[0] = nil
+	if r.touched = r.touched[1:]; len(r.touched) == 0 {
+		r.touched = nil
+	}
 }
 
 // compares is how many comparisons of a platform with a pool count as a look at a task.
@@ -40,7 +49,7 @@ func (r *reaches) mark(q *queue) {
 	}
 }
 
-func (r *reaches) isBehind() bool { return len(r.marked) > 0 || len(r.stale) > 0 }
+func (r *reaches) isBehind() bool { return len(r.touched) > 0 || len(r.marked) > 0 || len(r.stale) > 0 }
 
 // others yields the roaming queues of other pools which reach one, and drops those that roam no more.
 func (r *reaches) others(p *pool, yield func(*queue)) {
@@ -55,31 +64,22 @@ func (r *reaches) others(p *pool, yield func(*queue)) {
 	}
 }
 
-func (r *reach) find(p *pool) (at int, found bool) {
-	return slices.BinarySearchFunc(r.pools, p, func(a, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
-}
-
-func (r *reach) has(p *pool) bool {
-	at, found := r.find(p)
-	return found && r.pools[at] == p
-}
-
 // isCurrent reports whether the reach of a queue is that of the pools that there are.
-func (d *dispatcher) isCurrent(q *queue) bool { return q.reach.known == d.pools.Changes()+1 }
+func (r *reaches) isCurrent(q *queue) bool { return q.reach.known == r.pools.Changes()+1 }
 
-// reachFor has the reach of a queue be that for one more platform.
-func (d *dispatcher) reachFor(q *queue, asked request.Platform) {
+// add has the reach of a queue be that for one more platform.
+func (r *reaches) add(q *queue, asked request.Platform) {
 	if len(q.asked) == 1 {
-		q.reach.pools, q.reach.known = nil, d.pools.Changes()+1
+		q.reach.pools, q.reach.known = nil, r.pools.Changes()+1
 	}
-	if d.isCurrent(q) { // else it is stale
-		d.extend(q, asked)
+	if r.isCurrent(q) { // else it is stale
+		r.extend(q, asked)
 	}
 }
 
 // extend adds the pools that fit a platform.
-func (d *dispatcher) extend(q *queue, asked request.Platform) {
-	for p := range d.pools.Beside(q.pool.Prefix, asked) {
+func (r *reaches) extend(q *queue, asked request.Platform) {
+	for p := range r.pools.Beside(q.pool.Prefix, asked) {
 		if at, found := q.reach.find(p); !found && p != q.pool {
 			q.reach.pools = slices.Insert(q.reach.pools, at, p)
 		}
@@ -87,48 +87,47 @@ func (d *dispatcher) extend(q *queue, asked request.Platform) {
 }
 
 // roam notes that something waits in a queue that may run elsewhere.
-func (d *dispatcher) roam(q *queue) {
+func (r *reaches) roam(q *queue) {
 	if len(q.reach.pools) > 0 && !q.reach.roams {
 		q.reach.roams = true
-		d.reaches.roaming = append(d.reaches.roaming, q)
+		r.roaming = append(r.roaming, q)
 	}
 }
 
 // surveyCost is what survey counts for. Where that would be more than an event may do, it takes all pools
 // of the instance name prefix.
-func (d *dispatcher) surveyCost(q *queue) (cost int, all bool) {
-	if cost = endEffort + len(q.asked)*(1+d.pools.Len()/compares); cost > defaultEffort {
-		return endEffort + d.pools.Len(), true
+func (r *reaches) surveyCost(q *queue) (cost int, all bool) {
+	if cost = endEffort + len(q.asked)*(1+r.pools.Len()/compares); cost > defaultEffort {
+		return endEffort + r.pools.Len(), true
 	}
 	return cost, false
 }
 
 // survey finds the reach of a queue anew.
-func (d *dispatcher) survey(q *queue) {
-	q.reach.pools, q.reach.known = nil, d.pools.Changes()+1
-	if _, all := d.surveyCost(q); all {
-		for _, p := range d.pools.Sorted() {
+func (r *reaches) survey(q *queue) {
+	q.reach.pools, q.reach.known = nil, r.pools.Changes()+1
+	if _, all := r.surveyCost(q); all {
+		for _, p := range r.pools.Sorted() {
 			if p != q.pool && p.Prefix == q.pool.Prefix {
 				q.reach.pools = append(q.reach.pools, p)
 			}
 		}
 	} else {
 		for _, a := range q.asked {
-			d.extend(q, a.platform)
+			r.extend(q, a.platform)
 		}
 	}
-	d.roam(q)
+	r.roam(q)
 }
 
 // refresh has all reaches be those of the pools that there are; false: the event may do no more.
-func (d *dispatcher) refresh() bool {
-	r := &d.reaches
-	if now := d.pools.Changes() + 1; r.known != now {
-		d.effort.spend(d.pools.Len())
+func (r *reaches) refresh() bool {
+	if now := r.pools.Changes() + 1; r.known != now {
+		r.effort.spend(r.pools.Len())
 		r.known, r.stale = now, nil
-		for _, p := range d.pools.Sorted() {
+		for _, p := range r.pools.Sorted() {
 			for _, q := range p.queues {
-				if q.line.count > 0 && !d.isCurrent(q) {
+				if q.line.count > 0 && !r.isCurrent(q) {
 					r.stale = append(r.stale, q)
 				}
 			}
@@ -136,11 +135,11 @@ func (d *dispatcher) refresh() bool {
 	}
 	for len(r.stale) > 0 {
 		q := r.stale[0]
-		if cost, _ := d.surveyCost(q); !d.effort.spend(cost) {
+		if cost, _ := r.surveyCost(q); !r.effort.spend(cost) {
 			return false
 		}
-		if !d.isCurrent(q) {
-			d.survey(q)
+		if !r.isCurrent(q) {
+			r.survey(q)
 			r.mark(q)
 		}
 		r.stale[0] = nil

@@ -65,7 +65,7 @@ func (r *runs) conclude(w *worker, e ending) {
 		return
 	}
 	w.queue.load.Ran(r.Now.Sub(t.started))
-	r.dispatch.touch(w.pool)
+	r.dispatch.reaches.touch(w.pool)
 	largest, again := t.mispredicted(w, resp)
 	if t.spec.Size.Class > 0 {
 		*r.ended = append(*r.ended, event.Ended{

@@ -17,6 +17,7 @@ type overflows struct {
 	*timer.Clock
 	cfg      *Config
 	dispatch *dispatcher
+	reaches  *reaches
 	// spilled and moved count the tasks that went to larger workers of their pool, and to other pools.
 	spilled, moved uint64
 	// batch has what is first to go from each of the marked queues that were compared last, in their order.
@@ -41,15 +42,14 @@ type spillage struct {
 
 // settle has what waits go to workers for which it is not, where that is worth it.
 func (o *overflows) settle() {
-	d := o.dispatch
-	for d.refresh() {
+	for o.reaches.refresh() {
 		switch {
-		case len(d.touched.list) > 0:
-			if !o.markTouched(d.touched.list[0]) {
+		case len(o.reaches.touched) > 0:
+			if !o.markTouched(o.reaches.touched[0]) {
 				return
 			}
-			d.touched.next()
-		case len(d.reaches.marked) == 0 || !o.settleMarked():
+			o.reaches.untouch()
+		case len(o.reaches.marked) == 0 || !o.settleMarked():
 			return
 		}
 	}
@@ -57,7 +57,7 @@ func (o *overflows) settle() {
 
 // markTouched marks the queues of a pool, and those that reach its idle workers; false: the event may do no more.
 func (o *overflows) markTouched(p *pool) bool {
-	r, reachable := &o.dispatch.reaches, p.hasIdle()
+	r, reachable := o.reaches, p.hasIdle()
 	cost := len(p.queues)
 	if reachable {
 		cost += len(r.roaming)
@@ -76,7 +76,7 @@ func (o *overflows) markTouched(p *pool) bool {
 
 // settleMarked does so for some of the marked queues; false: the event may do no more.
 func (o *overflows) settleMarked() bool {
-	r, effort := &o.dispatch.reaches, &o.dispatch.effort
+	r, effort := o.reaches, &o.dispatch.effort
 	for o.spill(r.marked[:min(len(r.marked), mostTogether)]) {
 		effort.spend(endEffort)
 		if effort.left <= 0 {
@@ -157,7 +157,7 @@ func (o *overflows) next(q *queue) spillage {
 	if t != nil {
 		best.turns = q.turns(larger, 0, o.cfg)
 	}
-	other, more := o.dispatch.elsewhere(q)
+	other, more := o.elsewhere(q)
 	o.dispatch.effort.spend(1 + looks + more)
 	if other.task != nil && (t == nil || other.turns < best.turns) {
 		return other
@@ -165,24 +165,36 @@ func (o *overflows) next(q *queue) spillage {
 	return best
 }
 
-// touched are pools of which the present event has changed what waits, or who is idle.
-type touched struct{ list []*pool }
-
-// touch notes one, if there is anywhere else to go.
-func (d *dispatcher) touch(p *pool) {
-	if !p.touched && (len(p.queues) > 1 || d.pools.Len() > 1) {
-		p.touched = true
-		d.touched.list = append(d.touched.list, p)
+// elsewhere returns what of a queue may go to an idle worker of another pool, where that costs least.
+// Of each pool it is the smallest size class to which anything may go.
+func (o *overflows) elsewhere(q *queue) (best spillage, looks int) {
+	if q.waiting == 0 || o.dispatch.pools.idling == 0 || !o.reaches.isCurrent(q) {
+		return best, 0
 	}
-}
-
-// next takes the first one from the list.
-func (ts *touched) next() {
-	ts.list[0].touched = false
-	ts.list[0] = nil
-	if ts.list = ts.list[1:]; len(ts.list) == 0 {
-		ts.list = nil
+	looks = len(q.reach.pools) / glances
+	sought := 0
+	for _, p := range q.reach.pools {
+		for _, to := range p.queues {
+			if to.size() < q.size() || !to.hasIdle() {
+				continue
+			}
+			t, n := q.firstFor(to)
+			looks, sought = looks+n, sought+1
+			if t != nil {
+				turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), o.cfg)
+				if best.task == nil || turns < best.turns {
+					best = spillage{t, to, turns}
+				}
+			}
+			if sought == mostSought || best.task != nil && best.turns == 0 {
+				return best, looks
+			}
+			if t != nil {
+				break
+			}
+		}
 	}
+	return best, looks
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and what of q
@@ -202,38 +214,6 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 		return larger, nil, looks
 	}
 	return larger, it.Owner.(*task), looks
-}
-
-// elsewhere returns what of a queue may go to an idle worker of another pool, where that costs least.
-// Of each pool it is the smallest size class to which anything may go.
-func (d *dispatcher) elsewhere(q *queue) (best spillage, looks int) {
-	if q.waiting == 0 || d.pools.idling == 0 || !d.isCurrent(q) {
-		return best, 0
-	}
-	looks = len(q.reach.pools) / glances
-	sought := 0
-	for _, p := range q.reach.pools {
-		for _, to := range p.queues {
-			if to.size() < q.size() || !to.hasIdle() {
-				continue
-			}
-			t, n := q.firstFor(to)
-			looks, sought = looks+n, sought+1
-			if t != nil {
-				turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), d.cfg)
-				if best.task == nil || turns < best.turns {
-					best = spillage{t, to, turns}
-				}
-			}
-			if sought == mostSought || best.task != nil && best.turns == 0 {
-				return best, looks
-			}
-			if t != nil {
-				break
-			}
-		}
-	}
-	return best, looks
 }
 
 // firstFor returns what of a queue is the first to go to one of another pool; nil: nothing.

@@ -54,7 +54,7 @@ func NewState(c Config) (*State, error) {
 	s.orphans = orphan.New(s.Clock, c.ClientGrace, c.MaxCompleted)
 	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
-	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch}
+	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, reaches: s.dispatch.reaches}
 	s.hedges = &hedges{Clock: s.Clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	s.runs = &runs{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,

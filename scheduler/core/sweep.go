@@ -103,5 +103,5 @@ func (d *dispatcher) stays(t *task, l *lineup) bool {
 
 // isBehind reports whether something is left to do of what has happened.
 func (d *dispatcher) isBehind() bool {
-	return len(d.sweeps) > 0 || len(d.settled) > 0 || len(d.touched.list) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
+	return len(d.sweeps) > 0 || len(d.settled) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
 }

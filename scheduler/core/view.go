@@ -159,7 +159,7 @@ func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) 
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.Now); t != nil {
 			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
-				s.dispatch.otherClasses(q, t)+v.Root.Behind()
+				s.overflows.otherClasses(q, t)+v.Root.Behind()
 		} else if q.waiting > 0 {
 			v.Why = allHeld
 		}
