@@ -41,6 +41,7 @@ var floors = map[string]int{
 	"cas/span":              0,
 	"scheduler/core/fair":   0,
 	"scheduler/core/fifo":   0,
+	"scheduler/core/sweep":  0,
 	"scheduler/core/roster": 0,
 	"bounded/least":         0,
 	"scheduler/core/quota":  0,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 )
 
 // pool returns the one of workers with a prefix and platform, made if need be.
@@ -97,7 +98,7 @@ func (d *dispatcher) vacate(q *queue) {
 	if q.declared {
 		return
 	}
-	if q.line.count == 0 || q.served() {
+	if q.line.Len() == 0 || q.served() {
 		return
 	}
 	if d.pools.hasOther(q) || !q.open() {
@@ -139,11 +140,11 @@ func (d *dispatcher) watch(q *queue) {
 
 // await has what is first in a queue that is away be looked at when it has waited for long enough.
 func (d *dispatcher) await(q *queue) {
-	if !q.away || q.line.count == 0 {
+	if !q.away || q.line.Len() == 0 {
 		d.Timers.Stop(&q.absence.timer)
 		return
 	}
-	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.first)))
+	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.First())))
 }
 
 // expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
@@ -175,7 +176,7 @@ func (d *dispatcher) discard(q *queue) {
 	if q.workers > 0 || q.declared {
 		return
 	}
-	if q.line.count == 0 {
+	if q.line.Len() == 0 {
 		d.Timers.Stop(&q.overflow.timer)
 		d.Timers.Stop(&q.absence.timer)
 		p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
@@ -183,4 +184,47 @@ func (d *dispatcher) discard(q *queue) {
 	if !slices.ContainsFunc(p.queues, func(x *queue) bool { return x.workers > 0 || x.declared }) {
 		d.pools.discard(p)
 	}
+}
+
+// sweep has all tasks of a line be looked at, and those moved for which another location is right now.
+func (d *dispatcher) sweep(l *sweep.Line[*task]) {
+	d.sweeps.Start(l)
+	d.goOn()
+}
+
+// goOn makes sweeps go on, as far as the event may.
+func (d *dispatcher) goOn() { d.sweeps.GoOn(&d.effort, d.advance) }
+
+// advance looks at tasks of a line and moves those that belong elsewhere, of a queue the oldest first.
+func (d *dispatcher) advance(l *sweep.Line[*task]) {
+	q, _ := l.Owner.(*queue)
+	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.stays(t, q) })
+	if q != nil {
+		slices.SortFunc(found, byAge)
+	}
+	for _, t := range found {
+		if t.waitsIn(q) { // what was moved before it has not taken it along
+			d.rematch(t)
+		}
+	}
+}
+
+// stays reports whether a task of a queue, or an unmatched one for nil, is where it belongs.
+func (d *dispatcher) stays(t *task, q *queue) bool {
+	return q != nil && t.takenBy(q) || d.pools.queueFor(t) == q
+}
+
+// discardSwept forgets queues that were kept for what was still in them. It is for the end of an
+// event, when nobody looks at them.
+func (d *dispatcher) discardSwept() {
+	for _, l := range d.sweeps.Ended() {
+		if q, ok := l.Owner.(*queue); ok {
+			d.discard(q)
+		}
+	}
+}
+
+// isBehind reports whether something is left to do of what has happened.
+func (d *dispatcher) isBehind() bool {
+	return d.sweeps.IsBehind() || len(d.settled) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
 }

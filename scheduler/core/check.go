@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
@@ -31,7 +32,7 @@ func (s *checker) check() string {
 // tasks returns each task with the number of locations it is at.
 func (s *checker) tasks() map[*task]int {
 	locations := map[*task]int{}
-	for _, t := range s.dispatch.unmatched.all() {
+	for _, t := range s.dispatch.unmatched.All() {
 		locations[t]++
 	}
 	for p := range s.dispatch.pools.All() {
@@ -56,9 +57,9 @@ func (s *checker) tasks() map[*task]int {
 
 // left returns the queues of pools that are gone, from which tasks are still to be moved.
 func (s *checker) left() (queues []*queue) {
-	for _, l := range s.dispatch.sweeps {
-		if l.queue != nil && s.dispatch.pools.Get(l.queue.pool.Offer) != l.queue.pool {
-			queues = append(queues, l.queue)
+	for _, l := range s.dispatch.sweeps.Lines() {
+		if q, ok := l.Owner.(*queue); ok && s.dispatch.pools.Get(q.pool.Offer) != q.pool {
+			queues = append(queues, q)
 		}
 	}
 	return queues
@@ -66,7 +67,7 @@ func (s *checker) left() (queues []*queue) {
 
 func (s *checker) checkTasks() string {
 	queued, executing := 0, 0
-	if problem := s.checkLineup(&s.dispatch.unmatched); problem != "" {
+	if problem := s.checkLine(&s.dispatch.unmatched); problem != "" {
 		return problem
 	}
 	locations := s.tasks()
@@ -117,7 +118,7 @@ func (s *checker) checkTasks() string {
 		if set := t.timer.IsSet(); set != (orphan || none) && !(set && hedges) {
 			return fmt.Sprintf("task %s: timer %t, orphan %t, unmatched %t", t.action, t.timer.IsSet(), orphan, none)
 		}
-		if none && s.dispatch.unmatched.pass == over && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
+		if none && !s.dispatch.unmatched.IsSwept() && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
@@ -221,7 +222,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 		for _, q := range p.queues {
 			n := perQueue[q]
 			if n != [5]int{q.workers, q.serving, q.resting, q.drained, q.suspended} ||
-				q.workers == 0 && !q.declared && q.line.pass == over {
+				q.workers == 0 && !q.declared && !q.line.IsSwept() {
 				return fmt.Sprintf("queue %v/%d counts %d, %d, %d and %d workers, has %v", p.Key(),
 					q.class, q.workers, q.serving, q.resting, q.suspended, n)
 			}
@@ -230,13 +231,13 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 				break
 			}
 			if len(tasks) != q.waiting ||
-				q.waiting > 0 && !q.open() && !q.declared && q.line.pass == over ||
+				q.waiting > 0 && !q.open() && !q.declared && !q.line.IsSwept() ||
 				root.Idle > 0 && q.head(s.Now) != nil && !s.dispatch.isBehind() {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(),
 					q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
 			for _, t := range tasks {
-				if other := s.dispatch.pools.queueFor(t); q.line.pass == over && !q.served() &&
+				if other := s.dispatch.pools.queueFor(t); !q.line.IsSwept() && !q.served() &&
 					!q.declared && other.served() {
 					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.Key())
 				}
@@ -255,11 +256,11 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			if problem := q.checkPrograms(); problem != "" {
 				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
-			if problem := s.checkLineup(&q.line); problem != "" {
+			if problem := s.checkLine(&q.line); problem != "" {
 				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
-			if a := &q.absence; q.away && q.line.count > 0 &&
-				(!a.timer.IsSet() || s.Timers.When(&a.timer).After(s.When(a.ends(q.line.first)))) {
+			if a := &q.absence; q.away && q.line.Len() > 0 &&
+				(!a.timer.IsSet() || s.Timers.When(&a.timer).After(s.When(a.ends(q.line.First())))) {
 				return fmt.Sprintf("queue %v/%d is away, and what waits does so for ever", p.Key(), q.class)
 			}
 			if q.away != q.expectsSomebody() {
@@ -275,24 +276,22 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 	return ""
 }
 
-// checkLineup compares what a lineup counts with what there is.
-func (s *checker) checkLineup(l *lineup) string {
-	all, cursor, impatient := l.all(), l.cursor == nil, 0
-	for i, t := range all {
-		cursor = cursor || t == l.cursor
-		if !l.has(t) || i > 0 && (t.ahead != all[i-1] || t.since < all[i-1].since) {
+// checkLine compares what a line of tasks counts with what there is.
+func (s *checker) checkLine(l *sweep.Line[*task]) string {
+	q, _ := l.Owner.(*queue)
+	impatient := 0
+	for _, t := range l.All() {
+		if !t.waitsIn(q) {
 			return fmt.Sprintf("task %s is out of line", t.action)
 		}
 		if t.impatient {
 			impatient++
 		}
 	}
-	if len(all) != l.count || !cursor || (l.pass != over) != slices.Contains(s.dispatch.sweeps, l) ||
-		l.queue != nil && impatient != l.queue.impatient {
-		return fmt.Sprintf("%d tasks are in line, counted %d, %d impatient, pass %d", len(all),
-			l.count, impatient, l.pass)
+	if l.IsSwept() != slices.Contains(s.dispatch.sweeps.Lines(), l) || q != nil && impatient != q.impatient {
+		return fmt.Sprintf("%d tasks are in line, %d impatient, swept %t", l.Len(), impatient, l.IsSwept())
 	}
-	return ""
+	return l.Check()
 }
 
 // checkPrograms compares what is counted of programs with what there is.

@@ -69,7 +69,7 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 	if c.dispatch.queued >= c.cfg.MaxQueued {
 		return fmt.Errorf("%w: %d actions wait", event.ErrQueueFull, c.dispatch.queued)
 	}
-	waiting := c.dispatch.unmatched.count
+	waiting := c.dispatch.unmatched.Len()
 	if q := c.dispatch.pools.match(spec, spec.Size.Class, true); q != nil {
 		waiting = q.waiting
 	}

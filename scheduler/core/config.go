@@ -122,8 +122,14 @@ type Config struct {
 // action none of its attempts: the answer may have been lost on the way.
 const maxResends = 10
 
-// defaultEffort is Config.StepEffort by default.
-const defaultEffort = 8000
+// Efforts, in looks at a task that stays where it is. What one event leaves is done by those that come, the first of them
+// at once: what waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
+const (
+	// defaultEffort is Config.StepEffort by default.
+	defaultEffort = 8000
+	// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
+	moveEffort, endEffort = 4, 16
+)
 
 // withDefaults returns c with the zero fields filled in, or an error that names
 // the first field that makes no sense.

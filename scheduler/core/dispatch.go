@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -20,7 +21,7 @@ type dispatcher struct {
 	pools *pools
 	// unmatched are the tasks that no worker can serve, in order. Between events
 	// no queue matches them.
-	unmatched lineup
+	unmatched sweep.Line[*task]
 	// queued and executing count tasks; queued includes unmatched ones.
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
@@ -31,12 +32,9 @@ type dispatcher struct {
 	// workers that may have work since the State has settled.
 	stirred []*cohort
 	settled []*worker
-	// sweeps are the passes that are not over, the present one first, while sweeping it goes on;
-	// effort is what the event may still do.
-	sweeps   []*lineup
-	swept    []*queue
-	sweeping bool
-	effort   effort
+	// sweeps go through the tasks that may belong elsewhere; effort is what the event may still do.
+	sweeps sweep.Passes[*task]
+	effort sweep.Effort
 	// settle runs from the first event until actions may be given to workers, which is when Clock.Awake is begun.
 	settle timer.Timer
 	begun  time.Duration
@@ -59,7 +57,7 @@ func (d *dispatcher) enqueue(t *task) {
 	if q == nil {
 		t.move(nil)
 		t.at = unmatched{}
-		d.unmatched.push(t, d.Awake())
+		d.unmatched.Push(t, d.Awake())
 		d.Timers.Set(&t.timer, d.When(d.pools.patience(t, d.begun)))
 		return
 	}
@@ -73,11 +71,11 @@ func (d *dispatcher) place(t *task, q *queue) {
 	if q.ask(t.spec.Platform) {
 		d.reaches.add(q, t.spec.Platform)
 	}
-	q.line.push(t, d.Awake())
+	q.line.Push(t, d.Awake())
 	if t.impatient {
 		q.impatient++
 	}
-	if q.line.count == 1 {
+	if q.line.Len() == 1 {
 		d.await(q)
 	}
 	tree := q.pool.tree
@@ -119,7 +117,7 @@ func (d *dispatcher) givesWay(w *worker) bool {
 
 // unqueue takes a task out of what its queue counts.
 func (d *dispatcher) unqueue(q *queue, t *task) {
-	if q.line.remove(t); q.line.count == 0 {
+	if q.line.Remove(t); q.line.Len() == 0 {
 		d.Timers.Stop(&q.absence.timer)
 	}
 	q.unask(t.spec.Platform)
@@ -145,7 +143,7 @@ func (d *dispatcher) dequeue(t *task) {
 		t.at = nil
 		return
 	}
-	d.unmatched.remove(t)
+	d.unmatched.Remove(t)
 	t.at = nil
 }
 
@@ -257,7 +255,7 @@ func (d *dispatcher) offer(w *worker) {
 
 // offerSettled gives what waits to the workers that came before State had settled.
 func (d *dispatcher) offerSettled() {
-	for len(d.settled) > 0 && d.effort.spend(endEffort) {
+	for len(d.settled) > 0 && d.effort.Spend(endEffort) {
 		w := d.settled[0]
 		d.settled[0] = nil
 		d.settled = d.settled[1:]
@@ -296,7 +294,7 @@ func (d *dispatcher) offerIdle(c *cohort) bool {
 				if idle == nil {
 					break
 				}
-				if !d.effort.spend(endEffort) {
+				if !d.effort.Spend(endEffort) {
 					return false
 				}
 				if !d.next(idle.Owner.(*worker)) {
@@ -305,7 +303,7 @@ func (d *dispatcher) offerIdle(c *cohort) bool {
 			}
 		}
 	}
-	d.effort.spend(len(d.reaches.roaming))
+	d.effort.Spend(len(d.reaches.roaming))
 	for _, q := range d.reaches.roaming {
 		d.reaches.mark(q)
 	}

@@ -30,7 +30,7 @@
 //   - How it ends: runs end what workers run, hedges are second runs.
 //
 // No event does more than Config.StepEffort allows. What many tasks have to be looked at again for
-// (the last worker of a pool has left, a first one has come) is a sweep of a lineup, and many
+// (the last worker of a pool has left, a first one has come) is a sweep of a line (package sweep), and many
 // timers that are due at once are taken in turn: events that follow go on with it, and Out.NextTick
 // says that the first of them is to come at once.
 //

@@ -32,7 +32,7 @@ func (s *View) Dump() string {
 		d.operation(s.operations.byName[name])
 	}
 	d.flights(s.inFlight.shared, s.inFlight.private)
-	for _, t := range s.dispatch.unmatched.all() {
+	for _, t := range s.dispatch.unmatched.All() {
 		d.line("unmatched %s", t.action)
 	}
 	for _, p := range s.dispatch.pools.Sorted() {

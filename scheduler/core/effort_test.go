@@ -146,7 +146,7 @@ func TestManySurveys(t *testing.T) {
 	}
 	for p := range b.state.dispatch.pools.All() {
 		for _, q := range p.queues {
-			if q.line.count > 0 && !b.state.dispatch.reaches.isCurrent(q) {
+			if q.line.Len() > 0 && !b.state.dispatch.reaches.isCurrent(q) {
 				t.Fatal("a reach is of pools that there were before")
 			}
 			if n := len(q.reach.pools); len(q.asked) > pools && n != pools || len(q.asked) == platforms && n != 0 {

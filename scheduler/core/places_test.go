@@ -133,7 +133,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 				asked, w.task.spec.Instance)
 		}
 	}
-	for _, t := range s.dispatch.unmatched.all() {
+	for _, t := range s.dispatch.unmatched.All() {
 		if s.dispatch.isBehind() {
 			break
 		}

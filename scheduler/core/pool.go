@@ -44,7 +44,7 @@ func (p *pool) queue(class uint32) *queue {
 		q := &queue{pool: p, class: class, name: p.queueName(class)}
 		q.rest.Owner, q.overflow = q, overflow{queue: q}
 		q.overflow.timer.Owner = &q.overflow
-		q.line.queue, q.absence.queue, q.absence.timer.Owner = q, q, &q.absence
+		q.line.Owner, q.absence.queue, q.absence.timer.Owner = q, q, &q.absence
 		if p.cohort != nil {
 			q.quotas = p.cohort.Queue(class, p.tree)
 		}

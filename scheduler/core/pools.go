@@ -177,7 +177,7 @@ func (ps *pools) hasOther(q *queue) bool {
 // had the name, as where that is misspelt, unless there are classes of workers that may not have
 // been started yet.
 func (ps *pools) patience(t *task, begun time.Duration) time.Duration {
-	long := timer.After(t.since, ps.cfg.MatchGrace)
+	long := timer.After(t.Since(), ps.cfg.MatchGrace)
 	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long
 	}
@@ -185,7 +185,7 @@ func (ps *pools) patience(t *task, begun time.Duration) time.Duration {
 		if ps.Knows(name) {
 			continue
 		}
-		return min(max(t.since, begun)+unknownGrace, long)
+		return min(max(t.Since(), begun)+unknownGrace, long)
 	}
 	return long
 }

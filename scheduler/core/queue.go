@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -24,7 +25,7 @@ type queue struct {
 	// asked are the platforms of the tasks in the queue, by key.
 	asked map[string]*asked
 	// line are the tasks in the queue. waiting counts those that are not parked; load says how long they will take.
-	line    lineup
+	line    sweep.Line[*task]
 	waiting int
 	load    spill.Load
 	// parked are those that nobody waits for. unwanted are those that ran when nobody waited for them any more, the
@@ -84,7 +85,9 @@ type absence struct {
 }
 
 // ends is until when a task waits, by Clock.Awake.
-func (a *absence) ends(t *task) time.Duration { return timer.After(max(t.since, a.since), a.patience) }
+func (a *absence) ends(t *task) time.Duration {
+	return timer.After(max(t.Since(), a.since), a.patience)
+}
 
 // patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
 func (q *queue) patience(c *Config) time.Duration {
@@ -155,7 +158,7 @@ func (q *queue) head(now time.Time) *task {
 }
 
 // tasks returns those that are in the queue, the oldest first.
-func (q *queue) tasks() []*task { return slices.SortedFunc(slices.Values(q.line.all()), byAge) }
+func (q *queue) tasks() []*task { return slices.SortedFunc(slices.Values(q.line.All()), byAge) }
 
 // expected reports whether actions may choose a queue: it has workers, or some are to come.
 func (q *queue) expected() bool { return q.served() || q.declared }

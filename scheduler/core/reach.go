@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 )
 
 // reaches look after those of all queues.
 type reaches struct {
 	pools  *pools
-	effort *effort
+	effort *sweep.Effort
 	// known is as in reach. stale are the queues with tasks whose reach was found before that.
 	known int
 	stale []*queue
@@ -123,11 +124,11 @@ func (r *reaches) survey(q *queue) {
 // refresh has all reaches be those of the pools that there are; false: the event may do no more.
 func (r *reaches) refresh() bool {
 	if now := r.pools.Changes() + 1; r.known != now {
-		r.effort.spend(r.pools.Len())
+		r.effort.Spend(r.pools.Len())
 		r.known, r.stale = now, nil
 		for _, p := range r.pools.Sorted() {
 			for _, q := range p.queues {
-				if q.line.count > 0 && !r.isCurrent(q) {
+				if q.line.Len() > 0 && !r.isCurrent(q) {
 					r.stale = append(r.stale, q)
 				}
 			}
@@ -135,7 +136,7 @@ func (r *reaches) refresh() bool {
 	}
 	for len(r.stale) > 0 {
 		q := r.stale[0]
-		if cost, _ := r.surveyCost(q); !r.effort.spend(cost) {
+		if cost, _ := r.surveyCost(q); !r.effort.Spend(cost) {
 			return false
 		}
 		if !r.isCurrent(q) {

@@ -40,7 +40,7 @@ func (r *runs) explain(spec *request.Operation) string {
 	l := lack{spec.Instance, spec.Platform.Key()}
 	why, ok := r.lacks[l]
 	if !ok {
-		r.dispatch.effort.spend(r.dispatch.pools.Len())
+		r.dispatch.effort.Spend(r.dispatch.pools.Len())
 		why = r.dispatch.pools.explain(spec)
 		if r.lacks == nil {
 			r.lacks = map[lack]string{}
@@ -52,8 +52,8 @@ func (r *runs) explain(spec *request.Operation) string {
 
 // absent ends what has waited for long enough in a queue that is away, or has it go elsewhere.
 func (r *runs) absent(q *queue) {
-	for q.away && q.line.count > 0 && q.absence.ends(q.line.first) <= r.Awake() && r.dispatch.effort.spend(endEffort) {
-		r.overdue(q.line.first)
+	for q.away && q.line.Len() > 0 && q.absence.ends(q.line.First()) <= r.Awake() && r.dispatch.effort.Spend(endEffort) {
+		r.overdue(q.line.First())
 	}
 	r.dispatch.await(q)
 }
@@ -230,7 +230,7 @@ func (r *runs) overdue(t *task) {
 		waited, why = q.pool.patience,
 			fmt.Sprintf("size class %d of %s has none, nor has another one", q.class, t.spec.Platform)
 	default:
-		waited, why = (r.Awake() - t.since).Round(time.Second), r.explain(t.spec)
+		waited, why = (r.Awake() - t.Since()).Round(time.Second), r.explain(t.spec)
 	}
 	r.finish(t, failure(codes.FailedPrecondition,
 		fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))

@@ -62,7 +62,7 @@ func (o *overflows) markTouched(p *pool) bool {
 	if reachable {
 		cost += len(r.roaming)
 	}
-	if !o.dispatch.effort.spend(cost) {
+	if !o.dispatch.effort.Spend(cost) {
 		return false
 	}
 	for _, q := range p.queues {
@@ -78,8 +78,8 @@ func (o *overflows) markTouched(p *pool) bool {
 func (o *overflows) settleMarked() bool {
 	r, effort := o.reaches, &o.dispatch.effort
 	for o.spill(r.marked[:min(len(r.marked), mostTogether)]) {
-		effort.spend(endEffort)
-		if effort.left <= 0 {
+		effort.Spend(endEffort)
+		if effort.Left <= 0 {
 			return false
 		}
 	}
@@ -93,7 +93,7 @@ func (o *overflows) settleMarked() bool {
 		r.marked = nil
 	}
 	clear(o.batch)
-	return effort.left > 0
+	return effort.Left > 0
 }
 
 // spill gives an idle worker to the queue that is worth it most; false: none is. It compares as many
@@ -103,7 +103,7 @@ func (o *overflows) spill(queues []*queue) bool {
 	most := 0.0
 	o.batch = o.batch[:0]
 	for _, q := range queues {
-		if len(o.batch) > 0 && o.dispatch.effort.left <= 0 {
+		if len(o.batch) > 0 && o.dispatch.effort.Left <= 0 {
 			break
 		}
 		s := o.next(q)
@@ -158,7 +158,7 @@ func (o *overflows) next(q *queue) spillage {
 		best.turns = q.turns(larger, 0, o.cfg)
 	}
 	other, more := o.elsewhere(q)
-	o.dispatch.effort.spend(1 + looks + more)
+	o.dispatch.effort.Spend(1 + looks + more)
 	if other.task != nil && (t == nil || other.turns < best.turns) {
 		return other
 	}

@@ -153,10 +153,10 @@ func (s *State) begin(now time.Time) {
 			s.operations.keepLonger(late)
 		}
 	}
-	s.dispatch.effort.left, s.runs.lacks = s.cfg.StepEffort, nil
+	s.dispatch.effort.Left, s.runs.lacks = s.cfg.StepEffort, nil
 	for t := s.Timers.PopDue(s.Now); t != nil; t = s.Timers.PopDue(s.Now) {
 		s.due(t.Owner)
-		if s.dispatch.effort.spend(endEffort); s.dispatch.effort.left <= 0 {
+		if s.dispatch.effort.Spend(endEffort); s.dispatch.effort.Left <= 0 {
 			break
 		}
 	}

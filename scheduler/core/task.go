@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
@@ -31,10 +33,9 @@ type task struct {
 	action request.Key
 	// before and after are tasks of the same action; see flights.
 	before, after *task
-	// ahead and behind are its neighbours in the lineup that it is in, since that time by Clock.Awake.
-	ahead, behind *task
-	since         time.Duration
-	queued        time.Time
+	// Place is where it is in the line that it waits in.
+	sweep.Place[*task]
+	queued time.Time
 	// operations share the task; only an orphan has none. alone is the one that most
 	// tasks have.
 	operations sharers
@@ -127,6 +128,18 @@ func (t *task) queue() *queue {
 	q, _ := t.at.(*queue)
 	return q
 }
+
+// waitsIn reports whether a task waits in a queue or, for nil, among the unmatched.
+func (t *task) waitsIn(q *queue) bool {
+	if q != nil {
+		return t.queue() == q
+	}
+	_, none := t.at.(unmatched)
+	return none
+}
+
+// byAge compares tasks by when they were asked for.
+func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) }
 
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {

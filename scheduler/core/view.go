@@ -35,8 +35,8 @@ func (s *View) Operation(name string) (event.Status, bool) {
 // Counts returns the sizes as of the last event. It looks at every worker.
 func (s *View) Counts() view.Counts {
 	c := view.Counts{
-		Queued:    s.dispatch.queued - s.dispatch.unmatched.count,
-		Unmatched: s.dispatch.unmatched.count,
+		Queued:    s.dispatch.queued - s.dispatch.unmatched.Len(),
+		Unmatched: s.dispatch.unmatched.Len(),
 		Executing: s.dispatch.executing,
 	}
 	for _, w := range s.workers.All() {
@@ -165,8 +165,8 @@ func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) 
 		}
 		queues = append(queues, v)
 	})
-	unmatched.Queued = s.dispatch.unmatched.count
-	if t := s.dispatch.unmatched.first; t != nil {
+	unmatched.Queued = s.dispatch.unmatched.Len()
+	if t := s.dispatch.unmatched.First(); t != nil {
 		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.pools.explain(t.spec)
 	}
 	return queues, unmatched

@@ -1,0 +1,122 @@
+package sweep
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Place is what a Line knows of an item, which embeds it. An item is in one Line at most.
+type Place[T any] struct {
+	ahead, behind T
+	since         time.Duration
+}
+
+// Since is when the item came to its Line, by timer.Clock.Awake.
+func (p *Place[T]) Since() time.Duration { return p.since }
+
+func (p *Place[T]) place() *Place[T] { return p }
+
+// An Item is a pointer to whatever embeds a Place.
+type Item[T any] interface {
+	comparable
+	place() *Place[T]
+}
+
+// A Line has items in the order in which they came there. The zero Line is empty.
+type Line[T Item[T]] struct {
+	// Owner is whose items these are.
+	Owner any
+
+	first, last T
+	count       int
+	// cursor is what a pass looks at next; pass says whether there is one.
+	cursor T
+	pass   pass
+}
+
+// A pass is how far it is looked at all items of a Line.
+type pass uint8
+
+const (
+	// over: there is none.
+	over pass = iota
+	// underway: what is from the cursor on is to be looked at.
+	underway
+	// again: and then all once more, as something has changed meanwhile.
+	again
+)
+
+// First returns the first item; the zero T if there is none.
+func (l *Line[T]) First() T { return l.first }
+
+// Len counts the items.
+func (l *Line[T]) Len() int { return l.count }
+
+// IsSwept reports whether a pass goes through it.
+func (l *Line[T]) IsSwept() bool { return l.pass != over }
+
+// Push adds an item at the end, at a time of timer.Clock.Awake.
+func (l *Line[T]) Push(t T, awake time.Duration) {
+	var none T
+	p := t.place()
+	p.ahead, p.behind, p.since = l.last, none, awake
+	if l.last == none {
+		l.first = t
+	} else {
+		last := l.last.place()
+		p.since = max(p.since, last.since) // more may have been lost than there was
+		last.behind = t
+	}
+	l.last = t
+	l.count++
+	if l.pass != over && l.cursor == none {
+		l.cursor = t
+	}
+}
+
+// Remove takes an item that is there from it.
+func (l *Line[T]) Remove(t T) {
+	var none T
+	p := t.place()
+	if l.cursor == t {
+		l.cursor = p.behind
+	}
+	if p.ahead == none {
+		l.first = p.behind
+	} else {
+		p.ahead.place().behind = p.behind
+	}
+	if p.behind == none {
+		l.last = p.ahead
+	} else {
+		p.behind.place().ahead = p.ahead
+	}
+	p.ahead, p.behind = none, none
+	l.count--
+}
+
+// All returns the items in order.
+func (l *Line[T]) All() []T {
+	var none T
+	items := make([]T, 0, l.count)
+	for t := l.first; t != none; t = t.place().behind {
+		items = append(items, t)
+	}
+	return items
+}
+
+// Check returns what is wrong with the line, empty if nothing is.
+func (l *Line[T]) Check() string {
+	var none T
+	all := l.All()
+	for i, t := range all {
+		if p := t.place(); i > 0 && (p.ahead != all[i-1] || p.since < all[i-1].place().since) {
+			return fmt.Sprintf("item %d is out of line", i)
+		}
+	}
+	if len(all) != l.count || l.cursor != none && !slices.Contains(all, l.cursor) {
+		return fmt.Sprintf("%d items are in line, counted %d, pass %d", len(all), l.count, l.pass)
+	}
+	return ""
+}

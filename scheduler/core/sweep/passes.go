@@ -1,0 +1,74 @@
+package sweep
+
+// Passes are those that are not over, through Lines of one kind.
+type Passes[T Item[T]] struct {
+	// lines are what they go through, the present one first, while going it goes on; ended are those of which a pass
+	// has ended.
+	lines, ended []*Line[T]
+	going        bool
+}
+
+// Start has all items of a line be looked at, by GoOn.
+func (ps *Passes[T]) Start(l *Line[T]) {
+	switch {
+	case l.count == 0:
+	case l.pass != over:
+		l.pass = again
+	default:
+		l.pass, l.cursor = underway, l.first
+		ps.lines = append(ps.lines, l)
+	}
+}
+
+// GoOn makes passes go on, one after the other, as far as the effort goes: advance looks at what Look returns. It may
+// start and go on with passes itself.
+func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
+	if ps.going {
+		return // by what a pass does
+	}
+	var none T
+	ps.going = true
+	for len(ps.lines) > 0 && e.Left > 0 {
+		l := ps.lines[0]
+		advance(l)
+		switch {
+		case l.cursor != none:
+		case l.pass == again && l.count > 0:
+			l.pass, l.cursor = underway, l.first
+		default:
+			l.pass = over
+			ps.lines[0] = nil
+			ps.lines = ps.lines[1:]
+			ps.ended = append(ps.ended, l)
+		}
+	}
+	ps.going = false
+}
+
+// Look moves the cursor of a line as far as the effort goes, and returns the items that are to move, each of which costs
+// so much.
+func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
+	var none T
+	for l.cursor != none && e.Spend(1) {
+		t := l.cursor
+		l.cursor = t.place().behind
+		if !stays(t) {
+			e.Spend(cost)
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// Ended returns the lines of which a pass has ended since it was called last.
+func (ps *Passes[T]) Ended() []*Line[T] {
+	ended := ps.ended
+	ps.ended = nil
+	return ended
+}
+
+// Lines returns those that passes go through. They are not to be changed.
+func (ps *Passes[T]) Lines() []*Line[T] { return ps.lines }
+
+// IsBehind reports whether something is left to do.
+func (ps *Passes[T]) IsBehind() bool { return len(ps.lines) > 0 }
