@@ -29,8 +29,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web"
@@ -74,8 +74,8 @@ type Scheduler struct {
 	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes the lease of one that has died"`
 	// LearnSizes has actions start on the size class that former runs speak for; else they
 	// start on the largest.
-	LearnSizes bool        `flag:"learn-sizes" default:"true" doc:"Starts actions on the smallest size class that will do, by what similar actions did; else on the largest"`
-	Config     core.Config `settings:"inline"`
+	LearnSizes bool          `flag:"learn-sizes" default:"true" doc:"Starts actions on the smallest size class that will do, by what similar actions did; else on the largest"`
+	Config     tuning.Config `settings:"inline"`
 	// Record is a file for what happens, for journal.Replay; empty: none.
 	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, which forerunner-scheduler replay reads; it ends at 1 GiB"`
 	// ConfigFile is a YAML file that says how operations share workers; empty: none.
@@ -358,7 +358,7 @@ const resultHold = time.Second
 
 // schedulerConfig is what flags and the configuration file say.
 type schedulerConfig struct {
-	scheduler core.Config
+	scheduler tuning.Config
 	sizes     sizeclass.Options
 	protect   serve.Protection
 	logins    *login.Logins // nil: nobody logs in

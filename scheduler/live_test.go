@@ -14,7 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // readerStream is the far end of one Read; each chunk is taken from got.
@@ -108,7 +108,7 @@ func TestOutputIsReadOverABrokenCall(t *testing.T) {
 
 // TestReadOfWhatNobodyWaitsFor ends when the operation does.
 func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
-	inFarm(t, ServerOptions{Config: core.Config{ClientGrace: 10 * time.Second}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: tuning.Config{ClientGrace: 10 * time.Second}}, func(t *testing.T, f *farm) {
 		ctx, hangUp := context.WithCancel(t.Context())
 		name := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
 		ended := make(chan error, 1)

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // oneCohort is of the workers with OS=x, in slots.
-func oneCohort() core.Config {
-	return core.Config{Quotas: quota.Config{
+func oneCohort() tuning.Config {
+	return tuning.Config{Quotas: quota.Config{
 		Labels:  []quota.Label{{Name: "x", Properties: map[string]string{"OS": "x"}}},
 		Cohorts: []quota.Cohort{{Name: "farm", Labels: []string{"x"}, Unit: quota.Slots}},
 	}}

@@ -28,7 +28,7 @@ func sumOfWorker(key string) WorkerSum {
 }
 
 // A roster knows which workers are there, and which of those that were there before have not called yet. When all have, actions
-// are given out, however much of core.Config.Settle is left: nobody else could have one.
+// are given out, however much of tuning.Config.Settle is left: nobody else could have one.
 type roster struct {
 	engine *engine.Engine
 	settle time.Duration

@@ -13,7 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 func sumOfHost(name string) WorkerSum {
@@ -35,7 +35,7 @@ func TestWorkersThatWereThere(t *testing.T) {
 		"unknown": {nil, time.Minute, settle},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := ServerOptions{Config: core.Config{Settle: settle}, Expected: test.expected}
+			o := ServerOptions{Config: tuning.Config{Settle: settle}, Expected: test.expected}
 			inFarm(t, o, func(t *testing.T, f *farm) {
 				began := time.Now()
 				f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).at(repb.ExecutionStage_QUEUED)
@@ -72,7 +72,7 @@ func TestPartIsNotKept(t *testing.T) {
 func TestWorkersAreKept(t *testing.T) {
 	var kept atomic.Value
 	o := ServerOptions{
-		Config: core.Config{Settle: time.Minute}, Expected: []WorkerSum{sumOfHost("gone")},
+		Config: tuning.Config{Settle: time.Minute}, Expected: []WorkerSum{sumOfHost("gone")},
 		KeepWorkers: func(here []WorkerSum) error { kept.Store(here); return nil },
 	}
 	inFarm(t, o, func(t *testing.T, f *farm) {

@@ -27,6 +27,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
@@ -48,7 +49,7 @@ type ServerOptions struct {
 	Storage func(instance string, fn digest.Function) Storage
 	// CacheCapabilities returns what goes into the answer of GetCapabilities; nil: what the storage can is not known yet. Nil: none.
 	CacheCapabilities func() *repb.CacheCapabilities
-	Config            core.Config
+	Config            tuning.Config
 	// Grant returns what a worker shows to storage to write the result of an action that it
 	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.
 	Grant func(instance string, action digest.Digest) string
@@ -154,7 +155,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 }
 
 // join makes the parts.
-func (s *Server) join(m *metrics, c core.Config) {
+func (s *Server) join(m *metrics, c tuning.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
 	peers, lost := &peers{}, &operators.Lost{}
 	s.follows = &operations{Engine: e, pages: o.Pages}

@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
@@ -165,7 +166,7 @@ func TestIdenticalActionsRunOnce(t *testing.T) {
 
 func TestWorkersLost(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	o := ServerOptions{Config: core.Config{MaxAttempts: 2}, Metrics: registry}
+	o := ServerOptions{Config: tuning.Config{MaxAttempts: 2}, Metrics: registry}
 	inFarm(t, o, func(t *testing.T, f *farm) {
 		d := f.storage.action("killer")
 		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
@@ -226,7 +227,7 @@ func TestConnectionOfWorkerBreaks(t *testing.T) {
 }
 
 func TestClientWithTooMuch(t *testing.T) {
-	inFarm(t, ServerOptions{Config: core.Config{MaxPerClient: 20}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: tuning.Config{MaxPerClient: 20}}, func(t *testing.T, f *farm) {
 		for i := range 20 {
 			d := f.storage.action(fmt.Sprint(i / 2))
 			f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED)
@@ -359,7 +360,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	if _, err := NewServer(ServerOptions{}); err == nil {
 		t.Error("no storage is accepted")
 	}
-	for _, c := range []core.Config{
+	for _, c := range []tuning.Config{
 		{WorkerSlack: -1},
 		{MaxAttempts: -1},
 		{ExecutionTimeout: 2 * time.Hour, MaxExecutionTimeout: time.Hour},

@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 var success = &repb.ExecuteResponse{Result: &repb.ActionResult{StdoutRaw: []byte("hello")}}
@@ -137,7 +137,7 @@ func TestPlatformOfTheCommandWhenTheActionHasNone(t *testing.T) {
 
 // TestTimeoutIsCut gives an action that asks for more than the maximum just that, and says so.
 func TestTimeoutIsCut(t *testing.T) {
-	inFarm(t, ServerOptions{Config: core.Config{MaxExecutionTimeout: 2 * time.Hour}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: tuning.Config{MaxExecutionTimeout: 2 * time.Hour}}, func(t *testing.T, f *farm) {
 		for asked, note := range map[time.Duration]string{
 			2 * time.Hour: "",
 			3 * time.Hour: "the timeout of 3h0m0s was cut to 2h0m0s, the longest that the scheduler allows",
@@ -286,7 +286,7 @@ func TestPriority(t *testing.T) {
 }
 
 func TestQueueBound(t *testing.T) {
-	inFarm(t, ServerOptions{Config: core.Config{MaxQueued: 1}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{Config: tuning.Config{MaxQueued: 1}}, func(t *testing.T, f *farm) {
 		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}).at(repb.ExecutionStage_QUEUED)
 		err := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("b")}).
 			fails(codes.ResourceExhausted, "queue is full")

@@ -27,8 +27,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"github.com/forerunner-build/forerunner/web"
 )
@@ -105,7 +105,7 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 func (f *pagesFarm) options() scheduler.ServerOptions {
 	o := scheduler.ServerOptions{
 		Storage: func(string, digest.Function) scheduler.Storage { return f },
-		Config: core.Config{
+		Config: tuning.Config{
 			MaxPerClient: 2 * len(f.load.Actions),
 			Quotas: quota.Config{
 				Labels:  []quota.Label{{Name: pagesCohort, Properties: map[string]string{"OSFamily": "linux"}}},

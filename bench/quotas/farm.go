@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A quotaShape is a farm in virtual time whose instances have quotas.
@@ -131,7 +132,7 @@ func (s *swings) Pop() any {
 // newQuotaFarm returns a farm in which four fifths of the workers are guaranteed to
 // somebody, in parts that differ, and every third instance has a maximum.
 func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
-	config := core.Config{
+	config := tuning.Config{
 		MaxCompleted: 1000, PreemptionDelay: shape.delay, PreemptionGrace: shape.grace, MaxPreemptions: shape.atMost,
 	}
 	f := &quotaFarm{

@@ -22,7 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A usage is what a process has used so far and holds now. Memory is in bytes; Live is what
@@ -133,7 +133,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,
 		// All clients have one address here.
-		Config: core.Config{MaxPerClient: 2 * openStreams},
+		Config: tuning.Config{MaxPerClient: 2 * openStreams},
 	}
 	answered := make(chan error, 1)
 	err = s.Run(ctx, ctx, func(address string) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A virtualFarm is a core.State with workers and clients that take no time of
@@ -81,7 +82,7 @@ const keptCompleted = 10_000
 var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 
 func newVirtualFarm(workers int) (*virtualFarm, error) {
-	state, err := core.NewState(core.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
+	state, err := core.NewState(tuning.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
 	if err != nil {
 		return nil, err
 	}

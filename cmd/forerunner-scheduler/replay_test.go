@@ -10,13 +10,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
 // TestReplay replays a recording, one that another scheduler would have made, and none.
 func TestReplay(t *testing.T) {
 	recording := func(skip int) []byte {
-		state, err := core.NewState(core.Config{})
+		state, err := core.NewState(tuning.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 	"github.com/forerunner-build/forerunner/settings"
 )
@@ -18,7 +18,7 @@ import (
 // a worker uses tokens, access and its tuning.
 type File struct {
 	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that fits a pool counts (docs/SCHEDULING.md)"`
-	SizeClasses        []core.SizesConfig   `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
+	SizeClasses        []tuning.Sizes       `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
 	LearnSizes         sizeclass.Options    `yaml:"learn_sizes" doc:"how the scheduler chooses size classes"`
 	Labels             []quota.Label        `yaml:"labels" named:"Name" doc:"names for workers with all of these platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
 	Cohorts            []quota.Cohort       `yaml:"cohorts" named:"Name" doc:"workers that instance names share by quotas; \"forerunner quota put\" sets the quotas" example:"{linux: {labels: [linux-x86], unit: size_class}, gpu: {labels: [gpu], unit: slots}}"`
@@ -73,7 +73,7 @@ func (m misplaced) Where() string { return m.where }
 func (f *File) quotas() quota.Config { return quota.Config{Labels: f.Labels, Cohorts: f.Cohorts} }
 
 // Apply adds what f says to the configuration of a scheduler.
-func (f *File) Apply(c *core.Config) {
+func (f *File) Apply(c *tuning.Config) {
 	c.Queues, c.Sizes, c.Quotas = f.Queues, f.SizeClasses, f.quotas()
 	c.SizeExponent = f.LearnSizes.Exponent
 	c.PreemptionDelay, c.PreemptionGrace, c.MaxPreemptions = f.Preemption.Delay, f.Preemption.Grace, f.Preemption.AtMost
@@ -87,9 +87,9 @@ func (f *File) Authorize(o *auth.Options) {
 // Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in it, such as files
 // of keys, is not looked at.
 func (f *File) Check() error {
-	var c core.Config
+	var c tuning.Config
 	f.Apply(&c)
-	if _, err := core.NewState(c); err != nil {
+	if _, err := c.WithDefaults(); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}
 	return nil

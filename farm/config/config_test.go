@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -50,7 +50,7 @@ size_classes:
 			{Key: levels.KeyProperty, Name: "container-image", Weights: weights},
 		}},
 	}
-	sizes := []core.SizesConfig{{
+	sizes := []tuning.Sizes{{
 		Prefix: "main", Platform: map[string]string{"OS": "linux"}, Classes: []uint32{1, 4},
 		Startup: 2 * time.Minute, Patience: 15 * time.Minute,
 	}}
@@ -113,7 +113,7 @@ func TestDocumentedQuotas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var c core.Config
+	var c tuning.Config
 	file.Apply(&c)
 	want := quota.Config{
 		Labels: []quota.Label{

@@ -186,6 +186,12 @@ func (d *dispatcher) discard(q *queue) {
 	}
 }
 
+// Efforts, in looks at a task that stays where it is. What one event leaves is done by those that come, the first of them
+// at once: what waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
+//
+// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
+const moveEffort, endEffort = 4, 16
+
 // sweep has all tasks of a line be looked at, and those moved for which another location is right now.
 func (d *dispatcher) sweep(l *sweep.Line[*task]) {
 	d.sweeps.Start(l)

@@ -8,12 +8,13 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // calls answers the calls of workers.
 type calls struct {
 	*timer.Clock
-	cfg *Config
+	cfg *tuning.Config
 	// replies and wakes are those of the present event.
 	replies *[]event.Reply
 	wakes   *[]string

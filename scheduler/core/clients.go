@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	"google.golang.org/grpc/codes"
 )
@@ -16,7 +17,7 @@ import (
 // clients do what follows from what clients want, and end what nobody wants any more.
 type clients struct {
 	*timer.Clock
-	cfg        *Config
+	cfg        *tuning.Config
 	operations *operations
 	inFlight   *inFlight
 	orphans    *orphan.Results

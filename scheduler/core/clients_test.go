@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // TestManyOperationsOfOneClient has a client open as many operations as it may, by default 100,000,
@@ -13,7 +14,7 @@ import (
 // comes back.
 func TestManyOperationsOfOneClient(t *testing.T) {
 	for _, test := range []struct{ most, bound, actions int }{{0, 100_000, 100_000}, {500, 500, 1}} {
-		state := must(NewState(Config{MaxPerClient: test.most}))
+		state := must(NewState(tuning.Config{MaxPerClient: test.most}))
 		h := &history{t: t, actions: map[string]string{}}
 		submit := func(name string, action int, client string) error {
 			return state.Step(epoch, event.Submit{Operation: h.operation([]string{

@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // crowd is how many operations want one action here. Were each event to look at all of them, a test would take minutes.
@@ -34,7 +35,7 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 
 // TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event, the latest first.
 func TestCrowdLeaves(t *testing.T) {
-	state := must(NewState(Config{}))
+	state := must(NewState(tuning.Config{}))
 	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Doing: event.Idle})
 	names, d := submitCrowd(t, state, false)
 	if state.View().Counts().Executing != 1 || state.View().Tally().Joined != crowd-1 {
@@ -64,7 +65,7 @@ func TestCrowdLeaves(t *testing.T) {
 
 // TestCrowdRunsAlone has many private operations of one action, which come, run and go one by one.
 func TestCrowdRunsAlone(t *testing.T) {
-	state := must(NewState(Config{}))
+	state := must(NewState(tuning.Config{}))
 	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Doing: event.Idle})
 	names, d := submitCrowd(t, state, true)
 	if n := state.View().Counts(); n.Executing != 1 || n.Queued != crowd-1 {

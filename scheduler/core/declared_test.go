@@ -7,27 +7,28 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // TestDeclaredSizes checks which declarations are refused, and what the choice of a class is told.
 func TestDeclaredSizes(t *testing.T) {
 	linux := map[string]string{"OS": "linux", "arch": "arm"}
-	for want, list := range map[string][]SizesConfig{
+	for want, list := range map[string][]tuning.Sizes{
 		"declared twice": {{Platform: linux, Classes: []uint32{1}}, {Platform: linux, Classes: []uint32{2}}},
 		"no classes":     {{Platform: linux}},
 		`name "acme/"`:   {{Prefix: "acme/", Platform: linux, Classes: []uint32{1}}},
 		"startup is neg": {{Classes: []uint32{1}, Startup: -1}},
 	} {
-		if _, err := NewState(Config{Sizes: list}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := NewState(tuning.Config{Sizes: list}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", list, err, want)
 		}
 	}
-	s := must(NewState(Config{Sizes: []SizesConfig{
+	s := must(NewState(tuning.Config{Sizes: []tuning.Sizes{
 		{Platform: linux, Classes: []uint32{8, 1}, Startup: 3 * time.Minute},
 		{Prefix: "x", Platform: linux, Classes: []uint32{2}},
 	}}))
-	platform := SizesConfig{Platform: linux}.platform()
+	platform := tuning.Sizes{Platform: linux}.WorkerPlatform()
 	s.Step(epoch, &event.Report{Worker: "w", Platform: platform, SizeClass: 4, Doing: event.Idle})
 	got := s.View().SizeClasses(&request.Operation{Instance: "main", Platform: platform})
 	if want := []view.SizeClass{

@@ -8,13 +8,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
 // want: State does.
 type dispatcher struct {
 	*timer.Clock
-	cfg        *Config
+	cfg        *tuning.Config
 	operations *operations
 	calls      *calls
 
@@ -40,7 +41,7 @@ type dispatcher struct {
 	begun  time.Duration
 }
 
-func newDispatcher(c *timer.Clock, cfg *Config, ops *operations, calls *calls) *dispatcher {
+func newDispatcher(c *timer.Clock, cfg *tuning.Config, ops *operations, calls *calls) *dispatcher {
 	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools(c, cfg)}
 	d.reaches = &reaches{pools: d.pools, effort: &d.effort}
 	d.settle.Owner = d

@@ -9,7 +9,7 @@
 // operations that asked for the same action at the same time. Workers with the same instance name
 // prefix and platform form a pool, which fits the actions that ask for no more; the workers of a
 // pool with the same size class share a queue. Each pool has a fair.Tree, with a kind of workers
-// for each queue, which says whose turn it is; what its branches are is in Config.Queues. Pools
+// for each queue, which says whose turn it is; what its branches are is in tuning.Config.Queues. Pools
 // whose workers have certain labels are in a cohort, for which package preemption says which
 // instance names may have more, and what is to be stopped for one that has less than it is
 // guaranteed.
@@ -29,7 +29,7 @@
 //     has failed (package trust).
 //   - How it ends: runs end what workers run, hedges are second runs.
 //
-// No event does more than Config.StepEffort allows. What many tasks have to be looked at again for
+// No event does more than tuning.Config.StepEffort allows. What many tasks have to be looked at again for
 // (the last worker of a pool has left, a first one has come) is a sweep of a line (package sweep), and many
 // timers that are due at once are taken in turn: events that follow go on with it, and Out.NextTick
 // says that the first of them is to come at once.

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A bazaar is a herd of many pools. Its State settles late, so that all that has come until then is to be done at once.
@@ -22,7 +23,7 @@ type bazaar struct {
 const bazaarOpens = 20 * time.Second
 
 func newBazaar(t *testing.T) *bazaar {
-	return &bazaar{herd: &herd{t: t, now: epoch, state: must(NewState(Config{
+	return &bazaar{herd: &herd{t: t, now: epoch, state: must(NewState(tuning.Config{
 		Queues: []levels.QueueConfig{{}}, Settle: bazaarOpens, SyncInterval: never, WorkerSlack: never, IdleHold: never,
 		MatchGrace: never,
 	}))}}
@@ -85,7 +86,7 @@ func TestManyCompareWhatMayMove(t *testing.T) {
 	}
 	b.now = b.now.Add(bazaarOpens)
 	most := b.most(func() int { return idle - int(b.state.View().Tally().Moved) })
-	if limit := 1 + defaultEffort/(mostTogether*before); most == 0 || most > limit {
+	if limit := 1 + tuning.DefaultEffort/(mostTogether*before); most == 0 || most > limit {
 		t.Errorf("%d moved in one event, want %d at most", most, limit)
 	}
 	if n := b.state.View().Tally(); n.Moved != idle {
@@ -116,7 +117,7 @@ func TestManyRoam(t *testing.T) {
 		}
 		return n
 	}
-	most, limit := b.most(touched), 1+defaultEffort/roaming
+	most, limit := b.most(touched), 1+tuning.DefaultEffort/roaming
 	if n := len(b.state.dispatch.reaches.roaming); n != roaming || most == 0 || most > limit {
 		t.Errorf("%d queues roam, what they have was looked at for %d pools in one event, want %d at most", n, most, limit)
 	}
@@ -140,7 +141,7 @@ func TestManySurveys(t *testing.T) {
 	stale := func() int { return len(b.state.dispatch.reaches.stale) }
 	left := stale()
 	most := b.most(stale)
-	limit := 1 + defaultEffort/(platforms*pools/compares)
+	limit := 1 + tuning.DefaultEffort/(platforms*pools/compares)
 	if left < pools-limit || most > limit {
 		t.Errorf("%d were left, %d of them surveyed in one event, want %d at most", left, most, limit)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // FuzzState feeds any sequence of events to a State and checks after each that
@@ -103,7 +104,7 @@ func (f *fuzzer) tellAll() {
 }
 
 func newFuzzer(t *testing.T, script []byte) *fuzzer {
-	cfg := Config{
+	cfg := tuning.Config{
 		MaxCompleted: 6, MaxQueued: 8, MaxPerQueue: 5, MaxPerClient: 7, MaxAttempts: 2,
 		SuspendAfter: 2, Settle: 4 * time.Second,
 	}
@@ -114,7 +115,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 			{Key: levels.KeyToolInvocation, Stickiness: 3 * time.Second},
 		}},
 	}
-	cfg.Sizes = []SizesConfig{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
+	cfg.Sizes = []tuning.Sizes{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
 	cfg.Quotas = quota.Config{
 		Labels: []quota.Label{
 			{Name: "plain", Properties: map[string]string{"": ""}},

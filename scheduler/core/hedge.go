@@ -5,12 +5,13 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // hedges are second runs of tasks that take too long, on the largest size class, while the first go on.
 type hedges struct {
 	*timer.Clock
-	cfg        *Config
+	cfg        *tuning.Config
 	operations *operations
 	calls      *calls
 	// begun counts them, won those whose result was taken.

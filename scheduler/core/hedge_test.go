@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // TestRandomRaces has actions run on two workers at once, and anything happen to these and to who
@@ -16,7 +17,7 @@ func TestRandomRaces(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}, lastOf: map[string]uint64{}}
-		h.state = must(NewState(Config{MaxAttempts: 2, KeepCompleted: time.Second, ClientGrace: 3 * time.Second}))
+		h.state = must(NewState(tuning.Config{MaxAttempts: 2, KeepCompleted: time.Second, ClientGrace: 3 * time.Second}))
 		workers := map[string]string{"s1": "class=1", "s2": "class=1", "l1": "class=3", "l2": "class=3"}
 		for at, ops := time.Duration(0), 0; at < 5*time.Minute; at += time.Duration(r.IntN(3)) * time.Second {
 			now := epoch.Add(at)

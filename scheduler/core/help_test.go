@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -20,8 +21,8 @@ func must[T any](v T, err error) T {
 }
 
 // oneCohort is of the workers with OS=x, in slots.
-func oneCohort() Config {
-	return Config{Quotas: quota.Config{
+func oneCohort() tuning.Config {
+	return tuning.Config{Quotas: quota.Config{
 		Labels:  []quota.Label{{Name: "x", Properties: map[string]string{"OS": "x"}}},
 		Cohorts: []quota.Cohort{{Name: "farm", Labels: []string{"x"}, Unit: quota.Slots}},
 	}}

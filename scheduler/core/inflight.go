@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // maxLook is how many tasks of one action are looked at to find one that fits: clients can make any
@@ -49,11 +50,11 @@ type inFlight struct {
 	shared, private flights
 	// launched is the number of the latest task.
 	launched uint32
-	// apart: see Config.Apart.
+	// apart: see tuning.Config.Apart.
 	apart bool
 }
 
-func newInFlight(c *Config) inFlight {
+func newInFlight(c *tuning.Config) inFlight {
 	return inFlight{shared: flights{}, private: flights{}, apart: c.Apart}
 }
 

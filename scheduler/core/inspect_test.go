@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
@@ -70,7 +71,7 @@ func branchText(b view.Branch) string {
 // TestBusiestOfMany sees that of very many branches those are listed that would come first in the list of all.
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
-	state := must(NewState(Config{Queues: []levels.QueueConfig{
+	state := must(NewState(tuning.Config{Queues: []levels.QueueConfig{
 		{Levels: []levels.Level{{Key: levels.KeyToolInvocation}}},
 	}}))
 	state.Step(epoch, &event.Report{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 func TestLevelsAreChecked(t *testing.T) {
@@ -27,7 +28,7 @@ func TestLevelsAreChecked(t *testing.T) {
 		}}}, `weight of "a" is 0`},
 		{levels.QueueConfig{Levels: make([]levels.Level, 17)}, "17 levels, at most 16"},
 	} {
-		_, err := NewState(Config{Queues: []levels.QueueConfig{{}, test.queue}})
+		_, err := NewState(tuning.Config{Queues: []levels.QueueConfig{{}, test.queue}})
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Queues[1]") {
 			t.Errorf("%+v: %v, want %s", test.queue, err, test.want)
 		}
@@ -35,7 +36,7 @@ func TestLevelsAreChecked(t *testing.T) {
 }
 
 func TestLevelsOfAPool(t *testing.T) {
-	c := Config{Queues: []levels.QueueConfig{
+	c := tuning.Config{Queues: []levels.QueueConfig{
 		{Prefix: "main", Platform: map[string]string{"OS": "linux"}, Levels: []levels.Level{{Key: levels.KeyUser}}},
 		{Prefix: "main", Levels: []levels.Level{}},
 		{Platform: map[string]string{"OS": "linux", "gpu": "1"}, Levels: []levels.Level{{Key: levels.KeyTarget}}},
@@ -48,7 +49,7 @@ func TestLevelsOfAPool(t *testing.T) {
 		{"", "OS=linux,gpu=1,x=y", "target_id"},
 	} {
 		var got []string
-		for _, l := range c.levels(test.prefix, request.NewPlatform(parsePlatform(test.platform))) {
+		for _, l := range c.LevelsOf(test.prefix, request.NewPlatform(parsePlatform(test.platform))) {
 			got = append(got, string(l.Key))
 		}
 		if strings.Join(got, " ") != test.want {

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A market is a farm of some pools, whose size classes are the stalls, and the model of what goes from one
@@ -61,7 +62,7 @@ type seller struct {
 func newMarket(t *testing.T, seed uint64, pools ...string) *market {
 	m := &market{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 11)), now: epoch, calls: map[uint64]string{}, sellers: map[string]*seller{},
-		state: must(NewState(Config{
+		state: must(NewState(tuning.Config{
 			Queues: []levels.QueueConfig{{}}, IdleHold: never, WorkerSlack: never, SyncInterval: never,
 		})),
 	}

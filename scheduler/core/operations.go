@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // An operation is one client's view of a task.
@@ -60,7 +61,7 @@ func (o *operation) status() event.Status {
 // operations are what clients have asked for, by name, until they are forgotten some time after their end.
 type operations struct {
 	*timer.Clock
-	cfg    *Config
+	cfg    *tuning.Config
 	byName map[string]*operation
 	// clients counts the operations of each client that are not done.
 	clients map[string]int
@@ -80,7 +81,7 @@ type kept struct {
 	until time.Time
 }
 
-func newOperations(c *timer.Clock, cfg *Config) *operations {
+func newOperations(c *timer.Clock, cfg *tuning.Config) *operations {
 	ops := &operations{Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
 	ops.expiry.Owner = ops
 	return ops

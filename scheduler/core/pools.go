@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A cohort is the pools that instances share by quotas.
@@ -35,7 +36,7 @@ func (c *cohort) capacity() (n int64) {
 // pools are those that there are, and say which queue has to run an action.
 type pools struct {
 	*offer.Index[*pool]
-	cfg *Config
+	cfg *tuning.Config
 	// cohorts are those of the configuration.
 	cohorts []*cohort
 	// idling counts the idle workers of all of them.
@@ -46,7 +47,7 @@ type pools struct {
 // also how long after the start workers may take to come.
 const unknownGrace = 5 * time.Second
 
-func newPools(clock *timer.Clock, cfg *Config) *pools {
+func newPools(clock *timer.Clock, cfg *tuning.Config) *pools {
 	ps := &pools{Index: offer.NewIndex[*pool](), cfg: cfg}
 	o := preemption.Options{Delay: cfg.PreemptionDelay, Grace: cfg.PreemptionGrace, Limit: cfg.MaxPreemptions}
 	for _, c := range cfg.Quotas.Cohorts {
@@ -59,7 +60,7 @@ func newPools(clock *timer.Clock, cfg *Config) *pools {
 // enter returns the pool of workers with a prefix and platform, made if need be. widened: it was
 // there, and serves more from now on.
 func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widened bool) {
-	o := offer.Offer{Prefix: prefix, Platform: platform, Exact: ps.cfg.Match == MatchExact}
+	o := offer.Offer{Prefix: prefix, Platform: platform, Exact: ps.cfg.Match == tuning.MatchExact}
 	found, widen, ok := ps.Find(o)
 	switch {
 	case !ok:
@@ -83,7 +84,7 @@ func (ps *pools) discard(p *pool) {
 
 // newPool returns a pool without workers.
 func (ps *pools) newPool(o offer.Offer) *pool {
-	p := &pool{Offer: o, idling: &ps.idling, levels: ps.cfg.levels(o.Prefix, o.Platform)}
+	p := &pool{Offer: o, idling: &ps.idling, levels: ps.cfg.LevelsOf(o.Prefix, o.Platform)}
 	config, ok := ps.cfg.Quotas.Of(o.Platform.Has)
 	if !ok {
 		p.tree = levels.NewTree(p.levels, nil)
@@ -101,7 +102,7 @@ func (ps *pools) newPool(o offer.Offer) *pool {
 // declare makes the queues of the classes that are declared. They stay for good.
 func (ps *pools) declare() {
 	for _, c := range ps.cfg.Sizes {
-		p, _ := ps.enter(c.Prefix, c.platform())
+		p, _ := ps.enter(c.Prefix, c.WorkerPlatform())
 		p.startup, p.patience = c.Startup, c.Patience
 		for _, class := range c.Classes {
 			q := p.queue(class)
@@ -178,7 +179,7 @@ func (ps *pools) hasOther(q *queue) bool {
 // been started yet.
 func (ps *pools) patience(t *task, begun time.Duration) time.Duration {
 	long := timer.After(t.Since(), ps.cfg.MatchGrace)
-	if ps.cfg.Match == MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
+	if ps.cfg.Match == tuning.MatchExact || len(ps.cfg.Sizes) > 0 || ps.Len() == 0 {
 		return long
 	}
 	for _, name := range t.spec.Platform.Wants() {

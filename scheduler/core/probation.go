@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
@@ -90,7 +91,7 @@ func (d *dispatcher) amnesty(q *queue) {
 // probation suspends programs whose actions fail again and again for no fault of their own.
 type probation struct {
 	*timer.Clock
-	cfg      *Config
+	cfg      *tuning.Config
 	dispatch *dispatcher
 	tally    *view.Tally
 	// suspensions are those of the present event.

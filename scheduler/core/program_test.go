@@ -19,9 +19,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// suspendAfter is Config.SuspendAfter of these tests.
+// suspendAfter is tuning.Config.SuspendAfter of these tests.
 const suspendAfter = 3
 
 // A host is what the model knows of a program: all that happened to it since it was trusted last.
@@ -76,7 +77,7 @@ const positionsOfHost = 3
 func newCourt(t *testing.T, seed uint64, hosts int) *court {
 	c := &court{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 7)), now: epoch, hosts: map[string]*host{},
-		state: must(NewState(Config{
+		state: must(NewState(tuning.Config{
 			SuspendAfter: suspendAfter,
 			WorkerSlack:  time.Hour,
 		})), has: map[string]*request.Operation{}, held: map[uint64]string{},

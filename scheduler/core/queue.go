@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A queue is what one size class of a pool has to do and who is free to do it: a
@@ -90,7 +91,7 @@ func (a *absence) ends(t *task) time.Duration {
 }
 
 // patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
-func (q *queue) patience(c *Config) time.Duration {
+func (q *queue) patience(c *tuning.Config) time.Duration {
 	if q.drained > 0 {
 		return max(c.DrainGrace, q.pool.patience)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // reaches look after those of all queues.
@@ -98,7 +99,7 @@ func (r *reaches) roam(q *queue) {
 // surveyCost is what survey counts for. Where that would be more than an event may do, it takes all pools
 // of the instance name prefix.
 func (r *reaches) surveyCost(q *queue) (cost int, all bool) {
-	if cost = endEffort + len(q.asked)*(1+r.pools.Len()/compares); cost > defaultEffort {
+	if cost = endEffort + len(q.asked)*(1+r.pools.Len()/compares); cost > tuning.DefaultEffort {
 		return endEffort + r.pools.Len(), true
 	}
 	return cost, false

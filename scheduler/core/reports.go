@@ -15,12 +15,18 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
+
+// maxResends is how often an assignment that its worker never confirmed is sent
+// to it again before the worker counts as lost. Such a repetition costs the
+// action none of its attempts: the answer may have been lost on the way.
+const maxResends = 10
 
 // reports do what follows from what workers say, and from their silence.
 type reports struct {
 	*timer.Clock
-	cfg        *Config
+	cfg        *tuning.Config
 	operations *operations
 	inFlight   *inFlight
 	orphans    *orphan.Results
@@ -228,7 +234,7 @@ func (rs *reports) confirm(w *worker) {
 }
 
 // completes deals with a worker that has ended an action. It is answered within
-// Config.ResultHold, so that it knows that the result has arrived. A report that comes
+// tuning.Config.ResultHold, so that it knows that the result has arrived. A report that comes
 // twice, because the answer was lost, counts once, even if the worker has been given the
 // same action again meanwhile. What comes three times over has been run: the worker was told to run it again.
 func (rs *reports) completes(w *worker, e ending) {
@@ -396,7 +402,7 @@ func (rs *reports) rested(q *queue) {
 	rs.dispatch.sweep(&q.line)
 }
 
-// settled ends the time in which nothing is given to workers (Config.Settle). It lets the workers that came
+// settled ends the time in which nothing is given to workers (tuning.Config.Settle). It lets the workers that came
 // meanwhile, in the order of their names, have what waits.
 func (rs *reports) settled() { rs.dispatch.settled = rs.workers.Sorted() }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -18,7 +19,7 @@ import (
 // is gone. It knows nothing of who reports that.
 type runs struct {
 	*timer.Clock
-	cfg        *Config
+	cfg        *tuning.Config
 	operations *operations
 	inFlight   *inFlight
 	dispatch   *dispatcher

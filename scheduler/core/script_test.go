@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -98,7 +99,7 @@ func runScript(t *testing.T, text string) string {
 // A history feeds scripted events to a State and prints what comes out.
 type history struct {
 	t     *testing.T
-	cfg   Config
+	cfg   tuning.Config
 	state *State
 	out   strings.Builder
 	next  time.Time
@@ -201,7 +202,7 @@ func (h *history) level(value string) {
 
 // declare declares classes of workers without properties: "CLASS,…[,startup=TIME][,patience=TIME]".
 func (h *history) declare(value string) {
-	var c SizesConfig
+	var c tuning.Sizes
 	for word := range strings.SplitSeq(value, ",") {
 		if t, ok := strings.CutPrefix(word, "patience="); ok {
 			c.Patience, _ = time.ParseDuration(t)

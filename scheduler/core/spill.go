@@ -8,6 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // overflows have what waits go to idle workers for which it is not: of larger size classes of its
@@ -15,7 +16,7 @@ import (
 // one. They look at the queues of the pools that an event has touched, and at those that reach them.
 type overflows struct {
 	*timer.Clock
-	cfg      *Config
+	cfg      *tuning.Config
 	dispatch *dispatcher
 	reaches  *reaches
 	// spilled and moved count the tasks that went to larger workers of their pool, and to other pools.
@@ -251,7 +252,7 @@ func (q *queue) hasIdle() bool { return q.pool.tree.Idle(q.class) > 0 }
 func (p *pool) hasIdle() bool { return slices.ContainsFunc(p.queues, (*queue).hasIdle) }
 
 // turns is how many turns what waits in q does so rather than go to another one, which is so much stranger.
-func (q *queue) turns(to *queue, stranger int, c *Config) float64 {
+func (q *queue) turns(to *queue, stranger int, c *tuning.Config) float64 {
 	return spill.Turns(q.class, to.class, stranger, c.SizeExponent)
 }
 

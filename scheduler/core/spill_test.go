@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
@@ -68,7 +69,7 @@ func newYard(t *testing.T, seed uint64, classes ...uint32) *yard {
 	y := &yard{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 9)), now: epoch, calls: map[uint64]string{},
 		bays: map[uint32]*bay{}, workers: map[string]*hand{}, ran: map[string]uint32{}, wants: map[string]uint32{},
-		state: must(NewState(Config{
+		state: must(NewState(tuning.Config{
 			Queues: []levels.QueueConfig{{}}, IdleHold: never, WorkerSlack: never, SyncInterval: never,
 		})),
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
 // State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
 // concurrent use.
 type State struct {
-	cfg Config
+	cfg tuning.Config
 	*timer.Clock
 	// operations are what clients want, inFlight the tasks that come of it, orphans what came of none.
 	operations *operations
@@ -44,8 +45,8 @@ type State struct {
 }
 
 // NewState returns an empty State, or an error that names what is wrong in c.
-func NewState(c Config) (*State, error) {
-	c, err := c.withDefaults()
+func NewState(c tuning.Config) (*State, error) {
+	c, err := c.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func NewState(c Config) (*State, error) {
 }
 
 // Config returns the configuration with its defaults filled in.
-func (s *State) Config() Config { return s.cfg }
+func (s *State) Config() tuning.Config { return s.cfg }
 
 // maxLate is how late the first event after a timer may be. Later than that, not
 // the workers and clients were late but the scheduler slept or the clock jumped, so

@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A herd is a State with many tasks, and counts what each event does to them.
@@ -30,11 +31,11 @@ const (
 	herdTasks = 10_000
 	// herdMost is what one event may do: as many moves as its effort is enough for, and one more,
 	// which began with the last of it.
-	herdMost = defaultEffort/moveEffort + 1
+	herdMost = tuning.DefaultEffort/moveEffort + 1
 )
 
 // newHerd has a worker run something while so many tasks wait for it.
-func newHerd(t *testing.T, cfg Config) *herd {
+func newHerd(t *testing.T, cfg tuning.Config) *herd {
 	h := &herd{t: t, state: must(NewState(cfg)), now: epoch}
 	h.report("w", event.Idle)
 	for i := range herdTasks + 1 {
@@ -108,7 +109,7 @@ func (h *herd) lose() int {
 
 // TestLastWorkerLeaves has all that waits look for another queue, and then fail, in events none of which does much.
 func TestLastWorkerLeaves(t *testing.T) {
-	h := newHerd(t, Config{})
+	h := newHerd(t, tuning.Config{})
 	if n := h.lose(); n == 0 || n > herdMost {
 		t.Errorf("%d tasks were moved at once", n)
 	}
@@ -133,7 +134,7 @@ func TestLastWorkerLeaves(t *testing.T) {
 // TestWorkerComesBackMeanwhile has the last worker leave, and another one come before all that
 // waits has been moved, or has failed: what is left is served.
 func TestWorkerComesBackMeanwhile(t *testing.T) {
-	h := newHerd(t, Config{})
+	h := newHerd(t, tuning.Config{})
 	h.lose()
 	given := len(h.given)
 	h.report("w", event.Idle)
@@ -164,7 +165,7 @@ func TestWorkerComesBackMeanwhile(t *testing.T) {
 
 // TestManyWaitForDrainedWorkers has the workers of many be drained, undrained, and drained until all of it fails.
 func TestManyWaitForDrainedWorkers(t *testing.T) {
-	h := newHerd(t, Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
+	h := newHerd(t, tuning.Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
 	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
 	for range 3 {
 		h.tell(event.Drain{Record: all})
@@ -192,7 +193,7 @@ func TestManyWaitForDrainedWorkers(t *testing.T) {
 // each gets its action, in events that give to few.
 func TestManyWorkersSettle(t *testing.T) {
 	const workers = 2000
-	h := &herd{t: t, state: must(NewState(Config{Settle: 5 * time.Second})), now: epoch}
+	h := &herd{t: t, state: must(NewState(tuning.Config{Settle: 5 * time.Second})), now: epoch}
 	for i := range workers {
 		h.report(fmt.Sprint("w", i), event.Idle)
 		name := fmt.Sprint("op", i)
@@ -203,7 +204,7 @@ func TestManyWorkersSettle(t *testing.T) {
 	}
 	h.now = h.now.Add(5 * time.Second)
 	h.catchUp()
-	if len(h.given) != workers || h.most > defaultEffort/endEffort+1 {
+	if len(h.given) != workers || h.most > tuning.DefaultEffort/endEffort+1 {
 		t.Errorf("%d workers have an action, at most %d were given one at once", len(h.given), h.most)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -40,7 +41,7 @@ type recorded struct {
 
 func newRecorded(t *testing.T, w io.Writer, limit int64) recorded {
 	t.Helper()
-	state, err := core.NewState(core.Config{})
+	state, err := core.NewState(tuning.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

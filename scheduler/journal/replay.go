@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/record"
 	"github.com/forerunner-build/forerunner/scheduler/core"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // Replayed is what came of a recording.
@@ -39,7 +40,7 @@ func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, 
 	if start == nil {
 		return nil, errors.New("replay: this is no recording")
 	}
-	var config core.Config
+	var config tuning.Config
 	if err := json.Unmarshal(start.GetConfig(), &config); err != nil {
 		return nil, fmt.Errorf("replay: configuration: %w", err)
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
-	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // maxTraceBytes bounds a trace header.
@@ -43,7 +43,7 @@ type Storage interface {
 
 // Options configure Requests. Storage and Rand are required.
 type Options struct {
-	Config core.Config
+	Config tuning.Config
 	// Storage returns the storage of an instance name, for one digest function.
 	Storage func(instance string, fn digest.Function) Storage
 	// MissingInputs returns what an instance name does not have of the inputs of an action. Its errors are gRPC statuses. Nil:
@@ -67,7 +67,7 @@ func NewRequests(o Options) *Requests {
 }
 
 // Config is that of the Options.
-func (s *Requests) Config() *core.Config { return &s.options.Config }
+func (s *Requests) Config() *tuning.Config { return &s.options.Config }
 
 // Platforms are those of all operations, for workers to share.
 func (s *Requests) Platforms() *Platforms { return s.platforms }

@@ -17,10 +17,10 @@ import (
 var (
 	// ErrUnknown says that there is nothing of that name, or no longer.
 	ErrUnknown = errors.New("it is not known")
-	// ErrQueueFull says that core.Config.MaxQueued or core.Config.MaxPerQueue actions wait
+	// ErrQueueFull says that tuning.Config.MaxQueued or tuning.Config.MaxPerQueue actions wait
 	// already.
 	ErrQueueFull = errors.New("the queue is full")
-	// ErrClientFull says that the client has core.Config.MaxPerClient operations already.
+	// ErrClientFull says that the client has tuning.Config.MaxPerClient operations already.
 	ErrClientFull = errors.New("the client has too many operations")
 	// ErrDuplicate says that an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
@@ -56,7 +56,7 @@ type Submit struct{ *request.Operation }
 type Attach struct{ Name string }
 
 // Detach takes a client away that Submit or Attach had counted. When it was the
-// last one, the operation is parked for core.Config.ClientGrace: it keeps its place, is given to no worker, and what runs
+// last one, the operation is parked for tuning.Config.ClientGrace: it keeps its place, is given to no worker, and what runs
 // of it gives way to what somebody waits for. With Now, as the client wants, it ends at once.
 type Detach struct {
 	Name string
@@ -132,11 +132,11 @@ type Hangup struct {
 }
 
 // Disconnect says that a connection has ended. The workers that called over it
-// and have not come back over another one get core.Config.DisconnectSlack to do so.
+// and have not come back over another one get tuning.Config.DisconnectSlack to do so.
 type Disconnect struct{ Connection uint64 }
 
 // Restore takes over what a worker had when another State ended. Worker and operation are as if the
-// worker were late with its call: it has core.Config.WorkerSlack to come back, and a client ClientGrace. What
+// worker were late with its call: it has tuning.Config.WorkerSlack to come back, and a client ClientGrace. What
 // does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
 // the action can know. Nothing happens if something of it is known already.
 type Restore struct{ Held }

@@ -1,4 +1,4 @@
-package core
+package tuning
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ type Config struct {
 	Queues []levels.QueueConfig
 	// Sizes declare size classes of which there may be no worker for a while, each pool
 	// once. What they hold is not to be changed.
-	Sizes []SizesConfig
+	Sizes []Sizes
 	// SizeExponent is how much slower an action may be on a smaller size class, as in
 	// sizeclass.Options: it says how long one waits before it takes an idle worker of a larger
 	// class. Default 0.5; between 0 and 1.
@@ -117,23 +117,12 @@ type Config struct {
 	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Operations that one client, known by its address, may have at once"`
 }
 
-// maxResends is how often an assignment that its worker never confirmed is sent
-// to it again before the worker counts as lost. Such a repetition costs the
-// action none of its attempts: the answer may have been lost on the way.
-const maxResends = 10
+// DefaultEffort is Config.StepEffort by default.
+const DefaultEffort = 8000
 
-// Efforts, in looks at a task that stays where it is. What one event leaves is done by those that come, the first of them
-// at once: what waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
-const (
-	// defaultEffort is Config.StepEffort by default.
-	defaultEffort = 8000
-	// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
-	moveEffort, endEffort = 4, 16
-)
-
-// withDefaults returns c with the zero fields filled in, or an error that names
+// WithDefaults returns c with the zero fields filled in, or an error that names
 // the first field that makes no sense.
-func (c Config) withDefaults() (_ Config, err error) {
+func (c Config) WithDefaults() (_ Config, err error) {
 	for _, f := range []struct {
 		name string
 		d    *time.Duration
@@ -172,7 +161,7 @@ func (c Config) withDefaults() (_ Config, err error) {
 		{"MaxCompleted", &c.MaxCompleted, 10_000},
 		{"MaxQueued", &c.MaxQueued, 1_000_000},
 		{"MaxPerQueue", &c.MaxPerQueue, cmp.Or(c.MaxQueued, 1_000_000)},
-		{"StepEffort", &c.StepEffort, defaultEffort},
+		{"StepEffort", &c.StepEffort, DefaultEffort},
 		{"MaxPerClient", &c.MaxPerClient, 100_000},
 	} {
 		if *f.n < 0 {
@@ -207,8 +196,8 @@ func (c Config) withDefaults() (_ Config, err error) {
 	return c, nil
 }
 
-// levels returns those of a pool: of the first configuration that is for it.
-func (c Config) levels(prefix string, platform request.Platform) []levels.Level {
+// LevelsOf returns the levels of a pool: of the first configuration that is for it.
+func (c Config) LevelsOf(prefix string, platform request.Platform) []levels.Level {
 	for _, q := range c.Queues {
 		if q.Fits(prefix, platform) {
 			return q.Levels
@@ -255,10 +244,10 @@ func (m *Match) Set(s string) error {
 // Type is for pflag.
 func (m *Match) Type() string { return "match" }
 
-// A SizesConfig declares size classes of one pool. Actions are put into the queue of a declared
+// A Sizes declares size classes of one pool. Actions are put into the queue of a declared
 // class also while it has no worker, as when machines of that size are only started when they are
 // needed.
-type SizesConfig struct {
+type Sizes struct {
 	// Prefix and Platform are exactly those of the workers.
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, exactly; default none" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties of the workers, exactly" example:"{OSFamily: linux}"`
@@ -273,10 +262,10 @@ type SizesConfig struct {
 }
 
 // Validate returns what is wrong with a declaration.
-func (c SizesConfig) Validate() error {
+func (c Sizes) Validate() error {
 	switch {
 	case len(c.Classes) == 0:
-		return fmt.Errorf("no classes are declared for %s", c.platform())
+		return fmt.Errorf("no classes are declared for %s", c.WorkerPlatform())
 	case slices.Contains(c.Classes, 0):
 		return fmt.Errorf("a declared class is 0: they are positive")
 	case c.Startup < 0:
@@ -287,7 +276,8 @@ func (c SizesConfig) Validate() error {
 	return instance.Check(c.Prefix)
 }
 
-func (c SizesConfig) platform() request.Platform {
+// WorkerPlatform is that of the workers.
+func (c Sizes) WorkerPlatform() request.Platform {
 	m := &repb.Platform{}
 	for name, value := range c.Platform {
 		m.Properties = append(m.Properties, &repb.Platform_Property{Name: name, Value: value})
@@ -296,7 +286,7 @@ func (c SizesConfig) platform() request.Platform {
 }
 
 // declared returns a copy with the zero fields filled in, or what is wrong.
-func declared(list []SizesConfig) ([]SizesConfig, error) {
+func declared(list []Sizes) ([]Sizes, error) {
 	list = slices.Clone(list)
 	type pool struct{ prefix, platform string }
 	known := map[pool]bool{}
@@ -305,10 +295,10 @@ func declared(list []SizesConfig) ([]SizesConfig, error) {
 		if err := c.Validate(); err != nil {
 			return nil, fmt.Errorf("scheduler config: Sizes[%d]: %w", i, err)
 		}
-		key := pool{c.Prefix, c.platform().Key()}
+		key := pool{c.Prefix, c.WorkerPlatform().Key()}
 		if known[key] {
 			return nil, fmt.Errorf("scheduler config: Sizes[%d]: classes of %s in %q are declared twice",
-				i, c.platform(), c.Prefix)
+				i, c.WorkerPlatform(), c.Prefix)
 		}
 		known[key] = true
 		if c.Startup == 0 {
