@@ -149,6 +149,10 @@ var floors = map[string]int{
 	"farm/dial":       4,
 	"farm/config":     4,
 	"farm/datafolder": 1,
+	"farm/durable":    3,
+	"farm/ids":        0,
+	"farm/scrub":      6,
+	"farm/state":      5,
 	"farm/serve":      5,
 	"farm":            9, // puts parts together
 

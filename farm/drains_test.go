@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
@@ -18,19 +19,19 @@ func TestDrains(t *testing.T) {
 	testDrains(t, own)
 	testDrains(t, shared)
 	for _, text := range []string{"", "{}", `[{}]`, `[{"host":`} {
-		if err := own.write(t.Context(), []byte(text)); err != nil {
+		if err := own.Write(t.Context(), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if list, err := loadDrains(t.Context(), own); err == nil || !strings.Contains(err.Error(), own.String()) {
+		if list, err := durable.LoadDrains(t.Context(), own); err == nil || !strings.Contains(err.Error(), own.String()) {
 			t.Errorf("%q: %v, %v", text, list, err)
 		}
 	}
 }
 
 // testDrains writes and reads with a keeper that has nothing.
-func testDrains(t *testing.T, k kept) {
+func testDrains(t *testing.T, k durable.Text) {
 	t.Helper()
-	if list, err := loadDrains(t.Context(), k); err != nil || len(list) != 0 {
+	if list, err := durable.LoadDrains(t.Context(), k); err != nil || len(list) != 0 {
 		t.Errorf("without any: %v, %v", list, err)
 	}
 	want := "host=a*,slot=1 host=?"
@@ -43,11 +44,11 @@ func testDrains(t *testing.T, k kept) {
 		drains = append(drains, drain.Record{Pattern: p, Reason: "disks", Author: "ann", Since: time.Unix(1e9, 0).UTC()})
 	}
 	for range 2 {
-		if err := keepDrains(t.Context(), k, drains); err != nil {
+		if err := durable.KeepDrains(t.Context(), k, drains); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err := loadDrains(t.Context(), k)
+	list, err := durable.LoadDrains(t.Context(), k)
 	var got []string
 	for i, d := range list {
 		got = append(got, d.Pattern.String())

@@ -15,6 +15,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/durable"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -52,7 +54,7 @@ func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	s.Logger = zap.New(core)
-	state, err := s.State.open(s.Data, &dial.Client{}, s.Logger)
+	state, err := s.State.Open(s.Data, &dial.Client{}, s.Logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,24 +66,24 @@ func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.
 	o.Config = config.scheduler
 	err = s.remember(t.Context(), state, config.sizes, &o)
 	profile := records.Key{Bucket: names.ProfileBucket, Instance: "farm", Digest: digest.Of(digest.SHA256, []byte("7"))}
-	if value, hintErr := state.hints.Get(t.Context(), profile); hintErr == nil && string(value) != "profile 7" {
+	if value, hintErr := state.Hints.Get(t.Context(), profile); hintErr == nil && string(value) != "profile 7" {
 		t.Errorf("a profile became %q", value)
 	} else if hintErr != nil {
 		logs.TakeAll()
 	}
-	return o, logs, errors.Join(err, state.close())
+	return o, logs, errors.Join(err, state.Close())
 }
 
 // TestRecordsOfOneFileAreTakenOver starts over what the last version left: hints stay where they were,
 // quotas and drains move to the folder of their own, once.
 func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
-	for name, state := range map[string]State{"records.db": "", "elsewhere.db": "bolt:"} {
+	for name, place := range map[string]state.Place{"records.db": "", "elsewhere.db": "bolt:"} {
 		data := oldData(t, name)
-		if state != "" {
-			state += State(filepath.Join(data, name))
+		if place != "" {
+			place += state.Place(filepath.Join(data, name))
 		}
-		s := &Scheduler{Data: data, State: state, ConfigFile: cohorts}
+		s := &Scheduler{Data: data, State: place, ConfigFile: cohorts}
 		for range 2 {
 			o, logs, err := remembered(t, s)
 			if err != nil || logs.Len() != 0 {
@@ -114,7 +116,7 @@ func TestDamagedHintsAreLostAndQuotasAreNot(t *testing.T) {
 	if _, _, err := remembered(t, s); err != nil {
 		t.Fatal(err)
 	}
-	hints := filepath.Join(s.Data, recordsFile)
+	hints := filepath.Join(s.Data, state.RecordsFile)
 	if err := os.WriteFile(hints, make([]byte, 32<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +128,7 @@ func TestDamagedHintsAreLostAndQuotasAreNot(t *testing.T) {
 		t.Errorf("set aside: %v, %v", aside, err)
 	}
 	drains, quotas := s.durable(nil)
-	for _, file := range []string{(kept{quotas.store, quotas.key()}).String(), drains.String()} {
+	for _, file := range []string{(durable.Text{Store: quotas.Store, Key: quotas.Key()}).String(), drains.String()} {
 		good, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -19,24 +20,24 @@ func FuzzKept(f *testing.F) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		store := records.NewMemory(0)
-		drains := kept{store, records.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
-		if err := drains.write(t.Context(), text); err != nil {
+		drains := durable.Text{Store: store, Key: records.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, nil)}}
+		if err := drains.Write(t.Context(), text); err != nil {
 			t.Fatal(err)
 		}
-		if patterns, err := loadDrains(t.Context(), drains); err == nil {
-			if err := keepDrains(t.Context(), drains, patterns); err != nil {
+		if patterns, err := durable.LoadDrains(t.Context(), drains); err == nil {
+			if err := durable.KeepDrains(t.Context(), drains, patterns); err != nil {
 				t.Fatal(err)
 			}
-			again, err := loadDrains(t.Context(), drains)
+			again, err := durable.LoadDrains(t.Context(), drains)
 			if err != nil || len(again) != len(patterns) {
 				t.Errorf("%v became %v, %v", patterns, again, err)
 			}
 		}
-		quotas := quotaFile{store}
-		if err := store.Put(t.Context(), quotas.key(), text); err != nil {
+		quotas := durable.Quotas{Store: store}
+		if err := store.Put(t.Context(), quotas.Key(), text); err != nil {
 			t.Fatal(err)
 		}
-		list, err := quotas.load(t.Context())
+		list, err := quotas.Load(t.Context())
 		if err == nil {
 			// What is in force is not an error of what is kept, which an older scheduler may have written.
 			_, err = scheduler.NewServer(scheduler.ServerOptions{

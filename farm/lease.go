@@ -12,7 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/farm/datafolder"
+	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
@@ -22,7 +24,7 @@ func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
 		return errors.New("--lease: schedulers take turns by a Redis that they share: give it as --state")
-	case !isService(s.Storage):
+	case !state.IsService(s.Storage):
 		return errors.New("--lease: the storage has to be one that all schedulers have: --storage=grpc://HOST:PORT")
 	}
 	return nil
@@ -62,7 +64,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	if err := s.checkLease(); err != nil {
 		return err
 	}
-	store, err := s.State.openRedis(&s.Client)
+	store, err := s.State.OpenRedis(&s.Client)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
@@ -76,7 +78,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	})
 	for ctx.Err() == nil {
 		err := s.takeTurn(ctx, abort, lease, ready)
-		switch away := (unanswered{}); {
+		switch away := (durable.Unanswered{}); {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, records.ErrLeaseLost) || errors.As(err, &away):
 			s.Logger.Warn("the scheduler stopped serving; waiting for the lease again", zap.Error(err))
@@ -86,13 +88,6 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	}
 	return nil
 }
-
-// An unanswered error is that of asking somebody elsewhere, who did not answer. It ends a turn, of which
-// another scheduler may make more, but not the program: nothing here is wrong.
-type unanswered struct{ error }
-
-// Unwrap returns what came of it.
-func (u unanswered) Unwrap() error { return u.error }
 
 // openIndex returns where this scheduler, and the one that takes its place, remembers what workers have.
 func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) {

@@ -20,11 +20,11 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := w.State.open(w.Data, &w.Client, w.Logger)
+	state, err := w.State.Open(w.Data, &w.Client, w.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
-	return prefetch.NewProfiles(state.hints, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), state.close, nil
+	return prefetch.NewProfiles(state.Hints, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), state.Close, nil
 }
 
 // memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.

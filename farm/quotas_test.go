@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/durable"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -24,19 +26,19 @@ func quotaRecord(cohort, instance string, low, high int64) quota.Record {
 func TestQuotasAreKept(t *testing.T) {
 	s := &Scheduler{Data: filepath.Join(t.TempDir(), "new")}
 	_, f := s.durable(nil)
-	if list, err := f.load(t.Context()); err != nil || len(list) != 0 {
+	if list, err := f.Load(t.Context()); err != nil || len(list) != 0 {
 		t.Fatalf("%v, %v of nothing", list, err)
 	}
 	for _, r := range []quota.Record{
 		quotaRecord("c", "a", 1, 0), quotaRecord("d", "a", 0, 2), quotaRecord("c", "b", 3, 3),
 		quotaRecord("c", "a", 5, 6), quotaRecord("c", "b", 0, 0), quotaRecord("c", "unknown", 0, 0),
 	} {
-		if err := f.keep(t.Context(), r); err != nil {
+		if err := f.Keep(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, f = s.durable(nil)
-	got, err := f.load(t.Context())
+	got, err := f.Load(t.Context())
 	want := []quota.Record{quotaRecord("d", "a", 0, 2), quotaRecord("c", "a", 5, 6)}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
@@ -50,7 +52,7 @@ func TestQuotasWithoutAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, quotas := (&Scheduler{Data: data}).durable(nil)
-	if err := quotas.keep(t.Context(), quotaRecord("c", "a", 1, 0)); err == nil {
+	if err := quotas.Keep(t.Context(), quotaRecord("c", "a", 1, 0)); err == nil {
 		t.Error("a quota is taken for durable")
 	}
 }
@@ -63,12 +65,12 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 	for i, instance := range []string{"a", "b"} {
 		group.Go(func() {
 			for n := range int64(20) {
-				errs[i] = errors.Join(errs[i], quotaFile{store}.keep(t.Context(), quotaRecord("c", instance, n+1, 0)))
+				errs[i] = errors.Join(errs[i], durable.Quotas{Store: store}.Keep(t.Context(), quotaRecord("c", instance, n+1, 0)))
 			}
 		})
 	}
 	group.Wait()
-	list, err := quotaFile{store}.load(t.Context())
+	list, err := durable.Quotas{Store: store}.Load(t.Context())
 	if err := errors.Join(append(errs, err)...); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 // back, but for a record that nobody can have written.
 func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	redis := redistest.Start(t)
-	state := State("redis://" + redis.Addr)
+	state := state.Place("redis://" + redis.Addr)
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
 	redis.Kill()
 	startTurns(t, Scheduler{State: state, CacheSize: "10M"}).serves()
@@ -105,15 +107,15 @@ func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	quotas := quotaFile{store}
-	if err := quotas.keep(t.Context(), quotaRecord("farm", "team", 1, 2)); err != nil {
+	quotas := durable.Quotas{Store: store}
+	if err := quotas.Keep(t.Context(), quotaRecord("farm", "team", 1, 2)); err != nil {
 		t.Fatal(err)
 	}
 	f.says(1, "quota was changed elsewhere")
 	if q := (&term{T: t, conn: conn}).quota(); q.GetMin() != 1 || q.GetMax() != 2 {
 		t.Errorf("the quota is %v", q)
 	}
-	if err := store.Put(t.Context(), quotas.key(), []byte("{")); err != nil {
+	if err := store.Put(t.Context(), quotas.Key(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if err := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts}).ends(); err == nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
@@ -107,7 +108,7 @@ func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 	if w.Reuse != ReuseProfile {
 		return nil, func() error { return nil }
 	}
-	store, closeStore := openFile(filepath.Join(w.Data, reuseFile),
+	store, closeStore := state.OpenFile(filepath.Join(w.Data, reuseFile),
 		records.BoltOptions{Logger: w.Logger, MaxBytes: reuseBytes})
 	return reuse.New(store), closeStore
 }

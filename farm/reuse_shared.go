@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/state"
 	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/accounts"
@@ -83,19 +84,19 @@ func (s *Started) openShared(
 
 // openAccounts opens what workers share of former runs, in the Redis of --state, else in a file of the data folder. It
 // returns what closes all of state.
-func (s *Scheduler) openAccounts(state *openState) (closeAll func() error) {
-	if state.accounts = state.hints; state.shared != nil {
-		return state.close
+func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
+	if of.Accounts = of.Hints; of.Shared != nil {
+		return of.Close
 	}
-	store, closeStore := openFile(filepath.Join(s.Data, accountsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
-	state.accounts = store
-	return func() error { return errors.Join(closeStore(), state.close()) }
+	store, closeStore := state.OpenFile(filepath.Join(s.Data, accountsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
+	of.Accounts = store
+	return func() error { return errors.Join(closeStore(), of.Close()) }
 }
 
 // shareRuns serves what workers share of former runs.
-func shareRuns(g grpc.ServiceRegistrar, of *storage, state *openState) {
+func shareRuns(g grpc.ServiceRegistrar, of *storage, state *state.Opened) {
 	accounts.Register(g, accounts.Options{
-		Store: state.accounts, Granted: of.granted,
+		Store: state.Accounts, Granted: of.granted,
 		Read: func(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
 			return of.of(instance, d.Function()).Read(ctx, d)
 		},

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -33,7 +34,7 @@ type isolation struct {
 	sandbox    *sandbox.Options // nil: none
 	users      *policy.Users
 	namespaces map[vfs.Owner]*os.File // of users
-	own        *ownIDs                // users are these; nil: they are not the worker's own
+	own        *ids.Own               // users are these; nil: they are not the worker's own
 	policies   *policy.Set
 	commands   sandbox.Policy // unless they or a policy say otherwise
 }
@@ -85,16 +86,16 @@ func terminalsOf(slots int) int {
 // makeOwnUsers gives each action a user namespace of its own or, where the kernel makes none, a user.
 func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	positions := w.Slots + w.FetchWidth + w.ReportWidth
-	if is.own, err = takeIDs(w.Data, positions); err != nil {
+	if is.own, err = ids.Take(w.Data, positions); err != nil {
 		return fmt.Errorf("give commands users of their own: %w (--user names another one; --user root runs commands as root of this machine)", err)
 	}
-	is.users = policy.OwnUsers(is.own.first, is.own.each, is.own.count)
+	is.users = policy.OwnUsers(is.own.First, is.own.Each, is.own.Count)
 	is.namespaces, err = is.users.MakeNamespaces()
 	if errors.Is(err, sandbox.ErrNoUserNamespace) {
 		w.Logger.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", err),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
 			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
-		is.users, err = policy.OwnUsers(is.own.first, 0, is.own.count), nil
+		is.users, err = policy.OwnUsers(is.own.First, 0, is.own.Count), nil
 	}
 	return err
 }
@@ -110,7 +111,7 @@ func (is *isolation) close() error {
 	for _, f := range is.namespaces {
 		errs = append(errs, f.Close())
 	}
-	return errors.Join(append(errs, is.own.close())...)
+	return errors.Join(append(errs, is.own.Close())...)
 }
 
 // hidden lists what commands never see, wherever it is: folders of data, which it makes, and what flags name.
@@ -124,7 +125,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 		}
 		hide = append(hide, dir)
 	}
-	if records := w.State.file(); records != "" {
+	if records := w.State.File(); records != "" {
 		makeFile(records)
 	}
 	for _, file := range w.files() {
@@ -158,7 +159,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 
 // files are those that the flags and the configuration name.
 func (w *Worker) files() []string {
-	return slices.Concat(config.Files(w.ConfigFile), []string{w.Policies, w.State.file()}, w.Ports.Files(), w.Client.Files(), w.HideFiles)
+	return slices.Concat(config.Files(w.ConfigFile), []string{w.Policies, w.State.File()}, w.Ports.Files(), w.Client.Files(), w.HideFiles)
 }
 
 // environmentFiles are the files that environment variables name and that not everybody may read, or

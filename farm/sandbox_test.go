@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap/zaptest"
 
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/settings"
@@ -104,9 +105,9 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	if len(named) < 12 {
 		t.Fatalf("flags name %v: this tests nothing", named)
 	}
-	w.State = State("bolt:" + filepath.Join(shown, "records")) // which is listed itself
-	named = append(named, w.State.file())
-	if err := os.WriteFile(w.State.file(), []byte("secret"), 0o600); err != nil {
+	w.State = state.Place("bolt:" + filepath.Join(shown, "records")) // which is listed itself
+	named = append(named, w.State.File())
+	if err := os.WriteFile(w.State.File(), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	hide, err := w.hidden()

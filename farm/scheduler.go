@@ -23,8 +23,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/records"
@@ -61,10 +64,10 @@ type Scheduler struct {
 	IsolateContent bool `flag:"isolate-content" doc:"Embedded storage shows each instance name only the blobs that it has uploaded or that its actions have made"`
 
 	// State is where statistics, and profiles for workers, are kept.
-	State       State       `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for how actions ran and what they read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
-	Kept        Kept        `settings:"inline"`
-	VerifyEvery VerifyEvery `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
-	Scrub       Scrub       `settings:"inline"`
+	State       state.Place    `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for how actions ran and what they read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	Kept        Kept           `settings:"inline"`
+	VerifyEvery VerifyEvery    `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	Scrub       scrub.Schedule `settings:"inline"`
 	// SpreadFolders is as that of a Worker.
 	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Has ext4 without a journal keep folders apart, so that what is removed from one does not slow down the others"`
 
@@ -115,7 +118,7 @@ func (s *Scheduler) Join(started *Started) {
 	s.local, s.unboxed = serve.NewInProcess(), started.isolation.sandbox == nil
 	w.Client.Connect = s.local.Dial
 	address := "grpc://" + serve.InProcessNetwork + ":0"
-	w.Scheduler, w.Storage, w.State = address, address, State(address)
+	w.Scheduler, w.Storage, w.State = address, address, state.Place(address)
 	s.workers, s.ready = prometheus.NewRegistry(), &serve.Readiness{}
 	w.metrics, w.ready = s.workers, s.ready
 }
@@ -140,7 +143,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	var open closers
 	defer func() { err = errors.Join(err, open.close()) }()
 	clients := &serve.Activity{}
-	storage, err := s.openStorage(ctx, scrubLoad{clients.MovesBlobs, s.Logger, registry}, config.protect.Guard != nil)
+	storage, err := s.openStorage(ctx, scrub.Load{Busy: clients.MovesBlobs, Logger: s.Logger, Metrics: registry}, config.protect.Guard != nil)
 	if err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 		return err
 	}
 	open.add(func() error { _ = listener.Close(); return nil })
-	state, err := s.State.open(s.Data, &s.Client, s.Logger)
+	state, err := s.State.Open(s.Data, &s.Client, s.Logger)
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
@@ -168,12 +171,12 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	storage.serveStreams(server, sched)
 	buildevents.New(kept, registry).Register(server)
 	shareRuns(server, storage, state)
-	records.RegisterFSAC(server, state.hints)
-	records.RegisterISCC(server, state.hints)
+	records.RegisterFSAC(server, state.Hints)
+	records.RegisterISCC(server, state.Hints)
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, state.hints, &config, s.Scheme()+listener.Addr().String())
+	pages, err := s.pages(sched, storage, state.Hints, &config, s.Scheme()+listener.Addr().String())
 	if err != nil {
 		return err
 	}
@@ -190,7 +193,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.scrubber, storage.learn}
+	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.Scrubber, storage.learn}
 	return s.run(ctx, abort, parts, ready)
 }
 
@@ -198,7 +201,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 type schedulerOf struct {
 	config   schedulerConfig
 	storage  *storage
-	state    *openState
+	state    *state.Opened
 	registry *prometheus.Registry
 	term     uint64
 }
@@ -319,36 +322,36 @@ func (s *Scheduler) isFirst() bool {
 // remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
 // ctx is the whole time that it serves.
 func (s *Scheduler) remember(
-	ctx context.Context, state *openState, sizes sizeclass.Options, o *scheduler.ServerOptions,
+	ctx context.Context, state *state.Opened, sizes sizeclass.Options, o *scheduler.ServerOptions,
 ) (err error) {
-	drains, quotas := s.durable(state.shared)
-	workers := rosterFile{drains.store, s.Lease}
-	if o.Expected, err = workers.load(ctx, s.isFirst()); err != nil {
+	drains, quotas := s.durable(state.Shared)
+	workers := durable.Roster[scheduler.WorkerSum]{Store: drains.Store, Lease: s.Lease}
+	if o.Expected, err = workers.Load(ctx, s.isFirst()); err != nil {
 		return err
 	}
-	o.KeepWorkers = func(here []scheduler.WorkerSum) error { return workers.keep(context.WithoutCancel(ctx), here) }
-	if err := s.takeOver(ctx, state.hints, drains, quotas); err != nil {
+	o.KeepWorkers = func(here []scheduler.WorkerSum) error { return workers.Keep(context.WithoutCancel(ctx), here) }
+	if err := s.takeOver(ctx, state.Hints, drains, quotas); err != nil {
 		return err
 	}
-	if o.Drains, err = loadDrains(ctx, drains); err != nil {
+	if o.Drains, err = durable.LoadDrains(ctx, drains); err != nil {
 		return err
 	}
-	o.KeepDrains = func(ds []drain.Record) error { return keepDrains(ctx, drains, ds) }
-	o.KeepQuota = quotas.keep
-	shared := state.shared != nil // others may have it, too, or this one's place
+	o.KeepDrains = func(ds []drain.Record) error { return durable.KeepDrains(ctx, drains, ds) }
+	o.KeepQuota = quotas.Keep
+	shared := state.Shared != nil // others may have it, too, or this one's place
 	if len(o.Config.Quotas.Cohorts) > 0 {
 		if o.Quotas, err = s.firstQuotas(ctx, quotas, shared); err != nil {
 			return err
 		}
 	}
 	if shared {
-		o.LoadQuotas = quotas.load
-		if o.Index, err = s.openIndex(state.shared); err != nil {
+		o.LoadQuotas = quotas.Load
+		if o.Index, err = s.openIndex(state.Shared); err != nil {
 			return err
 		}
 		o.Held = o.Index.Load(ctx)
 	}
-	o.Sizes, err = s.openSizes(state.hints, sizes)
+	o.Sizes, err = s.openSizes(state.Hints, sizes)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/farm/datafolder"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -135,12 +136,12 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	open.add(func() error { _ = schedulerConn.Close(); storage.Close(); return nil })
 	started := &atomic.Pointer[worker.Worker]{}
 	can := w.readiness(ctx, schedulerConn, started)
-	load := &workerLoad{worker: started}
-	blobs, err := w.Scrub.open(o.store, nil, scrubLoad{load.busy, w.Logger, registry})
+	load := &scrub.WorkerLoad{Worker: started}
+	blobs, err := w.Scrub.Open(o.store, nil, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
 	if err != nil {
 		return err
 	}
-	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.readers)
+	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.Readers)
 	if err != nil {
 		return err
 	}
@@ -152,12 +153,12 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		return err
 	}
 	o.Scheduler, o.Live = remoteworker.NewOperationQueueClient(schedulerConn), live.NewOutputsClient(schedulerConn)
-	o.StoreHealth, o.Storage, o.CacheAddress, o.DialPeer = blobs.health, storage.Client, cache, w.dialPeer
+	o.StoreHealth, o.Storage, o.CacheAddress, o.DialPeer = blobs.Health, storage.Client, cache, w.dialPeer
 	work, err := worker.New(o.Options)
 	if err != nil {
 		return err
 	}
-	defer blobs.run()()
+	defer blobs.Run()()
 	if ready != nil {
 		ready()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/record"
@@ -32,13 +33,13 @@ func TestStateFlag(t *testing.T) {
 		"redis+sentinel://h:1?master_name=m&sentinel_password=secret": "redis+sentinel://h:1?master_name=m&sentinel_password=xxxxx",
 		"redis://user:se cret@h:1:2":                                  "redis://...",
 	} {
-		var s State
+		var s state.Place
 		if err := s.Set(written); err != nil || s.String() != shown {
 			t.Errorf("%s is shown as %s, %v; want %s", written, &s, err, shown)
 		}
 	}
 	for _, wrong := range []string{"/x/y", "http://h:1", "redis:h:1"} {
-		var s State
+		var s state.Place
 		if s.Set(wrong) == nil {
 			t.Errorf("%s is taken", wrong)
 		}
@@ -63,17 +64,17 @@ func TestStates(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, state := range []State{
-		"", State("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), State("redis://" + redistest.Start(t).Addr),
-		State("grpc://" + listener.Addr().String()),
+	for _, state := range []state.Place{
+		"", state.Place("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), state.Place("redis://" + redistest.Start(t).Addr),
+		state.Place("grpc://" + listener.Addr().String()),
 	} {
 		data := t.TempDir()
 		for n := range 2 {
-			opened, err := state.open(data, &dial.Client{}, zap.NewNop())
+			opened, err := state.Open(data, &dial.Client{}, zap.NewNop())
 			if err != nil {
 				t.Fatal(err)
 			}
-			store := opened.hints
+			store := opened.Hints
 			for _, bucket := range []string{
 				names.ProfileBucket, names.CoarseBucket, names.StatisticsBucket, names.RunsBucket,
 			} {
@@ -90,13 +91,13 @@ func TestStates(t *testing.T) {
 					t.Errorf("%s: %s: %v", state, bucket, err)
 				}
 			}
-			if err := opened.close(); err != nil {
+			if err := opened.Close(); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	nowhere := State("redis://h")
-	if _, err := nowhere.open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
+	nowhere := state.Place("redis://h")
+	if _, err := nowhere.Open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
 		t.Error("an address without a port was opened")
 	}
 }
@@ -106,7 +107,7 @@ func TestStates(t *testing.T) {
 func TestStateBehindTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")
-	state := State("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
+	state := state.Place("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
 	own, ownKey := authority.Client("scheduler")
 	k := records.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
 	for want, client := range map[string]*dial.Client{
@@ -114,19 +115,19 @@ func TestStateBehindTLS(t *testing.T) {
 		"unknown authority":    {Cert: own, Key: ownKey},
 		"certificate required": {CA: authority.File},
 	} {
-		opened, err := state.open(t.TempDir(), client, zap.NewNop())
+		opened, err := state.Open(t.TempDir(), client, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = opened.hints.Put(t.Context(), k, []byte("value"))
+		err = opened.Hints.Put(t.Context(), k, []byte("value"))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%v, want %q", err, want)
 		}
-		if err := opened.close(); err != nil {
+		if err := opened.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := state.open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
+	if _, err := state.Open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
 	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
@@ -139,14 +140,14 @@ func TestStateBehindTLS(t *testing.T) {
 // once when it goes and once when it is back.
 func TestStateAway(t *testing.T) {
 	server := redistest.Start(t)
-	state := State("redis://" + server.Addr)
-	opened, err := state.open(t.TempDir(), &dial.Client{}, zap.NewNop())
+	state := state.Place("redis://" + server.Addr)
+	opened, err := state.Open(t.TempDir(), &dial.Client{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = opened.close() }()
+	defer func() { _ = opened.Close() }()
 	core, logs := observer.New(zap.InfoLevel)
-	careful := record.NewCareful(opened.hints, record.CarefulOptions{
+	careful := record.NewCareful(opened.Hints, record.CarefulOptions{
 		Timeout: 100 * time.Millisecond, Logger: zap.New(core), Subject: "things", Without: "all goes on",
 	})
 	k := records.Key{Bucket: "things", Digest: digest.Of(digest.SHA256, nil)}

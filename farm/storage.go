@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -35,18 +36,18 @@ type storage struct {
 	// isolated: the blobs of instance names are kept apart. missingInputs returns what an action's lacks.
 	isolated      bool
 	missingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
-	blobs         scrubbed // here; none if it is elsewhere
+	blobs         scrub.Store // here; none if it is elsewhere
 	close         func() error
 }
 
 // ownStore returns what tells of the blobs that are here; nil if they are elsewhere.
 func (s *storage) ownStore() func() *admin.Store {
-	if s.blobs.store == nil {
+	if s.blobs.Store == nil {
 		return nil
 	}
 	return func() *admin.Store {
-		stats := s.blobs.store.Stats()
-		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.health()}
+		stats := s.blobs.Store.Stats()
+		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.Health()}
 	}
 }
 
@@ -58,7 +59,7 @@ func (s *storage) grants(g *casserver.Grants) {
 }
 
 // openStorage opens storage, or connects to it. guarded tells that callers are known by name.
-func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) (*storage, error) {
+func (s *Scheduler) openStorage(ctx context.Context, l scrub.Load, guarded bool) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
 		spec = "dir:" + filepath.Join(s.Data, "storage")
@@ -80,7 +81,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrubLoad, guarded bool) 
 }
 
 // embedStorage opens a folder, to be served on the scheduler's own port.
-func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storage, error) {
+func (s *Scheduler) embedStorage(dir string, l scrub.Load, guarded bool) (*storage, error) {
 	if guarded && s.CacheWrites == CacheWritesClients {
 		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
 			"in the file of --config says who may write the action cache")
@@ -91,7 +92,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	}
 	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
 		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(s.VerifyEvery),
-		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.metrics,
+		Isolate: s.IsolateContent, Logger: s.Logger, Metrics: l.Metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
@@ -100,7 +101,7 @@ func (s *Scheduler) embedStorage(dir string, l scrubLoad, guarded bool) (*storag
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}
-	blobs, err := s.Scrub.open(store, actions, l)
+	blobs, err := s.Scrub.Open(store, actions, l)
 	if err != nil {
 		return nil, errors.Join(err, actions.Close(), store.Close())
 	}

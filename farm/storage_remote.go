@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/scheduler"
 )
@@ -112,7 +113,7 @@ func (r *remoteStorage) learn(ctx context.Context) error {
 		}
 		select {
 		case <-limited.Done():
-			return unanswered{fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, errors.Join(limited.Err(), err))}
+			return durable.Unanswered{Err: fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, errors.Join(limited.Err(), err))}
 		case <-time.After(storagePause):
 		}
 	}

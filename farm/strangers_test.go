@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/iscc"
@@ -531,7 +532,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 // TestIsolationNeedsItsStorage: a flag that could not do anything is refused, with the reason.
 func TestIsolationNeedsItsStorage(t *testing.T) {
 	s := &Scheduler{Storage: "grpc://127.0.0.1:1", IsolateContent: true, Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), scrubLoad{}, true); err == nil || !strings.Contains(err.Error(), "--isolate-content works with embedded storage only") {
+	if _, err := s.openStorage(t.Context(), scrub.Load{}, true); err == nil || !strings.Contains(err.Error(), "--isolate-content works with embedded storage only") {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/records"
@@ -128,7 +128,7 @@ func TestTakeOverWithRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
 	shared := Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
 		ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
 	}
 	first := serveTerm(t, shared)
@@ -203,42 +203,5 @@ func TestFirstOfAFarm(t *testing.T) {
 		if got := test.s.isFirst(); got != test.want {
 			t.Errorf("%s: first %t", name, got)
 		}
-	}
-}
-
-// TestWorkersAreKept in a folder, as those of the scheduler before.
-func TestWorkersAreKept(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "durable")
-	r := rosterFile{records.NewFolder(dir), ""}
-	load := func() []scheduler.WorkerSum {
-		t.Helper()
-		known, err := r.load(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return known
-	}
-	if known := load(); known != nil {
-		t.Errorf("a new folder, of a farm that was there before: %v", known)
-	}
-	if known, err := r.load(t.Context(), true); known == nil || len(known) > 0 || err != nil {
-		t.Errorf("a new farm: %v, %v", known, err)
-	}
-	want := []scheduler.WorkerSum{1, 1 << 63}
-	if err := r.keep(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
-	if known := load(); !slices.Equal(known, want) {
-		t.Errorf("%v, want %v", known, want)
-	}
-	if err := r.record().write(t.Context(), []byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	if known := load(); known != nil {
-		t.Errorf("what makes no sense: %v", known)
-	}
-	r.lease = "main"
-	if known := load(); known != nil {
-		t.Errorf("the first of a lease: %v", known)
 	}
 }

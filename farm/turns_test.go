@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
@@ -102,7 +103,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
 	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+names.LeaseBucket+"}*")
 	f := startTurns(t, Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(2, "the scheduler stopped serving; waiting for the lease again")
 	redis.Do("ACL", "SETUSER", "default", "allkeys")
@@ -114,7 +115,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 func TestTurnThatIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	f := startTurns(t, Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + silent(t).Addr().String(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + silent(t).Addr().String(), Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(1, "lease taken")
 	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
@@ -141,10 +142,10 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 	defer store.Close()
 	s := Scheduler{
-		State: State("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
 	}
 	drains, _ := s.durable(store)
-	if err := drains.write(t.Context(), []byte("{")); err != nil {
+	if err := drains.Write(t.Context(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if err := startTurns(t, s).ends(); err == nil {
@@ -156,7 +157,7 @@ func TestTurnWithWrongRecords(t *testing.T) {
 func TestTurnWithoutStorage(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
-	shared := Scheduler{State: State("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
+	shared := Scheduler{State: state.Place("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
 	cut, whole := shared, shared
 	cut.Storage, whole.Storage = "grpc://"+silent(t).Addr().String(), "grpc://"+storage.conn.Target()
 	first := startTurns(t, cut)
@@ -189,7 +190,7 @@ func TestCircularStart(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, s := range map[string]Scheduler{
 		"alone":  {},
-		"leased": {State: State("redis://" + redis.Addr), Lease: "main", LeaseTime: 4 * time.Second},
+		"leased": {State: state.Place("redis://" + redis.Addr), Lease: "main", LeaseTime: 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,9 @@ import (
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -37,11 +39,11 @@ import (
 
 // A Worker is the configuration of a worker. The tags say what users are told of each setting.
 type Worker struct {
-	Scheduler      string `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several, with commas between them, are tried in turn"`
-	Storage        string `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
-	ActionCache    string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
-	State          State  `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
-	InstancePrefix string `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
+	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several, with commas between them, are tried in turn"`
+	Storage        string      `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
+	ActionCache    string      `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
+	State          state.Place `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	InstancePrefix string      `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
 	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers that know no size classes"`
 	// Platform is what actions may ask for, besides what the machine is; Require what they have to.
@@ -53,13 +55,13 @@ type Worker struct {
 	// Slots are commands at once; 0: one for each CPU.
 	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Commands that run at once; 0 is one for each CPU"`
 
-	Data        string      `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Folder for everything that the worker keeps"`
-	CacheSize   string      `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
-	FreePercent int         // of the free space, without CacheSize; 0 is 80
-	CacheDir    string      `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
-	Mount       string      `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
-	VerifyEvery VerifyEvery `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
-	Scrub       Scrub       `settings:"inline"`
+	Data        string         `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Folder for everything that the worker keeps"`
+	CacheSize   string         `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
+	FreePercent int            // of the free space, without CacheSize; 0 is 80
+	CacheDir    string         `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
+	Mount       string         `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
+	VerifyEvery VerifyEvery    `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	Scrub       scrub.Schedule `settings:"inline"`
 	// SpreadFolders is for who wants folders close together, or compares.
 	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Has ext4 without a journal keep folders apart, so that what is removed from one does not slow down the others"`
 

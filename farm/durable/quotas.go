@@ -1,4 +1,4 @@
-package farm
+package durable
 
 import (
 	"context"
@@ -9,16 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-// A quotaFile keeps quotas in one durable record.
-type quotaFile struct{ store records.Durable }
+// Quotas keeps quotas in one durable record.
+type Quotas struct{ Store records.Durable }
 
 // keptQuota is a quota as it is written, in JSON.
 type keptQuota struct {
@@ -36,15 +34,15 @@ const (
 	quotaPatience = 100 * time.Millisecond
 )
 
-// key is the one record's.
-func (quotaFile) key() records.Key {
+// Key is the one record's.
+func (Quotas) Key() records.Key {
 	return records.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
 }
 
 // read returns what is kept, also as it is written; that is nil if nothing is.
-func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, err error) {
-	k := kept{f.store, f.key()}
-	if written, err = k.read(ctx); written == nil || err != nil {
+func (f Quotas) read(ctx context.Context) (list []keptQuota, written []byte, err error) {
+	k := Text{f.Store, f.Key()}
+	if written, err = k.Read(ctx); written == nil || err != nil {
 		if err != nil {
 			err = fmt.Errorf("read quotas: %w", err)
 		}
@@ -56,8 +54,8 @@ func (f quotaFile) read(ctx context.Context) (list []keptQuota, written []byte, 
 	return list, written, nil
 }
 
-// load returns the quotas that are kept.
-func (f quotaFile) load(ctx context.Context) ([]quota.Record, error) {
+// Load returns the quotas that are kept.
+func (f Quotas) Load(ctx context.Context) ([]quota.Record, error) {
 	list, _, err := f.read(ctx)
 	quotas := make([]quota.Record, len(list))
 	for i, k := range list {
@@ -69,20 +67,9 @@ func (f quotaFile) load(ctx context.Context) ([]quota.Record, error) {
 	return quotas, err
 }
 
-// firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
-// does not answer now, s begins without any.
-func (s *Scheduler) firstQuotas(ctx context.Context, f quotaFile, shared bool) ([]quota.Record, error) {
-	quotas, err := f.load(ctx)
-	if away := (unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {
-		s.Logger.Warn("cannot read quotas; none is in force until this works", zap.Error(err))
-		return nil, nil
-	}
-	return quotas, err
-}
-
-// keep changes one quota of those that are kept, and returns when that is durable. A
+// Keep changes one quota of those that are kept, and returns when that is durable. A
 // zero one is left out.
-func (f quotaFile) keep(ctx context.Context, r quota.Record) error {
+func (f Quotas) Keep(ctx context.Context, r quota.Record) error {
 	err := f.change(ctx, r)
 	for try := 1; errors.Is(err, records.ErrConflict) && try < quotaTries; try++ {
 		// At random, so that two do not meet again and again.
@@ -98,7 +85,7 @@ func (f quotaFile) keep(ctx context.Context, r quota.Record) error {
 	return err
 }
 
-func (f quotaFile) change(ctx context.Context, r quota.Record) error {
+func (f Quotas) change(ctx context.Context, r quota.Record) error {
 	list, old, err := f.read(ctx)
 	if err != nil {
 		return err
@@ -111,5 +98,26 @@ func (f quotaFile) change(ctx context.Context, r quota.Record) error {
 	if err != nil {
 		return err
 	}
-	return f.store.CompareAndSwap(ctx, f.key(), old, text)
+	return f.Store.CompareAndSwap(ctx, f.Key(), old, text)
+}
+
+// TakeOverQuotas moves quotas that an earlier version kept among the hints. It leaves none among the hints, so that who removes those that are kept has none.
+func TakeOverQuotas(ctx context.Context, hints records.Hints, quotas Quotas) error {
+	if _, now, err := quotas.read(ctx); now != nil || err != nil {
+		return err
+	}
+	text, err := hints.Get(ctx, quotas.Key())
+	if errors.Is(err, records.ErrNotFound) {
+		return nil
+	}
+	if err == nil {
+		err = quotas.Store.Put(ctx, quotas.Key(), text)
+	}
+	if err == nil {
+		err = hints.Put(ctx, quotas.Key(), []byte("[]"))
+	}
+	if err != nil {
+		return fmt.Errorf("take over quotas: %w", err)
+	}
+	return nil
 }

@@ -1,18 +1,21 @@
-package farm
+package durable
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 )
 
-// loadDrains reads what keepDrains has written.
-func loadDrains(ctx context.Context, k kept) ([]drain.Record, error) {
-	text, err := k.read(ctx)
+// LoadDrains reads what KeepDrains has written.
+func LoadDrains(ctx context.Context, k Text) ([]drain.Record, error) {
+	text, err := k.Read(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read drains: %w", err)
 	}
@@ -49,8 +52,8 @@ func parseDrains(text []byte, where string) (drains []drain.Record, err error) {
 	return drains, nil
 }
 
-// keepDrains writes the drains in force.
-func keepDrains(ctx context.Context, k kept, drains []drain.Record) (err error) {
+// KeepDrains writes the drains in force.
+func KeepDrains(ctx context.Context, k Text, drains []drain.Record) (err error) {
 	list := make([]keptDrain, len(drains))
 	for i, d := range drains {
 		list[i] = keptDrain(d)
@@ -59,5 +62,27 @@ func keepDrains(ctx context.Context, k kept, drains []drain.Record) (err error) 
 	if err != nil {
 		return err
 	}
-	return k.write(ctx, append(text, '\n'))
+	return k.Write(ctx, append(text, '\n'))
+}
+
+// TakeOverDrains moves what an earlier version kept in a file of its own.
+func TakeOverDrains(ctx context.Context, file string, drains Text) error {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read drains: %w", err)
+	}
+	if _, err := parseDrains(text, file); err != nil {
+		return err
+	}
+	now, err := drains.Read(ctx)
+	if err == nil && now == nil {
+		err = drains.Write(ctx, text)
+	}
+	if err != nil {
+		return fmt.Errorf("take over drains from %s: %w", file, err)
+	}
+	return os.Remove(file)
 }

@@ -1,4 +1,4 @@
-package farm
+package ids
 
 import (
 	"errors"
@@ -19,19 +19,19 @@ const (
 	idsEach = 1 << 16
 )
 
-// ownIDs are users and groups of the machine that are this worker's as long as it runs: count times each.
-type ownIDs struct {
-	first, each uint32
-	count       int
+// An Own is users and groups of the machine that are this worker's as long as it runs: Count times Each, from First on.
+type Own struct {
+	First, Each uint32
+	Count       int
 	lockFile    *os.File
 }
 
 // spareIDs are for actions that come after those of whom a process cannot be ended.
 const spareIDs = 8
 
-// takeIDs takes ids for so many actions at a time, and some to spare. Which ones depends on the data folder,
+// Take takes ids for so many actions at a time, and some to spare. Which ones depends on the data folder,
 // and on what other workers on the machine have taken.
-func takeIDs(data string, positions int) (*ownIDs, error) {
+func Take(data string, positions int) (*Own, error) {
 	first, count, err := idsHere()
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 			return nil, fmt.Errorf("this container has %d users, too few for %d actions", count, positions)
 		}
 		positions = min(positions+spareIDs, int(count)/2)
-		return &ownIDs{first: first + count - uint32(positions), each: 1, count: positions}, nil
+		return &Own{First: first + count - uint32(positions), Each: 1, Count: positions}, nil
 	}
 	positions += spareIDs
 	blocks := uint32(lastOwnID-firstOwnID+1) / idsEach
@@ -57,7 +57,7 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 	}
 	for try := range places {
 		block := (hash.Sum32()%places + try) % places
-		own := &ownIDs{first: firstOwnID + block*idsEach, each: idsEach, count: positions}
+		own := &Own{First: firstOwnID + block*idsEach, Each: idsEach, Count: positions}
 		taken, err := own.lock(block, positions)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func takeIDs(data string, positions int) (*ownIDs, error) {
 const idsFile = "/run/forerunner-ids"
 
 // lock keeps other workers of this machine from blocks of ids.
-func (o *ownIDs) lock(block uint32, count int) (taken bool, err error) {
+func (o *Own) lock(block uint32, count int) (taken bool, err error) {
 	if err := os.MkdirAll(filepath.Dir(idsFile), 0o755); err != nil {
 		return false, err
 	}
@@ -95,7 +95,8 @@ func (o *ownIDs) lock(block uint32, count int) (taken bool, err error) {
 	return false, &os.PathError{Op: "lock", Path: idsFile, Err: err}
 }
 
-func (o *ownIDs) close() error {
+// Close gives the ids back; nil is none.
+func (o *Own) Close() error {
 	if o == nil || o.lockFile == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package farm
+package state
 
 import (
 	"context"
@@ -16,19 +16,19 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 )
 
-// recordsFile is where a program keeps its hints, in its data folder.
-const recordsFile = "records.db"
+// RecordsFile is where a program keeps its hints, in its data folder.
+const RecordsFile = "records.db"
 
-// boltPrefix begins a State that is a file.
+// boltPrefix begins a Place that is a file.
 const boltPrefix = "bolt:"
 
-// A State is where hints are kept, and in a Redis durable records, too: bolt:PATH, the URL of a Redis (records.OpenRedis), or
+// A Place is where hints are kept, and in a Redis durable records, too: bolt:PATH, the URL of a Redis (records.OpenRedis), or
 // grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a scheduler. Empty: a file in the
 // data folder.
-type State string
+type Place string
 
 // String returns s as it may be shown, without a password.
-func (s *State) String() string {
+func (s *Place) String() string {
 	if !records.IsRedisURL(string(*s)) {
 		return string(*s)
 	}
@@ -47,23 +47,24 @@ func (s *State) String() string {
 const sentinelPassword = "sentinel_password"
 
 // Set makes s what is written.
-func (s *State) Set(written string) error {
-	if written != "" && !strings.HasPrefix(written, boltPrefix) && !isService(written) && !records.IsRedisURL(written) {
+func (s *Place) Set(written string) error {
+	if written != "" && !strings.HasPrefix(written, boltPrefix) && !IsService(written) && !records.IsRedisURL(written) {
 		return errors.New("it is none of bolt:PATH, redis://HOST:PORT, grpc://HOST:PORT and grpcs://HOST:PORT")
 	}
-	*s = State(written)
+	*s = Place(written)
 	return nil
 }
 
-func isService(s string) bool {
+// IsService reports whether s is the address of a service.
+func IsService(s string) bool {
 	return strings.HasPrefix(s, "grpc://") || strings.HasPrefix(s, "grpcs://")
 }
 
 // Type says what the flag wants.
-func (s *State) Type() string { return "where" }
+func (s *Place) Type() string { return "where" }
 
-// file is where the hints are, if a file that s names has them; else empty.
-func (s *State) file() string {
+// File is where the hints are, if a file that s names has them; else empty.
+func (s *Place) File() string {
 	path, isFile := strings.CutPrefix(string(*s), boltPrefix)
 	if !isFile {
 		return ""
@@ -71,48 +72,48 @@ func (s *State) file() string {
 	return path
 }
 
-// An openState is where a State's records are.
-type openState struct {
-	hints records.Hints
-	// shared has the durable records that other programs have, too; nil: there is no such place.
-	shared records.Durable
-	// accounts are what workers share of former runs; a scheduler has them.
-	accounts records.Hints
-	close    func() error
+// An Opened is a Place's records.
+type Opened struct {
+	Hints records.Hints
+	// Shared has the durable records that other programs have, too; nil: there is no such place.
+	Shared records.Durable
+	// Accounts are what workers share of former runs; a scheduler has them.
+	Accounts records.Hints
+	Close    func() error
 }
 
-// open opens the records; data is the program's data folder, client for services. What these have
+// Open opens the records; data is the program's data folder, client for services. What these have
 // no room for is in the file there.
-func (s *State) open(data string, client *dial.Client, log *zap.Logger) (*openState, error) {
-	file := filepath.Join(data, recordsFile)
+func (s *Place) Open(data string, client *dial.Client, log *zap.Logger) (*Opened, error) {
+	file := filepath.Join(data, RecordsFile)
 	spec := string(*s)
 	switch {
 	case records.IsRedisURL(spec):
-		r, err := s.openRedis(client)
+		r, err := s.OpenRedis(client)
 		if err != nil {
 			return nil, err
 		}
-		return &openState{hints: r, shared: r, close: r.Close}, nil
-	case isService(spec):
+		return &Opened{Hints: r, Shared: r, Close: r.Close}, nil
+	case IsService(spec):
 		conn, err := client.Dial(spec)
 		if err != nil {
 			return nil, err
 		}
-		rest, closeRest := openFile(file, records.BoltOptions{Logger: log})
-		return &openState{
-			hints: services(conn, rest), close: func() error { return errors.Join(conn.Close(), closeRest()) },
+		rest, closeRest := OpenFile(file, records.BoltOptions{Logger: log})
+		return &Opened{
+			Hints: services(conn, rest), Close: func() error { return errors.Join(conn.Close(), closeRest()) },
 		}, nil
-	case s.file() != "":
-		file = s.file()
+	case s.File() != "":
+		file = s.File()
 	case spec != "":
-		return nil, fmt.Errorf("%q: %w", spec, new(State).Set(spec))
+		return nil, fmt.Errorf("%q: %w", spec, new(Place).Set(spec))
 	}
-	hints, closeHints := openFile(file, records.BoltOptions{Logger: log})
-	return &openState{hints: hints, close: closeHints}, nil
+	hints, closeHints := OpenFile(file, records.BoltOptions{Logger: log})
+	return &Opened{Hints: hints, Close: closeHints}, nil
 }
 
-// openRedis returns the Redis that s names, with the certificates of client where it is one with TLS.
-func (s *State) openRedis(client *dial.Client) (*records.Redis, error) {
+// OpenRedis returns the Redis that s names, with the certificates of client where it is one with TLS.
+func (s *Place) OpenRedis(client *dial.Client) (*records.Redis, error) {
 	source, err := client.Certificates()
 	if err != nil {
 		return nil, err
@@ -120,9 +121,9 @@ func (s *State) openRedis(client *dial.Client) (*records.Redis, error) {
 	return records.OpenRedis(string(*s), records.RedisOptions{TLS: source.Client})
 }
 
-// openFile opens the hints in a file. If that cannot be done, which is
+// OpenFile opens the hints in a file. If that cannot be done, which is
 // logged, they are kept until the program ends.
-func openFile(path string, o records.BoltOptions) (store records.Hints, closeStore func() error) {
+func OpenFile(path string, o records.BoltOptions) (store records.Hints, closeStore func() error) {
 	file, err := records.OpenBolt(path, o)
 	if err != nil {
 		o.Logger.Warn("records are kept in memory only", zap.String("file", path), zap.Error(err))

@@ -1,0 +1,49 @@
+package durable
+
+import (
+	"context"
+	"errors"
+
+	"github.com/forerunner-build/forerunner/records"
+)
+
+// A Text is one durable record.
+type Text struct {
+	Store records.Durable
+	Key   records.Key
+}
+
+// String says where it is.
+func (k Text) String() string {
+	if folder, ok := k.Store.(*records.Folder); ok {
+		return folder.Path(k.Key)
+	}
+	return "record " + k.Key.String()
+}
+
+// Read returns nil if there is none.
+func (k Text) Read(ctx context.Context) ([]byte, error) {
+	text, err := k.Store.Get(ctx, k.Key)
+	switch {
+	case errors.Is(err, records.ErrNotFound):
+		return nil, nil
+	case errors.Is(err, records.ErrDamaged):
+		return nil, err
+	case err != nil:
+		return nil, Unanswered{Err: err}
+	}
+	return text, nil
+}
+
+// Write keeps all of text or nothing of it.
+func (k Text) Write(ctx context.Context, text []byte) error { return k.Store.Put(ctx, k.Key, text) }
+
+// An Unanswered error is that of asking somebody elsewhere, who did not answer. It ends a turn, of which
+// another scheduler may make more, but not the program: nothing here is wrong.
+type Unanswered struct{ Err error }
+
+// Error says why.
+func (u Unanswered) Error() string { return u.Err.Error() }
+
+// Unwrap returns what came of it.
+func (u Unanswered) Unwrap() error { return u.Err }

@@ -1,0 +1,2 @@
+// Package ids takes users and groups of the machine for the commands of a worker that runs as root.
+package ids
