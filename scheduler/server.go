@@ -187,13 +187,13 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 func (s *Server) begin() (err error) {
 	s.engine.Under(func(t engine.Turn) {
 		for _, d := range s.options.Drains {
-			if wrong := t.Feed(event.Drain{Record: d}).Err; wrong != nil {
+			if wrong := t.Feed(core.Drain{Record: d}).Err; wrong != nil {
 				err = fmt.Errorf("scheduler: %w", wrong)
 				return
 			}
 		}
 		for _, q := range s.options.Quotas {
-			if wrong := t.Feed(event.PutQuota{Record: q}).Err; wrong != nil {
+			if wrong := t.Feed(core.PutQuota{Record: q}).Err; wrong != nil {
 				s.log.Warn("quota is not in force", zap.Error(wrong))
 			}
 		}

@@ -186,7 +186,7 @@ func (f *quotaFarm) fill(c *quotaCohort) error {
 		}
 		if n.quota != (quota.Quota{}) {
 			key := quota.Key{Cohort: c.name, Instance: n.name}
-			out := f.state.Step(f.now, event.PutQuota{Record: quota.Record{Key: key, Quota: n.quota}})
+			out := f.state.Step(f.now, core.PutQuota{Record: quota.Record{Key: key, Quota: n.quota}})
 			if out.Err != nil {
 				return out.Err
 			}

@@ -176,23 +176,23 @@ func (f *fuzzer) step() {
 	case "quota":
 		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
-		if f.tell(now, event.PutQuota{
+		if f.tell(now, PutQuota{
 			Record:  quota.Record{Key: k, Quota: q},
 			Preempt: f.pick("leave", "preempt") == "preempt",
 		}).Err != nil {
-			f.tell(now, event.DeleteQuota{Key: k})
+			f.tell(now, DeleteQuota{Key: k})
 		}
 	case "kill":
-		f.tell(now, event.Kill{Names: []string{op, "op1"}, Reason: "test"})
+		f.tell(now, Kill{Names: []string{op, "op1"}, Reason: "test"})
 	case "disconnect":
 		f.tell(now, event.Disconnect{Connection: f.number(f.pick("1", "2", "3"))})
 	case "drain":
 		drained := f.pattern(f.pick("position=w1", "position=w?", "position=w2"))
-		if err := f.tell(now, event.Drain{Record: drain.Record{Pattern: drained}}).Err; err != nil {
+		if err := f.tell(now, Drain{Record: drain.Record{Pattern: drained}}).Err; err != nil {
 			f.t.Fatal(err)
 		}
 	case "undrain":
-		f.tell(now, event.Undrain{Pattern: f.pattern(f.pick("position=w?", "position=w?",
+		f.tell(now, Undrain{Pattern: f.pattern(f.pick("position=w?", "position=w?",
 			"position=w1", "position=w2"))})
 	case "submit":
 		f.ops++

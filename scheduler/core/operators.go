@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -24,47 +25,72 @@ type operators struct {
 	killed *int
 }
 
+// An order is an event that operators cause, with what follows from it.
+type order interface {
+	event.Event
+	do(op *operators) error
+}
+
+// Orders returns one of each of the events that operators cause, and of those that are as simple. A Journal records them as JSON.
+func Orders() []event.Event {
+	return []event.Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}, event.Settle{}}
+}
+
 // order does what operators order.
 func (op *operators) order(e event.Event) error {
-	switch e := e.(type) {
-	case event.Kill:
-		op.kill(e)
-	case event.Drain:
-		return op.drain(e)
-	case event.Undrain:
-		return op.undrain(e)
-	case event.PutQuota:
-		return op.putQuota(e)
-	case event.DeleteQuota:
-		return op.deleteQuota(e)
-	default:
+	o, ok := e.(order)
+	if !ok {
 		panic(fmt.Sprintf("scheduler core: event of an unknown type: %T", e))
+	}
+	return o.do(op)
+}
+
+// Kill ends operations for all who wait for them, as an operator wants; see event.Out.Killed. Bazel takes CANCELLED and
+// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
+// FAILED_PRECONDITION.
+type Kill struct {
+	event.Order
+	Names  []string
+	Reason string
+}
+
+func (k Kill) do(op *operators) error {
+	for _, name := range k.Names {
+		if o := op.operations.byName[name]; o != nil && !o.done() {
+			op.clients.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+k.Reason))
+			*op.killed++
+		}
 	}
 	return nil
 }
 
-func (op *operators) kill(e event.Kill) {
-	for _, name := range e.Names {
-		if o := op.operations.byName[name]; o != nil && !o.done() {
-			op.clients.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+e.Reason))
-			*op.killed++
-		}
-	}
+// Drain lets the workers that a pattern matches, those of now and those to come, finish
+// what they have and gives them nothing more, until Undrain. It is refused with drain.ErrTooMany.
+type Drain struct {
+	event.Order
+	drain.Record
 }
 
-func (op *operators) drain(e event.Drain) error {
-	if e.Since.IsZero() {
-		e.Since = op.Now
+func (d Drain) do(op *operators) error {
+	if d.Since.IsZero() {
+		d.Since = op.Now
 	}
-	changed, err := op.drains.Put(e.Record)
+	changed, err := op.drains.Put(d.Record)
 	if changed {
 		op.redrain()
 	}
 	return err
 }
 
-func (op *operators) undrain(e event.Undrain) error {
-	if !op.drains.Delete(e.Pattern) {
+// Undrain takes back what Drain did with an equal pattern, or is refused with event.ErrUnknown if that is not
+// in force. A worker that another pattern matches too stays drained.
+type Undrain struct {
+	event.Order
+	Pattern pattern.Pattern
+}
+
+func (u Undrain) do(op *operators) error {
+	if !op.drains.Delete(u.Pattern) {
 		return event.ErrUnknown
 	}
 	op.redrain()
@@ -89,28 +115,43 @@ func (op *operators) redrain() {
 	}
 }
 
-func (op *operators) putQuota(e event.PutQuota) error {
-	k := e.Key
+// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
+// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with quota.ErrNoCohort,
+// quota.ErrBad or quota.ErrTooMany.
+type PutQuota struct {
+	event.Order
+	quota.Record
+	Preempt bool
+}
+
+func (p PutQuota) do(op *operators) error {
+	k := p.Key
 	c := op.dispatch.pools.cohort(k.Cohort)
-	if err := op.dispatch.pools.admitQuota(c, k, e.Quota); err != nil {
+	if err := op.dispatch.pools.admitQuota(c, k, p.Quota); err != nil {
 		return fmt.Errorf("put quota of %q in cohort %q: %w", k.Instance, k.Cohort, err)
 	}
-	op.setQuota(c, k.Instance, e.Quota)
-	if e.Preempt {
+	op.setQuota(c, k.Instance, p.Quota)
+	if p.Preempt {
 		c.StopOverMax(k.Instance)
 	}
 	return nil
 }
 
-func (op *operators) deleteQuota(e event.DeleteQuota) error {
-	c := op.dispatch.pools.cohort(e.Cohort)
+// DeleteQuota takes a quota back, or is refused with event.ErrUnknown if there is none.
+type DeleteQuota struct {
+	event.Order
+	quota.Key
+}
+
+func (d DeleteQuota) do(op *operators) error {
+	c := op.dispatch.pools.cohort(d.Cohort)
 	if c == nil {
 		return event.ErrUnknown
 	}
-	if _, known := c.Quota(e.Instance); !known {
+	if _, known := c.Quota(d.Instance); !known {
 		return event.ErrUnknown
 	}
-	op.setQuota(c, e.Instance, quota.Quota{})
+	op.setQuota(c, d.Instance, quota.Quota{})
 	return nil
 }
 

@@ -245,9 +245,9 @@ func (c *court) drain(h *host) {
 	h.drained = !h.drained
 	c.amnesty()
 	if h.drained {
-		c.tell(event.Drain{Record: drain.Record{Pattern: p}})
+		c.tell(Drain{Record: drain.Record{Pattern: p}})
 	} else {
-		c.tell(event.Undrain{Pattern: p})
+		c.tell(Undrain{Pattern: p})
 	}
 }
 

@@ -37,7 +37,7 @@ func BenchmarkBehindMaximum(b *testing.B) {
 			}
 			for i := range others {
 				instance := fmt.Sprint("full", i)
-				state.Step(now, event.PutQuota{Record: quota.Record{Key: quota.Key{
+				state.Step(now, PutQuota{Record: quota.Record{Key: quota.Key{
 					Cohort:   "farm",
 					Instance: instance,
 				}, Quota: quota.Quota{Max: 1}}})
@@ -75,7 +75,7 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 				r.Platform = request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
 				return state.Step(epoch, &r)
 			}
-			state.Step(epoch, event.PutQuota{Record: quota.Record{Key: quota.Key{
+			state.Step(epoch, PutQuota{Record: quota.Record{Key: quota.Key{
 				Cohort:   "farm",
 				Instance: "a",
 			}, Quota: quota.Quota{Min: 1, Max: 1}}})

@@ -234,7 +234,7 @@ func (h *history) step(now time.Time, e event.Event) event.Out {
 		h.seen(now, e, out)
 	}
 	attach, attached := e.(event.Attach)
-	_, kill := e.(event.Kill)
+	_, kill := e.(Kill)
 	switch {
 	case errors.Is(out.Err, event.ErrUnknown):
 		fmt.Fprintf(&h.out, "unknown\n")
@@ -262,7 +262,7 @@ func (h *history) parse(verb string, args []string) event.Event {
 	case "cancel":
 		return event.Cancel{Name: args[0]}
 	case "kill":
-		return event.Kill{Names: strings.Split(args[0], ","), Reason: "out of paper"}
+		return Kill{Names: strings.Split(args[0], ","), Reason: "out of paper"}
 	case "sync":
 		return h.report(args)
 	case "settle":
@@ -272,9 +272,9 @@ func (h *history) parse(verb string, args []string) event.Event {
 	case "disconnect":
 		return event.Disconnect{Connection: h.number(args[0])}
 	case "drain":
-		return event.Drain{Record: drain.Record{Pattern: h.pattern(args[0])}}
+		return Drain{Record: drain.Record{Pattern: h.pattern(args[0])}}
 	case "undrain":
-		return event.Undrain{Pattern: h.pattern(args[0])}
+		return Undrain{Pattern: h.pattern(args[0])}
 	case "quota":
 		return h.quota(args)
 	case "tick":
@@ -326,9 +326,9 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 func (h *history) quota(args []string) event.Event {
 	k := quota.Key{Cohort: args[2], Instance: args[1]}
 	if args[0] == "delete" {
-		return event.DeleteQuota{Key: k}
+		return DeleteQuota{Key: k}
 	}
-	e := event.PutQuota{Record: quota.Record{Key: k}}
+	e := PutQuota{Record: quota.Record{Key: k}}
 	for _, a := range args[3:] {
 		switch name, value, _ := strings.Cut(a, "="); name {
 		case "min":

@@ -168,10 +168,10 @@ func TestManyWaitForDrainedWorkers(t *testing.T) {
 	h := newHerd(t, tuning.Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
 	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
 	for range 3 {
-		h.tell(event.Drain{Record: all})
-		h.tell(event.Undrain{Pattern: all.Pattern})
+		h.tell(Drain{Record: all})
+		h.tell(Undrain{Pattern: all.Pattern})
 	}
-	h.tell(event.Drain{Record: all})
+	h.tell(Drain{Record: all})
 	h.catchUp()
 	if n := h.state.Timers.Len(); n > 10 {
 		t.Errorf("%d timers are set for what waits for the same", n)

@@ -46,7 +46,7 @@ func TestEachOperation(t *testing.T) {
 	e.EachOperation(&p, func(op *request.Operation) {
 		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
-			e.Feed(event.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
+			e.Feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
 			gone++
 		}
 		if come < leave {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/record"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -84,10 +85,10 @@ func decode(m *record.Event) (event.Event, error) {
 	return nil, fmt.Errorf("%v is not known", m)
 }
 
-// orders are the types of event.Orders, by name.
+// orders are the types of core.Orders, by name.
 var orders = func() map[string]reflect.Type {
 	types := map[string]reflect.Type{}
-	for _, e := range event.Orders() {
+	for _, e := range core.Orders() {
 		t := reflect.TypeOf(e)
 		types[t.Name()] = t
 	}
@@ -98,7 +99,7 @@ func encodeOrder(e event.Event) *record.Order {
 	t := reflect.TypeOf(e)
 	value, err := json.Marshal(e)
 	if orders[t.Name()] != t || err != nil {
-		panic(fmt.Sprintf("event %T cannot be recorded: it is not among event.Orders, or no JSON: %v", e, err))
+		panic(fmt.Sprintf("event %T cannot be recorded: it is not among core.Orders, or no JSON: %v", e, err))
 	}
 	return &record.Order{Name: t.Name(), Value: value}
 }

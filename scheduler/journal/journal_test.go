@@ -130,24 +130,24 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		Request: request.Metadata{ToolInvocation: "1", Correlated: "2", Mnemonic: "3", Target: "4", Configuration: "5"},
 	}
 	known := map[string]bool{"start": true, "end": true}
-	for _, e := range append(event.Orders(), []event.Event{
+	for _, e := range append(core.Orders(), []event.Event{
 		event.Submit{Operation: one},
 		event.Attach{Name: "a"},
 		event.Detach{Name: "b"},
 		event.Detach{Name: "b", Now: true},
 		event.Cancel{Name: "c"},
-		event.Kill{Names: []string{"a", "b"}, Reason: "c"},
+		core.Kill{Names: []string{"a", "b"}, Reason: "c"},
 		&event.Report{
 			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: event.Executing,
 			Action: d, PreferIdle: true, Stage: event.Uploading,
 		},
 		event.Hangup{Worker: "w", Call: 1},
 		event.Disconnect{Connection: 1},
-		event.Drain{Record: drain.Record{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
-		event.Undrain{Pattern: host},
-		event.DeleteQuota{Key: quotaKey},
+		core.Drain{Record: drain.Record{Pattern: host, Reason: "r", Author: "a", Since: epoch}},
+		core.Undrain{Pattern: host},
+		core.DeleteQuota{Key: quotaKey},
 		event.Tick{},
-		event.PutQuota{Record: quota.Record{Key: quotaKey, Quota: quota.Quota{Min: 1, Max: 2}}, Preempt: true},
+		core.PutQuota{Record: quota.Record{Key: quotaKey, Quota: quota.Quota{Min: 1, Max: 2}}, Preempt: true},
 		event.Restore{Held: event.Held{
 			Operation: one, Queued: epoch, Started: epoch.Add(1), Attempts: 2, Worker: "w", ID: map[string]string{"a": "b"},
 			Prefix: "p", SizeClass: 3,

@@ -115,7 +115,7 @@ func (s operations) KillOperations(
 		if err := ctx.Err(); err != nil {
 			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
 		}
-		killed += s.Feed(event.Kill{Names: batch, Reason: reason}).Killed
+		killed += s.Feed(core.Kill{Names: batch, Reason: reason}).Killed
 	}
 	return &admin.KillOperationsResponse{Killed: int64(killed)}, nil
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler/core"
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
@@ -142,7 +141,7 @@ func (s *quotas) PutQuota(ctx context.Context, req *admin.PutQuotaRequest) (*adm
 			r.Max = old.Max
 		}
 	})
-	err := s.Feed(event.PutQuota{Record: r, Preempt: req.GetPreempt()}).Err
+	err := s.Feed(core.PutQuota{Record: r, Preempt: req.GetPreempt()}).Err
 	switch {
 	case errors.Is(err, quota.ErrNoCohort):
 		return nil, status.Error(codes.NotFound, err.Error())
@@ -164,7 +163,7 @@ func (s *quotas) DeleteQuota(ctx context.Context, req *admin.DeleteQuotaRequest)
 	k := quota.Key{Cohort: req.GetCohort(), Instance: req.GetInstanceName()}
 	s.keeping.Lock()
 	defer s.keeping.Unlock()
-	if err := s.Feed(event.DeleteQuota{Key: k}).Err; err != nil {
+	if err := s.Feed(core.DeleteQuota{Key: k}).Err; err != nil {
 		return nil, status.Errorf(codes.NotFound, "%q has no quota of cohort %q", k.Instance, k.Cohort)
 	}
 	s.log.Info("quota deleted", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
@@ -219,14 +218,14 @@ func (s *quotas) take(ctx context.Context) error {
 	})
 	for _, r := range kept {
 		if q, ok := old[r.Key]; !ok || q != r.Quota {
-			if s.Feed(event.PutQuota{Record: r}).Err == nil {
+			if s.Feed(core.PutQuota{Record: r}).Err == nil {
 				s.log.Info("quota was changed elsewhere", zap.String("cohort", r.Cohort), zap.String("instance", r.Instance))
 			}
 		}
 		delete(old, r.Key)
 	}
 	for k := range old {
-		s.Feed(event.DeleteQuota{Key: k})
+		s.Feed(core.DeleteQuota{Key: k})
 		s.log.Info("quota was deleted elsewhere", zap.String("cohort", k.Cohort), zap.String("instance", k.Instance))
 	}
 	return nil

@@ -142,7 +142,7 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 	}
 	resp := &admin.DrainResponse{}
 	s.Step(func(t engine.Turn) (out event.Out) {
-		out = t.Feed(event.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
+		out = t.Feed(core.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
 		err = out.Err
 		v := t.View()
 		resp.Workers, resp.Waiting = int32(len(v.Programs(&p))), int64(v.WaitFor(&p))
@@ -175,7 +175,7 @@ func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.
 	}
 	matched := 0
 	s.Step(func(t engine.Turn) (out event.Out) {
-		out = t.Feed(event.Undrain{Pattern: p})
+		out = t.Feed(core.Undrain{Pattern: p})
 		err = out.Err
 		matched = len(t.View().Programs(&p))
 		return out

@@ -7,9 +7,6 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/core/drain"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -29,24 +26,20 @@ var (
 )
 
 // An Event is what core.State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
-// workers, what operators order (Orders), Restore, or Tick.
+// workers, what operators order (Order), Restore, or Tick.
 type Event interface{ isEvent() }
 
-func (Submit) isEvent()      {}
-func (Attach) isEvent()      {}
-func (Detach) isEvent()      {}
-func (Cancel) isEvent()      {}
-func (*Report) isEvent()     {}
-func (Hangup) isEvent()      {}
-func (Disconnect) isEvent()  {}
-func (Kill) isEvent()        {}
-func (Drain) isEvent()       {}
-func (Undrain) isEvent()     {}
-func (PutQuota) isEvent()    {}
-func (DeleteQuota) isEvent() {}
-func (Restore) isEvent()     {}
-func (Settle) isEvent()      {}
-func (Tick) isEvent()        {}
+func (Submit) isEvent()     {}
+func (Attach) isEvent()     {}
+func (Detach) isEvent()     {}
+func (Cancel) isEvent()     {}
+func (*Report) isEvent()    {}
+func (Hangup) isEvent()     {}
+func (Disconnect) isEvent() {}
+func (Order) isEvent()      {}
+func (Restore) isEvent()    {}
+func (Settle) isEvent()     {}
+func (Tick) isEvent()       {}
 
 // Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
 // ErrClientFull or ErrDuplicate.
@@ -160,34 +153,5 @@ type Tick struct{}
 // Settle ends the time of Config.Settle: every worker that could have an action has called, or there is none.
 type Settle struct{}
 
-// Orders returns one of each of the events that operators cause, and of those that are as simple. A Journal records them as JSON.
-func Orders() []Event {
-	return []Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}, Settle{}}
-}
-
-// Kill ends operations for all who wait for them, as an operator wants; see Out.Killed. Bazel takes CANCELLED and
-// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
-// FAILED_PRECONDITION.
-type Kill struct {
-	Names  []string
-	Reason string
-}
-
-// Drain lets the workers that a pattern matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. It is refused with drain.ErrTooMany.
-type Drain struct{ drain.Record }
-
-// Undrain takes back what Drain did with an equal pattern, or is refused with ErrUnknown if that is not
-// in force. A worker that another pattern matches too stays drained.
-type Undrain struct{ Pattern pattern.Pattern }
-
-// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
-// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with quota.ErrNoCohort,
-// quota.ErrBad or quota.ErrTooMany.
-type PutQuota struct {
-	quota.Record
-	Preempt bool
-}
-
-// DeleteQuota takes a quota back, or is refused with ErrUnknown if there is none.
-type DeleteQuota struct{ quota.Key }
+// An Order is part of each event that operators cause. What those are, and what follows from each, is in package core.
+type Order struct{}
