@@ -23,10 +23,9 @@
 //   - Where it waits: pools say which queue is for a task (package offer has what workers offer), a
 //     pool has queues of tasks, one for each size class.
 //   - Who runs it: package roster has the workers, and drain what operators keep them from. The
-//     dispatcher gives them what waits, calls answers
-//     them, overflows have a queue use idle workers of larger size classes and of the other pools
-//     in its reach (package spill), probation says which workers get nothing because what they ran
-//     has failed (package trust).
+//     dispatcher gives them what waits, calls answers them. Overflows have a queue use idle workers
+//     of larger size classes and of the other pools in its reach (reaches; package spill).
+//     Probation says which workers get nothing because what they ran has failed (package trust).
 //   - How it ends: runs end what workers run, hedges are second runs.
 //
 // No event does more than tuning.Config.StepEffort allows. What many tasks have to be looked at again for
