@@ -1,17 +1,13 @@
 package farm
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/grpc"
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -22,85 +18,6 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
-
-func TestStateFlag(t *testing.T) {
-	for written, shown := range map[string]string{
-		"":                         "",
-		"bolt:/x/y":                "bolt:/x/y",
-		"grpc://h:1":               "grpc://h:1",
-		"grpcs://h:1":              "grpcs://h:1",
-		"redis://user:secret@h:1/": "redis://user:xxxxx@h:1/",
-		"redis+sentinel://h:1?master_name=m&sentinel_password=secret": "redis+sentinel://h:1?master_name=m&sentinel_password=xxxxx",
-		"redis://user:se cret@h:1:2":                                  "redis://...",
-	} {
-		var s state.Place
-		if err := s.Set(written); err != nil || s.String() != shown {
-			t.Errorf("%s is shown as %s, %v; want %s", written, &s, err, shown)
-		}
-	}
-	for _, wrong := range []string{"/x/y", "http://h:1", "redis:h:1"} {
-		var s state.Place
-		if s.Set(wrong) == nil {
-			t.Errorf("%s is taken", wrong)
-		}
-	}
-}
-
-// TestStates has records written by one program and read by another, or by the same one later.
-func TestStates(t *testing.T) {
-	services := grpc.NewServer()
-	kept := records.NewMemory(0)
-	records.RegisterFSAC(services, kept)
-	records.RegisterISCC(services, kept)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- services.Serve(listener) }()
-	defer func() {
-		services.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
-	for _, state := range []state.Place{
-		"", state.Place("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), state.Place("redis://" + redistest.Start(t).Addr),
-		state.Place("grpc://" + listener.Addr().String()),
-	} {
-		data := t.TempDir()
-		for n := range 2 {
-			opened, err := state.Open(data, &dial.Client{}, zap.NewNop())
-			if err != nil {
-				t.Fatal(err)
-			}
-			store := opened.Hints
-			for _, bucket := range []string{
-				names.ProfileBucket, names.CoarseBucket, names.StatisticsBucket, names.RunsBucket,
-			} {
-				// The services do not know of buckets.
-				k := records.Key{Bucket: bucket, Digest: digest.Of(digest.SHA256, []byte(bucket))}
-				_, err := store.Get(t.Context(), k)
-				if n == 0 {
-					if !errors.Is(err, records.ErrNotFound) {
-						t.Errorf("%s: %s at first: %v", state, bucket, err)
-					}
-					err = store.Put(t.Context(), k, nil)
-				}
-				if err != nil {
-					t.Errorf("%s: %s: %v", state, bucket, err)
-				}
-			}
-			if err := opened.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	nowhere := state.Place("redis://h")
-	if _, err := nowhere.Open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
-		t.Error("an address without a port was opened")
-	}
-}
 
 // TestStateBehindTLS has a Redis whose certificate nobody but --tls-ca vouches for, and that wants to see
 // that of who calls.
