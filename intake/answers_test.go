@@ -16,11 +16,11 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// large is a service whose answers have a megabyte, or 2 KiB.
+// large is a service whose answers have a megabyte, or 4 KiB: then ten are more than gRPC puts into one buffer, and fewer than fill a window.
 var large = grpc.ServiceDesc{
 	ServiceName: "test.Large",
 	HandlerType: (*any)(nil),
-	Methods:     []grpc.MethodDesc{answering("Get", 1<<20), answering("GetLess", 2<<10)},
+	Methods:     []grpc.MethodDesc{answering("Get", 1<<20), answering("GetLess", 4<<10)},
 }
 
 // answering is a method whose answers have so many bytes.

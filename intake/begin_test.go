@@ -97,7 +97,7 @@ const echoed = "/test.Echo/Put"
 // TestTruncated sends messages that are too large, by their bytes or by what they take when they are decoded, between others: of
 // these the begin arrives, and the others as they are. Where nothing is truncated the first of them ends the call.
 func TestTruncated(t *testing.T) {
-	const limit = 1 << 20
+	const limit = 256 << 10
 	of := func(data int) *repb.BatchUpdateBlobsRequest {
 		one := &repb.BatchUpdateBlobsRequest_Request{Digest: &repb.Digest{Hash: "h"}, Data: make([]byte, data)}
 		return &repb.BatchUpdateBlobsRequest{InstanceName: "main", Requests: []*repb.BatchUpdateBlobsRequest_Request{one}}

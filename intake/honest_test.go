@@ -55,19 +55,23 @@ func TestManyPositions(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyUploads has a build of 1,000 jobs over 100 connections upload 200 KB each, all at the same time, and
-// ask for something else.
+// TestManyUploads has a build of 250 jobs over 25 connections upload 200 KB each, all at the same time, and ask for something else.
+// Their caller may just begin as many uploads, and has more bytes of them than there is room for, as 1,000 jobs have where there is 1 GiB.
 func TestManyUploads(t *testing.T) {
-	b := BoundsFor(1 << 30)
+	const connections, jobs = 25, 10
+	b := BoundsFor(256 << 20)
+	if most := b.UploadsOfOne / uploadBytes; connections*jobs > most || connections*jobs < most*9/10 {
+		t.Errorf("one caller may have %d uploads", most)
+	}
 	b.Wait, b.Stall = time.Hour, time.Hour // on a busy machine clients are slow: none of them makes room for that
 	conn, s := serveConn(t, Options{Bounds: b}, &service{})
 	var all sync.WaitGroup
-	for i := range 100 {
+	for i := range connections {
 		own := conn
 		if i > 0 {
 			own = again(t, conn)
 		}
-		for range 10 {
+		for range jobs {
 			all.Go(func() {
 				if err := fill(put(t, own, "build"), 2); err != nil {
 					t.Error(err)
