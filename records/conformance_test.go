@@ -62,8 +62,12 @@ func testKey(n int) Key {
 // message has are kept by all.
 func testValue(n, bytes int) []byte {
 	filler := make([]byte, bytes)
-	for i := range filler {
+	const period = 1024
+	for i := range min(bytes, period) {
 		filler[i] = byte(n + i*i>>3)
+	}
+	for done := period; done < bytes; done *= 2 {
+		copy(filler[done:], filler[:done])
 	}
 	b := protowire.AppendTag(nil, testNumber, protowire.Fixed32Type)
 	b = protowire.AppendFixed32(b, uint32(n))
