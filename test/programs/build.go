@@ -1,9 +1,11 @@
 package programs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -30,22 +32,38 @@ func Root(t testing.TB) string {
 func Build(t testing.TB) string {
 	t.Helper()
 	root := Root(t)
-	dir := filepath.Join(root, "build", "test")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
+	buildOnce.Do(func() { buildErr = build(root) })
+	if buildErr != nil {
+		t.Fatal(buildErr)
 	}
-	lock, err := os.Create(filepath.Join(root, "build", "test.lock"))
+	return built(root)
+}
+
+// A test program asks once whether the programs are up to date, which takes a second.
+var (
+	buildOnce sync.Once
+	buildErr  error
+)
+
+func built(root string) string { return filepath.Join(root, "build", "test") }
+
+func build(root string) error {
+	if err := os.MkdirAll(built(root), 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Create(built(root) + ".lock")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer lock.Close() // which unlocks it
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatalf("lock %s: %v", lock.Name(), err)
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	cmd := exec.Command("go", "build", "-o", dir, "./cmd/forerunner", "./cmd/forerunner-scheduler", "./cmd/forerunner-worker")
+	// No debugger looks at them.
+	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", built(root), "./cmd/forerunner", "./cmd/forerunner-scheduler", "./cmd/forerunner-worker")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build programs: %v\n%s", err, out)
+		return fmt.Errorf("build programs: %w\n%s", err, out)
 	}
-	return dir
+	return nil
 }
