@@ -37,10 +37,11 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo
 
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
-# longest begin first, or the last one would run alone. Where actions find the worker of their size is measured, so
-# nothing else runs then. Lint has run vet already.
+# longest begin first, or the last one would run alone; those that wait are between those that compute. Where actions find
+# the worker of their size is measured, so nothing else runs then. Lint has run vet already.
 TEST_PACKAGES ?= 4
-TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./vfs/link ./test/crash ./prefetch
+TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./prefetch \
+	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: test-needs lint ## check and test everything; installs what is missing if it is root
 	$(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) $$($(GO) list $(TEST_FIRST) ./... | grep -v '/test/sizes$$')
 	$(GO) test -race -vet=off -timeout 30m $(TEST_FLAGS) ./test/sizes
@@ -130,15 +131,16 @@ test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (insta
 		"build/cgroup2/runner.test -test.v -test.run '(OutOfMemory$$|TheirSlot|Nobody|GroupIsUsed|ForkBomb)/(v2|sandbox)'" \
 		"build/cgroup2/sandbox.test -test.v -test.run '(Attacks|OwnCgroups)/(v2|sandbox)|Abuse'"
 
-# What is tested is analysed: with -race, so that packages are compiled once for both. The analysers make much garbage.
+# What is tested is analysed: with -race, so that packages are compiled once for both. The analysers make much garbage. While
+# packages wait for each other, what else is compiled has the CPUs.
 lint: export GOGC := 400
 lint: ## vet, gofumpt and staticcheck
-	$(GO) vet -race ./...
+	$(GO) build -o build/staticcheck honnef.co/go/tools/cmd/staticcheck & staticcheck=$$!; \
+	$(GO) vet -race ./... && wait $$staticcheck
 	@unformatted="$$($(GO) tool gofumpt -l .)"; \
 	if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run \"go tool gofumpt -w .\":"; echo "$$unformatted"; exit 1; \
 	fi
-	$(GO) build -o build/staticcheck honnef.co/go/tools/cmd/staticcheck
 	GOFLAGS="$$($(GO) env GOFLAGS) -race" build/staticcheck ./...
 
 # Boost makes the row gxx what it is meant to be; without it, or g++, the row says so.
