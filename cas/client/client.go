@@ -117,8 +117,9 @@ type link struct {
 	// wait for each other, so that the others need not wait for them.
 	behind chan struct{}
 	// asking is held while the capabilities are asked for.
-	asking chan struct{}
-	known  atomic.Pointer[limits]
+	asking  chan struct{}
+	known   atomic.Pointer[limits]
+	refusal refusal
 	// readings are the calls of Read for small blobs.
 	readings readings
 	// firstPause is the pause before the second attempt.

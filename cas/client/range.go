@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -17,7 +19,26 @@ import (
 // rangeBufferBytes is the size of the pieces that FetchRange writes.
 const rangeBufferBytes = 128 << 10
 
-// FetchRange implements RangeFetcher. Like Fetch it goes on where a stream broke.
+// refusalAge is how long it is remembered that a server sends no parts of blobs alone.
+const refusalAge = 10 * time.Minute
+
+// A refusal remembers that the server does not take read_limit, so that not each part costs a round trip more.
+type refusal struct{ at atomic.Pointer[time.Time] }
+
+// note notes that the server refused just now.
+func (r *refusal) note() {
+	now := time.Now()
+	r.at.Store(&now)
+}
+
+// remembered reports whether the server refused lately.
+func (r *refusal) remembered() bool {
+	at := r.at.Load()
+	return at != nil && time.Since(*at) < refusalAge
+}
+
+// FetchRange implements RangeFetcher. Like Fetch it goes on where a stream broke. Of a server that does not take read_limit
+// it reads the blob from the part on, and breaks off behind it.
 func (c *Client) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
 	if err := c.fetchRange(ctx, d, part, w); err != nil {
 		return fmt.Errorf("fetch bytes %d to %d of blob %s: %w", part.From, part.To, d, err)

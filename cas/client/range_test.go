@@ -212,6 +212,45 @@ func TestClientFetchRangeOfAPart(t *testing.T) {
 	}
 }
 
+// A server that does not take read_limit is asked for a part with one only once in a while, and its parts come all the same.
+func TestClientRemembersThatLimitsAreRefused(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unimplemented, codes.InvalidArgument} {
+		var mu sync.Mutex
+		limited, asked := 0, 0
+		f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+			s.received = func(m any) error {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+				if m.(*bytestream.ReadRequest).GetReadLimit() == 0 {
+					return nil
+				}
+				limited++
+				return status.Error(code, "no parts of files")
+			}
+		})})
+		c := clientOf(f, Options{NoCompression: true})
+		for i := range 4 {
+			data := servertest.Bytes(uint64(i), 9*wire.StreamChunk)
+			d := f.Put(t, digest.SHA256, data)
+			var got bytes.Buffer
+			part := span.Span{From: 7, To: 3 * wire.StreamChunk}
+			if err := c.FetchRange(t.Context(), d, part, &got); err != nil || !bytes.Equal(got.Bytes(), data[part.From:part.To]) {
+				t.Errorf("%s: %d bytes, %v", code, got.Len(), err)
+			}
+		}
+		if limited != 1 || asked != 5 {
+			t.Errorf("%s: %d calls for 4 parts, %d of them with a limit", code, asked, limited)
+		}
+		long := time.Now().Add(-refusalAge)
+		c.link.refusal.at.Store(&long)
+		d := f.Put(t, digest.SHA256, netNoise(9*wire.StreamChunk))
+		if err := c.FetchRange(t.Context(), d, span.Span{To: 5}, &bytes.Buffer{}); err != nil || limited != 2 {
+			t.Errorf("%s: after a while %d calls have a limit, %v", code, limited, err)
+		}
+	}
+}
+
 // A part that comes short is no part.
 func TestClientFetchRangeNoticesAShortPart(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {

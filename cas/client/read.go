@@ -29,6 +29,9 @@ type blobReader struct {
 	to     int64          // where it ends
 	hasher *digest.Hasher // of all before at; nil when it is not verified
 	budget *budget
+	// unlimited: the server refused to send a part alone, so all that follows is asked for, and what is not wanted is left.
+	unlimited bool
+	refused   bool // it did so just now; whether that was about the limit is known when something comes without
 
 	attempt *readAttempt // nil between two streams
 	ahead   []byte       // read by begin, not yet delivered
@@ -45,6 +48,7 @@ func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest
 		to:     part.To,
 		budget: c.link.newBudget(),
 	}
+	r.unlimited = c.link.refusal.remembered()
 	// Compressed blobs can be read to their end only.
 	if known.zstdStreams && r.to == d.SizeBytes() && r.to-r.at >= wire.CompressAbove {
 		r.name.Compressor = repb.Compressor_ZSTD
@@ -89,6 +93,10 @@ func (r *blobReader) deliver(p []byte) (int, error) {
 		_, _ = r.hasher.Write(p)
 	}
 	r.budget.progress()
+	if r.refused {
+		r.refused = false
+		r.c.link.refusal.note()
+	}
 	return len(p), nil
 }
 
@@ -103,6 +111,9 @@ func (r *blobReader) next(p []byte) (int, error) {
 	if r.to < size {
 		limit = r.to - r.at
 		p = p[:min(int64(len(p)), limit)] // whatever the server makes of the limit
+	}
+	if r.unlimited {
+		limit = 0
 	}
 	if r.attempt == nil {
 		a, err := r.c.link.openRead(r.ctx, r.name, r.at, limit)
@@ -128,6 +139,8 @@ func (r *blobReader) ended(err error) {
 		r.err = io.EOF
 	case r.name.Compressor != repb.Compressor_IDENTITY && compressionRefused(err):
 		r.name.Compressor = repb.Compressor_IDENTITY
+	case r.to < d.SizeBytes() && !r.unlimited && limitRefused(err):
+		r.unlimited, r.refused = true, true
 	default:
 		r.err = r.budget.pause(r.ctx, err)
 	}
@@ -136,6 +149,12 @@ func (r *blobReader) ended(err error) {
 // compressionRefused reports whether a server that announced zstd does not want
 // to read or write this blob with it.
 func compressionRefused(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unimplemented || code == codes.InvalidArgument
+}
+
+// limitRefused reports whether a server may have refused to send a part of a blob alone.
+func limitRefused(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unimplemented || code == codes.InvalidArgument
 }
