@@ -60,22 +60,30 @@
 // What is read next goes first. Ranks say what that is, and what the action opens says how far
 // it is; what it should have read already goes last. Large files, and those that fewer than half of the runs read,
 // count as read a part later. What is equal then goes in the order of the tree, and so does all of a
-// profile without ranks, large files behind small ones. While 8 MiB are under way of what is read earlier,
-// nothing is asked for that is read later: otherwise they would share the link. Files of 64 MiB hold back nothing. Limits
-// bound that over all races of a worker.
+// profile without ranks, large files behind small ones.
+//
+// All calls share a link with those that the action waits for. So no more is under way of what a profile foresees than the link
+// carries in about a round trip (pace): from 512 KiB on it becomes more while calls take little longer than a round trip, up to
+// 16 MiB, and less while they take longer. The races of a worker have equal parts of it. While half of it is of what is read
+// earlier, nothing is asked for that is read later. Large files come one after another if they exceed it; those of 64 MiB
+// hold back nothing.
 //
 // Of a large file of which parts are known these are asked for like a small file, in calls of their own (Source.PrefetchRanges),
 // and all of it in its turn as a large one: who opens a file needs all of it to be verified. The parts of up to 16 files are kept
 // until the Race stops.
 //
-// A profile may be wrong, so what the action opens is weighed against it. A file that the profile
-// has lets eight times its bytes be asked for; at first it is 16 MiB, or 4 MiB of a coarse one. Parts are cut to what is left of
-// that. Large files come as long as they are no more than it, either, but leave small ones and parts theirs.
-// A file that it lacks is read around, by nearness, and goes ahead of the profile's. With the
+// A profile may be wrong, so what the action opens is weighed against it. What was asked for and is not read yet is in doubt.
+// At first as much may be as the link carries in two round trips, or in one if the profile is coarse, and 16 MiB or 4 MiB at most.
+// Each file that the action reads as foreseen adds a quarter of its bytes, and what the link carries in a 16th of a round trip,
+// but no more than seven times its bytes. Parts are cut to what is left, and the others come later.
+// Large files may be in doubt as much as is left again, and have at most eight times as many bytes as may be in doubt.
+// A file that it lacks is read around, by nearness, and goes ahead of the profile's; so is one for which it is not trusted
+// any more. What came so and is not read is in doubt, too. With the
 // first one some directories are fetched that the profile does not name, and with more all; of a
 // coarse profile at once. While three quarters of what was opened lately was not foreseen, nothing
-// more is asked for on the profile's word. One that lacks the root, or has a third of all
-// paths that there could be, is none. Thus no profile makes an action wait much longer than none.
+// more is asked for on the profile's word, and its large files are given up. One that lacks the root, or has a third of all
+// paths that there could be, is none. Thus whatever a profile says, an action waits at most 1.2 times as long as with none, and a
+// round trip.
 //
 // Without a profile, the directories are fetched level by level up to a bound, for
 // they are small and all reads begin with them.
@@ -103,5 +111,5 @@
 // are at most 16; Stop ends all of them and waits.
 //
 // Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu,
-// Race.mu, queue.mu, reads.mu and PartReads.mu are each alone. None is held during I/O or a callback.
+// Race.mu, reads.mu and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a callback.
 package prefetch

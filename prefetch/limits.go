@@ -35,6 +35,7 @@ func (o LimitsOptions) withDefaults() LimitsOptions {
 type Limits struct {
 	options                   LimitsOptions
 	calls, bytes, directories *semaphore.Weighted
+	pace                      pace
 }
 
 // NewLimits returns Limits that nobody uses yet.

@@ -11,12 +11,12 @@ const maxParted = 16
 // parted are the large files of which the parts that runs read are asked for ahead of the rest. The queue's mu guards it.
 type parted struct {
 	known ranges
-	files map[digest.Digest]struct{} // of which parts wait, or were asked for
-	left  int                        // of so many files more parts may be asked for
+	files map[digest.Digest]int64 // of which parts wait, or were asked for: up to there
+	left  int                     // of so many files more parts may be asked for
 }
 
 func newParted(known ranges) parted {
-	return parted{known: known, files: map[digest.Digest]struct{}{}, left: maxParted}
+	return parted{known: known, files: map[digest.Digest]int64{}, left: maxParted}
 }
 
 // admits reports whether parts of f are to be asked for, which is noted.
@@ -24,20 +24,29 @@ func (p *parted) admits(f file) bool {
 	if _, again := p.files[f.digest]; again || len(p.known.of(f.hash, f.digest)) == 0 {
 		return false
 	}
-	p.files[f.digest] = struct{}{}
+	p.files[f.digest] = 0
 	return true
 }
 
-// take returns as many bytes of the parts of f as may be asked for, the first ones.
-func (p *parted) take(f file, most int64) (parts span.Set) {
-	p.left--
-	for _, part := range p.known.of(f.hash, f.digest) {
-		part.To = min(part.To, part.From+most)
-		if part.From == part.To {
-			break
-		}
-		parts = append(parts, part)
-		most -= part.To - part.From
+// take returns as many bytes of the parts of f as may be asked for, the first ones that were not, and whether that is all.
+func (p *parted) take(f file, most int64) (parts span.Set, all bool) {
+	if p.files[f.digest] == 0 {
+		p.left--
 	}
-	return parts
+	for _, part := range p.known.of(f.hash, f.digest) {
+		part.From = max(part.From, p.files[f.digest])
+		if part.From >= part.To {
+			continue
+		}
+		end := part.To
+		if part.To = min(end, part.From+most); part.From < part.To {
+			parts = append(parts, part)
+			most -= part.To - part.From
+			p.files[f.digest] = part.To
+		}
+		if part.To < end {
+			return parts, false
+		}
+	}
+	return parts, true
 }

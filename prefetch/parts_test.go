@@ -114,7 +114,7 @@ func TestRaceAsksForFewParts(t *testing.T) {
 			}
 			root := s.put(t, paths...)
 			profile := readingParts(t, s, root, parts)
-			race(t, Spec{Root: root, Source: s, Profile: profile, Origin: Exact})
+			race(t, Spec{Root: root, Source: s, Profile: profile, Origin: Exact, Limits: wideLimits(LimitsOptions{})})
 			if len(s.parts) != c.want || s.released != c.want {
 				t.Errorf("parts of %d files were asked for, and of %d given up, want %d", len(s.parts), s.released, c.want)
 			}

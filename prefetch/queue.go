@@ -2,6 +2,9 @@ package prefetch
 
 import (
 	"cmp"
+	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -26,49 +29,91 @@ type class struct {
 	parted bool
 }
 
-// A profile is believed up to a point: of what it foresees, so many bytes are asked for before any
-// of it is read, and for each byte that is read so many more.
+// A profile is believed up to a point: of what it foresees, what the link carries in about so many round trips is asked for
+// before any of it is read, and so many bytes at most.
 const (
+	exactTrips   = 2
 	exactCredit  = 16 << 20
+	coarseTrips  = 1
 	coarseCredit = 4 << 20
-	creditOfRead = 8
+	// For each file that is read a quarter of its bytes may be in doubt more, and what the link carries in a 16th of a round
+	// trip, but no more than so many times its bytes.
+	creditOfRead = 7
+	// largeOfTrust is how many times what may be in doubt a large file may have.
+	largeOfTrust = 8
 )
-
-// earlierBytes is how much may be under way of what is read earlier, so that something is asked for that is read
-// later: all calls share a link, and 1 Gbit/s carries so much in 67 ms.
-const earlierBytes = 8 << 20
 
 // longBytes is the size from which on a file takes so long that nothing is held back for it.
 const longBytes = 64 << 20
+
+// A hope is that a file is read as the profile foresees.
+type hope struct {
+	bytes        int64
+	asked, parts int64 // what was asked for: all of it, and parts of it
+}
 
 // A queue holds files that no call has asked for yet.
 type queue struct {
 	wake chan struct{} // one place
 
 	mu    sync.Mutex
-	files map[class][]file   // guarded by mu
-	known map[PathHash]int64 // guarded by mu; what the profile foresees and was not read, and its bytes
-	// credit is what may yet be asked for of small files and parts on the word of the profile, in bytes; the last small
-	// file may exceed it. Of large files less may be: what was asked for of them is taken off, so they leave small ones
-	// theirs. Guarded by mu.
-	credit, large int64
-	held          bool // guarded by mu; the profile is not believed now
-	now           rank // guarded by mu; of what the action reads
+	files map[class][]file  // guarded by mu
+	known map[PathHash]hope // guarded by mu; what the profile foresees and was not read
+	pace  *pace
+	// On the word of the profile files are asked for as long as doubt, the bytes of those that were and are not read yet, is less
+	// than trust. The last small one may exceed that. Large ones are in doubt apart, and are to leave small ones theirs. Of trust
+	// some is there from the start, and earned is the rest. Guarded by mu, but for trips and most, which say what is there.
+	trips, most                          int64
+	earned, doubt, largeDoubt, nearDoubt int64
+	held                                 bool // guarded by mu; the profile is not believed now
+	now                                  rank // guarded by mu; of what the action reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
 	underWay               map[class]int64
+	total                  int64 // bytes of small files that are under way
+	largeTotal             int64
+	largeUnderWay          map[PathHash]context.CancelFunc // what gives them up
 	parts                  parted
 }
 
-func newQueue(o Origin, known ranges) *queue {
+func newQueue(o Origin, known ranges, p *pace) *queue {
 	q := &queue{
-		wake: make(chan struct{}, 1), credit: exactCredit, parts: newParted(known),
-		files: map[class][]file{}, known: map[PathHash]int64{}, underWay: map[class]int64{},
+		wake: make(chan struct{}, 1), pace: p, trips: exactTrips, most: exactCredit, parts: newParted(known),
+		files: map[class][]file{}, known: map[PathHash]hope{}, underWay: map[class]int64{},
+		largeUnderWay: map[PathHash]context.CancelFunc{},
 	}
 	if o == Coarse {
-		q.credit = coarseCredit
+		q.trips, q.most = coarseTrips, coarseCredit
 	}
 	return q
+}
+
+// creditLocked is what may yet be asked for on the word of the profile.
+func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
+
+// trustLocked is what may be in doubt.
+func (q *queue) trustLocked() int64 { return min(q.trips*q.pace.all(), q.most) + q.earned }
+
+// askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
+func (q *queue) askLocked(f file, all, parts int64) {
+	h, ok := q.known[f.hash]
+	if !ok {
+		return // it has been read by now
+	}
+	h.asked += all
+	h.parts += parts
+	q.known[f.hash] = h
+	q.doubtLocked(h.bytes, all, parts)
+}
+
+// doubtLocked adds to what is in doubt of a file of that size.
+func (q *queue) doubtLocked(size, all, parts int64) {
+	q.doubt += parts
+	if size > largeBytes {
+		q.largeDoubt += all
+	} else {
+		q.doubt += all
+	}
 }
 
 func (q *queue) rouse() {
@@ -82,7 +127,7 @@ func (q *queue) rouse() {
 func (q *queue) foresee(files []file) {
 	q.mu.Lock()
 	for _, f := range files {
-		q.known[f.hash] = f.digest.SizeBytes()
+		q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
 		if f.class.large && q.parts.admits(f) {
 			f.class.parted = true
 			q.files[f.class] = append(q.files[f.class], f)
@@ -106,9 +151,14 @@ func (q *queue) unforeseen(files []file) (others []file) {
 	return others
 }
 
-// near adds files that are next to what the action has opened.
-func (q *queue) near(files []file) {
+// near adds files that are next to what the action has opened. Of those so many bytes are in doubt now.
+func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
+	q.nearDoubt = doubt
+	if len(files) == 0 {
+		q.mu.Unlock()
+		return
+	}
 	q.files[class{near: true}] = append(q.files[class{near: true}], files...)
 	q.mu.Unlock()
 	q.rouse()
@@ -122,27 +172,40 @@ func (q *queue) dropNear() {
 	q.rouse()
 }
 
-// read notes that the action reads a file that the profile foresaw, which lets more be asked for, and
-// that the action is at files of that rank now.
-func (q *queue) read(h PathHash, now rank) {
+// read notes that the action reads a file that the profile foresaw, which lets more be asked for, and that the action is at
+// files of that rank now. It reports whether the file was asked for, or would have been in its turn.
+func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
-	was := q.credit
-	q.credit += creditOfRead * q.known[h]
-	delete(q.known, h)
-	changed := q.now != now || was <= 0 && q.credit > 0
+	spent := q.creditLocked() <= 0
+	f, ok := q.known[h]
+	if ok {
+		q.earned += min(creditOfRead*f.bytes, f.bytes/4+q.pace.all()/16)
+		q.doubtLocked(f.bytes, -f.asked, -f.parts)
+		delete(q.known, h)
+	}
+	changed := q.now != now || spent && q.creditLocked() > 0
 	q.now = now
+	inTime = f.asked > 0 || !spent && !q.held
 	q.mu.Unlock()
 	if changed {
 		q.rouse()
 	}
+	return inTime
 }
 
-// hold says whether the profile is not to be believed for now.
+// hold says whether the profile is not to be believed for now. Then its large files, which take long, are given up.
 func (q *queue) hold(held bool) {
 	q.mu.Lock()
 	changed := q.held != held
 	q.held = held
+	var giveUp []context.CancelFunc
+	if changed && held {
+		giveUp = slices.Collect(maps.Values(q.largeUnderWay))
+	}
 	q.mu.Unlock()
+	for _, cancel := range giveUp {
+		cancel()
+	}
 	if changed {
 		q.rouse()
 	}
@@ -204,15 +267,43 @@ func (q *queue) take() (batch []file, parts span.Set) {
 		return nil, nil
 	case next.parted && !next.large:
 		batch = q.takeLocked(next)
-		parts = q.parts.take(batch[0], q.credit)
-		q.credit -= parts.Bytes()
+		parts = q.takePartsLocked(batch[0])
 		return batch, parts
 	case next.large:
 		q.largeCalls++
-	default:
-		q.smallCalls++
+		return q.takeLargeLocked(next), nil
 	}
+	q.smallCalls++
 	return q.takeLocked(next), nil
+}
+
+// takePartsLocked takes as many parts of f, whose turn it is, as may be asked for. The others wait for more trust.
+func (q *queue) takePartsLocked(f file) span.Set {
+	parts, all := q.parts.take(f, q.creditLocked())
+	q.askLocked(f, 0, parts.Bytes())
+	if !all {
+		q.files[f.class] = append([]file{f}, q.files[f.class]...)
+	}
+	return parts
+}
+
+// takeLargeLocked takes the first file of a class of large ones that is not too large yet.
+func (q *queue) takeLargeLocked(c class) []file {
+	files := q.files[c]
+	i := slices.IndexFunc(files, q.worthLocked)
+	f := files[i]
+	if q.files[c] = slices.Delete(files, i, i+1); len(files) == 1 {
+		delete(q.files, c)
+	}
+	bytes := f.digest.SizeBytes()
+	q.askLocked(f, bytes, 0)
+	q.largeTotal += bytes
+	return []file{f}
+}
+
+// worthLocked reports whether a large file is no larger than the profile is trusted for.
+func (q *queue) worthLocked(f file) bool {
+	return f.digest.SizeBytes() <= largeOfTrust*q.trustLocked()
 }
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.
@@ -226,13 +317,18 @@ func (q *queue) mayGoLocked(c class) bool {
 			earlier += bytes
 		}
 	}
+	if q.held || q.creditLocked() <= 0 {
+		return false
+	}
+	share := q.pace.share(q.total > 0)
 	switch {
-	case q.held || q.credit <= 0 || earlier >= earlierBytes:
+	case earlier >= max(share/2, 1):
 		return false
 	case c.large:
-		return q.credit > q.large && q.largeCalls < maxLargeCalls
+		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(share, 1) &&
+			slices.ContainsFunc(q.files[c], q.worthLocked)
 	}
-	return !c.parted || q.parts.left > 0
+	return q.total < share && (!c.parted || q.parts.left > 0)
 }
 
 // heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with
@@ -246,26 +342,24 @@ func heldFor(batch []file) (bytes int64) {
 	return bytes
 }
 
-// takeLocked takes files of a class that has some.
+// takeLocked takes files of a class of small ones that has some, or one of which parts come.
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
-	n, bytes := 0, int64(0)
-	for n < len(files) && n < filesPerCall && (n == 0 || !c.large && !c.parted && (c.near || q.credit > 0)) {
+	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.pace.share(q.total > 0)/4, leastPerCall))
+	for n < len(files) && n < filesPerCall && (n == 0 || !c.parted && (c.near || q.creditLocked() > 0)) {
 		size := files[n].digest.SizeBytes()
-		if n > 0 && bytes+size > bytesPerCall {
+		if n > 0 && bytes+size > most {
 			break
 		}
 		n++
 		bytes += size
-		switch {
-		case c.large:
-			q.large += size
-		case !c.near && !c.parted:
-			q.credit -= size
+		if !c.near && !c.parted {
+			q.askLocked(files[n-1], size, 0)
 		}
 	}
-	if !c.large {
-		q.underWay[c] += heldFor(files[:n])
+	if !c.parted {
+		q.underWay[c] += bytes
+		q.carryLocked(bytes)
 	}
 	if q.files[c] = files[n:]; n == len(files) {
 		delete(q.files, c)
@@ -273,22 +367,56 @@ func (q *queue) takeLocked(c class) []file {
 	return files[:n:n]
 }
 
-// begun says that the call for a large file has begun.
-func (q *queue) begun(batch []file) {
-	q.mu.Lock()
-	q.underWay[batch[0].class] += heldFor(batch)
-	q.mu.Unlock()
+// carryLocked notes that so many bytes of small files more are under way.
+func (q *queue) carryLocked(bytes int64) {
+	was := q.total > 0
+	if q.total += bytes; q.total > 0 != was {
+		q.pace.turn(q.total > 0)
+	}
 }
 
-// ended says that a call has ended.
-func (q *queue) ended(batch []file) {
+func bytesOf(batch []file) (bytes int64) {
+	for _, f := range batch {
+		bytes += f.digest.SizeBytes()
+	}
+	return bytes
+}
+
+// full reports whether at least half of what may be is under way.
+func (q *queue) full() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return 2*q.total >= q.pace.share(q.total > 0)
+}
+
+// begun says that the call for a large file has begun, which cancel gives up.
+func (q *queue) begun(batch []file, cancel context.CancelFunc) {
+	q.mu.Lock()
+	q.underWay[batch[0].class] += heldFor(batch)
+	q.largeUnderWay[batch[0].hash] = cancel
+	held := q.held
+	q.mu.Unlock()
+	if held {
+		cancel()
+	}
+}
+
+// ended says that a call has ended. A large file that was given up is asked for again if the profile proves right.
+func (q *queue) ended(batch []file, givenUp bool) {
 	q.mu.Lock()
 	c := batch[0].class
 	q.underWay[c] -= heldFor(batch)
 	if c.large {
 		q.largeCalls--
+		q.largeTotal -= bytesOf(batch)
+		delete(q.largeUnderWay, batch[0].hash)
 	} else {
 		q.smallCalls--
+		q.carryLocked(-bytesOf(batch))
+	}
+	if givenUp {
+		q.files[c] = append(q.files[c], batch...)
+		q.askLocked(batch[0], -bytesOf(batch), 0)
 	}
 	q.mu.Unlock()
 	q.rouse()

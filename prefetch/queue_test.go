@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -19,6 +20,16 @@ func filesOf(sizes ...int64) (files []file) {
 	return files
 }
 
+// wide is the pace of a link that carries as much as ever counts.
+func wide() *pace { return &pace{window: mostWindow} }
+
+// wideLimits have that pace.
+func wideLimits(o LimitsOptions) *Limits {
+	l := NewLimits(o)
+	l.pace.window = mostWindow
+	return l
+}
+
 // taken are the hashes of all that may go now.
 func taken(q *queue) (hashes []PathHash) {
 	for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
@@ -32,48 +43,46 @@ func taken(q *queue) (hashes []PathHash) {
 // A file that takes long, or of which the parts come, neither holds back what is read after it nor
 // spends what the profile is trusted for.
 func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
-	for _, o := range []Origin{Exact, Coarse} {
-		files := filesOf(134<<20, 1<<20, 1<<20, 1<<20)
-		q := newQueue(o, nil)
-		q.foresee(files[:1])
-		if got := taken(q); !slices.Equal(got, []PathHash{0}) {
-			t.Fatalf("%s: asks for %d", o, got)
-		}
-		q.begun(files[:1])
-		q.foresee(files[1:])
-		if got := taken(q); !slices.Equal(got, []PathHash{1, 2, 3}) {
-			t.Errorf("%s: asks for %d beside the large file", o, got)
-		}
-		// But large ones are bounded, too.
-		large := file{digest: fileDigest("large", 2<<20), hash: 9, class: class{large: true}}
-		q.foresee([]file{large})
-		if got := taken(q); len(got) > 0 {
-			t.Errorf("%s: asks for one more large file, %d", o, got)
-		}
-		q.ended(files[:1])
-		q.read(0, 0) // which shows that the profile is right
-		if got := taken(q); !slices.Equal(got, []PathHash{9}) {
-			t.Errorf("%s: asks for %d in the end", o, got)
-		}
+	files := filesOf(120<<20, 1<<20, 1<<20, 1<<20)
+	q := newQueue(Exact, nil, wide())
+	q.foresee(files[:1])
+	if got := taken(q); !slices.Equal(got, []PathHash{0}) {
+		t.Fatalf("asks for %d", got)
+	}
+	q.begun(files[:1], func() {})
+	q.foresee(files[1:])
+	if got := taken(q); !slices.Equal(got, []PathHash{1, 2, 3}) {
+		t.Errorf("asks for %d beside the large file", got)
+	}
+	// But large ones are bounded, too.
+	large := file{digest: fileDigest("large", 2<<20), hash: 9, class: class{large: true}}
+	q.foresee([]file{large})
+	if got := taken(q); len(got) > 0 {
+		t.Errorf("asks for one more large file, %d", got)
+	}
+	q.ended(files[:1], false)
+	q.read(0, 0) // which shows that the profile is right
+	if got := taken(q); !slices.Equal(got, []PathHash{9}) {
+		t.Errorf("asks for %d in the end", got)
 	}
 	parts := span.Set{{From: 0, To: chunkBytes}}
-	files := filesOf(9<<20, 100)
+	files = filesOf(9<<20, 100)
 	files[1].class.when = 2
-	q := newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: parts}})
+	q = newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: parts}}, wide())
 	q.foresee(files)
 	if got := taken(q); !slices.Equal(got, []PathHash{0, 0, 1}) {
 		t.Errorf("asks for %d", got)
 	}
 	// One of which nothing comes before all of it does is waited for, once it has its call.
-	q = newQueue(Exact, nil)
+	q = newQueue(Exact, nil, wide())
 	q.foresee(files[:1])
 	batch, _ := q.take()
-	q.begun(batch)
+	q.begun(batch, func() {})
 	q.foresee(files[1:])
 	if got := taken(q); len(got) > 0 {
 		t.Errorf("asks for %d", got)
 	}
-	if q.ended(batch); !slices.Equal(taken(q), []PathHash{1}) {
+	if q.ended(batch, false); !slices.Equal(taken(q), []PathHash{1}) {
 		t.Error("waits for what has ended")
 	}
 }
@@ -86,7 +95,7 @@ func TestQueueParts(t *testing.T) {
 	for _, f := range files {
 		known = append(known, ranged{path: f.hash, size: f.digest.SizeBytes(), parts: part})
 	}
-	q := newQueue(Coarse, known)
+	q := newQueue(Coarse, known, wide())
 	slices.Reverse(files)
 	q.foresee(files)
 	q.hold(true)
@@ -101,7 +110,7 @@ func TestQueueParts(t *testing.T) {
 			t.Errorf("asks for %v of %v, want %v of %d", parts, batch, want, i)
 		}
 	}
-	if batch, parts := q.take(); len(batch) > 0 || q.credit != 0 {
+	if batch, parts := q.take(); len(batch) > 0 || q.creditLocked() != 0 {
 		t.Errorf("asks for %v of %v for nothing", parts, batch)
 	}
 }
@@ -144,4 +153,48 @@ func TestLargeFilesWaitAlone(t *testing.T) {
 			t.Error("what ended holds a call, or room")
 		}
 	})
+}
+
+// A large file that the profile is not trusted for yet waits; a smaller one behind it does not.
+func TestQueueLargeFilesWaitForTrust(t *testing.T) {
+	q := newQueue(Coarse, nil, &pace{})
+	files := filesOf(40<<20, 2<<20, 300<<10)
+	for i := range files {
+		files[i].class.when = 0
+	}
+	q.foresee(files)
+	if got := taken(q); !slices.Equal(got, []PathHash{2, 1}) {
+		t.Errorf("asks for %d", got)
+	}
+	for i := range 80 {
+		f := filesOf(200 << 10)
+		f[0].hash = PathHash(100 + i)
+		q.foresee(f)
+		q.read(f[0].hash, 0)
+	}
+	q.ended(files[1:2], false)
+	q.ended(files[2:], false)
+	q.read(1, 0)
+	if got := taken(q); !slices.Contains(got, 0) {
+		t.Errorf("asks for %d after much of the profile was read", got)
+	}
+}
+
+// Large files of a profile that proves wrong are given up, and asked for again if it is right after all.
+func TestQueueGivesUpLargeFiles(t *testing.T) {
+	q := newQueue(Exact, nil, wide())
+	files := filesOf(40 << 20)
+	q.foresee(files)
+	batch, _ := q.take()
+	ctx, cancel := context.WithCancel(t.Context())
+	q.begun(batch, cancel)
+	if q.hold(true); ctx.Err() == nil {
+		t.Fatal("the call goes on")
+	}
+	if q.ended(batch, true); q.ready() || q.largeDoubt != 0 {
+		t.Errorf("it is asked for again, or %d bytes are in doubt", q.largeDoubt)
+	}
+	if q.hold(false); !slices.Equal(taken(q), []PathHash{0}) {
+		t.Error("it is not asked for again")
+	}
 }

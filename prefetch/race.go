@@ -87,6 +87,7 @@ const (
 	maxLargeCalls = 4
 	filesPerCall  = 1000
 	bytesPerCall  = 2 << 20
+	leastPerCall  = 64 << 10
 	directorySets = 4
 	// directoriesPerCall is enough for a level of most trees; the calls for larger
 	// ones run side by side.
@@ -104,10 +105,10 @@ func Start(ctx context.Context, s Spec) *Race {
 	if r.profile != nil {
 		known = r.profile.ranges
 	}
-	r.queue = newQueue(s.Origin, known)
 	if r.limits == nil {
 		r.limits = NewLimits(LimitsOptions{})
 	}
+	r.queue = newQueue(s.Origin, known, &r.limits.pace)
 	r.running.Go(func() { r.weigh(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)

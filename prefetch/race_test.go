@@ -184,7 +184,7 @@ func TestRaceFetchesSmallFilesFirst(t *testing.T) {
 			paths, read = append(paths, path), append(read, path)
 		}
 		root := s.put(t, paths...)
-		race(t, Spec{Root: root, Source: s, Profile: profileOf(read...), Limits: NewLimits(LimitsOptions{Calls: 1})})
+		race(t, Spec{Root: root, Source: s, Profile: profileOf(read...), Limits: wideLimits(LimitsOptions{Calls: 1})})
 		last := s.calls[len(s.calls)-1]
 		if !slices.Equal(last, []digest.Digest{s.at(t, root, "0large")}) {
 			t.Errorf("the last of %d calls asks for %d others", len(s.calls), len(last))

@@ -183,7 +183,7 @@ func TestRaceAsksInOrder(t *testing.T) {
 				if !test.ranked {
 					p = rankless(p)
 				}
-				race(t, Spec{Root: root, Source: s, Profile: p, Limits: NewLimits(LimitsOptions{Calls: 1})})
+				race(t, Spec{Root: root, Source: s, Profile: p, Limits: wideLimits(LimitsOptions{Calls: 1})})
 				var calls []string
 				for _, call := range s.calls {
 					var names []string
@@ -202,7 +202,7 @@ func TestRaceAsksInOrder(t *testing.T) {
 
 // What the action opens says how far it is: what comes next goes first, and last what it should have read already.
 func TestQueueFollowsTheAction(t *testing.T) {
-	q := newQueue(Exact, nil)
+	q := newQueue(Exact, nil, wide())
 	var files []file
 	for i := range lastRank + 1 {
 		files = append(files, file{digest: fileDigest(fmt.Sprint(i), 10), hash: PathHash(i), class: class{when: i}})
@@ -303,7 +303,7 @@ func (run recorded) brought(t *testing.T, p *Profile) map[digest.Digest]bool {
 	var local map[digest.Digest]bool
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
-		race(t, Spec{Root: run.put(t, s), Source: s, Profile: p})
+		race(t, Spec{Root: run.put(t, s), Source: s, Profile: p, Limits: wideLimits(LimitsOptions{})})
 		local = s.local
 	})
 	return local

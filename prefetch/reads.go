@@ -87,7 +87,7 @@ func (r *Race) weigh(ctx context.Context) {
 			h := HashPath(path)
 			foreseen := trust.opened(h)
 			if foreseen {
-				r.queue.read(h, progress.opened(r.profile.classOf(h, 0).when))
+				foreseen = r.queue.read(h, progress.opened(r.profile.classOf(h, 0).when))
 			}
 			reach.opened(path, foreseen)
 		}
@@ -100,6 +100,6 @@ func (r *Race) weigh(ctx context.Context) {
 			r.mu.Unlock()
 			r.queue.dropNear()
 		}
-		r.near(reach.take())
+		r.near(reach.take(), reach.unread)
 	}
 }

@@ -83,21 +83,31 @@ func rankless(p *Profile) *Profile {
 // put makes the input root of the run.
 func (run recorded) put(t *testing.T, s *storage) digest.Digest {
 	t.Helper()
-	var paths []string
+	return s.put(t, run.files()...)
+}
+
+// files returns the files of the run, with their sizes.
+func (run recorded) files() (paths []string) {
 	for _, o := range run {
 		paths = append(paths, fmt.Sprintf("%s:%d", o.path, o.bytes))
 	}
-	return s.put(t, paths...)
+	return paths
 }
 
-// replay returns how long the run waits for files and directories.
-func (run recorded) replay(
-	t *testing.T, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
+// replay returns how long the run waits for files and directories of an input root that has no others.
+func (run recorded) replay(t *testing.T, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin) time.Duration {
+	t.Helper()
+	return run.replayIn(t, run.files(), trip, bytesPerSecond, p, o)
+}
+
+// replayIn is replay in the input root that has all these files.
+func (run recorded) replayIn(
+	t *testing.T, all []string, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
 ) (waited time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newDistant(trip, bytesPerSecond)
-		root := run.put(t, s.storage)
+		root := s.put(t, all...)
 		race := Start(t.Context(), Spec{Root: root, Source: s, Profile: p, Origin: o})
 		waited += s.need(t, root)
 		for _, open := range run {
@@ -115,16 +125,22 @@ func (run recorded) replay(
 	return waited
 }
 
-// went returns p with the directories of the run, as an exact record has them.
-func (run recorded) went(t *testing.T, p *Profile) *Profile {
+// withDirectories returns p with the directories that a run went through which read in this order, as an exact record has them.
+func withDirectories(t *testing.T, p *Profile, all []string, order []PathHash) *Profile {
 	t.Helper()
 	s, with := newStorage(), *p
 	read := map[PathHash]bool{}
-	for _, h := range run.order() {
+	for _, h := range order {
 		read[h] = true
 	}
-	with.directories = Directories(s.everywhere, run.put(t, s), func(h PathHash) bool { return read[h] })
+	with.directories = Directories(s.everywhere, s.put(t, all...), func(h PathHash) bool { return read[h] })
 	return &with
+}
+
+// went returns p with the directories of the run.
+func (run recorded) went(t *testing.T, p *Profile) *Profile {
+	t.Helper()
+	return withDirectories(t, p, run.files(), run.order())
 }
 
 // Three commands whose opens were recorded (strace -f) wait less with ranks than without, and with wrong ones much less

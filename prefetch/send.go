@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -15,11 +16,11 @@ func (r *Race) foresee(files []file) {
 
 // near takes files that are next to what was opened. Those that the profile foresees, too, go ahead
 // of the rest of what it foresees.
-func (r *Race) near(files []file) {
+func (r *Race) near(files []file, doubt int64) {
 	if len(files) > 0 {
 		r.count(r.queue.unforeseen(files))
-		r.queue.near(files)
 	}
+	r.queue.near(files, doubt)
 }
 
 // count counts what is foreseen, and returns as much of it as there may be.
@@ -63,7 +64,7 @@ func (r *Race) send(ctx context.Context) {
 			r.running.Go(func() {
 				r.fetch(ctx, batch)
 				r.limits.ended()
-				r.queue.ended(batch)
+				r.queue.ended(batch, false)
 			})
 		}
 	}
@@ -73,22 +74,24 @@ func (r *Race) send(ctx context.Context) {
 // that: meanwhile it is no call.
 func (r *Race) sendLarge(ctx context.Context, batch []file) {
 	bytes := batch[0].digest.SizeBytes()
+	call, cancel := context.WithCancel(ctx)
 	room := r.limits.tryRoom(bytes)
 	if room {
-		r.queue.begun(batch)
+		r.queue.begun(batch, cancel)
 	} else {
 		r.limits.ended()
 	}
 	r.running.Go(func() {
+		defer cancel()
 		if !room {
 			if r.limits.room(ctx, bytes) != nil {
 				return
 			}
-			r.queue.begun(batch)
+			r.queue.begun(batch, cancel)
 		}
-		r.fetch(ctx, batch)
+		r.fetch(call, batch)
 		r.limits.endedLarge(bytes)
-		r.queue.ended(batch)
+		r.queue.ended(batch, call.Err() != nil && ctx.Err() == nil)
 	})
 }
 
@@ -110,7 +113,11 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 		ds[i] = f.digest
 	}
 	// What did not come is for those to complain about who need it.
+	full, began := r.queue.full(), time.Now()
 	fetched, _ := r.source.Prefetch(ctx, ds)
+	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.large {
+		r.limits.pace.took(began, bytesOf(batch), full)
+	}
 	r.mu.Lock()
 	r.fetched = append(r.fetched, fetched...)
 	for _, d := range fetched {

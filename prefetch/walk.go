@@ -3,6 +3,7 @@ package prefetch
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -151,7 +152,11 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	}
 	defer release()
 	// What did not come will not be found.
+	began := time.Now()
 	fetched, _ := r.source.PrefetchDirectories(ctx, ds)
+	if ctx.Err() == nil && len(fetched) > 0 {
+		r.limits.pace.took(began, 0, false)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range fetched {

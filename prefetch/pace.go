@@ -1,0 +1,85 @@
+package prefetch
+
+import (
+	"sync"
+	"time"
+)
+
+// The bounds of a pace.
+const (
+	firstWindow = 512 << 10
+	leastWindow = 128 << 10
+	mostWindow  = 16 << 20
+	// paceSlack is how much longer a call may always take for what others carry: where a round trip takes less, nobody minds.
+	paceSlack = 10 * time.Millisecond
+	// paceGrowth is how many times what a call carried may be under way more after it.
+	paceGrowth = 3
+	// tripAges is after how many calls the shortest of them is half forgotten.
+	tripAges = 1024
+)
+
+// A pace says how much the races of a worker may have under way, as nobody waits for it: what the link to the storage
+// carries in about a round trip. Who comes to wait for something waits no longer then than without. It is learnt from the
+// calls: while they take little longer than a round trip more may be under way, else less. The zero value is ready.
+type pace struct {
+	mu     sync.Mutex
+	window int64         // bytes; 0: nothing is known
+	trip   time.Duration // that of a call that carries little; 0: nothing is known
+	shrunk time.Time     // calls that began before say nothing new
+	busy   int           // races that have something under way
+}
+
+// all returns the window.
+func (p *pace) all() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.allLocked()
+}
+
+func (p *pace) allLocked() int64 {
+	if p.window == 0 {
+		p.window = firstWindow
+	}
+	return p.window
+}
+
+// share returns how much of the window one race may have, which is among the busy ones or not.
+func (p *pace) share(busy bool) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	races := p.busy
+	if !busy {
+		races++
+	}
+	return p.allLocked() / int64(max(races, 1))
+}
+
+// turn notes that a race has something under way now, or nothing any more.
+func (p *pace) turn(busy bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if busy {
+		p.busy++
+	} else {
+		p.busy--
+	}
+}
+
+// took notes how long a call took, and whether much of what may be was under way meanwhile.
+func (p *pace) took(began time.Time, bytes int64, full bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	took := max(time.Since(began), 1)
+	if p.trip += p.trip / tripAges; p.trip == 0 || took < p.trip {
+		p.trip = took
+	}
+	room := max(p.trip, paceSlack)
+	switch over := took - p.trip; {
+	case over <= room && full:
+		more := min(bytes*int64(room/max(over, 1)), paceGrowth*bytes)
+		p.window = min(p.allLocked()+more, mostWindow)
+	case over > room && began.After(p.shrunk):
+		p.window = max(p.allLocked()/2, int64(float64(p.allLocked())*float64(room)/float64(over)), leastWindow)
+		p.shrunk = time.Now()
+	}
+}

@@ -1,0 +1,37 @@
+package prefetch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Over a link, the window becomes what it carries in about a round trip, and halves for two races.
+func TestPaceFindsTheLink(t *testing.T) {
+	for _, c := range []struct {
+		bytesPerSecond float64
+		trip           time.Duration
+		least, most    int64
+	}{
+		{1e9, 50 * time.Millisecond, mostWindow, mostWindow},
+		{12.5e6, 50 * time.Millisecond, 300 << 10, 2 << 20},
+		{1e6, 10 * time.Millisecond, leastWindow, leastWindow},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var p pace
+			p.took(time.Now().Add(-c.trip), 0, false)
+			for range 30 {
+				began, window := time.Now(), p.all()
+				time.Sleep(c.trip + time.Duration(float64(window)/c.bytesPerSecond*1e9))
+				p.took(began, window, true)
+			}
+			if got := p.all(); got < c.least || got > c.most {
+				t.Errorf("%g bytes a second, %s: window of %d bytes", c.bytesPerSecond, c.trip, got)
+			}
+			p.turn(true)
+			if got := p.share(false); got != p.all()/2 || p.share(true) != p.all() {
+				t.Errorf("a second race has %d of %d bytes", got, p.all())
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package prefetch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A scene is an input root, what an action reads of it, and a record that may be wrong in any way.
+type scene struct {
+	all    []string // with sizes
+	run    recorded
+	record *Profile
+	origin Origin
+	about  string
+}
+
+// sizeOf returns the size of a file: most are small, few are large.
+func sizeOf(r *rand.Rand) int64 {
+	switch n := r.IntN(1000); {
+	case n < 900:
+		return 100 + r.Int64N(40<<10)
+	case n < 990:
+		return 100 + r.Int64N(600<<10)
+	}
+	return 100 + r.Int64N(8<<20)
+}
+
+// randomTree returns files in folders, some of them deep.
+func randomTree(r *rand.Rand) (folders [][]opened) {
+	var names []string
+	folder := ""
+	for i := range 5 + r.IntN(60) {
+		switch r.IntN(3) {
+		case 0:
+			folder = fmt.Sprintf("d%d/", i)
+		case 1:
+			folder += fmt.Sprintf("d%d/", i)
+		default:
+			if len(names) > 0 {
+				folder = names[r.IntN(len(names))] + fmt.Sprintf("d%d/", i)
+			}
+		}
+		names = append(names, folder)
+		var files []opened
+		for j := range 1 + r.IntN(60) {
+			files = append(files, opened{bytes: sizeOf(r), path: fmt.Sprintf("%sf%d-%d", folder, i, j)})
+		}
+		folders = append(folders, files)
+	}
+	return folders
+}
+
+// randomScene draws all of a scene.
+func randomScene(t *testing.T, r *rand.Rand) scene {
+	var s scene
+	var said []string
+	share, right, wrong, slow := r.Float64(), r.Float64(), r.Float64()*r.Float64(), r.IntN(4000)
+	switch r.IntN(6) {
+	case 0, 1:
+		right = 0
+	case 2:
+		right, wrong = 1, 0 // only the order may be wrong
+	}
+	for _, files := range randomTree(r) {
+		mostly := r.Float64() < share
+		for _, f := range files {
+			s.all = append(s.all, fmt.Sprintf("%s:%d", f.path, f.bytes))
+			if mostly && r.IntN(4) > 0 || !mostly && r.IntN(20) == 0 {
+				f.after = time.Duration(r.IntN(slow+1)) * time.Microsecond
+				s.run = append(s.run, f)
+				if r.Float64() < right {
+					said = append(said, f.path)
+				}
+			} else if r.Float64() < wrong {
+				said = append(said, f.path)
+			}
+		}
+	}
+	order := r.IntN(3)
+	switch order {
+	case 1:
+		slices.Reverse(said)
+	case 2:
+		r.Shuffle(len(said), func(i, j int) { said[i], said[j] = said[j], said[i] })
+	}
+	s.about = fmt.Sprintf("order %d, right %.2f, wrong %.2f", order, right, wrong)
+	if r.IntN(2) == 0 {
+		r.Shuffle(len(s.run), func(i, j int) { s.run[i], s.run[j] = s.run[j], s.run[i] })
+		s.about += ", shuffled"
+	}
+	s.record, s.origin = profileAfter(exactRules(ProfileOptions{}.withDefaults()), orderOf(append(said, "x")...)), Exact+Origin(r.IntN(2))
+	if s.origin == Exact && r.IntN(2) == 0 {
+		s.record = withDirectories(t, s.record, s.all, orderOf(said...))
+	}
+	return s
+}
+
+// Whatever a record says, in whatever order, an action waits at most 1.2 times as long as with none, and a round trip, over
+// slow links and fast ones.
+func TestAnyRecord(t *testing.T) {
+	var sum, without time.Duration
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		s := randomScene(t, r)
+		for _, mbitPerSecond := range []float64{30, 100, 1000} {
+			trip := []time.Duration{2, 10, 50}[r.IntN(3)] * time.Millisecond
+			waits := func(p *Profile, o Origin) time.Duration {
+				return s.run.replayIn(t, s.all, trip, mbitPerSecond*1e6/8, p, o)
+			}
+			none, got := waits(nil, None), waits(s.record, s.origin)
+			if got > none*12/10+trip {
+				t.Errorf("seed %d, %g Mbit/s, %s: waits %s with a record (%s, %s), %s with none",
+					seed, mbitPerSecond, trip, got, s.origin, s.about, none)
+			}
+			sum, without = sum+got, without+none
+		}
+	}
+	t.Logf("waits %s with records, %s with none", sum, without)
+	if sum > without {
+		t.Errorf("waits %s with records, %s with none", sum, without)
+	}
+}
