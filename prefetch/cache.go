@@ -27,10 +27,12 @@ type entry struct {
 	known atomic.Pointer[knowledge] // never nil; written under mu
 	asked atomic.Int64              // when the store was last asked, in Unix nanoseconds; 0: never
 
-	mu      sync.Mutex // held while something is learnt
-	stored  []byte     // the filter that the store has, as far as is known
-	changes int        // what was learnt and not written
-	writing bool       // somebody is at it
+	mu       sync.Mutex // held while something is learnt
+	stored   []byte     // the filter that the store has, as far as is known
+	changes  int        // what was learnt and not written
+	held     int        // what was learnt, too, and is not worth writing alone
+	reorders reorders
+	writing  bool // somebody is at it
 }
 
 func (e *entry) weight() int64 { return int64(e.known.Load().sizeBytes()) }

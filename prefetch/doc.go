@@ -36,7 +36,8 @@
 // A history has the hash of each path and a bit for each run, so nothing in it
 // is there by false positives. It also has a rank of each path in two bits: when the runs that read it
 // first did, among all that they read. A run moves the rank of what it reads by one step at
-// most, so that one odd run changes little. Records without ranks are read as those of paths that are
+// most, so that one odd run changes little. Where runs read in another order each time, that alone
+// has a record written more and more seldom, once in 32 runs in the end. Records without ranks are read as those of paths that are
 // read at the end. Where only the filter is left (Buildbarn's service, Buildbarn's
 // workers, runs of more than 32,768 paths) new paths are added to it until it holds a
 // quarter more than the last run read; then it is replaced.

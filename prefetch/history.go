@@ -35,7 +35,7 @@ func (h *history) with(run uint64, r reading, s shape) (*history, bool) {
 	}
 	slot, newest := h.slot(run, s)
 	if s.distinct && slot < len(h.runs) && h.runs[slot] == run {
-		if h.readBy(slot, r.paths) && h.ranks != nil {
+		if h.readBy(slot, r.paths) && !h.misranks(r) {
 			return h, false
 		}
 	} else if !s.distinct && h.unanimous() && slices.Equal(h.paths, r.paths) && !h.misranks(r) {
@@ -119,6 +119,14 @@ func (h *history) readBy(slot int, paths []PathHash) bool {
 func (h *history) unanimous() bool {
 	all := uint32(1<<len(h.runs) - 1)
 	return len(h.runs) > 0 && !slices.ContainsFunc(h.readers, func(r uint32) bool { return r != all })
+}
+
+// foreseesAs reports whether h and o make the same profile, but for the ranks: the same runs read the same, or all of them.
+func (h *history) foreseesAs(o *history) bool {
+	if h == nil || o == nil || !slices.Equal(h.paths, o.paths) {
+		return false
+	}
+	return slices.Equal(h.readers, o.readers) && slices.Equal(h.runs, o.runs) || h.unanimous() && o.unanimous()
 }
 
 // trim drops the paths with the fewest readers that are too many.

@@ -193,10 +193,15 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 // learn adds a run to what e knows and reports whether it is to be written.
 func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
 	e.mu.Lock()
-	next, changed := e.known.Load().learn(run, now, r)
+	known := e.known.Load()
+	next, changed := known.learn(run, now, r)
 	if changed {
-		e.known.Store(next.withRanges(e.known.Load().ranges))
-		e.changes++
+		e.known.Store(next.withRanges(known.ranges).withDirectories(known.directories))
+		if next.history.foreseesAs(known.history) && known.history.ranks != nil && !e.reorders.due() {
+			e.held++
+		} else {
+			e.changes++
+		}
 	}
 	due := e.changes > 0
 	if next.history != nil && r.shape.distinct {
@@ -250,8 +255,8 @@ func (p *Profiles) write(ctx context.Context, e *entry) {
 	const rounds = 2 // what comes while the second is written waits for the next run
 	for range rounds {
 		e.mu.Lock()
-		known, changes := e.known.Load(), e.changes
-		if changes == 0 || e.writing {
+		known, changes, held := e.known.Load(), e.changes, e.held
+		if changes+held == 0 || e.writing {
 			e.mu.Unlock()
 			return
 		}
@@ -263,6 +268,7 @@ func (p *Profiles) write(ctx context.Context, e *entry) {
 		e.writing = false
 		if written {
 			e.changes -= changes
+			e.held -= held
 			e.stored = known.filter().Message().GetBloomFilter()
 			e.asked.Store(time.Now().UnixNano())
 		}

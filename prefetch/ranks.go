@@ -64,17 +64,44 @@ func (r rank) toward(now rank) rank {
 	return rank(int(r) + cmp.Compare(now, r))
 }
 
-// misranks reports whether the ranks of a run that read just the paths of h are so much others that this is worth
-// writing: by half a step on average. What runs that do much at a time read first differs a little each time.
+// misranks reports whether the ranks of what a run read are so much others than those of h that this is worth
+// remembering: by half a step on average. What runs that do much at a time read first differs a little each time.
 func (h *history) misranks(r reading) bool {
 	if h.ranks == nil {
 		return true
 	}
-	off := 0
-	for i := range r.ranks {
-		off += max(int(h.ranks[i])-int(r.ranks[i]), int(r.ranks[i])-int(h.ranks[i]))
+	off, i := 0, 0
+	for j, path := range r.paths {
+		for i < len(h.paths) && h.paths[i] < path {
+			i++
+		}
+		if i < len(h.paths) && h.paths[i] == path {
+			off += max(int(h.ranks[i])-int(r.ranks[j]), int(r.ranks[j])-int(h.ranks[i]))
+		}
 	}
 	return 2*off > len(r.ranks)
+}
+
+// reorders count what was learnt under one key of the order of reads alone. Some programs read in another order each
+// time: their records are to be written more and more seldom.
+type reorders struct{ runs, writes int }
+
+const (
+	// promptReorders are written at once: in so many runs wrong ranks become right.
+	promptReorders = int(lastRank)
+	// patientReorders bounds, as a power of two, how many runs are waited for then.
+	patientReorders = 5
+)
+
+// due counts a run that read in another order, and reports whether that is to be written.
+func (o *reorders) due() bool {
+	o.runs++
+	if later := o.writes - promptReorders + 1; later > 0 && o.runs < 1<<min(later, patientReorders) {
+		return false
+	}
+	o.runs = 0
+	o.writes++
+	return true
 }
 
 // rank returns the rank of paths[i].

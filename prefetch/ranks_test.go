@@ -98,6 +98,54 @@ func TestRanksFollowTheRuns(t *testing.T) {
 	}
 }
 
+// A program that reads in another order each time does not have its record written each time.
+func TestUnrulyOrderIsSeldomWritten(t *testing.T) {
+	var s fakeStore
+	paths, _ := readInOrder()
+	r := rand.New(rand.NewPCG(1, 2))
+	p, writes := NewProfiles(&s, ProfilesOptions{}), 0
+	for range 64 {
+		r.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
+		learn(p, actionOf("a"), paths...)
+		writes += s.written()
+	}
+	if writes < 3 || writes > 12 {
+		t.Errorf("%d writes of 64 runs that read in any order", writes)
+	}
+	p.Flush(t.Context())
+	learnt, _ := p.Find(t.Context(), actionOf("a"))
+	found, _ := NewProfiles(&s, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
+	if !slices.Equal(ranksOf(found, paths...), ranksOf(learnt, paths...)) {
+		t.Error("what was learnt last is not written in the end")
+	}
+}
+
+// The record of actions that are alike has its ranks put right, too, by runs of actions that it knows.
+func TestCoarseRanksFollowTheRuns(t *testing.T) {
+	var s fakeStore
+	paths, want := readInOrder()
+	backwards := slices.Clone(paths)
+	slices.Reverse(backwards)
+	p := NewProfiles(&s, ProfilesOptions{})
+	actions := []string{"a", "b", "c", "d"}
+	for _, a := range actions {
+		learn(p, compileOf(a), paths...)
+	}
+	for range 4 {
+		for _, a := range actions {
+			learn(p, compileOf(a), backwards...)
+		}
+	}
+	found, origin := p.Find(t.Context(), compileOf("new"))
+	off := 0
+	for i, r := range ranksOf(found, backwards...) {
+		off += max(int(r)-int(want[i]), int(want[i])-int(r))
+	}
+	if origin != Coarse || 2*off > len(want) {
+		t.Errorf("%s: ranks %v, want about %v", origin, ranksOf(found, backwards...), want)
+	}
+}
+
 // A history that is trimmed or merged keeps the rank of each path.
 func TestRanksStayWithTheirPaths(t *testing.T) {
 	s := shape{runs: 4, paths: 4, distinct: true}
