@@ -101,11 +101,17 @@ type Claim struct {
 	Grant    string        // to write its result; empty: none is needed
 }
 
-// A sharing is a run that the others are to be told of.
+// A sharing is a run that the others are to be told of. While it waits it is kept as it is encoded: that is all the memory
+// that it takes.
 type sharing struct {
 	claim Claim
-	run   *reuse.Run
+	run   []byte
 	ended time.Time
+}
+
+// bytes is what s takes while it waits.
+func (s sharing) bytes() int64 {
+	return int64(len(s.run) + len(s.claim.How) + len(s.claim.Grant) + len(s.claim.Instance))
 }
 
 // OpenShared returns a Shared, which Close ends.
@@ -124,7 +130,7 @@ func OpenShared(o SharedOptions) *Shared {
 	for range senders {
 		s.ended.Go(func() {
 			for next := range s.queue {
-				s.queued.Add(-int64(proto.Size(next.run)))
+				s.queued.Add(-next.bytes())
 				s.count(s.send(next))
 			}
 		})
@@ -202,15 +208,17 @@ func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (ru
 
 // keep has the others be told of a run that has ended. It does not wait for that.
 func (s *Shared) keep(c Claim, m *reuse.Run) {
+	encoded, err := proto.Marshal(m)
+	next := sharing{c, encoded, time.Now()}
+	size := next.bytes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := int64(proto.Size(m))
-	if size > accounts.MaxBytes || s.closed || s.queued.Load()+size > maxQueuedBytes {
+	if err != nil || len(encoded) > accounts.MaxBytes || s.closed || s.queued.Load()+size > maxQueuedBytes {
 		s.count(sharedLost)
 		return
 	}
 	select {
-	case s.queue <- sharing{c, m, time.Now()}:
+	case s.queue <- next:
 		s.queued.Add(size)
 	default:
 		s.count(sharedLost)
@@ -223,10 +231,14 @@ func (s *Shared) send(next sharing) (result string) {
 	if !ok {
 		return sharedLost
 	}
+	run := &reuse.Run{}
+	if proto.Unmarshal(next.run, run) != nil {
+		return sharedLost
+	}
 	ok = s.careful.Try(s.alive, "keep", names.AccountsBucket, func(ctx context.Context) error {
 		_, err := s.options.Client.Keep(withGrant(ctx, next.claim.Grant), &reuse.KeepRequest{
 			InstanceName: next.claim.Instance, DigestFunction: next.claim.Action.Function().Proto(),
-			ActionDigest: next.claim.Action.Proto(), Circumstances: circumstances(next.claim.How, name), Run: next.run,
+			ActionDigest: next.claim.Action.Proto(), Circumstances: circumstances(next.claim.How, name), Run: run,
 		})
 		return ofThisCall(err)
 	})

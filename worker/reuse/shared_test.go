@@ -3,6 +3,7 @@ package reuse
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -311,4 +312,38 @@ func (m hangingMachine) As(ctx context.Context, _ time.Time) (string, bool) {
 	close(m.asked)
 	<-ctx.Done()
 	return "", false
+}
+
+// stuckMachine does not find out what it is, however often it is asked.
+type stuckMachine struct{}
+
+func (stuckMachine) As(ctx context.Context, _ time.Time) (string, bool) {
+	<-ctx.Done()
+	return "", false
+}
+
+// What waits takes about as much memory as it is counted for: a run of many small parts takes seventy times its bytes when it is decoded.
+func TestQueuedRunsTakeWhatTheyCount(t *testing.T) {
+	s := OpenShared(SharedOptions{Machine: stuckMachine{}, Logger: zap.NewNop()})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	defer s.Close(ended)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for range 30 + senders {
+		run := &reuse.Run{Root: &reuse.Directory{}}
+		for range 20_000 {
+			run.Root.Entries = append(run.Root.Entries, &reuse.Entry{})
+		}
+		s.keep(Claim{}, run)
+	}
+	counted := s.queued.Load()
+	if took := heap() - before; counted < 1<<20 || took > 3*counted {
+		t.Errorf("what waits takes %d bytes and counts for %d", took, counted)
+	}
 }
