@@ -80,6 +80,9 @@ func (r *Root) WrittenBytes(most int64) int64 {
 	return folder.UsageOf(r.Path(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }
 
+// InMemory reports whether what the action writes is in memory.
+func (r *Root) InMemory() bool { return r.writable.state == folderMounted }
+
 // MemoryLeft returns how much of Options.UpperMemory is left, and whether it is as good as used up now: what the action writes
 // may have been cut short, whatever it says. It must not be called after Close.
 func (r *Root) MemoryLeft() (bytes, files int64, full bool) { return r.writable.left() }

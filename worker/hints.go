@@ -15,11 +15,11 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// lookAhead begins to fetch what similar actions read.
+// lookAhead begins to fetch what similar actions read, if there is anything to read.
 func (a *action) lookAhead(ctx context.Context) {
 	o := &a.w.opts
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
-	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil {
+	if o.Profiles == nil || o.Roots.Method() == vfs.HardLink || err != nil || root.IsEmptyBlob() {
 		return
 	}
 	a.ahead = ahead.Start(ctx, ahead.Spec{

@@ -27,14 +27,19 @@ func (r *run) runBounded(
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
-	go func() { exceeded <- r.watchScratch(ctx, cancel) }()
+	looks := time.AfterFunc(scratchInterval, func() { exceeded <- r.watchScratch(ctx, cancel) })
 	full := make(chan bool, 1)
-	go func() { full <- r.watchMemory(ctx) }()
+	if r.root.InMemory() {
+		go func() { full <- r.watchMemory(ctx) }()
+	} else {
+		full <- false
+	}
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
-	// A short command may have ended before anybody looked.
-	if !<-exceeded && r.written(most) <= most || err != nil {
+	stopped := !looks.Stop() && <-exceeded
+	// A short command has ended before anybody looked.
+	if !stopped && r.written(most) <= most || err != nil {
 		return result, err
 	}
 	r.w.refusals.add(r.a.digest, time.Now())
@@ -43,24 +48,21 @@ func (r *run) runBounded(
 			"each of which counts as 4 KiB at least (max_scratch)", most)
 }
 
-// watchScratch calls stop when there is more than the policy allows, and reports
+// watchScratch looks now and again and calls stop when there is more than the policy allows, and reports
 // whether it did. It returns when ctx ends.
 func (r *run) watchScratch(ctx context.Context, stop func()) bool {
-	timer := time.NewTimer(scratchInterval)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-		}
+	for ctx.Err() == nil {
 		began := time.Now()
 		if most := r.w.opts.Outputs.Scratch; r.written(most) > most {
 			stop()
 			return true
 		}
-		timer.Reset(max(scratchInterval, scratchShare*time.Since(began)))
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(scratchInterval, scratchShare*time.Since(began))):
+		}
 	}
+	return false
 }
 
 // watchMemory reports whether memory for what the command writes was full until ctx ended.
