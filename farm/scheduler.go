@@ -222,6 +222,7 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		Storage:           of.storage.of,
 		Grant:             of.storage.grant,
 		CacheCapabilities: of.storage.capabilities,
+		StorageHere:       of.storage.register != nil,
 		Config:            of.config.scheduler,
 		Logger:            s.Logger,
 		Metrics:           of.registry,

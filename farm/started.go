@@ -201,7 +201,8 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	}
 	return &keeping{store: store, Options: worker.Options{
 		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
-		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
+		CommandsCome: w.CommandsCome,
+		Platform:     slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
 		Store: store, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
 		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,

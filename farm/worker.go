@@ -98,7 +98,9 @@ type Worker struct {
 	// ReuseMachine is "own" to share with nobody.
 	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name that machines share former runs under: the same text where commands find the same files, such as the digest of an image; own shares with no other worker"`
 
-	FetchWidth int `tuning:"fetch_width" group:"Pipeline" unit:"NUMBER" default:"0" doc:"Actions that the worker accepts beyond its slots, to fetch their inputs until a slot is free"`
+	// CommandsCome is for who compares, or looks for what a scheduler sends.
+	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Has a scheduler with embedded storage send each Command with its action, which saves a call"`
+	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Actions that the worker accepts beyond its slots, to fetch their inputs until a slot is free"`
 	// ReportWidth is negative for as many as there are slots.
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Actions that store outputs while their slot runs the next command"`
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.

@@ -247,6 +247,7 @@ type fakeWorker struct {
 	req   *remoteworker.SynchronizeRequest
 	cache string   // where it says that it serves its store
 	boot  string   // which start of its program it says that this is
+	takes string   // how large a Command it says that it takes with an action
 	near  []string // the peers that came with the last answer
 }
 
@@ -260,6 +261,9 @@ func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeRespons
 	}
 	if w.boot != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.BootHeader, w.boot)
+	}
+	if w.takes != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, w.takes)
 	}
 	var header metadata.MD
 	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))

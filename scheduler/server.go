@@ -49,7 +49,9 @@ type ServerOptions struct {
 	Storage func(instance string, fn digest.Function) Storage
 	// CacheCapabilities returns what goes into the answer of GetCapabilities; nil: what the storage can is not known yet. Nil: none.
 	CacheCapabilities func() *repb.CacheCapabilities
-	Config            tuning.Config
+	// StorageHere tells that Storage reads without a call: workers that want them then get Commands with their actions.
+	StorageHere bool
+	Config      tuning.Config
 	// Grant returns what a worker shows to storage to write the result of an action that it
 	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.
 	Grant func(instance string, action digest.Digest) string
@@ -166,7 +168,12 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, log: s.log,
 	}
 	s.roster = newRoster(e, o)
-	s.queue = queueService{Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log}
+	s.queue = queueService{
+		Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log,
+	}
+	if o.StorageHere {
+		s.queue.storage = s.requests.StorageOf
+	}
 	s.admin = operators.New(operators.Options{
 		Engine: e, Reports: s.live, Sizes: learning.Admin{Requests: s.requests, Learning: s.learning}, Lost: lost, Log: s.log,
 		KeepDrains: o.KeepDrains, KeepQuota: o.KeepQuota, LoadQuotas: o.LoadQuotas, OwnStore: o.OwnStore, Finished: o.Finished,

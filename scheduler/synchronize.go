@@ -36,7 +36,9 @@ type queueService struct {
 	term  uint64
 	grant func(instance string, action digest.Digest) string
 	twins *twins
-	log   *zap.Logger
+	// storage has the Commands that go with actions; nil: none do.
+	storage func(*request.Operation) Storage
+	log     *zap.Logger
 	remoteworker.UnimplementedOperationQueueServer
 }
 
@@ -212,6 +214,7 @@ func (s queueService) response(ctx context.Context, worker string, r event.Reply
 			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest)))
 		}
 		action, auxiliary := sized(&r)
+		auxiliary = s.withCommand(ctx, auxiliary, r.Run)
 		resp.DesiredState = &remoteworker.DesiredState{
 			WorkerState: &remoteworker.DesiredState_Executing_{Executing: &remoteworker.DesiredState_Executing{
 				ActionDigest:       r.Run.Digest.Proto(),

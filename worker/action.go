@@ -168,7 +168,7 @@ func (a *action) accept(ctx context.Context) error {
 	if err != nil {
 		return fault.Errorf(codes.InvalidArgument, "command digest: %w", err)
 	}
-	raw, err := a.inputs.ReadMessage(ctx, commandDigest)
+	raw, err := a.readCommand(ctx, commandDigest)
 	if err != nil {
 		return fmt.Errorf("read command %s: %w", commandDigest, err)
 	}

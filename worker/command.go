@@ -1,12 +1,18 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
@@ -36,4 +42,27 @@ func parseCommand(m *repb.Command) (*command, error) {
 	var err error
 	c.Spec, err = outputs.ParseSpec(m)
 	return c, err
+}
+
+// mostCommandBytes is how large a Command may be that comes with its action.
+const mostCommandBytes = 64 << 10
+
+// takeCommand takes the Command out of what came with an action, nil if there is none: it is no part of the metadata of
+// its result.
+func takeCommand(desired *remoteworker.DesiredState_Executing) []byte {
+	i := slices.IndexFunc(desired.GetAuxiliaryMetadata(), func(m *anypb.Any) bool { return m.GetTypeUrl() == names.CommandType })
+	if i < 0 {
+		return nil
+	}
+	command := desired.AuxiliaryMetadata[i].GetValue()
+	desired.AuxiliaryMetadata = slices.Delete(desired.AuxiliaryMetadata, i, i+1)
+	return command
+}
+
+// readCommand returns the encoded Command: what came with the action, if it is that, or what storage has.
+func (a *action) readCommand(ctx context.Context, d digest.Digest) ([]byte, error) {
+	if came := a.task.command; int64(len(came)) == d.SizeBytes() && digest.Of(a.fn, came) == d {
+		return came, nil
+	}
+	return a.inputs.ReadMessage(ctx, d)
 }

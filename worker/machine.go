@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"runtime"
+	"strconv"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
@@ -30,6 +31,9 @@ func machine() *repb.Platform {
 // hello returns the headers by which a worker tells a scheduler of ours what its protocol has no room for.
 func (o *Options) hello(boot string) ([]string, error) {
 	pairs := []string{names.BootHeader, boot}
+	if o.CommandsCome {
+		pairs = append(pairs, names.CommandHeader, strconv.Itoa(mostCommandBytes))
+	}
 	for _, h := range []struct {
 		name     string
 		platform *repb.Platform

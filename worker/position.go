@@ -69,6 +69,7 @@ type position struct {
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
+	command []byte   // the encoded Command that the scheduler says it has; nil: it sent none
 	peers   []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
 	permit  *pipeline.Permit
@@ -343,7 +344,7 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, peers: p.peers, grant: p.grant, cancel: cancel, permit: p.next,
+		desired: desired, command: takeCommand(desired), peers: p.peers, grant: p.grant, cancel: cancel, permit: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{

@@ -52,6 +52,8 @@ type Options struct {
 	SizeClass uint32
 
 	Scheduler remoteworker.OperationQueueClient
+	// CommandsCome has the scheduler send Commands with their actions if it has them at hand, which saves a call for each.
+	CommandsCome bool
 	// Live is the scheduler's service for those who watch what commands print. Nil:
 	// nobody can.
 	Live livepb.OutputsClient

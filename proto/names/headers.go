@@ -19,6 +19,9 @@ const (
 	// TermHeader is where a scheduler that takes turns with others says which turn this is, a
 	// number that grows.
 	TermHeader = "forerunner-term"
+	// CommandHeader is where a worker says, with each call, that it takes the Command of an action with the action, as a Command of
+	// REv2 among the auxiliary metadata, and of how many bytes at most.
+	CommandHeader = "forerunner-command"
 	// GrantHeader is where a scheduler gives a worker the right to write the result of an
 	// action, and where the worker shows it to the storage.
 	GrantHeader = "forerunner-result-grant"
@@ -26,3 +29,6 @@ const (
 	// result, whatever it says there: the storage then reads those that are not vouched for, before it says that they are there.
 	VouchedHeader = "forerunner-vouched"
 )
+
+// CommandType is what a Command is called that goes with an action.
+const CommandType = "type.googleapis.com/build.bazel.remote.execution.v2.Command"

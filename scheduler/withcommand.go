@@ -1,0 +1,47 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+)
+
+// mostCommand bounds the Commands that go with actions, whatever a worker says: the answer stays small.
+const mostCommand = 64 << 10
+
+// commandRoom returns how large a Command the caller takes with an action; 0: none.
+func commandRoom(ctx context.Context) int64 {
+	values := metadata.ValueFromIncomingContext(ctx, names.CommandHeader)
+	if len(values) != 1 {
+		return 0
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return min(n, mostCommand)
+}
+
+// withCommand adds the Command of an action to what goes with it, if the worker has asked for it. It is here, and saves the worker
+// a call. One that cannot be read is left out: the worker finds out what is wrong with it.
+func (s queueService) withCommand(ctx context.Context, list []*anypb.Any, op *request.Operation) []*anypb.Any {
+	if s.storage == nil {
+		return list
+	}
+	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
+	if err != nil || d.SizeBytes() > commandRoom(ctx) {
+		return list
+	}
+	b, err := s.storage(op).Read(ctx, d)
+	if err != nil {
+		return list
+	}
+	return append(slices.Clip(list), &anypb.Any{TypeUrl: names.CommandType, Value: b})
+}

@@ -1,0 +1,57 @@
+package scheduler
+
+import (
+	"slices"
+	"testing"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// TestCommandsComeWithActions has workers say how large a Command they take with an action, to a scheduler that has the storage and to
+// one that has not.
+func TestCommandsComeWithActions(t *testing.T) {
+	for _, test := range []struct {
+		why   string
+		takes string
+		here  bool
+		gone  bool // the Command is not in the storage
+		comes bool
+	}{
+		{why: "large enough", takes: "4096", here: true, comes: true},
+		{why: "more than there is room for", takes: "99999999999", here: true, comes: true},
+		{why: "not asked for", here: true},
+		{why: "too small", takes: "3", here: true},
+		{why: "no number", takes: "all", here: true},
+		{why: "storage elsewhere", takes: "4096"},
+		{why: "it is gone", takes: "4096", here: true, gone: true},
+	} {
+		inFarm(t, ServerOptions{StorageHere: test.here}, func(t *testing.T, f *farm) {
+			d := f.storage.action("cc")
+			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d, SkipCacheLookup: true})
+			s.at(repb.ExecutionStage_QUEUED)
+			w := f.worker("w")
+			w.takes = test.takes
+			if test.gone {
+				f.storage.mu.Lock()
+				clear(f.storage.blobs)
+				f.storage.mu.Unlock()
+			}
+			desired := w.idle()
+			also := desired.GetAuxiliaryMetadata()
+			i := slices.IndexFunc(also, func(m *anypb.Any) bool { return m.GetTypeUrl() == names.CommandType })
+			if comes := i >= 0; comes != test.comes {
+				t.Errorf("%s: it comes: %t", test.why, comes)
+			}
+			named := must(digest.FromProto(digest.SHA256, desired.GetAction().GetCommandDigest()))
+			if test.comes && digest.Of(digest.SHA256, also[i].GetValue()) != named {
+				t.Errorf("%s: it is another one", test.why)
+			}
+			w.completed(d, success)
+			s.done()
+		})
+	}
+}
