@@ -48,6 +48,9 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 		return err
 	}
 	l.share(data, log)
+	if l.scheduler.Callers.Waiting == 0 {
+		l.scheduler.Callers.Waiting = serve.FewWaiting
+	}
 	memory, err := l.scheduler.Callers.Memory.Enforce()
 	if err != nil {
 		return err

@@ -32,6 +32,20 @@ type Callers struct {
 	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes that a client may send of one call before the program reads them, from 64K to 16M; more is faster over long distances, and lets fewer clients upload at a time"`
 	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time in which the request of a call has to begin to arrive"`
+	// Waiting is 0 for a number by the memory.
+	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Goroutines that wait for calls. Many spare a large farm that each call makes one; few are faster where calls are few"`
+}
+
+// FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has its stack grow for its first call, and
+// the memory for that is in no cache when its turn comes again.
+const FewWaiting = 64
+
+// waiting is how many goroutines wait for calls with so much memory.
+func (c *Callers) waiting(memory int64) uint32 {
+	if c.Waiting > 0 {
+		return uint32(c.Waiting)
+	}
+	return uint32(max(32, min(streamWorkers, memory>>20)))
 }
 
 // What upload_window can be. gRPC takes less than 64 KiB for nothing.
@@ -43,9 +57,10 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 		return 0, b, err
 	}
 	b = intake.BoundsFor(memory)
-	if c.MaxConnections < 0 || c.MaxStreams < 0 || c.ReceiveTimeout < 0 {
-		return 0, b, fmt.Errorf("tuning.max_connections is %d, max_streams %d, receive_timeout %s: none of them can be negative",
-			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout)
+	if c.MaxConnections < 0 || c.MaxStreams < 0 || c.ReceiveTimeout < 0 || c.Waiting < 0 {
+		return 0, b, fmt.Errorf("tuning.max_connections is %d, max_streams %d, receive_timeout %s, waiting_goroutines %d: "+
+			"none of them can be negative",
+			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout, c.Waiting)
 	}
 	if n := c.MaxConnections; n > 0 {
 		b.Connections, b.ConnectionsOfOne = n, max(1, n/2)

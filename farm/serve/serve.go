@@ -47,7 +47,7 @@ func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers
 	s := intake.NewServer(o,
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.StaticConnWindowSize(dial.ConnectionWindow),
-		grpc.NumStreamWorkers(uint32(max(32, min(streamWorkers, memory>>20)))),
+		grpc.NumStreamWorkers(c.waiting(memory)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
