@@ -14,6 +14,8 @@ const (
 	// abortPatience is how long a program may take to end after the second signal before it is
 	// ended, whatever it waits for: with what an exit takes on a busy machine, two seconds.
 	abortPatience = 800 * time.Millisecond
+	// sayPatience is how long its last message may take.
+	sayPatience = 100 * time.Millisecond
 	// lastWords is how long each of the things may take that a program does after the second signal
 	// for others: to sign off, to deliver what it has learned.
 	lastWords = 300 * time.Millisecond
@@ -44,8 +46,8 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 					time.AfterFunc(abortPatience, giveUp)
 					continue
 				}
-				fmt.Fprintln(os.Stderr, "finishing what runs; interrupt once more to give up")
 				cancelDrain()
+				say("finishing what runs; interrupt once more to give up")
 			case <-done:
 				return
 			}
@@ -63,8 +65,23 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 // giveUp ends the process. Launchers see that it is gone and kill its commands; mounts and groups are for
 // the next process to remove.
 func giveUp() {
-	fmt.Fprintf(os.Stderr, "gave up after %s; the next start with the same folders removes what is left\n", abortPatience)
+	said := say(fmt.Sprintf("gave up after %s; the next start with the same folders removes what is left", abortPatience))
+	select {
+	case <-said:
+	case <-time.After(sayPatience):
+	}
 	os.Exit(1)
+}
+
+// say tells the user something, and waits for nobody: a pipe that is not read, or a terminal that is stopped, takes nothing. said
+// is closed once it has.
+func say(text string) (said <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fmt.Fprintln(os.Stderr, text)
+	}()
+	return done
 }
 
 // Lastly returns a context for something that is to be done before the end: for as long as most, and only until
