@@ -42,17 +42,21 @@ func (r *Readiness) Add(what string, try func() error) {
 	r.probes = append(r.probes, &probe{what: what, try: try})
 }
 
-// missing returns what the program lacks.
+// missing returns what the program lacks, within ProbePatience however many probes hang.
 func (r *Readiness) missing() error {
 	r.mu.Lock()
 	probes := slices.Clone(r.probes)
 	r.mu.Unlock()
-	var lacks []error
-	for _, p := range probes {
-		if err := p.ask(); err != nil {
-			lacks = append(lacks, fmt.Errorf("%s: %w", p.what, err))
-		}
+	lacks := make([]error, len(probes))
+	var asked sync.WaitGroup
+	for i, p := range probes {
+		asked.Go(func() {
+			if err := p.ask(); err != nil {
+				lacks[i] = fmt.Errorf("%s: %w", p.what, err)
+			}
+		})
 	}
+	asked.Wait()
 	return errors.Join(lacks...)
 }
 

@@ -17,18 +17,20 @@ func TestProbesThatHang(t *testing.T) {
 		r := &Readiness{}
 		var tries atomic.Int32
 		hangs := make(chan struct{})
-		r.Add("disk", func() error { tries.Add(1); <-hangs; return errors.New("it is slow") })
+		for _, what := range []string{"disk", "mounts"} {
+			r.Add(what, func() error { tries.Add(1); <-hangs; return errors.New("it is slow") })
+		}
 		for range 3 {
 			start, w := time.Now(), httptest.NewRecorder()
 			r.ServeHTTP(w, nil)
-			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk: no answer") || time.Since(start) != ProbePatience {
+			if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "disk: no answer within 2s\nmounts: no answer") || time.Since(start) != ProbePatience {
 				t.Errorf("%d %q after %v", w.Code, w.Body, time.Since(start))
 			}
 		}
 		close(hangs)
 		synctest.Wait()
-		if tries.Load() != 1 {
-			t.Errorf("%d tries at the same time", tries.Load())
+		if tries.Load() != 2 {
+			t.Errorf("%d tries of two things at the same time", tries.Load())
 		}
 	})
 }
