@@ -23,6 +23,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -259,7 +260,7 @@ func (w *Worker) dataFolder(e *examination) (string, error) {
 	}
 	_, err := os.Stat(w.Data)
 	isNew := errors.Is(err, fs.ErrNotExist)
-	if err := os.MkdirAll(w.Data, 0o755); err != nil {
+	if err := datafolder.Make(w.Data); err != nil {
 		return "", fmt.Errorf("%w (choose another folder with --data)", err)
 	}
 	if isNew {
@@ -335,7 +336,7 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 func (w *Worker) examineStart(ctx context.Context, e *examination) {
 	_, err := os.Stat(w.Data)
 	isNew := errors.Is(err, fs.ErrNotExist)
-	if err := os.MkdirAll(w.Data, 0o755); err != nil {
+	if err := datafolder.Make(w.Data); err != nil {
 		return // dataFolder has done it before
 	}
 	data := w.Data

@@ -57,6 +57,30 @@ func TestExamineFaults(t *testing.T) {
 	}
 }
 
+// TestExamineFolderOfAnother: a worker does not use such a folder, and the examination, which may be root, makes nothing in it.
+func TestExamineFolderOfAnother(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("gives a folder to another user, as root can")
+	}
+	const other = 12345
+	place := t.TempDir()
+	data := filepath.Join(place, "data")
+	if err := errors.Join(os.Mkdir(data, 0o755), os.Chown(data, other, other), os.Chmod(place, os.ModeSticky|0o777)); err != nil {
+		t.Fatal(err)
+	}
+	w := &Worker{Data: filepath.Join(data, "new"), Sandbox: sandboxNone, Cgroup: cgroupOff, ExecFilesystem: vfs.HardLink}
+	found := w.Examine(t.Context(), false, false)
+	if f := findingOf(found, "data folder"); f.State != FindingBroken || !strings.Contains(f.Why, "belongs to user 12345") {
+		t.Errorf("data folder: %+v", f)
+	}
+	if f := findingOf(found, "commands"); f.What != "" {
+		t.Errorf("in the folder of another: %+v", f)
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
+		t.Errorf("made in the folder of another: %v, %v", left, err)
+	}
+}
+
 func findingOf(found []Finding, what string) Finding {
 	for _, f := range found {
 		if f.What == what {

@@ -24,7 +24,7 @@ type Folder struct{ lock *os.File }
 
 // Open makes the folder if need be, and takes it. What fails names the folder, and the process that has it.
 func Open(dir string) (*Folder, error) {
-	if err := makeFolder(dir); err != nil {
+	if err := Make(dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	// Who can open the file, if only to read it, can lock it, too.

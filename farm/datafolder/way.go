@@ -21,9 +21,9 @@ type way struct {
 	links int      // that it has come through
 }
 
-// makeFolder makes a folder, and those above it, unless another user has made one of them, or a symlink there, in a place where
+// Make makes a folder, and those above it, unless another user has made one of them, or a symlink there, in a place where
 // everybody may, such as /tmp: he could put anything into it. Nothing is made in such a one.
-func makeFolder(dir string) error {
+func Make(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
