@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,22 +73,40 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadRefusals has a client that reads nothing once an answer is on its way to it, and goes on to call.
+// TestUnreadRefusals has a client that reads nothing once an answer is on its way to it, and goes on to call: it is closed for the
+// refusals that it does not read, however many frames are read of it.
 func TestUnreadRefusals(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Stall = 12, time.Hour
-	addr, _ := serveThroughGate(t, b, func(s *Server) { s.RegisterService(&large, nil) })
+	var unread, others atomic.Int64
+	addr, _ := serveThroughGate(t, b, func(s *Server) {
+		s.RegisterService(&large, nil)
+		s.ledger.refused = func(reason string) {
+			if reason == "unread" {
+				unread.Add(1)
+			} else {
+				others.Add(1)
+			}
+		}
+	})
 	r := dialRude(t, addr)
 	must(t, r.conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	must(t, r.conn.SetWriteDeadline(time.Now().Add(time.Minute))) // a server that reads no more does not close it either
 	must(t, r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
 	must(t, r.WriteWindowUpdate(0, 1<<31-1<<16))
 	call := append(callOf("/test.Large/Get"), "x", strings.Repeat("x", 8<<10))
+	var err error
 	for range 2_000 { // soon there are too many, and their answers are more than sockets hold
-		if errors.Join(r.headers(call...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush()) != nil {
-			return
+		if err = errors.Join(r.headers(call...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush()); err != nil {
+			break
 		}
 	}
-	t.Error("the connection is still there")
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the connection is still there: %v", err)
+	}
+	if unread.Load() != 1 || others.Load() == 0 {
+		t.Errorf("%d connections were closed for what they do not read, and %d calls refused", unread.Load(), others.Load())
+	}
 }
 
 func testAnswers(t *testing.T, wait, stall time.Duration) {
