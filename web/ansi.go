@@ -43,9 +43,14 @@ func rendered(text string) template.HTML {
 		html.WriteString(screen.AsHTML())
 	}
 	if html.Len() > most {
-		return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
+		return plain(text)
 	}
 	return template.HTML(html.String())
+}
+
+// plain shows a text without colours.
+func plain(text string) template.HTML {
+	return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
 }
 
 // screenFor returns a screen that has room for the longest line of a text beside what is seen of it: of a longer one it would make several.

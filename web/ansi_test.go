@@ -1,10 +1,15 @@
 package web
 
 import (
+	"context"
 	"fmt"
+	"html/template"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // TestOnlyColours prints control strings, also such that are whole only when others have been taken out of them.
@@ -51,6 +56,41 @@ func TestRenderedIsBounded(t *testing.T) {
 			t.Errorf("%q: escapes are left", line)
 		}
 	}
+}
+
+// TestRenderingTakesTurns has a large output wait for one of another caller, and a small one not.
+func TestRenderingTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &prints{turns: intake.NewTurns(renderings)}
+		leave, err := p.turns.Take(t.Context(), "another")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const coloured = "\x1b[31mx\x1b[0m\n"
+		if html := p.html(t.Context(), coloured); !strings.Contains(string(html), "<span") {
+			t.Errorf("a small output: %s", html)
+		}
+		shown := make(chan template.HTML, 1)
+		go func() { shown <- p.html(t.Context(), strings.Repeat(coloured, quicklyRendered)) }()
+		synctest.Wait()
+		select {
+		case <-shown:
+			t.Error("two large outputs are rendered at a time")
+		default:
+		}
+		leave()
+		if html := <-shown; !strings.Contains(string(html), "<span") {
+			t.Error("a large output has no colours")
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.turns.Take(t.Context(), "another"); err != nil {
+			t.Fatal(err)
+		}
+		if html := string(p.html(ended, strings.Repeat(coloured, quicklyRendered))); strings.ContainsAny(html, "<\x1b") {
+			t.Error("who does not wait for a turn gets a large output with colours")
+		}
+	})
 }
 
 // TestLinesStayWhole shows lines that are longer than a screen, with colours and without, and one that follows, in as many lines.

@@ -41,7 +41,7 @@ type route struct {
 func (s *Site) routes(o Options) []route {
 	from, turns := s.queues.source, intake.NewTurns(trees)
 	comparer := &comparer{o.Scheduler, o.Blobs, o.Profiles, turns}
-	prints := &prints{o.Blobs}
+	prints := &prints{o.Blobs, intake.NewTurns(renderings)}
 	records := &recordPages{from, o.Blobs, prints, comparer}
 	operations := &operationPages{s.display.renderer, from, o.Operations, records, prints, o.Output != nil}
 	output := &outputPages{s.display, o.Output}

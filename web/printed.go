@@ -8,7 +8,9 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -29,9 +31,29 @@ type printed struct {
 	Problem string
 }
 
+const (
+	// renderings are how many large outputs are rendered at a time: a megabyte of colours takes seconds of a processor.
+	renderings = 1
+	// quicklyRendered is the size of those that nobody waits for.
+	quicklyRendered = 32 << 10
+)
+
 // A prints has what commands wrote to their streams.
 type prints struct {
 	blobs func(instance string, fn digest.Function) Blobs
+	turns *intake.Turns // of what is rendered
+}
+
+// html shows what a command printed as a terminal would. Callers take turns with large outputs; who does not wait gets it without colours.
+func (s *prints) html(ctx context.Context, text string) template.HTML {
+	if len(text) > quicklyRendered {
+		leave, err := s.turns.Take(ctx, auth.CallerOf(ctx))
+		if err != nil {
+			return plain(text)
+		}
+		defer leave()
+	}
+	return rendered(text)
 }
 
 // of returns what the result of an operation says that it printed.

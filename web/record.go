@@ -126,7 +126,7 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 	if blob != nil {
 		of.Path = blobPath(r.GetDigestFunction(), stream.GetDigest(), r.GetInstanceName(), strings.ToLower(strings.ReplaceAll(title, " ", "-"))+".txt")
 	}
-	of.HTML = rendered(of.Text)
+	of.HTML = p.prints.html(ctx, of.Text)
 	return of
 }
 
