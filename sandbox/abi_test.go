@@ -114,6 +114,8 @@ func TestOtherABI(t *testing.T) {
 		"io_uring_setup":       {425, []uint32{1}, unix.ENOSYS},
 		"io_uring_enter":       {426, []uint32{^uint32(0)}, unix.ENOSYS},
 		"io_setup":             {245, []uint32{1}, unix.ENOSYS},
+		"fsopen":               {430, nil, unix.ENOSYS},
+		"fspick":               {433, nil, unix.ENOSYS},
 		"limit of core dumps":  {prlimit, []uint32{0, unix.RLIMIT_CORE, 1}, 0},
 		"its older call":       {setrlimit, []uint32{unix.RLIMIT_CORE, 1}, 0},
 		"limit of open files":  {prlimit, []uint32{0, unix.RLIMIT_NOFILE, 1}, unix.EFAULT},

@@ -136,6 +136,7 @@ var attacks = map[string]func(args []string) error{
 		var context uint64
 		return call(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)))
 	},
+	"make a context of a mount": makeMountContext,
 	"become the machine's root": func([]string) error {
 		if err := unix.Mount("none", "/sys", "sysfs", 0, ""); err == nil {
 			return nil
@@ -210,6 +211,27 @@ func withCgroups(f func(hierarchy string) error) error {
 		}
 	}
 	return failed
+}
+
+// makeMountContext makes one in namespaces of its own, where it may mount: of a new file system, or of one that is there.
+func makeMountContext([]string) error {
+	if os.Getenv(insideVar) != "" {
+		if _, err := unix.Fsopen("tmpfs", 0); err == nil {
+			return nil
+		}
+		_, err := unix.Fspick(unix.AT_FDCWD, "/proc", 0)
+		return err
+	}
+	c := exec.Command("/proc/self/exe", os.Args[1:]...)
+	c.Env = append(os.Environ(), insideVar+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{Size: 1}}, GidMappings: []syscall.SysProcIDMap{{Size: 1}},
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 func eachFile(dir string, texts map[string]string) error {

@@ -55,6 +55,7 @@ var rootlessWorks = []string{
 	"read the machine's id", "read the session keyring", "userfaultfd", "vsock", "vsock by a long argument",
 	"have a key made", "join a keyring by name", "listen to audit", "open by handle", "paste into a console", "reach a rare family of sockets", "speak to whatever driver",
 	"take terminals", "watch a file system", "make a network namespace", "fill neighbours",
+	"make a context of a mount",
 }
 
 // TestAttacksRootless: a command of a worker that is not root, and so has no sandbox, can do what the
