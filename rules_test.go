@@ -114,6 +114,7 @@ var floors = map[string]int{
 	"worker/outputs":          4,
 	"worker/pipeline":         4,
 	"worker/policy":           4,
+	"worker/uncharged":        4,
 	"worker/usage":            4,
 	"worker/vouching":         4,
 	"runner/launchertest":     4, // for tests

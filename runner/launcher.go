@@ -234,6 +234,18 @@ func (l *Launcher) Limits() cgroup.Limits {
 	return l.slot.Limits()
 }
 
+// Processes are those of the command that runs, in no order; none without a group.
+func (l *Launcher) Processes() []int {
+	if l.slot == nil {
+		return nil
+	}
+	pids, err := l.slot.Pids()
+	if err != nil {
+		return nil // it has ended
+	}
+	return pids
+}
+
 // Run runs one command and returns when nothing of it is alive, be it that it ended
 // or that its timeout or ctx did. How the command ended is in the Result; an error is
 // a fault of the machinery: ErrLauncherDied and ErrUnkillable (start another

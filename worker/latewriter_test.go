@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,15 +31,18 @@ const notPermitted = 77
 
 // lateWriter returns a script that becomes the late writer. It needs no input, as those roots must
 // not have any that are plain folders.
-func lateWriter(t *testing.T) string {
+func lateWriter(t *testing.T) string { return compiled(t, "../cas/disk/testdata/latewriter.c") }
+
+// compiled returns a script that becomes a program, whose arguments are to follow.
+func compiled(t *testing.T, source string, options ...string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "latewriter")
-	out, err := exec.Command("gcc", "-Os", "-s", "-o", program, "../cas/disk/testdata/latewriter.c").CombinedOutput()
+	program := filepath.Join(t.TempDir(), "program")
+	out, err := exec.Command("gcc", slices.Concat([]string{"-Os", "-s", "-o", program, source}, options)...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
-		t.Fatalf("compile the late writer: %v\n%s", err, out)
+		t.Fatalf("compile %s: %v\n%s", source, err, out)
 	}
 	b, err := os.ReadFile(program)
 	check(t, err)

@@ -164,7 +164,7 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 		// Processes that wait for the mount in the kernel end with the mount.
 		Stuck: func([]int) { _ = r.root.Close() },
 	}
-	result, err := r.runBounded(ctx, func(ctx context.Context) (runner.Result, error) {
+	result, err := r.runBounded(ctx, slot.Launcher, func(ctx context.Context) (runner.Result, error) {
 		return slot.Launcher.Run(ctx, command)
 	})
 	if errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) || errors.Is(err, runner.ErrClosed) {

@@ -20,9 +20,9 @@ const (
 )
 
 // runBounded has run execute the command and stops it when it writes more than the
-// policy allows, which is then the error.
+// policy allows, or has the kernel keep too much, which is then the error.
 func (r *run) runBounded(
-	ctx context.Context, run func(context.Context) (runner.Result, error),
+	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
@@ -34,10 +34,15 @@ func (r *run) runBounded(
 	} else {
 		full <- false
 	}
+	hoarded := make(chan *hoard, 1)
+	go func() { hoarded <- r.watchHoards(ctx, launcher, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
 	stopped := !looks.Stop() && <-exceeded
+	if h := <-hoarded; h != nil && err == nil {
+		return result, r.tooMuch(h)
+	}
 	// A short command has ended before anybody looked.
 	if !stopped && r.written(most) <= most || err != nil {
 		return result, err

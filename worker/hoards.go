@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/worker/fault"
+	"github.com/forerunner-build/forerunner/worker/uncharged"
+)
+
+const (
+	// hoardInterval is how often it is seen what a command has the kernel keep, at most. A process can add some 100 MB in that time.
+	hoardInterval = 100 * time.Millisecond
+	// looksForLocks is how many looks there are for each that counts locks: meanwhile the kernel gives none to anybody.
+	looksForLocks = 10
+	// hoardShare bounds the time that this takes: one part in so many.
+	hoardShare = 20
+	// mostLocks of files that come while a command runs take some 14 MB.
+	mostLocks = 1 << 16
+	// mostNetlink is how many bytes may wait in netlink sockets. A usual one has room for 200 KiB.
+	mostNetlink = 64 << 20
+)
+
+// A hoarder sees what a command has the kernel keep that its group is not charged for.
+type hoarder struct {
+	launcher *runner.Launcher
+	network  bool // the command has the machine's
+	looks    int  // so far
+	// What others had when the command began. tooMany: so many locks that counting them costs too much.
+	locks   int
+	netlink int64
+	tooMany bool
+}
+
+// A hoard is too much of something. own: it is the command's for certain.
+type hoard struct {
+	what string
+	most int64
+	own  bool
+}
+
+// watchHoards calls stop when the command has the kernel keep too much, and returns of what. It returns nil when ctx ends.
+func (r *run) watchHoards(ctx context.Context, launcher *runner.Launcher, stop func()) *hoard {
+	if !r.w.opts.Isolation.Sandboxed {
+		return nil // such a command can do all that the worker can
+	}
+	h := &hoarder{launcher: launcher, network: !r.a.how.Sandbox.NoNetwork}
+	timer := time.NewTimer(hoardInterval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		began := time.Now()
+		if found := h.look(); found != nil {
+			stop()
+			return found
+		}
+		timer.Reset(max(hoardInterval, hoardShare*time.Since(began)))
+	}
+}
+
+// look returns what the command has too much of. What the kernel does not tell is not looked at.
+func (h *hoarder) look() *hoard {
+	pids := h.launcher.Processes()
+	slices.Sort(pids)
+	if found := h.lookAtNetlink(pids); found != nil {
+		return found
+	}
+	var found *hoard
+	if h.looks%looksForLocks == 0 {
+		found = h.lookAtLocks(pids)
+	}
+	h.looks++
+	return found
+}
+
+func (h *hoarder) lookAtNetlink(pids []int) *hoard {
+	of := func() (int64, error) { return uncharged.NetlinkOf(pids) }
+	if h.network {
+		of = func() (int64, error) { return uncharged.Netlink("") }
+	}
+	bytes, err := of()
+	switch {
+	case err != nil:
+		return nil
+	case h.network && h.looks == 0:
+		h.netlink = bytes
+	case bytes-h.netlink > mostNetlink:
+		return &hoard{"bytes in netlink sockets", mostNetlink, !h.network}
+	}
+	return nil
+}
+
+func (h *hoarder) lookAtLocks(pids []int) *hoard {
+	if h.tooMany {
+		return nil
+	}
+	all, own, err := uncharged.Locks(h.locks+mostLocks+1, pids)
+	switch {
+	case err != nil:
+		return nil
+	case own > mostLocks:
+		return &hoard{"locks of files", mostLocks, true}
+	case h.looks == 0:
+		h.locks, h.tooMany = all, all > mostLocks
+	case all-h.locks > mostLocks:
+		return &hoard{"locks of files", mostLocks, own > mostLocks/2}
+	}
+	return nil
+}
+
+// tooMuch is the error of an action whose command was stopped for a hoard. If that may be of another command that ran at the time, it is
+// worth another try.
+func (r *run) tooMuch(h *hoard) error {
+	if h.own {
+		r.w.refusals.add(r.a.digest, time.Now())
+		return fault.Errorf(codes.ResourceExhausted, "the command had the kernel keep more than %d %s, which nothing is charged for", h.most, h.what)
+	}
+	return fault.Errorf(codes.Unavailable,
+		"this command, or another one that ran beside it, had the kernel keep more than %d %s, which nothing is charged for", h.most, h.what)
+}

@@ -1,0 +1,77 @@
+// hoarder WHAT has the kernel keep much that no cgroup is charged for, and then waits.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// netlink sends requests that there are not, and reads no answer.
+static void *netlink(void *unused)
+{
+	static struct {
+		struct nlmsghdr head;
+		char rest[8000];
+	} request;
+
+	request.head.nlmsg_len = sizeof(request);
+	request.head.nlmsg_type = NLMSG_MIN_TYPE;
+	request.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+	for (int i = 0; i < 600; i++) {
+		int s = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+		if (s < 0) {
+			perror("socket");
+			exit(1);
+		}
+		for (int k = 0; k < 30; k++)
+			if (send(s, &request, sizeof(request), MSG_DONTWAIT) < 0)
+				break;
+	}
+	if (puts("taken") < 0 || fflush(stdout))
+		exit(1);
+	for (;;)
+		pause();
+}
+
+static void locks(int command)
+{
+	for (int i = 0; i < 100; i++) {
+		char name[16];
+		int f;
+
+		snprintf(name, sizeof(name), "lock%d", i);
+		f = open(name, O_RDWR | O_CREAT, 0600);
+		for (int k = 1000; k > 0; k--) {
+			struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * k, .l_len = 1};
+
+			if (fcntl(f, command, &lock)) {
+				perror("fcntl");
+				exit(1);
+			}
+		}
+	}
+	puts("taken");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	if (argc > 1 && !strcmp(argv[1], "netlink"))
+		netlink(NULL);
+	if (argc > 1 && !strcmp(argv[1], "netlink-of-a-thread") && !pthread_create(&thread, NULL, netlink, NULL))
+		pthread_exit(NULL); // the first thread has ended
+	if (argc > 1 && !strcmp(argv[1], "locks"))
+		locks(F_SETLK);
+	if (argc > 1 && !strcmp(argv[1], "locks-of-files"))
+		locks(F_OFD_SETLK);
+	return 2;
+}

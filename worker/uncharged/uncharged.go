@@ -1,0 +1,97 @@
+package uncharged
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Locks counts the locks of files that the kernel keeps, up to most, and those among them that processes of pids, which are sorted, have
+// taken. Of some it does not say who has them: such as belong to an open file (F_OFD_SETLK), or were taken by a process that has ended.
+func Locks(most int, pids []int) (all, own int, err error) {
+	f, err := os.Open("/proc/locks")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	return countLocks(f, most, pids)
+}
+
+// countLocks counts in a table like that of proc_locks(5): number, kind, mode, access, process, file, range.
+func countLocks(r io.Reader, most int, pids []int) (all, own int, err error) {
+	lines := bufio.NewScanner(r)
+	for all < most && lines.Scan() {
+		all++
+		fields := strings.Fields(lines.Text())
+		if len(fields) > 1 && fields[1] == "->" { // it waits
+			fields = fields[1:]
+		}
+		if len(fields) < 5 {
+			continue
+		}
+		pid, err := strconv.Atoi(fields[4])
+		if _, found := slices.BinarySearch(pids, pid); err == nil && found {
+			own++
+		}
+	}
+	return all, own, lines.Err()
+}
+
+// Netlink returns how many bytes wait in the netlink sockets of a process's network namespace. An empty process is this one.
+func Netlink(process string) (bytes int64, err error) {
+	if process == "" {
+		process = "self"
+	}
+	f, err := os.Open("/proc/" + process + "/net/netlink")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return sumNetlink(f)
+}
+
+// sumNetlink adds up a table that has a line for each socket: address, protocol, port, groups, bytes received, bytes sent.
+func sumNetlink(r io.Reader) (bytes int64, err error) {
+	lines := bufio.NewScanner(r)
+	lines.Scan() // the head
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 {
+			return 0, fmt.Errorf("a netlink socket has %d fields: %q", len(fields), lines.Text())
+		}
+		for _, field := range fields[4:6] {
+			n, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("a netlink socket: %w", err)
+			}
+			bytes += n
+		}
+	}
+	return bytes, lines.Err()
+}
+
+// NetlinkOf is Netlink of the first process that tells: the first thread of one may have ended before the others, and then only these
+// know its namespace.
+func NetlinkOf(pids []int) (bytes int64, err error) {
+	for _, pid := range pids {
+		process := strconv.Itoa(pid)
+		if bytes, err = Netlink(process); err == nil {
+			return bytes, nil
+		}
+		threads, readErr := os.ReadDir("/proc/" + process + "/task")
+		if readErr != nil {
+			continue
+		}
+		for _, thread := range threads {
+			if bytes, err = Netlink(process + "/task/" + thread.Name()); err == nil {
+				return bytes, nil
+			}
+		}
+	}
+	return 0, errors.Join(errors.New("no process tells what is in its network namespace"), err)
+}
