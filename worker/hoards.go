@@ -21,6 +21,9 @@ const (
 	hoardShare = 20
 	// mostLocks of files that come while a command runs take some 14 MB.
 	mostLocks = 1 << 16
+	// mostKernel is the part of a machine's memory, one in so many, that small objects of its kernel may grow by while a command runs
+	// and less than such a part is available to anybody.
+	mostKernel = 8
 	// mostNetlink is how many bytes may wait in netlink sockets. A usual one has room for 200 KiB.
 	mostNetlink = 64 << 20
 )
@@ -33,6 +36,7 @@ type hoarder struct {
 	// What others had when the command began. tooMany: so many locks that counting them costs too much.
 	locks   int
 	netlink int64
+	kernel  int64
 	tooMany bool
 }
 
@@ -73,6 +77,12 @@ func (h *hoarder) look() *hoard {
 	if found := h.lookAtNetlink(pids); found != nil {
 		return found
 	}
+	memory, err := uncharged.Machine()
+	if err == nil {
+		if found := h.lookAtMachine(memory); found != nil {
+			return found
+		}
+	}
 	var found *hoard
 	if h.looks%looksForLocks == 0 {
 		found = h.lookAtLocks(pids)
@@ -94,6 +104,19 @@ func (h *hoarder) lookAtNetlink(pids []int) *hoard {
 		h.netlink = bytes
 	case bytes-h.netlink > mostNetlink:
 		return &hoard{"bytes in netlink sockets", mostNetlink, !h.network}
+	}
+	return nil
+}
+
+// lookAtMachine sees what there is no better way to see, such as lists of folders that somebody has open. It does nothing while there
+// is enough memory: others on the machine have such objects, too.
+func (h *hoarder) lookAtMachine(m uncharged.Memory) *hoard {
+	part := m.Total / mostKernel
+	switch {
+	case h.looks == 0:
+		h.kernel = m.Kernel
+	case m.Available < part && m.Kernel-h.kernel > part:
+		return &hoard{"bytes in small objects", part, false}
 	}
 	return nil
 }

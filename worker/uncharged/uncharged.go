@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -73,6 +74,46 @@ func sumNetlink(r io.Reader) (bytes int64, err error) {
 		}
 	}
 	return bytes, lines.Err()
+}
+
+// A Memory is what a machine has of it, in bytes.
+type Memory struct {
+	Total     int64
+	Available int64 // to programs, without swapping
+	Kernel    int64 // in small objects of the kernel that it cannot take back, whoever is charged for them
+}
+
+// Machine returns the memory of this machine.
+func Machine() (Memory, error) {
+	f, err := os.Open("/proc/meminfo")
+	if err != nil {
+		return Memory{}, err
+	}
+	defer f.Close()
+	return parseMemory(f)
+}
+
+// parseMemory reads a table like that of proc_meminfo(5).
+func parseMemory(r io.Reader) (m Memory, err error) {
+	fields := map[string]*int64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "SUnreclaim": &m.Kernel}
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		to := fields[name]
+		if to == nil {
+			continue
+		}
+		delete(fields, name)
+		number, unit, _ := strings.Cut(strings.TrimSpace(value), " ")
+		if *to, err = strconv.ParseInt(number, 10, 64); err != nil || unit != "kB" {
+			return m, fmt.Errorf("memory of the machine: %q", lines.Text())
+		}
+		*to <<= 10
+	}
+	if len(fields) > 0 {
+		return m, errors.Join(fmt.Errorf("the kernel does not tell %v", slices.Sorted(maps.Keys(fields))), lines.Err())
+	}
+	return m, lines.Err()
 }
 
 // NetlinkOf is Netlink of the first process that tells: the first thread of one may have ended before the others, and then only these

@@ -80,3 +80,19 @@ func TestNetlink(t *testing.T) {
 		t.Error("a line that is too short tells what waits")
 	}
 }
+
+func TestMachine(t *testing.T) {
+	m, err := Machine()
+	if err != nil || m.Kernel <= 0 || m.Available <= 0 || m.Total < m.Available+m.Kernel {
+		t.Errorf("%+v, %v", m, err)
+	}
+	m, err = parseMemory(strings.NewReader("MemTotal:  3 kB\nMemAvailable:  2 kB\nSUnreclaim:  1 kB\nHugePages_Total:  0\n"))
+	if want := (Memory{3 << 10, 2 << 10, 1 << 10}); m != want || err != nil {
+		t.Errorf("%+v, %v; want %+v", m, err, want)
+	}
+	for _, table := range []string{"MemTotal: 3 kB\nMemAvailable: 2 kB\n", "MemTotal: x kB\n", "MemTotal: 3\n"} {
+		if m, err := parseMemory(strings.NewReader(table)); err == nil {
+			t.Errorf("%q: %+v", table, m)
+		}
+	}
+}
