@@ -240,7 +240,7 @@ func (f *files[K]) damageOf(k K) string {
 	}
 	known, stamping := f.leaving(k)
 	m, err := tamper.MarkOf(f.path(k))
-	if known.at == 0 || err == nil && m == known.mark {
+	if known.at == 0 || err == nil && m == known.mark && !known.doubt {
 		return ""
 	}
 	file, found, err := f.openWhole(k)

@@ -31,7 +31,8 @@ type index[K comparable] struct {
 	generation uint64 // of the file that came last
 	damaged    damage[K]
 
-	// unproven has the keys of which files left that fresh, if it is not nil, said nobody can rely on.
+	// unproven has the keys of which files left that fresh, if it is not nil, said nobody can rely on, and of those that
+	// strangers were found to have changed before a use.
 	unproven damage[K]
 	fresh    func(proof) bool
 
@@ -80,6 +81,8 @@ type proof struct {
 	// strange counts how often a verification found the file changed, and not by the store: nobody
 	// knows what was read of it in between. It is not in the notes.
 	strange uint16
+	// doubt: the file has changed since, and nobody has read it yet to see whether it is right.
+	doubt bool
 }
 
 // provenAt is a proof of bytes that were hashed from that time on, in a file that had that mark.

@@ -162,6 +162,24 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	}
 }
 
+// notice notes that the file of k was found with a mark that is not known, by somebody who is about to use it: strangers have
+// changed it before. It is called between verify and endVerify, with a mark that was looked at there.
+func (l *ledger[K]) notice(k K, generation, mark uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.verifying[k]; v != nil && v.from == mark {
+		mark = v.to // the store's own change
+	}
+	e := l.index.lookup(k)
+	if e == nil || e.generation != generation || e.stamping || e.proof.mark == mark {
+		return
+	}
+	e.proof.mark, e.proof.doubt = mark, true
+	e.proof.strange++
+	l.index.unproven.add(k) // for those who read it and have not said so yet
+	l.proved = true
+}
+
 // prove notes what was found out about the file of e.
 func (e *entry[K]) prove(p proof) {
 	p.strange = e.proof.strange
@@ -184,7 +202,7 @@ func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (oth
 	if e.proof.mark != p.mark {
 		return true
 	}
-	if int64(p.at)-int64(e.proof.at) > again || e.proof.ahead() {
+	if int64(p.at)-int64(e.proof.at) > again || e.proof.ahead() || e.proof.doubt {
 		e.prove(p)
 		l.proved = true
 	}
@@ -213,8 +231,8 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 }
 
 // believe takes over those of notes whose keys have the files that they are about, and have not been
-// verified meanwhile. It returns how many these are. A file that has changed since its note keeps the note's mark, which it has
-// not: whoever looks at it sees that.
+// verified meanwhile. It returns how many these are. A file that has changed since its note is doubtful: nobody has used it since,
+// so who uses it reads what it has now.
 func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +243,7 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 		}
 		switch {
 		case e.proof.mark != n.proof.mark:
-			e.proof.mark = n.proof.mark
+			e.proof.doubt, l.proved = true, true
 		case n.proof.at != 0:
 			e.proof.at = n.proof.at
 			count++
@@ -256,10 +274,10 @@ type proven[K comparable] struct {
 	proof proof
 }
 
-// proofs yields what is known of all files that were verified, as walk does.
+// proofs yields what is known of all files that were verified, or are doubtful, as walk does.
 func (l *ledger[K]) proofs(n int) iter.Seq[[]proven[K]] {
 	return walk(l, n, func(e *entry[K]) (proven[K], bool) {
-		return proven[K]{e.key, e.proof}, e.proof.at != 0
+		return proven[K]{e.key, e.proof}, e.proof.at != 0 || e.proof.doubt
 	})
 }
 
@@ -313,14 +331,14 @@ func (l *ledger[K]) damagedSince(ks []K, count uint64) []K {
 	return l.index.damaged.among(ks, count)
 }
 
-// unproven returns how many files left since the start that nobody could rely on.
+// unproven returns how many files nobody could rely on since the start, when they left or before a use.
 func (l *ledger[K]) unproven() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.unproven.count
 }
 
-// unprovenSince returns those of ks that had such a file which left after so many others had.
+// unprovenSince returns those of ks that had such a file after so many others had.
 func (l *ledger[K]) unprovenSince(ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -183,7 +183,9 @@ func (n *notes) writeTo(path, heading string) (young bool, err error) {
 	for chunk := range n.files.proofs(notesChunk) {
 		record := make([]byte, 0, noteBytes)
 		for _, one := range chunk {
-			if one.proof.age() < unsyncedFor {
+			if one.proof.doubt {
+				one.proof.at, one.proof.mark = 0, 0 // no file has that mark
+			} else if one.proof.age() < unsyncedFor {
 				one.proof.at, young = 0, true
 			}
 			if _, err = out.Write(appendNote(record, one.key, one.proof)); err != nil {

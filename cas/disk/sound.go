@@ -59,5 +59,5 @@ func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bo
 // doubtful reports whether d is to be read before it is said to be there.
 func (v *Verifier) doubtful(d digest.Digest, stale bool) bool {
 	_, known, ok := v.files.look(d)
-	return !ok || stale && !v.fresh(known) || !v.hasMark(d, known.mark)
+	return !ok || known.doubt || stale && !v.fresh(known) || !v.hasMark(d, known.mark)
 }

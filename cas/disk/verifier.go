@@ -28,7 +28,7 @@ func (v *Verifier) Vouch() *Vouching {
 // fresh reports whether what was verified then need not be verified again, if nobody
 // changed it.
 func (v *Verifier) fresh(p proof) bool {
-	if p.at == 0 || v.every < 0 {
+	if p.at == 0 || p.doubt || v.every < 0 {
 		return false
 	}
 	return !p.ahead() && p.age() <= v.every
@@ -46,6 +46,20 @@ func (v *Verifier) unchanged(ver version) bool {
 		return false
 	}
 	return v.hasMark(ver.digest, known.mark)
+}
+
+// notice looks whether strangers have changed the file of d, which somebody is about to use: what they did before he does
+// is not what he reads. It is verified before anybody relies on it.
+func (v *Verifier) notice(d digest.Digest) {
+	generation, known, ok := v.files.look(d)
+	if !ok || known.mark == 0 || v.hasMark(d, known.mark) {
+		return
+	}
+	v.files.verify(d)
+	defer v.files.endVerify(d)
+	if m, err := tamper.MarkOf(v.files.path(d)); err == nil {
+		v.files.notice(d, generation, m)
+	}
 }
 
 // hasMark reports whether the file of d has a mark.
@@ -190,5 +204,5 @@ const noteAgain = 60
 // verifiedSince reports whether d was verified at that time or later, and not changed afterwards.
 func (v *Verifier) verifiedSince(d digest.Digest, since time.Time) bool {
 	_, known, _ := v.files.look(d)
-	return !known.ahead() && int64(known.at) >= since.Unix() && v.hasMark(d, known.mark)
+	return !known.doubt && !known.ahead() && int64(known.at) >= since.Unix() && v.hasMark(d, known.mark)
 }

@@ -26,7 +26,7 @@ import (
 type Vouching struct {
 	by    *Verifier
 	began uint64 // how many damaged files there had been
-	left  uint64 // how many files had left that nobody could rely on
+	left  uint64 // how many files there had been that nobody could rely on
 
 	mu     sync.Mutex
 	used   map[version]use // guarded by mu
@@ -52,18 +52,24 @@ func (v *Vouching) Next() *Vouching {
 // Read says that the reader has read some of d since v began, without having asked. Other than with Used it may be gone by now:
 // if nobody had verified it by then it counts as damaged.
 func (v *Vouching) Read(d digest.Digest) {
-	v.Used(d)
+	v.use(d)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.read = append(v.read, d)
 }
 
-// Used says that the reader read, or is about to read, some of d. It never waits for
-// the disk. A blob whose last verification is older than Options.VerifyEvery is
+// Used says that the reader is about to read some of d. It looks at the attributes of the file and reads nothing
+// of it: what strangers did to it before does not count. A blob whose last verification is older than Options.VerifyEvery is
 // verified in the background, and not evicted before. It is called before the blob is
 // opened or while it is pinned: what is evicted before it is named here cannot be looked
 // at any more, which Read knows. One that is not there counts as on its way, and is verified when it has come.
 func (v *Vouching) Used(d digest.Digest) {
+	v.by.notice(d)
+	v.use(d)
+}
+
+// use notes a use, before or after the reading.
+func (v *Vouching) use(d digest.Digest) {
 	by := v.by
 	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}

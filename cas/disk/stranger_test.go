@@ -1,0 +1,103 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
+
+// touch changes a file and none of its bytes, as chown -R and backups by hard links do.
+func touch(t *testing.T, s *Store, d digest.Digest) {
+	t.Helper()
+	name := s.files.path(d)
+	if err := errors.Join(os.Chmod(name, 0o400), os.Chmod(name, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestChangedBeforeItsUse: what strangers do to a file counts for those who used it before, and for nobody who uses it
+// afterwards, who reads what is verified then. Nor does it when the store stamps the file meanwhile.
+func TestChangedBeforeItsUse(t *testing.T) {
+	for name, stamped := range map[string]bool{"not stamped": false, "stamped": true} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			earlier, unasked := using(t, s, d), s.verifier.Vouch()
+			defer unasked.Close()
+			touch(t, s, d)
+			later := using(t, s, d)
+			if stamped {
+				stamp(t, s, d)
+			}
+			unasked.Read(d)
+			wantVouched(t, later)
+			wantDamaged(t, earlier.Wait(t.Context()), d)
+			wantDamaged(t, unasked.Wait(t.Context()), d)
+			touch(t, s, d)
+			wantDamaged(t, later.Wait(t.Context()), d)
+			if !s.Contains(d) || s.Stats().DamagedBlobs != 0 {
+				t.Errorf("what is right is gone: %+v", s.Stats())
+			}
+		})
+	}
+}
+
+// TestWrongBeforeItsUse: a file that was changed before somebody began to use it is not relied on until it is read, even if he has
+// given up: not when it is asked for, when it goes, or after more starts of the program.
+func TestWrongBeforeItsUse(t *testing.T) {
+	for name, ask := range map[string]func(t *testing.T, s *Store, d digest.Digest) *Store{
+		"asked for": func(_ *testing.T, s *Store, _ digest.Digest) *Store { return s },
+		"after two starts": func(t *testing.T, s *Store, _ digest.Digest) *Store {
+			for range 2 {
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				s = storeOpen(t, s.Dir(), Options{})
+				s.notes.loading.Wait()
+			}
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			rot(t, s, d)
+			s.verifier.notice(d)
+			if s.verifier.unchanged(version{d, 1}) {
+				t.Error("it is relied on")
+			}
+			s = ask(t, s, d)
+			missing, err := s.Of("").FindUnsound(t.Context(), []digest.Digest{d}, false)
+			if err != nil || len(missing) != 1 {
+				t.Errorf("missing %v, %v", missing, err)
+			}
+		})
+	}
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := using(t, s, d)
+	rot(t, s, d)
+	s.verifier.notice(d)
+	rot(t, s, d)
+	evictAll(t, s, d)
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a store or after a crash, is
+// verified, and nothing is held against who uses it.
+func TestChangedBetweenStarts(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d, read := storePut(t, s, "text"), storePut(t, s, "read")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	touch(t, s, d)
+	touch(t, s, read)
+	s = storeOpen(t, s.Dir(), Options{})
+	s.notes.loading.Wait()
+	v := using(t, s, d)
+	v.Read(read)
+	wantVouched(t, v)
+}
