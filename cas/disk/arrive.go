@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -50,10 +51,13 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 
 // unwritable makes an error about a file that may not be changed, or that the disk does not let change, say so.
 func unwritable(err error) error {
-	for _, e := range []error{syscall.EROFS, fs.ErrPermission, syscall.EIO, syscall.EUCLEAN, syscall.EBADMSG} {
-		if errors.Is(err, e) {
-			return fmt.Errorf("%w: %w", cas.ErrUnwritable, err)
-		}
+	found := []error{
+		syscall.EROFS, fs.ErrPermission, syscall.EIO, syscall.EUCLEAN, syscall.EBADMSG,
+		// Something else is in a folder's place.
+		syscall.ENOTDIR, syscall.ELOOP, syscall.EEXIST,
+	}
+	if slices.ContainsFunc(found, func(e error) bool { return errors.Is(err, e) }) {
+		return fmt.Errorf("%w: %w", cas.ErrUnwritable, err)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ type possession struct {
 
 // openPossession reads who has which of the blobs in f, which others do not use yet.
 func openPossession(f *files[digest.Digest], log *zap.Logger) (*possession, error) {
-	p := &possession{files: f, path: filepath.Join(f.dir, "holders"), log: log}
+	p := &possession{files: f, path: filepath.Join(f.dir, holdersName), log: log}
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("read which instance names have which blobs: %w", err)
 	}

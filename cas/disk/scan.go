@@ -32,12 +32,16 @@ func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	f := &files[K]{dir: dir, layout: l, log: log}
+	if err := f.clearNotes(); err != nil {
+		return nil, err
+	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	f := &files[K]{dir: dir, layout: l, log: log, lock: lock}
-	err = emptyDir(f.tempDir())
+	f.lock = lock
+	err = f.emptyTemp()
 	if err == nil {
 		err = f.scan()
 	}
@@ -69,11 +73,16 @@ func lockDir(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }
 
-func emptyDir(dir string) error {
-	if err := os.RemoveAll(dir); err != nil {
+// emptyTemp makes the folder for temporary files anew. What cannot be removed of the one before is moved away.
+func (f *files[K]) emptyTemp() error {
+	if err := os.RemoveAll(f.tempDir()); err != nil && isOfProcess(err) {
 		return err
+	} else if err != nil {
+		if moving := f.lose(filepath.Base(f.tempDir()), err); moving != nil {
+			return moving
+		}
 	}
-	return os.Mkdir(dir, 0o700)
+	return os.Mkdir(f.tempDir(), 0o700)
 }
 
 // limit sets the bound, and evicts what exceeds it.
@@ -148,7 +157,12 @@ func (f *files[K]) scan() error {
 // that this package did not name are left alone.
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	dir, err := os.OpenFile(filepath.Join(f.dir, shard), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, unix.ENOTDIR) && !shardName.MatchString(filepath.Base(shard)) {
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = f.noFolder(shard, err); err == nil {
+			return nil, nil
+		}
+	}
+	if err != nil && isNoFolder(err) && !shardName.MatchString(filepath.Base(shard)) {
 		f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, shard)))
 		return nil, nil
 	}

@@ -34,7 +34,7 @@ func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
 	if o.Logger == nil {
 		o.Logger = s.files.log
 	}
-	return scrub.New(filepath.Join(s.Dir(), "scrub"), o, targets...)
+	return scrub.New(filepath.Join(s.Dir(), scrubName), o, targets...)
 }
 
 // shards lists the folders that files are in.

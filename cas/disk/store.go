@@ -117,10 +117,10 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{files: &blobs{files: f}, buffers: newBuffers()}
 	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
 	f.index.fresh = s.verifier.fresh
-	s.notes = &notes{files: f, path: filepath.Join(f.dir, "verified"), log: o.Logger}
+	s.notes = &notes{files: f, path: filepath.Join(f.dir, notesName), log: o.Logger}
 	err = s.prepare(o)
 	if err == nil {
-		s.aside, err = aside.Open(filepath.Join(f.dir, "aside"), f.index.max/asideShare, o.Logger)
+		s.aside = aside.Open(filepath.Join(f.dir, "aside"), f.index.max/asideShare, o.Logger)
 		f.setAside = s.aside.Take
 	}
 	if err == nil && o.Isolate {

@@ -48,11 +48,11 @@ type file struct {
 }
 
 // Open opens the folder, if there is one. It is made when it is needed. It holds at most maxBytes, and never more than MaxBytes.
-func Open(dir string, maxBytes int64, log *zap.Logger) (*Folder, error) {
+func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 	a := &Folder{dir: dir, maxBytes: min(maxBytes, MaxBytes), log: log}
 	entries, err := os.ReadDir(dir) // in the order of their names
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		log.Warn("cannot list the damaged files that were set aside", zap.Error(err))
 	}
 	for _, e := range entries {
 		at, _, _ := strings.Cut(e.Name(), "-")
@@ -64,7 +64,7 @@ func Open(dir string, maxBytes int64, log *zap.Logger) (*Folder, error) {
 		a.bytes += info.Size()
 	}
 	a.trim()
-	return a, nil
+	return a
 }
 
 // Take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
