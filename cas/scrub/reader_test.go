@@ -1,0 +1,152 @@
+package scrub
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestCosts: a file that nobody had to look at costs nothing, any other one at least what it takes to open one.
+func TestCosts(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict    Verdict
+		read, cost int64
+	}{
+		"nothing to read":       {Passed, 0, 0},
+		"gone while it is read": {Passed, 100, fileCost},
+		"empty":                 {Whole, 0, fileCost},
+		"cannot be opened":      {Damaged, 0, fileCost},
+		"large":                 {Whole, 1 << 20, 1 << 20},
+	} {
+		r := Reader{bytes: c.read, debt: float64(c.read)}
+		if got := r.settle(c.verdict); got != c.cost || r.debt != float64(c.cost) {
+			t.Errorf("%s: it costs %d, of which %v is to be waited for; want %d", name, got, r.debt, c.cost)
+		}
+	}
+}
+
+// TestRests: the time that passed since the last rest counts, unless it is so long that nothing was read then.
+func TestRests(t *testing.T) {
+	const pace = pieceBytes // a piece in each second
+	for name, c := range map[string]struct{ idle, rests time.Duration }{
+		"none":        {0, 2 * time.Second},
+		"while read":  {waitStep / 2, 2*time.Second - waitStep/2},
+		"just before": {waitStep - 1, 2*time.Second - waitStep},
+		"idle":        {waitStep, 2 * time.Second},
+		"long idle":   {time.Hour, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := Reader{pace: func() float64 { return pace }, debt: 2 * pieceBytes, last: time.Now()}
+				time.Sleep(c.idle)
+				began := time.Now()
+				if err := r.rest(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took < c.rests-time.Millisecond || took > c.rests+time.Millisecond {
+					t.Errorf("it rests for %v, want %v", took, c.rests)
+				}
+			})
+		})
+	}
+}
+
+// TestNeeded: who rests asks whether the file is still needed, and goes on if it is, or nobody can tell.
+func TestNeeded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, make([]byte, 4*pieceBytes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		needed func() bool
+		read   int64
+		err    error
+	}{
+		"needed":       {func() bool { return true }, 4 * pieceBytes, nil},
+		"nobody knows": {nil, 4 * pieceBytes, nil},
+		"not any more": {func() bool { return false }, pieceBytes, ErrGone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				file, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer file.Close()
+				r := Reader{pace: func() float64 { return pieceBytes }, last: time.Now()}
+				var got strings.Builder
+				n, err := r.Copy(t.Context(), &got, file, c.needed)
+				if !errors.Is(err, c.err) || n != c.read || int64(got.Len()) != n {
+					t.Errorf("%d bytes are read, %v; want %d, %v", n, err, c.read, c.err)
+				}
+			})
+		})
+	}
+}
+
+// TestPositionThatCannotBeStored: that is said, nothing is left of it, and what was there stays.
+func TestPositionThatCannotBeStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scrub")
+	at := position{Began: time.Now().Add(-time.Hour), LastWhole: time.Now().Add(-time.Hour)}
+	if err := at.store(filepath.Join(path, "none")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("in a folder that is not there: %v", err)
+	}
+	if err := os.MkdirAll(filepath.Join(path, "in it"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := at.store(path); err == nil {
+		t.Error("it is stored in the place of a folder")
+	}
+	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 1 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// TestWhatIsTold of a pass: its end, as a warning if something was damaged, and each shard that cannot be listed.
+func TestWhatIsTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		content, unlisted string
+		warnings          []string
+		told              []string
+	}{
+		"whole":    {"fine", "", nil, []string{"the store was scrubbed"}},
+		"damaged":  {"bad", "", []string{"the store was scrubbed"}, nil},
+		"unlisted": {"fine", "b", []string{"cannot list files of the store", "the store was scrubbed"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			core, logs := observer.New(zap.InfoLevel)
+			target := newFakeTarget(t)
+			target.add(t, "a", "file", 4)
+			target.add(t, "b", "other", 4)
+			target.unlisted = c.unlisted
+			if err := os.WriteFile(filepath.Join(target.dir, "file"), []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := newScrubber(t, Options{Logger: zap.New(core)}, target)
+			s.begin()
+			if err := s.pass(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			s.end()
+			texts := func(level func(observer.LoggedEntry) bool) (all []string) {
+				for _, e := range logs.Filter(level).All() {
+					all = append(all, e.Message)
+				}
+				return all
+			}
+			warned := texts(func(e observer.LoggedEntry) bool { return e.Level == zap.WarnLevel })
+			told := texts(func(e observer.LoggedEntry) bool { return e.Level == zap.InfoLevel })
+			if strings.Join(warned, "|") != strings.Join(c.warnings, "|") || strings.Join(told, "|") != strings.Join(c.told, "|") {
+				t.Errorf("warned of %q, told of %q", warned, told)
+			}
+		})
+	}
+}
