@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"math"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -17,7 +16,7 @@ func TestOutputsInline(t *testing.T) {
 			return &repb.OutputFile{Path: path, Digest: f.storage.putBytes(digest.SHA256, []byte(content))}
 		}
 		gone := &repb.OutputFile{Path: "gone", Digest: digest.Of(digest.SHA256, []byte("gone")).Proto()}
-		endless := &repb.OutputFile{Path: "endless", Digest: &repb.Digest{Hash: gone.Digest.Hash, SizeBytes: math.MaxInt64}}
+		endless := &repb.OutputFile{Path: "endless", Digest: &repb.Digest{Hash: gone.Digest.Hash, SizeBytes: digest.MaxSizeBytes}}
 		made := &repb.ActionResult{OutputFiles: []*repb.OutputFile{
 			output("large", string(make([]byte, inlineBytes+1))), endless, output("a", "1"), output("b", "2"), output("other", "3"), gone, output("large", string(make([]byte, inlineBytes+1))),
 		}}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,9 @@ func TestBadInput(t *testing.T) {
 	withDirectory := func(name string) digest.Digest {
 		return f.message(t, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: name, Digest: empty.Proto()}}})
 	}
+	ofSize := func(size int64) digest.Digest {
+		return f.message(t, &repb.Directory{Files: []*repb.FileNode{{Name: "a", Digest: &repb.Digest{Hash: absentDigest.Hash(), SizeBytes: size}}}})
+	}
 	lie := f.blob(t, "these bytes will change")
 	lying := f.put(t, tree{"lie": "these bytes will change"})
 	f.falsify(t, lie)
@@ -97,6 +101,8 @@ func TestBadInput(t *testing.T) {
 		{"missing directory", list(absentDigest), codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing directory, exit code hidden", spec{inputs: tree{"d": subtree(absentDigest)}, shell: "ls d; true"}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing file", spec{inputs: tree{"a": absent("nobody has this")}, shell: "cat a"}, codes.FailedPrecondition, absentDigest.Hash()},
+		{"missing file, the largest there is", spec{root: ofSize(digest.MaxSizeBytes), shell: "tail -c 1 a; cat a"}, codes.FailedPrecondition, "not found"},
+		{"file of an impossible size", spec{root: ofSize(math.MaxInt64), shell: "tail -c 1 a; cat a"}, codes.InvalidArgument, "size"},
 		{"missing parent of an output", spec{inputs: tree{"d": subtree(absentDigest)}, paths: []string{"d/x"}}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing working directory", spec{inputs: tree{"d": subtree(absentDigest)}, dir: "d", shell: "ls"}, codes.FailedPrecondition, absentDigest.Hash()},
 		{"missing directory in an output", spec{inputs: tree{"d/e": subtree(absentDigest)}, paths: []string{"d"}}, codes.FailedPrecondition, absentDigest.Hash()},

@@ -64,7 +64,8 @@ func (c *Client) fetchRange(ctx context.Context, d digest.Digest, part span.Span
 	defer release()
 	r := newBlobReader(ctx, c, known, d, part)
 	defer r.close()
-	buf := make([]byte, min(rangeBufferBytes, part.To-part.From+1))
+	// With one byte more the last read sees the end.
+	buf := make([]byte, min(rangeBufferBytes-1, part.To-part.From)+1)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {

@@ -15,6 +15,10 @@ import (
 // HashSize is the length in bytes of the hash of every supported function.
 const HashSize = 32
 
+// MaxSizeBytes is the largest size that a digest can have: 256 TiB, more than any blob and any file that file systems of today
+// take. Anybody can claim a size. This one is far from where sums overflow.
+const MaxSizeBytes = 1 << 48
+
 var (
 	// ErrInvalid is wrapped by every error about a malformed digest.
 	ErrInvalid = errors.New("invalid digest")
@@ -52,8 +56,8 @@ func Parse(fn Function, hexHash string, sizeBytes int64) (Digest, error) {
 	if invalid != 0 {
 		return Digest{}, fmt.Errorf("%w: hash %.80q is not lower-case hexadecimal", ErrInvalid, hexHash)
 	}
-	if sizeBytes < 0 {
-		return Digest{}, fmt.Errorf("%w: size %d of %s is negative", ErrInvalid, sizeBytes, hexHash)
+	if sizeBytes < 0 || sizeBytes > MaxSizeBytes {
+		return Digest{}, fmt.Errorf("%w: size %d of %s is not between 0 and %d", ErrInvalid, sizeBytes, hexHash, int64(MaxSizeBytes))
 	}
 	return d, nil
 }
@@ -61,7 +65,7 @@ func Parse(fn Function, hexHash string, sizeBytes int64) (Digest, error) {
 // FromHash makes a Digest of the bytes of a hash and a size in bytes. Its errors wrap
 // ErrInvalid.
 func FromHash(fn Function, hash [HashSize]byte, sizeBytes int64) (Digest, error) {
-	if !fn.valid() || sizeBytes < 0 {
+	if !fn.valid() || sizeBytes < 0 || sizeBytes > MaxSizeBytes {
 		return Digest{}, fmt.Errorf("%w: size %d with digest function %d", ErrInvalid, sizeBytes, fn)
 	}
 	return Digest{fn: fn, hash: hash, size: sizeBytes}, nil

@@ -68,6 +68,8 @@ func TestParseRejects(t *testing.T) {
 		"path":          {SHA256, "../" + sha256OfABC[3:], 3},
 		"empty":         {BLAKE3, "", 0},
 		"negative size": {BLAKE3, blake3OfABC, -1},
+		"large size":    {SHA256, sha256OfABC, MaxSizeBytes + 1},
+		"largest size":  {SHA256, sha256OfABC, math.MaxInt64},
 		"least size":    {BLAKE3, blake3OfABC, math.MinInt64},
 		"no function":   {0, sha256OfABC, 3},
 	} {

@@ -134,7 +134,7 @@ func TestStoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large, err := digest.Parse(digest.SHA256, text.Hash(), 1<<62)
+	large, err := digest.Parse(digest.SHA256, text.Hash(), digest.MaxSizeBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

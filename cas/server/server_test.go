@@ -300,7 +300,7 @@ func TestServerBatchLimit(t *testing.T) {
 	f := netStart(t, netConfig{server: Options{MaxBatchBytes: 1000}})
 	a, b := netBytes(1, 500), netBytes(2, 501)
 	da, db := digest.Of(digest.SHA256, a), digest.Of(digest.SHA256, b)
-	huge := &repb.Digest{Hash: netSHA.Hash(), SizeBytes: 1 << 62}
+	huge := &repb.Digest{Hash: netSHA.Hash(), SizeBytes: math.MaxInt64}
 	_, err := f.cas.BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{da.Proto(), db.Proto()}})
 	netCode(t, "read", err, codes.InvalidArgument)
 	_, err = f.cas.BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{
@@ -326,7 +326,7 @@ func TestImpossibleSizesAreNotErrorsOfOurs(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: 1 << 20}, server: Options{Logger: zap.New(core)}})
 	hash := digest.Of(digest.SHA256, []byte("x")).Hash()
-	for _, size := range []int64{1<<20 + 1, 1 << 40, math.MaxInt64} {
+	for _, size := range []int64{1<<20 + 1, 1 << 40, digest.MaxSizeBytes} {
 		name := fmt.Sprintf("uploads/0b3c7a3c-6a0d-4a4c-8f4b-3c4c3f0a9d11/blobs/%s/%d", hash, size)
 		stream, err := f.streams.Write(t.Context())
 		if err == nil {
