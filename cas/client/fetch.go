@@ -23,8 +23,10 @@ import (
 // last read, which fails with ErrCorrupt. Sink may hold one of the Client's calls
 // while it runs, so it must not call the Client.
 //
-// An error of sink, or a blob that is ErrCorrupt, does not keep other blobs from
-// being delivered; a server that cannot be reached does.
+// What comes wrong is asked for again, a few times: then sink may be called once more for
+// a blob of which it has seen wrong bytes. An error of sink, or a blob that is ErrCorrupt
+// each time, does not keep other blobs from being delivered; a server that cannot be
+// reached does.
 func (c *Client) Fetch(
 	ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error,
 ) error {
@@ -159,7 +161,7 @@ func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
 		}
 		pending[d] = struct{}{}
 	}
-	b := f.c.link.newBudget()
+	b, wrong := f.c.link.newBudget(), f.c.link.newWrong()
 	for len(pending) > 0 {
 		ds = slices.DeleteFunc(ds, func(d digest.Digest) bool { _, left := pending[d]; return !left })
 		answer, err := f.readBatch(ctx, ds)
@@ -168,7 +170,11 @@ func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
 		}
 		if err == nil {
 			before := len(pending)
-			if err = f.deliver(ctx, answer, pending); err == nil {
+			err = f.deliver(ctx, answer, pending, wrong)
+			if err == nil && wrong.due() {
+				continue
+			}
+			if err == nil {
 				// What the server left out it may have in another way.
 				return f.streamAll(ctx, pending)
 			}
@@ -206,9 +212,10 @@ func (f *fetch) readBatch(
 }
 
 // deliver passes on what the answer holds and takes it off pending. The error is
-// that of a blob which may be had by asking again, or of the context.
+// that of a blob which may be had by asking again, or of the context. An entry about no blob
+// answers nothing.
 func (f *fetch) deliver(
-	ctx context.Context, answer *repb.BatchReadBlobsResponse, pending map[digest.Digest]struct{},
+	ctx context.Context, answer *repb.BatchReadBlobsResponse, pending map[digest.Digest]struct{}, wrong *wrongBlobs,
 ) error {
 	var again error
 	for _, e := range answer.GetResponses() {
@@ -216,30 +223,34 @@ func (f *fetch) deliver(
 			return err
 		}
 		d, err := digest.FromProto(f.c.fn, e.GetDigest())
-		if err != nil {
-			return fmt.Errorf("answer of the server: %w", err)
-		}
-		if _, asked := pending[d]; !asked {
+		if _, asked := pending[d]; err != nil || !asked {
 			continue
 		}
-		st := status.FromProto(e.GetStatus())
-		if st.Code() == codes.OK {
-			data, err := f.c.link.open(d, e.GetData(), e.GetCompressor())
-			if err == nil {
-				err = f.sink(d, bytes.NewReader(data))
-			}
-			f.fail(d, err)
-		} else if st.Code() == codes.NotFound {
+		data, err := f.c.link.entry(d, e)
+		switch _, ok := retriable(err); {
+		case err == nil:
+			f.fail(d, f.sink(d, bytes.NewReader(data)))
+		case status.Code(err) == codes.NotFound:
 			f.isMissing(d)
-		} else if _, ok := retriable(st.Err()); ok {
-			again = fmt.Errorf("blob %s: %w", d, st.Err())
+		case ok:
+			again = fmt.Errorf("blob %s: %w", d, err)
 			continue
-		} else {
-			f.fail(d, blobError(st.Err()))
+		case wrong.again(d, err):
+			continue
+		default:
+			f.fail(d, err)
 		}
 		delete(pending, d)
 	}
 	return again
+}
+
+// entry returns the bytes of a blob that an answer has.
+func (l *link) entry(d digest.Digest, e *repb.BatchReadBlobsResponse_Response) ([]byte, error) {
+	if err := status.ErrorProto(e.GetStatus()); err != nil {
+		return nil, blobError(err)
+	}
+	return l.open(d, e.GetData(), e.GetCompressor())
 }
 
 // open decompresses and verifies the data of a batch entry.
@@ -274,6 +285,26 @@ func (f *fetch) streamAll(ctx context.Context, ds map[digest.Digest]struct{}) er
 
 // stream delivers one blob in a stream. An error is one of the connection.
 func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
+	wrong := f.c.link.newWrong()
+	for {
+		err := f.streamOnce(ctx, d)
+		switch {
+		case err == nil:
+		case status.Code(err) == codes.NotFound:
+			f.isMissing(d)
+		case isConnectionError(ctx, err):
+			return fmt.Errorf("blob %s: %w", d, err)
+		case wrong.again(d, blobError(err)):
+			continue
+		default:
+			f.fail(d, blobError(err))
+		}
+		return nil
+	}
+}
+
+// streamOnce delivers one blob in a stream, and returns why there was none, or not the right one.
+func (f *fetch) streamOnce(ctx context.Context, d digest.Digest) error {
 	release, err := f.c.downloadSlot(ctx)
 	if err != nil {
 		return err
@@ -284,21 +315,12 @@ func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
 	defer r.close()
 	// Sink is called only for blobs that are there.
 	if r.begin(); r.err == nil || r.err == io.EOF {
-		if err := f.sink(d, r); err != nil && (r.err == nil || r.err == io.EOF) {
+		if err := f.sink(d, r); r.err == nil || r.err == io.EOF {
 			f.fail(d, err)
 			return nil
 		}
 	}
-	switch {
-	case r.err == nil, r.err == io.EOF:
-	case status.Code(r.err) == codes.NotFound:
-		f.isMissing(d)
-	case isConnectionError(ctx, r.err):
-		return fmt.Errorf("blob %s: %w", d, r.err)
-	default:
-		f.fail(d, blobError(r.err))
-	}
-	return nil
+	return r.err
 }
 
 // isConnectionError reports whether err is not about one blob: the time for

@@ -11,6 +11,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // longestPause bounds the pause between two attempts, unless the server asks for
@@ -136,6 +139,45 @@ func batchRefused(err error) bool {
 		return false
 	}
 	return st.Code() == codes.Unimplemented || st.Code() == codes.InvalidArgument || tooLarge(st)
+}
+
+// maxWrong is how often a blob may come wrong until that is final. A connection or a proxy damages bytes once, one of
+// several disks behind a storage each other time; and a storage that looks at what it has sent then says that it lacks the blob.
+const maxWrong = 3
+
+// wrongBlobs counts how often blobs came wrong in one call.
+type wrongBlobs struct {
+	times map[digest.Digest]int
+	most  int
+	asked bool // again was true since due was asked
+}
+
+// newWrong returns the count of one call. Who has no time for a second attempt makes none.
+func (l *link) newWrong() *wrongBlobs {
+	if l.options.RetryFor < l.firstPause {
+		return &wrongBlobs{most: 1}
+	}
+	return &wrongBlobs{most: maxWrong}
+}
+
+// again reports whether d, which was not delivered because of err, is to be asked for once more: it came wrong.
+func (w *wrongBlobs) again(d digest.Digest, err error) bool {
+	if !errors.Is(err, cas.ErrCorrupt) {
+		return false
+	}
+	if w.times == nil {
+		w.times = map[digest.Digest]int{}
+	}
+	w.times[d]++
+	w.asked = w.asked || w.times[d] < w.most
+	return w.times[d] < w.most
+}
+
+// due reports whether any blob is to be asked for once more, and forgets it.
+func (w *wrongBlobs) due() bool {
+	due := w.asked
+	w.asked = false
+	return due
 }
 
 // A watch breaks an attempt off when one of its steps takes too long. Between the

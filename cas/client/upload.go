@@ -227,11 +227,8 @@ func (u *uploading) settle(
 ) (again, err error) {
 	for _, e := range answer.GetResponses() {
 		d, err := digest.FromProto(u.c.fn, e.GetDigest())
-		if err != nil {
-			return nil, fmt.Errorf("answer of the server: %w", err)
-		}
-		if _, asked := pending[d]; !asked {
-			continue
+		if _, asked := pending[d]; err != nil || !asked {
+			continue // it is about no blob that was sent
 		}
 		st := status.FromProto(e.GetStatus())
 		if st.Code() == codes.OK || st.Code() == codes.AlreadyExists {

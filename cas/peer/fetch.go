@@ -67,7 +67,10 @@ func (f *fetch) claim(d digest.Digest) bool {
 func (f *fetch) deliver(d digest.Digest, r io.Reader) error {
 	err := f.sink(d, r)
 	f.mu.Lock()
-	if err != nil {
+	switch {
+	case errors.Is(err, cas.ErrCorrupt): // it comes again, or from elsewhere; else the error of the call names it
+		f.left[d] = struct{}{}
+	case err != nil:
 		f.failed[d] = err
 	}
 	f.taking--
