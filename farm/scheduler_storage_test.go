@@ -1,11 +1,47 @@
 package farm
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 	"github.com/forerunner-build/forerunner/farm/scrub"
 )
+
+// TestResultsElsewhere has storage elsewhere answer with results, of which one says other bytes than its digest names.
+func TestResultsElsewhere(t *testing.T) {
+	right, wrong := digest.Of(digest.SHA256, []byte("right")), digest.Of(digest.SHA256, []byte("wrong"))
+	f := servertest.Start(t, servertest.Config{Unary: func(
+		ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler,
+	) (any, error) {
+		asked, ok := r.(*repb.GetActionResultRequest)
+		if !ok {
+			return call(ctx, r)
+		}
+		if hash := asked.GetActionDigest().GetHash(); hash != right.Hash() && hash != wrong.Hash() {
+			return call(ctx, r)
+		}
+		return &repb.ActionResult{StdoutRaw: []byte("right"), StdoutDigest: asked.GetActionDigest()}, nil
+	}})
+	storage := elsewhere{casclient.New(f.Conn, casclient.Options{})}
+	if r, err := storage.GetActionResult(t.Context(), right); err != nil || string(r.GetStdoutRaw()) != "right" {
+		t.Errorf("%v, %v", r, err)
+	}
+	if r, err := storage.GetActionResult(t.Context(), wrong); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("a result that contradicts itself: %v, %v", r, err)
+	}
+	if _, err := storage.GetActionResult(t.Context(), digest.Of(digest.SHA256, nil)); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("no result: %v", err)
+	}
+}
 
 // TestStorageFlags has flags that contradict each other.
 func TestStorageFlags(t *testing.T) {

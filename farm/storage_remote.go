@@ -60,7 +60,7 @@ func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, 
 	r := &remoteStorage{Storage: remote, s: s}
 	opened := &storage{
 		of: func(instance string, fn digest.Function) scheduler.Storage {
-			return remote.WithInstance(instance, fn)
+			return elsewhere{remote.WithInstance(instance, fn)}
 		},
 		capabilities: r.knows.Load,
 		learn:        r.learn,
@@ -77,6 +77,22 @@ func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, 
 	}
 	opened.grants(grants)
 	return opened, nil
+}
+
+// elsewhere is the scheduler's view of storage elsewhere. A result that contradicts itself is none: no client is
+// given bytes that are not what the result says.
+type elsewhere struct{ *casclient.Client }
+
+// GetActionResult implements scheduler.Storage.
+func (e elsewhere) GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error) {
+	result, err := e.Client.GetActionResult(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := casserver.CheckResult(d.Function(), result); err != nil {
+		return nil, fmt.Errorf("the storage's result of action %s cannot be believed: %w", d, err)
+	}
+	return result, nil
 }
 
 func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, error) {

@@ -45,7 +45,9 @@ func wrongly(first int32, spoil func(*repb.BatchReadBlobsResponse_Response)) (se
 }
 
 func TestWhatComesWrongIsAskedForAgain(t *testing.T) {
-	flip := func(e *repb.BatchReadBlobsResponse_Response) { e.Data = append(bytes.Clone(e.GetData()[1:]), e.GetData()[0]+1) }
+	flip := func(e *repb.BatchReadBlobsResponse_Response) {
+		e.Data = append(bytes.Clone(e.GetData()[1:]), e.GetData()[0]+1)
+	}
 	spoils := map[string]func(*repb.BatchReadBlobsResponse_Response){
 		"flipped": flip,
 		"cut":     func(e *repb.BatchReadBlobsResponse_Response) { e.Data = e.GetData()[1:] },

@@ -7,14 +7,43 @@ import (
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
+// CheckResult reports whether r can be believed as far as it says itself: digests are well-formed, and what is inline is what
+// they name. It is for results from elsewhere.
+func CheckResult(fn digest.Function, r *repb.ActionResult) error {
+	check := func(what string, content []byte, m *repb.Digest) error {
+		if err := checkOptional(fn, m); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if len(content) == 0 || m == nil {
+			return nil
+		}
+		if d := digest.Of(fn, content); !proto.Equal(m, d.Proto()) {
+			return fmt.Errorf("%w: inline content of %s has the digest %s", cas.ErrCorrupt, what, d)
+		}
+		return nil
+	}
+	err := errors.Join(check("stdout", r.GetStdoutRaw(), r.GetStdoutDigest()), check("stderr", r.GetStderrRaw(), r.GetStderrDigest()))
+	for _, f := range r.GetOutputFiles() {
+		if f.GetDigest() == nil {
+			return fmt.Errorf("output file %.200q has no digest", f.GetPath())
+		}
+		err = errors.Join(err, check("an output file", f.GetContents(), f.GetDigest()))
+	}
+	for _, d := range r.GetOutputDirectories() {
+		err = errors.Join(err, check("an output directory", nil, d.GetTreeDigest()), check("an output directory", nil, d.GetRootDirectoryDigest()))
+	}
+	return err
+}
+
 // checkResult reports whether r is well-formed: digests, and output paths that
-// stay below the working directory (REv2, "ActionResult").
+// stay below the working directory and name one thing each (REv2, "ActionResult").
 func checkResult(fn digest.Function, r *repb.ActionResult) error {
 	for what, m := range map[string]*repb.Digest{
 		"stdout_digest": r.GetStdoutDigest(), "stderr_digest": r.GetStderrDigest(),
@@ -23,9 +52,9 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
-	paths := map[string]struct{}{}
+	outputs := outputPaths{given: map[string]struct{}{}, clean: map[string]output{}}
 	for _, f := range r.GetOutputFiles() {
-		if err := checkOutputPath(f.GetPath(), paths); err != nil {
+		if err := outputs.addOnce(f.GetPath(), outputFile, f.GetDigest().GetHash()); err != nil {
 			return err
 		}
 		if f.GetDigest() == nil && len(f.GetContents()) > 0 {
@@ -36,7 +65,7 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 		}
 	}
 	for _, d := range r.GetOutputDirectories() {
-		if err := checkOutputDirectory(fn, d, paths); err != nil {
+		if err := checkOutputDirectory(fn, d, outputs); err != nil {
 			return err
 		}
 	}
@@ -47,7 +76,7 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 		r.GetOutputDirectorySymlinks(), //lint:ignore SA1019 clients of API 2.0 send it
 	} {
 		for _, l := range list {
-			if err := checkOutputPath(l.GetPath(), nil); err != nil {
+			if err := outputs.add(l.GetPath(), outputLink, l.GetTarget()); err != nil {
 				return err
 			}
 			if l.GetTarget() == "" || strings.IndexByte(l.GetTarget(), 0) >= 0 {
@@ -55,7 +84,7 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 			}
 		}
 	}
-	return nil
+	return outputs.checkParents()
 }
 
 func checkOptional(fn digest.Function, m *repb.Digest) error {
@@ -66,10 +95,10 @@ func checkOptional(fn digest.Function, m *repb.Digest) error {
 	return err
 }
 
-func checkOutputDirectory(fn digest.Function, d *repb.OutputDirectory, paths map[string]struct{}) error {
+func checkOutputDirectory(fn digest.Function, d *repb.OutputDirectory, outputs outputPaths) error {
 	// The empty path is the working directory itself.
 	if d.GetPath() != "" {
-		if err := checkOutputPath(d.GetPath(), paths); err != nil {
+		if err := outputs.addOnce(d.GetPath(), outputFolder, d.GetTreeDigest().GetHash()+d.GetRootDirectoryDigest().GetHash()); err != nil {
 			return err
 		}
 	}
@@ -81,26 +110,6 @@ func checkOutputDirectory(fn digest.Function, d *repb.OutputDirectory, paths map
 			return fmt.Errorf("output directory %.200q: %w", d.GetPath(), err)
 		}
 	}
-	return nil
-}
-
-// checkOutputPath checks one path and adds it to those seen; seen may be nil.
-func checkOutputPath(path string, seen map[string]struct{}) error {
-	if path == "" || path[0] == '/' || strings.IndexByte(path, 0) >= 0 {
-		return fmt.Errorf("output path %.200q is not a relative path", path)
-	}
-	for s := range strings.SplitSeq(path, "/") {
-		if s == ".." {
-			return fmt.Errorf("output path %.200q leads upwards", path)
-		}
-	}
-	if seen == nil {
-		return nil
-	}
-	if _, twice := seen[path]; twice {
-		return fmt.Errorf("output path %.200q occurs twice", path)
-	}
-	seen[path] = struct{}{}
 	return nil
 }
 
@@ -134,9 +143,10 @@ func (r *references) addAll(ds []digest.Digest) {
 }
 
 // missingOf returns which of the blobs that result needs are not there, having looked at them as FindUnsound does. It
-// looks into Trees and directories only when they are all there.
+// looks into Trees and directories only when they are all there. Those of a result that is about to be written have
+// to be such that everybody can make files of them.
 func (c catalog) missingOf(
-	ctx context.Context, fn digest.Function, result *repb.ActionResult, stale bool,
+	ctx context.Context, fn digest.Function, result *repb.ActionResult, written bool,
 ) ([]digest.Digest, error) {
 	direct := references{fn: fn, seen: map[digest.Digest]struct{}{}}
 	direct.add(result.GetStdoutDigest())
@@ -151,31 +161,31 @@ func (c catalog) missingOf(
 	if direct.err != nil {
 		return nil, direct.err
 	}
-	if missing, err := c.FindUnsound(ctx, direct.ds, stale); err != nil || len(missing) > 0 {
+	if missing, err := c.FindUnsound(ctx, direct.ds, written); err != nil || len(missing) > 0 {
 		return missing, err
 	}
 	// What is known to be there need not be looked for again.
 	inner := references{fn: fn, seen: direct.seen}
 	for _, d := range result.GetOutputDirectories() {
-		missing, err := c.addDirectory(ctx, &inner, d)
+		missing, err := c.addDirectory(ctx, &inner, d, written)
 		if err != nil || len(missing) > 0 {
 			return missing, err
 		}
 	}
-	return c.FindUnsound(ctx, inner.ds, stale)
+	return c.FindUnsound(ctx, inner.ds, written)
 }
 
 // addDirectory adds the files of an output directory, and returns which of its
 // Directory messages are missing.
 func (c catalog) addDirectory(
-	ctx context.Context, refs *references, od *repb.OutputDirectory,
+	ctx context.Context, refs *references, od *repb.OutputDirectory, written bool,
 ) (missing []digest.Digest, err error) {
 	if od.GetTreeDigest() != nil {
 		d, err := digest.FromProto(refs.fn, od.GetTreeDigest())
 		if err != nil {
 			return nil, err
 		}
-		if err := c.addTree(ctx, refs, d); errors.Is(err, cas.ErrNotFound) {
+		if err := c.addTree(ctx, refs, d, od.GetRootDirectoryDigest(), written); errors.Is(err, cas.ErrNotFound) {
 			return []digest.Digest{d}, nil // evicted this moment
 		} else if err != nil {
 			return nil, err
@@ -189,6 +199,10 @@ func (c catalog) addDirectory(
 		if err := c.walkTree(ctx, root, listed, func(n *treeNode) error {
 			if n.missing {
 				missing = append(missing, n.digest)
+			} else if written {
+				if err := tree.Check(refs.fn, n.encoded); err != nil {
+					return fmt.Errorf("directory %s: %w", n.digest, err)
+				}
 			}
 			refs.addAll(n.refs.Files)
 			return nil
@@ -199,11 +213,20 @@ func (c catalog) addDirectory(
 	return missing, refs.err
 }
 
-// addTree adds the files of the Tree d.
-func (c catalog) addTree(ctx context.Context, refs *references, d digest.Digest) error {
+// addTree adds the files of the Tree d. root is the directory that is said to be the same, if any.
+func (c catalog) addTree(ctx context.Context, refs *references, d digest.Digest, root *repb.Digest, written bool) error {
 	b, err := c.readEncoded(ctx, d, "Tree", listed)
 	if err != nil {
 		return err
+	}
+	if written {
+		top, err := tree.CheckTree(refs.fn, b)
+		if err != nil {
+			return fmt.Errorf("tree %s: %w", d, err)
+		}
+		if of := digest.Of(refs.fn, top); root != nil && !proto.Equal(root, of.Proto()) {
+			return fmt.Errorf("tree %s: %w: its root is %s, but root_directory_digest is %s", d, tree.ErrInvalid, of, root.GetHash())
+		}
 	}
 	directories, err := tree.SplitTree(b)
 	if err != nil {
