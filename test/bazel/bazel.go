@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,6 +55,9 @@ func New(t *testing.T, program, workspace string, flags ...string) *Client {
 	}
 	t.Cleanup(func() {
 		stop()
+		if t.Failed() {
+			c.showLogs(t)
+		}
 		c.Shutdown(t)
 	})
 	return c
@@ -135,6 +139,9 @@ func (c *Client) Start(t *testing.T, command string, args ...string) <-chan Run 
 	var running sync.WaitGroup
 	running.Go(func() { ended <- c.run(ctx, t, command, args...) })
 	t.Cleanup(func() {
+		if t.Failed() && len(ended) == 0 {
+			c.dumpThreads(t)
+		}
 		stop()
 		running.Wait()
 		select {
@@ -165,23 +172,58 @@ func (c *Client) command(ctx context.Context, t *testing.T, args ...string) (int
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
+// pid returns that of the server; 0 if there is none.
+func (c *Client) pid(t *testing.T) int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.root, "*/server/server.pid.txt"))
+	if err != nil || len(files) == 0 {
+		return 0
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Errorf("read bazel's server pid: %v", err)
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Errorf("bazel's server pid: %v", err)
+	}
+	return pid
+}
+
+// dumpThreads has the server write what each of its threads does to its log.
+func (c *Client) dumpThreads(t *testing.T) {
+	t.Helper()
+	if pid := c.pid(t); pid > 0 {
+		_ = syscall.Kill(pid, syscall.SIGQUIT)
+		time.Sleep(time.Second) // it says nowhere when it has
+	}
+}
+
+// showLogs shows what the server wrote about itself.
+func (c *Client) showLogs(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"*/server/jvm.out", "*/java.log"} {
+		files, _ := filepath.Glob(filepath.Join(c.root, name))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			t.Logf("%s: %v\n%s", file, err, programs.Tail(string(text), 400))
+		}
+	}
+}
+
 // Shutdown ends the client's server; none may be left.
 func (c *Client) Shutdown(t *testing.T) {
 	t.Helper()
-	pids, err := filepath.Glob(filepath.Join(c.root, "*/server/server.pid.txt"))
-	if err != nil || len(pids) == 0 {
-		return
-	}
-	pid, err := os.ReadFile(pids[0])
-	if err != nil {
-		t.Errorf("read bazel's server pid: %v", err)
+	pid := c.pid(t)
+	if pid == 0 {
 		return
 	}
 	// Not the test's own context, which may have ended.
 	if code, out := c.command(context.Background(), t, "shutdown"); code != 0 {
 		t.Errorf("bazel shutdown: exit code %d\n%s", code, out)
 	}
-	process := "/proc/" + strings.TrimSpace(string(pid))
+	process := "/proc/" + strconv.Itoa(pid)
 	for end := time.Now().Add(stopTimeout); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := os.Stat(process); err != nil {
 			return
