@@ -273,7 +273,7 @@ func TestListQueues(t *testing.T) {
 		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: next}).at(repb.ExecutionStage_QUEUED)
 		q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues()
 		if len(q) != 1 || q[0].GetWorkers() != 1 || q[0].GetExecuting() != 1 || q[0].GetIdle() != 0 || q[0].GetQueued() != 1 ||
-			!strings.HasPrefix(q[0].GetHeadAction(), next.GetHash()) || !strings.Contains(q[0].GetHeadReason(), "all 1 workers") ||
+			!strings.HasPrefix(q[0].GetHeadAction(), next.GetHash()) || !strings.Contains(q[0].GetHeadReason(), "the only worker") ||
 			q[0].GetRoot().GetQueued() != 1 || q[0].GetRoot().GetRunning() != 1 {
 			t.Errorf("queues %v", q)
 		}

@@ -71,7 +71,7 @@ func TestQuotasByOperator(t *testing.T) {
 			t.Errorf("%v", a)
 		}
 		q := asked(t, op.ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]
-		if !strings.Contains(q.GetHeadReason(), "at its maximum") || !strings.Contains(q.GetRoot().GetChildren()[0].GetWhy(), "uses 1 of 1 slots") {
+		if !strings.Contains(q.GetHeadReason(), "at its maximum") || !strings.Contains(q.GetRoot().GetChildren()[0].GetWhy(), "uses 1 of 1 slot") {
 			t.Errorf("%v", q)
 		}
 		time.Sleep(2 * time.Minute)

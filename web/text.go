@@ -5,19 +5,21 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // functions are what templates call.
 var functions = template.FuncMap{
 	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
-	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "seconds": seconds, "short": short,
+	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
@@ -37,6 +39,15 @@ func short(s string) string { return dash(text.Short(s)) }
 func ago(at *timestamppb.Timestamp) string { return dash(text.Ago(at)) }
 
 func platform(list []*admin.Property) string { return dash(text.Platform(list, ", ")) }
+
+// noun is what stands after a number: the noun, which is given in the singular, or its plural.
+func noun(n any, one string) string {
+	v := reflect.ValueOf(n)
+	if v.CanUint() {
+		return plural.Noun(v.Uint(), one)
+	}
+	return plural.Noun(v.Int(), one)
+}
 
 // others says how many workers of a queue are neither idle nor busy, and why.
 func others(q *admin.Queue) string {

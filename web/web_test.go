@@ -95,7 +95,7 @@ func TestAction(t *testing.T) {
 	profiles.Learn(t.Context(), prefetch.Action{Digest: digest.OfReduced(digest.SHA256, action)}, hashes, nil)
 	profiles.Flush(t.Context())
 	page = b.get(path, 200)
-	expect(t, page, "Never read: 1 files, 30 MiB", `<span class="key">large</span><span class="n less"></span><span class="n">30 MiB</span><span class="n">30 MiB</span><span class="n mark never-read">never read</span>`,
+	expect(t, page, "Never read: 1 file, 30 MiB", `<span class="key">large</span><span class="n less"></span><span class="n">30 MiB</span><span class="n">30 MiB</span><span class="n mark never-read">never read</span>`,
 		`<span class="key">main.c</span><span class="n less"></span><span class="n">5 B</span><span class="n"></span><span class="n mark read">read</span>`)
 	if strings.Index(page, "lib/") > strings.Index(page, "main.c") || strings.Index(page, "large") > strings.Index(page, ">used") {
 		t.Error("what is never read does not come first")

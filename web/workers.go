@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/charts"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -105,7 +106,7 @@ func (p program) ID() string { return p.GetInstanceNamePrefix() + "/" + text.Pai
 func (p program) Slots() charts.Meter {
 	all := max(p.GetSlots(), 1)
 	busy := min(p.GetActions(), all)
-	return charts.MeterOf(fmt.Sprintf("%d of %d slots busy", busy, all), float64(busy)/float64(all))
+	return charts.MeterOf(fmt.Sprintf("%d of %s busy", busy, plural.Of(all, "slot")), float64(busy)/float64(all))
 }
 
 // Doing are its actions.
@@ -139,7 +140,7 @@ func (p program) Store() *charts.Meter {
 		return nil
 	}
 	share := float64(r.GetStoreBytes()) / float64(r.GetStoreMaxBytes())
-	m := charts.MeterOf(fmt.Sprintf("%s full, %d blobs", text.Percent(share), r.GetStoreBlobs()), share)
+	m := charts.MeterOf(fmt.Sprintf("%s full, %s", text.Percent(share), plural.Of(r.GetStoreBlobs(), "blob")), share)
 	return &m
 }
 

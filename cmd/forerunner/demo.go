@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -59,7 +60,7 @@ func (d *demo) run(parent context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	log, err := flags.Logging{}.NewLogger()
+	log, err := flags.Logging{IsWhole: true}.NewLogger()
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func printTable(inputs *client.Inputs, outcome *client.Outcome) {
 	}
 	fmt.Fprintf(t, "\nstage\ttime\n")
 	fmt.Fprintf(t, "read and hash inputs\t%s\n", outcome.Scan.Round(time.Millisecond))
-	fmt.Fprintf(t, "upload (%d blobs, %s)\t%s\n", outcome.UploadedBlobs, text.Bytes(outcome.UploadedBytes), outcome.Upload.Round(time.Millisecond))
+	fmt.Fprintf(t, "upload (%s, %s)\t%s\n", plural.Of(outcome.UploadedBlobs, "blob"), text.Bytes(outcome.UploadedBytes), outcome.Upload.Round(time.Millisecond))
 	fmt.Fprintf(t, "queue\t%s\n", between(m.GetQueuedTimestamp(), m.GetWorkerStartTimestamp()))
 	fmt.Fprintf(t, "fetch (until the command could start)\t%s\n", between(m.GetWorkerStartTimestamp(), m.GetInputFetchCompletedTimestamp()))
 	fmt.Fprintf(t, "run\t%s\n", between(m.GetExecutionStartTimestamp(), m.GetExecutionCompletedTimestamp()))

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -20,7 +21,7 @@ func printProfiled(w io.Writer, lines []profiledLine, root *prefetch.Node, r pre
 	for _, l := range lines {
 		all, count := l.node.All(), ""
 		if l.node.Folder {
-			count = fmt.Sprintf("/  (%d files)", all.Files)
+			count = fmt.Sprintf("/  (%s)", plural.Of(all.Files, "file"))
 		}
 		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark].sign, text.Bytes(all.Bytes), l.path, count)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -65,7 +66,7 @@ func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 		return err
 	}
 	if n := list.GetUnmatched(); n > 0 {
-		reasons = append(reasons, fmt.Sprintf("no worker can serve %d actions: %s", n, list.GetUnmatchedReason()))
+		reasons = append(reasons, fmt.Sprintf("no worker can serve %s: %s", plural.Of(n, "action"), list.GetUnmatchedReason()))
 	}
 	for _, r := range reasons {
 		if _, err := fmt.Fprintln(c.out, r); err != nil {
@@ -185,7 +186,8 @@ func killCommand() *cobra.Command {
 			}
 			req := &admin.KillOperationsRequest{Pattern: p, Reason: reason}
 			return answer(ctx, c, c.KillOperations, req, func(resp *admin.KillOperationsResponse) error {
-				_, err := fmt.Fprintf(c.out, "%d operations were killed\n", resp.GetKilled())
+				n := resp.GetKilled()
+				_, err := fmt.Fprintf(c.out, "%s %s killed\n", plural.Of(n, "operation"), plural.Choose(n, "was", "were"))
 				return err
 			})
 		})

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -170,6 +171,7 @@ func (s suggestions) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%d actions were looked at; of %d more no profile is known\n", s.Actions, s.Unknown)
+	_, err := fmt.Fprintf(out, "%s %s looked at; of %d more no profile is known\n",
+		plural.Of(s.Actions, "action"), plural.Choose(s.Actions, "was", "were"), s.Unknown)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -160,11 +161,13 @@ func drainCommand() *cobra.Command {
 			if printed, err := c.print(resp); printed {
 				return err
 			}
-			if _, err = fmt.Fprintf(c.out, "%d workers are drained by %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes())); err != nil {
+			workers := resp.GetWorkers()
+			if _, err = fmt.Fprintf(c.out, "%s %s drained by %s\n",
+				plural.Of(workers, "worker"), plural.Choose(workers, "is", "are"), text.Pairs(p.GetAttributes())); err != nil {
 				return err
 			}
 			if n := resp.GetWaiting(); n > 0 {
-				_, err = fmt.Fprintf(c.out, "%d actions wait that only drained workers could run\n", n)
+				_, err = fmt.Fprintf(c.out, "%s that only drained workers could run\n", actionsWait(n))
 			}
 			if w := resp.GetWarning(); w != "" && err == nil {
 				_, err = fmt.Fprintln(c.out, "warning: "+w)
@@ -175,6 +178,8 @@ func drainCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until none of them runs an action")
 	return cmd
 }
+
+func actionsWait(n int64) string { return plural.Of(n, "action") + plural.Choose(n, " waits", " wait") }
 
 // waitDrained returns when no worker that p matches has an action.
 func (c *adminCall) waitDrained(ctx context.Context, p *admin.Pattern) error {
@@ -214,7 +219,8 @@ func undrainCommand() *cobra.Command {
 				return err
 			}
 			return answer(ctx, c, c.Undrain, &admin.UndrainRequest{Pattern: p}, func(resp *admin.UndrainResponse) error {
-				_, err := fmt.Fprintf(c.out, "%d workers match %s\n", resp.GetWorkers(), text.Pairs(p.GetAttributes()))
+				n := resp.GetWorkers()
+				_, err := fmt.Fprintf(c.out, "%s %s %s\n", plural.Of(n, "worker"), plural.Choose(n, "matches", "match"), text.Pairs(p.GetAttributes()))
 				return err
 			})
 		})

@@ -58,6 +58,9 @@ func (p Pattern) String() string {
 	return strings.Join(parts, ",")
 }
 
+// Names reports whether it asks for a value of a name.
+func (p Pattern) Names(name string) bool { return slices.Contains(p.names, name) }
+
 // Map returns the names with their values.
 func (p Pattern) Map() map[string]string {
 	m := make(map[string]string, len(p.names))

@@ -39,7 +39,7 @@ func TestProgramsAreCounted(t *testing.T) {
 		{
 			"drained with an action", "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s submit op1 x1; 0s drain host=a; 0s submit op2 x2",
 			view.Workers{All: 1, Draining: 1},
-			1, 0, "all 1 workers are drained",
+			1, 0, "the only worker is drained",
 		},
 		{
 			"leaves", "0s sync a1 idle of=a; 0s submit op1 x1; 1s sync a1 executing x1 drain of=a; 1s sync a2 idle drain of=a",

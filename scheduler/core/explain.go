@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -46,28 +47,38 @@ func (s *View) whyWaits(q *queue) string {
 	}
 	serving, free, drained, suspended := q.staff()
 	if q.away && q.drained > 0 {
-		return fmt.Sprintf("all %d workers are drained; its actions wait %s for one to be undrained",
-			drained, q.patience(&s.cfg))
+		return fmt.Sprintf("%s drained; actions wait %s for one to be undrained",
+			plural.Choose(drained, "the only worker is", fmt.Sprintf("all %d workers are", drained)), q.patience(&s.cfg))
 	}
 	if q.away {
 		return fmt.Sprintf("size class %d is declared and has no worker; "+
 			"its actions wait %s for one to come, and then take another class",
 			q.class, q.pool.patience)
 	}
-	why := fmt.Sprintf("all %d workers that take work are busy", serving)
-	if free > 0 {
-		why = fmt.Sprintf("%d of %d workers that take work are between two calls, the others busy", free, serving)
-	}
-	if serving == 0 {
-		why = "no worker takes more work for the moment"
-	}
+	why := whyBusy(serving, free)
 	if drained > 0 {
-		why += fmt.Sprintf("; %d more are drained", drained)
+		why += fmt.Sprintf("; %d more %s drained", drained, plural.Choose(drained, "is", "are"))
 	}
 	if suspended > 0 {
-		why += fmt.Sprintf("; %d more are suspended, because their actions failed", suspended)
+		why += fmt.Sprintf("; %d more %s suspended, because their actions failed", suspended, plural.Choose(suspended, "is", "are"))
 	}
 	return why
+}
+
+// whyBusy says why none of the workers that take work gets an action now, some of which have room for it.
+func whyBusy(serving, free int) string {
+	switch {
+	case serving == 0:
+		return "no worker takes more work for the moment"
+	case serving == 1 && free == 1:
+		return "the only worker that takes work is between two calls"
+	case free > 0:
+		return fmt.Sprintf("%d of %d workers that take work %s between two calls, the others busy",
+			free, serving, plural.Choose(free, "is", "are"))
+	case serving == 1:
+		return "the only worker that takes work is busy"
+	}
+	return fmt.Sprintf("all %d workers that take work are busy", serving)
 }
 
 // otherClasses says, of a task that waits, which workers of other size classes are idle, and why it does
@@ -90,24 +101,27 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 		} else if t.spec.Size.Reason != "" {
 			why = t.spec.Size.Reason
 		}
-		text = fmt.Sprintf("; %d workers of smaller classes are idle, but it needs class %d: %s", smaller, q.class, why)
+		text = fmt.Sprintf("; %s of smaller classes %s, but it needs class %d: %s", plural.Of(smaller, "worker"), areIdle(smaller), q.class, why)
 	}
 	if to, next, _ := q.largerFor(o.Now); next != nil {
 		what, turns := q.spills(), q.turns(to, 0, o.cfg)
-		text += fmt.Sprintf("; %d workers of larger classes are idle: one of class %d is worth it "+
+		text += fmt.Sprintf("; %s of larger classes %s: one of class %d is worth it "+
 			"once the next action has waited for %s, "+
-			"or more than %.3g wait for each worker", larger, to.class, what.Patience(turns).Round(time.Second), turns)
+			"or more than %.3g wait for each worker", plural.Of(larger, "worker"), areIdle(larger), to.class, what.Patience(turns).Round(time.Second), turns)
 	} else if larger > 0 {
-		text += fmt.Sprintf("; %d workers of larger classes are idle, "+
-			"of which what waits may have none by its maximum", larger)
+		text += fmt.Sprintf("; %s of larger classes %s, "+
+			"of which what waits may have none by its maximum", plural.Of(larger, "worker"), areIdle(larger))
 	}
 	if s, _ := o.elsewhere(q); s.task != nil {
-		text += fmt.Sprintf("; %d workers with %s are idle: one is worth it "+
+		idle := s.to.idlers()
+		text += fmt.Sprintf("; %s with %s %s: one is worth it "+
 			"once the next action has waited for %s, or more than %.3g wait for each worker",
-			s.to.idlers(), s.to.pool.Platform, q.spills().Patience(s.turns).Round(time.Second), s.turns)
+			plural.Of(idle, "worker"), s.to.pool.Platform, areIdle(idle), q.spills().Patience(s.turns).Round(time.Second), s.turns)
 	}
 	return text
 }
+
+func areIdle(n int) string { return plural.Choose(n, "is idle", "are idle") }
 
 // staff counts the programs of a queue that take work, those of them that have room for more now, and those that are drained or suspended.
 func (q *queue) staff() (serving, free, drained, suspended int) {

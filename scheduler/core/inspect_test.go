@@ -51,7 +51,7 @@ func TestBranches(t *testing.T) {
 		if got := strings.TrimSpace(branchText(queues[0].Root)); got != test.want {
 			t.Errorf("of at most %d: %s, want %s", test.atMost, got, test.want)
 		}
-		if q := queues[0]; q.Head.Name != "b1" || !strings.HasPrefix(q.Why, "all 1 workers that take work are busy") {
+		if q := queues[0]; q.Head.Name != "b1" || !strings.HasPrefix(q.Why, "the only worker that takes work is busy") {
 			t.Errorf("%s is next, and waits because %s", q.Head.Name, q.Why)
 		}
 	}

@@ -23,6 +23,7 @@ var pure = []string{
 	"google.golang.org/grpc/codes", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/anypb",
 	"github.com/forerunner-build/forerunner/cas/digest", "github.com/forerunner-build/forerunner/cas/instance",
 	"github.com/forerunner-build/forerunner/proto/names", "github.com/forerunner-build/forerunner/proto/pattern",
+	"github.com/forerunner-build/forerunner/proto/plural",
 	"github.com/forerunner-build/forerunner/bounded/least",
 }
 

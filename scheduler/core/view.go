@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -182,17 +183,35 @@ func (q *queue) branches(running, atMost int) view.Branch {
 // Programs returns the key of each program of which p matches a worker, of each if it is nil, with that of one of its workers.
 func (s *View) Programs(p *pattern.Pattern) map[string]string {
 	list := map[string]string{}
-	for _, w := range s.workers.All() {
-		if p != nil && !p.Match(w.Attribute) {
-			continue
+	for _, pool := range s.dispatch.pools.Sorted() {
+		for _, q := range pool.queues {
+			for key, of := range q.programs {
+				w := of.matching(p)
+				if w == nil {
+					continue
+				}
+				if pool.Prefix != "" {
+					key = pool.Prefix + "/" + key
+				}
+				list[key] = w.Key
+			}
 		}
-		key := w.program.key
-		if w.pool.Prefix != "" {
-			key = w.pool.Prefix + "/" + key
-		}
-		list[key] = w.Key
 	}
 	return list
+}
+
+// matching returns a worker of a program that p matches, any if it is nil; nil: there is none.
+func (p *program) matching(which *pattern.Pattern) *worker {
+	some := p.positions
+	if which == nil || !which.Names(names.PositionKey) {
+		some = some[:1] // they differ in nothing else
+	}
+	for _, w := range some {
+		if which == nil || which.Match(w.Attribute) {
+			return w
+		}
+	}
+	return nil
 }
 
 // Program returns what is known of the program of a worker; false if that is not known.

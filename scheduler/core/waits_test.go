@@ -18,7 +18,7 @@ func TestWaitsFor(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"a1": "",
-		"b1": "all 2 workers that take work are busy; 1 workers of smaller classes are idle, but it needs class 4: " +
+		"b1": "all 2 workers that take work are busy; 1 worker of smaller classes is idle, but it needs class 4: " +
 			"actions start on the largest class unless their runs speak for another",
 		"b2":  "; next of the 2 that wait is b1 of invocation y",
 		"c1":  "no worker has OS=plan9",

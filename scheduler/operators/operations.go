@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -113,7 +114,7 @@ func (s operations) KillOperations(
 	killed := 0
 	for batch := range slices.Chunk(names, killBatch) {
 		if err := ctx.Err(); err != nil {
-			return nil, status.FromContextError(fmt.Errorf("%d operations were killed: %w", killed, err)).Err()
+			return nil, status.FromContextError(fmt.Errorf("%s killed: %w", plural.Of(killed, "operation"), err)).Err()
 		}
 		killed += s.Feed(core.Kill{Names: batch, Reason: reason}).Killed
 	}

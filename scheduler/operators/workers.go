@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 
 // twinShown is how long it is shown that another process was refused: it tries again every few seconds.
 const twinShown = time.Minute
+
+// lookBatch is how many workers are looked at at a time while the scheduler does nothing else.
+const lookBatch = 50
 
 // maxReason bounds the reason of a drain.
 const maxReason = 1 << 10
@@ -61,11 +65,16 @@ func (s *workers) ListWorkers(
 			Pattern: &admin.Pattern{Attributes: d.Pattern.Map()}, Reason: d.Reason, Author: d.Author, Since: timestamppb.New(d.Since),
 		})
 	}
-	for _, key := range keys {
-		var w view.Program
-		var ok bool
-		s.Look(func(v *core.View) { w, ok = v.Program(programs[key]) })
-		if ok {
+	for batch := range slices.Chunk(keys, lookBatch) {
+		views := make([]view.Program, 0, len(batch))
+		s.Look(func(v *core.View) {
+			for _, key := range batch {
+				if w, ok := v.Program(programs[key]); ok {
+					views = append(views, w)
+				}
+			}
+		})
+		for _, w := range views {
 			resp.Workers = append(resp.Workers, s.message(w, req.GetPositions()))
 		}
 	}

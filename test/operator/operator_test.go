@@ -35,13 +35,13 @@ func TestOperator(t *testing.T) {
 	}
 	expect("executing", "workers", "list", "name=work*")
 	expect(`"state": "EXECUTING"`, "workers", "list", "--json")
-	expect("waits: all 1 workers that take work are busy", "queue")
+	expect("waits: the only worker that takes work is busy", "queue")
 	f.Eventually("two operations wait", func() bool {
 		return strings.Count(f.Verb(listen, "queue", "operations", "stage=queued"), "\n") == 3
 	})
 	// The older of the two; the client shows why it ends.
 	name := strings.Fields(strings.Split(f.Verb(listen, "queue", "operations", "stage=queued"), "\n")[1])[0]
-	if got := f.Verb(listen, "queue", "kill", name, "--reason", "out of paper"); got != "1 operations were killed\n" {
+	if got := f.Verb(listen, "queue", "kill", name, "--reason", "out of paper"); got != "1 operation was killed\n" {
 		f.Errorf("kill: %q", got)
 	}
 	f.Eventually("one of them ends", func() bool {
@@ -54,7 +54,7 @@ func TestOperator(t *testing.T) {
 		}
 		return false
 	})
-	expect("1 workers are drained by name=worker", "workers", "drain", "name=worker")
+	expect("1 worker is drained by name=worker", "workers", "drain", "name=worker")
 	expect("draining", "workers", "list")
 	f.Write("release", "")
 	running.Expect(0, "done\n")

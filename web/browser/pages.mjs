@@ -37,7 +37,7 @@ assert.deepEqual(faults, []);
 async function tour(page) {
   if (IMAGES) mkdirSync(IMAGES, { recursive: true });
   await open(page, "/");
-  await page.locator("tbody tr", { hasText: "are busy" }).waitFor();
+  await page.locator("tbody tr", { hasText: "busy" }).waitFor();
   await page.locator(".plot").first().waitFor(); // its second sample is there
   await look(page, "overview");
   await invocations(page);

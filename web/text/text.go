@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/plural"
 )
 
 // Bytes writes a number of bytes with the largest unit that leaves it two digits.
@@ -76,8 +77,8 @@ func Suspension(w *admin.Worker) string {
 	if w.GetSuspendedUntil() != nil {
 		when = "tried again in " + In(w.GetSuspendedUntil())
 	}
-	return fmt.Sprintf("suspended, %s: %d actions in a row failed, %d of the last 16, and those of other workers did not",
-		when, w.GetFailedInARow(), w.GetFailedLately())
+	return fmt.Sprintf("suspended, %s: %s in a row failed, %d of the last 16, and those of other workers did not",
+		when, plural.Of(w.GetFailedInARow(), "action"), w.GetFailedLately())
 }
 
 // Short is the part of HASH/SIZE, or of another long name, that people compare.

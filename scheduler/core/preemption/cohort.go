@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -164,21 +165,21 @@ func (c *Cohort) Preemptions() uint64 { return c.preemptions }
 // WhyHeld says why an instance may start nothing on workers of a size class.
 func (c *Cohort) WhyHeld(instance string, class uint32) string {
 	u := c.ledger.Of(instance)
-	return fmt.Sprintf("at its maximum: uses %d of %d %s of cohort %q, one more takes %d",
-		u.Used, u.Max, c.unit(), c.Name, c.Cost(class))
+	return fmt.Sprintf("at its maximum: uses %d of %s of cohort %q, one more takes %d",
+		u.Used, c.units(u.Max), c.Name, c.Cost(class))
 }
 
 // WhyNever says why an instance may never start anything there; class is the smallest one.
 func (c *Cohort) WhyNever(instance string, class uint32) string {
-	return fmt.Sprintf("one action takes %d %s of cohort %q on the smallest worker, "+
+	return fmt.Sprintf("one action takes %s of cohort %q on the smallest worker, "+
 		"more than the maximum of instance name %q, %d",
-		c.Cost(class), c.unit(), c.Name, instance, c.quotas[instance].Max)
+		c.units(c.Cost(class)), c.Name, instance, c.quotas[instance].Max)
 }
 
-// unit names what the cohort counts.
-func (c *Cohort) unit() string {
+// units writes a number of what the cohort counts.
+func (c *Cohort) units(n int64) string {
 	if c.Unit == quota.Slots {
-		return "slots"
+		return plural.Of(n, "slot")
 	}
-	return "size class units"
+	return plural.Of(n, "size class unit")
 }

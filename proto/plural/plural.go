@@ -1,0 +1,36 @@
+package plural
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Integer is what counts.
+type Integer interface {
+	~int | ~int32 | ~int64 | ~uint32 | ~uint64
+}
+
+// Of writes a number with a regular noun, which is given in the singular: "1 worker", "2 workers".
+func Of[N Integer](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
+
+// Noun is a regular noun as it stands after a number, without the number.
+func Noun[N Integer](n N, noun string) string { return Choose(n, noun, many(noun)) }
+
+// Choose is one after the number 1, and more after all others: "is" and "are".
+func Choose[N Integer](n N, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+func many(noun string) string {
+	stem, isY := strings.CutSuffix(noun, "y")
+	switch {
+	case isY && !strings.HasSuffix(stem, "a") && !strings.HasSuffix(stem, "e") && !strings.HasSuffix(stem, "o"):
+		return stem + "ies"
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "x"), strings.HasSuffix(noun, "ch"):
+		return noun + "es"
+	}
+	return noun + "s"
+}
