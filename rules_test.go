@@ -146,6 +146,7 @@ var floors = map[string]int{
 	"web":    5,
 
 	"buildevents":     3,
+	"farm/console":    3,
 	"farm/flags":      4,
 	"farm/dial":       4,
 	"farm/config":     4,

@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
@@ -47,7 +48,7 @@ func (s *endings) finished(st *event.Status) {
 	s.records.Add(st, operation.ExtrasOf(st.Operation).Note)
 	fields := make([]zap.Field, 0, 12)
 	fields = append(fields, zap.String("operation", st.Name),
-		zap.String("action", st.Digest.String()), zap.String("outcome", end))
+		zap.String(names.ActionField, st.Digest.String()), zap.String(names.OutcomeField, end))
 	if st.Instance != "" {
 		fields = append(fields, zap.String("instance", st.Instance))
 	}
@@ -57,20 +58,20 @@ func (s *endings) finished(st *event.Status) {
 		if st.Queue != nil {
 			s.metrics.queued.of(*st.Queue).Observe(queued.Seconds())
 		}
-		fields = append(fields, zap.String("worker", st.Worker), zap.Int("attempts", st.Attempts),
-			zap.Duration("queued", queued), zap.Duration("ran", ran))
+		fields = append(fields, zap.String(names.WorkerField, st.Worker), zap.Int("attempts", st.Attempts),
+			zap.Duration(names.QueuedField, queued), zap.Duration(names.RanField, ran))
 	}
 	if x := st.Response.GetResult().GetExitCode(); x != 0 {
-		fields = append(fields, zap.Int32("exit_code", x))
+		fields = append(fields, zap.Int32(names.ExitCodeField, x))
 	}
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
-		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String("error", e.GetMessage()))
+		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String(names.ErrorField, e.GetMessage()))
 	}
 	if r := &st.Request; *r != (request.Metadata{}) {
 		fields = append(fields, zap.String("invocation", r.ToolInvocation),
-			zap.String("target", r.Target), zap.String("mnemonic", r.Mnemonic))
+			zap.String(names.TargetField, r.Target), zap.String(names.MnemonicField, r.Mnemonic))
 	}
-	s.log.Info("operation finished", fields...)
+	s.log.Info(names.OperationFinished, fields...)
 }
 
 // suspended logs that a worker gets nothing for a while.

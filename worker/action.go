@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
@@ -19,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/cas/peer"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/ahead"
@@ -150,7 +152,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.digest, err = digest.FromProto(fn, desired.GetActionDigest()); err != nil {
 		return fault.Errorf(codes.InvalidArgument, "action digest: %w", err)
 	}
-	a.log = a.log.With(zap.String("action", a.digest.String()))
+	a.log = a.log.With(append(named(desired.GetAuxiliaryMetadata()), zap.String(names.ActionField, a.digest.String()))...)
 	if err := a.refuse(); err != nil {
 		return err
 	}
@@ -244,8 +246,8 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	}
 	a.w.metrics.actions.WithLabelValues(outcome).Inc()
 	fields := []zap.Field{
-		zap.String("outcome", outcome),
-		zap.Int32("exit_code", response.GetResult().GetExitCode()),
+		zap.String(names.OutcomeField, outcome),
+		zap.Int32(names.ExitCodeField, response.GetResult().GetExitCode()),
 	}
 	for stage, d := range a.times.durations() {
 		a.w.metrics.observe(stage, d)
@@ -260,10 +262,21 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	fields = append(append(fields, a.former.Fields()...), a.peerFields()...)
 	message := response.GetStatus().GetMessage()
 	if message != "" {
-		fields = append(fields, zap.String("error", message))
+		fields = append(fields, zap.String(names.ErrorField, message))
 	}
 	a.trace(ctx, outcome, message)
-	a.log.Info("action finished", fields...)
+	a.log.Info(names.ActionFinished, fields...)
+}
+
+// named says what an action is for, if the scheduler knows it.
+func named(known []*anypb.Any) []zap.Field {
+	for _, packed := range known {
+		var m repb.RequestMetadata
+		if packed.MessageIs(&m) && packed.UnmarshalTo(&m) == nil && m.GetTargetId()+m.GetActionMnemonic() != "" {
+			return []zap.Field{zap.String(names.TargetField, m.GetTargetId()), zap.String(names.MnemonicField, m.GetActionMnemonic())}
+		}
+	}
+	return nil
 }
 
 // failedByWorker reports whether an action may have failed for what is wrong with the worker alone: then another one has to

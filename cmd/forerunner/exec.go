@@ -24,6 +24,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/settings"
@@ -204,7 +205,7 @@ type printed struct{ stdout, stderr *client.Live }
 // view is where a stream of the command is shown while it runs. Nil: nowhere. Programs that read ours get what the
 // result has and nothing else: a run may be started over, and what it had printed until then be wrong.
 func (e *execution) view(p *progress, stream string, out *os.File) *client.Live {
-	if e.Live == liveOff || e.Live == liveAuto && !isTerminal(out) {
+	if e.Live == liveOff || e.Live == liveAuto && !console.IsTerminal(out) {
 		return nil
 	}
 	return client.NewLive(afterProgress{p, out}, func() { printStartedOver(stream) })

@@ -21,6 +21,7 @@ import (
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/prefetch"
@@ -53,7 +54,7 @@ func profileCommand() *cobra.Command {
 			"--mnemonic those that wait or run at the moment. What has no profile is counted and left out.",
 		settings.Of(&v.client), func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			v.watch.terminal, v.watch.plain = isTerminal(out), v.json
+			v.watch.terminal, v.watch.plain = console.IsTerminal(out), v.json
 			if v.suggest {
 				actions, err := actionsOf(args, cmd.InOrStdin())
 				if err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/farm/console"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -32,17 +34,17 @@ type progress struct {
 }
 
 func newProgress(f *os.File, quiet bool) *progress {
-	return &progress{out: f, terminal: isTerminal(f), quiet: quiet, last: time.Now()}
+	return &progress{out: f, terminal: console.IsTerminal(f), quiet: quiet, last: time.Now()}
 }
 
 // scanned is told how much of the input root has been hashed.
 func (p *progress) scanned(files int, bytes int64) {
-	p.show(false, "reading inputs: %d files, %s", files, text.Bytes(bytes))
+	p.show(false, "reading inputs: %s, %s", plural.Of(files, "file"), text.Bytes(bytes))
 }
 
 // inputs is told what the input root came to.
 func (p *progress) inputs(in *client.Inputs) {
-	p.show(true, "inputs: %d files, %s", in.Files, text.Bytes(in.Bytes))
+	p.show(true, "inputs: %s, %s", plural.Of(in.Files, "file"), text.Bytes(in.Bytes))
 }
 
 // event is told how far the execution is.

@@ -86,7 +86,7 @@ func (l *localFarm) share(data string, log *zap.Logger) {
 
 func upCommand() *cobra.Command {
 	l := &localFarm{}
-	var logging flags.Logging
+	logging := flags.Logging{IsWhole: true}
 	cmd := flags.NewCommand("up", "run a whole farm on this machine",
 		"Runs a scheduler, its storage and one worker, on loopback, until it is told to stop.\n"+
 			"SIGTERM or Ctrl-C lets running actions finish; a second one ends them.",

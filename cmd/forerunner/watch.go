@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"syscall"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 )
@@ -106,14 +104,4 @@ func (w *watch) show(out io.Writer, block []byte) error {
 	}
 	_, err := out.Write(b.Bytes())
 	return err
-}
-
-// isTerminal reports whether people look at what is written to out.
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }

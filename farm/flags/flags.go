@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/settings"
 )
@@ -79,25 +78,6 @@ func usage(cmd *cobra.Command) error {
 			"SIZE is a number of bytes such as 500M or 20GiB, TIME is such as 30s, 1m30s or 24h.\n")
 	}
 	return nil
-}
-
-// Logging says how a program logs.
-type Logging struct {
-	JSON bool `flag:"log-json" group:"General" doc:"Logs as JSON"`
-}
-
-// NewLogger returns a logger for people at a terminal or, with JSON, for
-// machines. It writes to standard error.
-func (l Logging) NewLogger() (*zap.Logger, error) {
-	if l.JSON {
-		config := zap.NewProductionConfig()
-		config.Sampling = nil // there is a line for each action, however many there are in a second
-		return config.Build()
-	}
-	config := zap.NewDevelopmentConfig()
-	config.Level = zap.NewAtomicLevelAt(zap.InfoLevel)
-	config.DisableStacktrace, config.DisableCaller = true, true
-	return config.Build()
 }
 
 // DefaultData is where a program keeps its data unless told otherwise.

@@ -1,0 +1,158 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+)
+
+// lines returns what is written, less the times.
+func lines(t *testing.T, b *bytes.Buffer) (list []string) {
+	t.Helper()
+	for line := range strings.Lines(b.String()) {
+		at, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if _, err := time.Parse(time.TimeOnly, at); err != nil {
+			t.Errorf("%q does not begin with a time", line)
+		}
+		list = append(list, strings.Join(strings.Fields(rest), " "))
+	}
+	return list
+}
+
+// ranOn is an action as a worker logs it.
+func ranOn(target, outcome string, more ...zap.Field) []zap.Field {
+	return append([]zap.Field{
+		zap.String(names.TargetField, target), zap.String(names.MnemonicField, "CppCompile"), zap.String(names.ActionField, strings.Repeat("ab", 32)+"/7"),
+		zap.String(names.OutcomeField, outcome), zap.Int32(names.ExitCodeField, 3), zap.Duration("accept", 2*time.Millisecond),
+		zap.Duration("mount", 3*time.Millisecond), zap.Duration("execute", 1230*time.Millisecond),
+		zap.Int64("files", 10), zap.Int64("foreseen", 3), zap.Int64("local", 6), zap.Int64("late", 1),
+	}, more...)
+}
+
+func TestActions(t *testing.T) {
+	var b bytes.Buffer
+	log := zap.New(New(&b, Options{}))
+	log.Info(names.ActionFinished, ranOn("//a:b", "ok")...)
+	log.Info(names.ActionFinished, ranOn("//a:b", "exit_code")...)
+	log.Info(names.ActionFinished, ranOn("", "out_of_memory")...)
+	log.Info(names.ActionFinished, ranOn("//a:b", "Canceled")...)
+	log.Info(names.ActionFinished, ranOn("//a:b", "NotFound", zap.String(names.ErrorField, "blob\n\x1b[2J is away"))...)
+	operation := func(outcome string, fields ...zap.Field) {
+		log.Info(names.OperationFinished, append(fields, zap.String(names.TargetField, "//a:b"), zap.String(names.OutcomeField, outcome))...)
+	}
+	operation("cached")
+	operation("failed", zap.Int32(names.ExitCodeField, 4), zap.String(names.WorkerField, `{"host":"b-7","position":"1"}`),
+		zap.Duration(names.QueuedField, 2*time.Second), zap.Duration(names.RanField, time.Minute))
+	for i, want := range []string{
+		"ok //a:b CppCompile 1.23s fetch 5ms foreseen 3/4",
+		"failed //a:b CppCompile 1.23s exit code 3 fetch 5ms foreseen 3/4",
+		"failed abababababab CppCompile 1.23s out of memory fetch 5ms foreseen 3/4",
+		"cancelled //a:b CppCompile 1.23s fetch 5ms foreseen 3/4",
+		"failed //a:b CppCompile 1.23s blob��[2J is away fetch 5ms foreseen 3/4",
+		"cached //a:b",
+		"failed //a:b 1m0s exit code 4 waited 2s b-7",
+	} {
+		if got := lines(t, &b)[i]; got != want {
+			t.Errorf("line %d is %q, want %q", i, got, want)
+		}
+	}
+}
+
+// TestColumns has names of any length: no line is longer than the terminal is wide, and what matters is shown.
+func TestColumns(t *testing.T) {
+	for _, columns := range []int{1, 40, 80, 120, 300} {
+		var b bytes.Buffer
+		log := zap.New(New(&b, Options{Columns: func() int { return columns }}))
+		target := "//" + strings.Repeat("long/", 50) + ":ünd"
+		log.Info(names.ActionFinished, ranOn(target, "SomethingElse", zap.String(names.ErrorField, strings.Repeat("w", 500)))...)
+		line := strings.TrimSuffix(b.String(), "\n")
+		if n := utf8.RuneCountInString(line); n > min(columns, MostColumns) || columns >= 80 && n != min(columns, MostColumns) {
+			t.Errorf("in %d columns the line has %d: %q", columns, n, line)
+		}
+		if columns >= 80 && (!strings.Contains(line, ":ünd ") || !strings.Contains(line, "1.23s  www")) {
+			t.Errorf("in %d columns the line lacks something: %q", columns, line)
+		}
+	}
+}
+
+func TestOneLineForEach(t *testing.T) {
+	var b bytes.Buffer
+	log := zap.New(New(&b, Options{IsWhole: true}))
+	log.Info(names.ActionFinished, ranOn("//ran", "ok")...)
+	log.Info(names.OperationFinished, zap.String(names.TargetField, "//ran"), zap.String(names.WorkerField, "{}"), zap.String(names.OutcomeField, "succeeded"))
+	log.Info(names.OperationFinished, zap.String(names.TargetField, "//cached"), zap.String(names.OutcomeField, "cached"))
+	if got := lines(t, &b); len(got) != 2 || !strings.Contains(got[0], "//ran") || !strings.Contains(got[1], "//cached") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestOtherLines(t *testing.T) {
+	var b bytes.Buffer
+	log := zap.New(New(&b, Options{Level: zapcore.WarnLevel})).With(zap.String("of", "all"))
+	log.Info("not shown")
+	log.Warn("something is wrong", zap.Any("worker", map[string]string{"host": "b-7"}), zap.String("name", "a b"), zap.String("evil", "\x1b[2J"),
+		zap.Duration("for", 90*time.Second), zap.Strings("list", []string{"a"}))
+	log.Error("worse", zap.Error(errors.New("it broke")))
+	want := []string{
+		`WARN something is wrong of=all worker=host=b-7 name="a b" evil="\x1b[2J" for=1m30s list=[a]`,
+		`ERROR worse of=all error=it broke`,
+	}
+	got := lines(t, &b)
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if got[i] != strings.ReplaceAll(want[i], "worker=host=b-7", `worker="host=b-7"`) {
+			t.Errorf("line %d is %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestColours(t *testing.T) {
+	for _, colour := range []bool{false, true} {
+		var b bytes.Buffer
+		log := zap.New(New(&b, Options{Colour: colour}))
+		log.Info(names.ActionFinished, ranOn("//a:b", "exit_code")...)
+		log.Warn("hm", zap.Int("n", 1))
+		if got := strings.Count(b.String(), "\x1b["); got > 0 != colour || strings.Count(b.String(), "\x1b[0m")*2 != got {
+			t.Errorf("with colours %t: %q", colour, b.String())
+		}
+	}
+}
+
+func TestSumOfAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		log := zap.New(New(&b, Options{}))
+		time.Sleep(5 * time.Minute)
+		if b.Len() > 0 {
+			t.Errorf("nothing has run: %q", b.String())
+		}
+		log.Info(names.ActionFinished, ranOn("//a:b", "ok")...)
+		time.Sleep(30 * time.Second)
+		log.Info(names.ActionFinished, ranOn("//a:b", "exit_code")...)
+		log.Info(names.OperationFinished, zap.String(names.OutcomeField, "cached"))
+		time.Sleep(31 * time.Second)
+		log.Info(names.OperationFinished, zap.String(names.OutcomeField, "cached"))
+		time.Sleep(5 * time.Minute)
+		var sums []string
+		for _, line := range lines(t, &b) {
+			if strings.HasPrefix(line, "INFO") {
+				sums = append(sums, line)
+			}
+		}
+		want := []string{"INFO 3 actions in a minute: 1 failed, 1 cached; they ran for 1.23s on average", "INFO 1 action in a minute: 0 failed, 1 cached"}
+		if strings.Join(sums, "|") != strings.Join(want, "|") {
+			t.Errorf("%q, want %q", sums, want)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/web/text"
+)
+
+// Words with which the line of an action begins.
+const (
+	ok        = "ok"
+	cached    = "cached"
+	failed    = "failed"
+	cancelled = "cancelled"
+)
+
+// Columns of a line: the time, a word, the target, which gets what others leave, the mnemonic, how long it ran, and the rest.
+const (
+	headColumns     = 8 + 1 + 9 + 1
+	mnemonicColumns = 14
+	ranColumns      = 8
+	restColumns     = 42
+	leastTarget     = 12
+)
+
+// A line is that of an action.
+type line struct {
+	word             string
+	target, mnemonic string
+	ran              time.Duration
+	rest             []string
+}
+
+// actionOf makes it of what a worker logs.
+func actionOf(v values) line {
+	l := lineOf(v)
+	l.ran = v.duration("execute")
+	fetched := v.duration("accept") + v.duration("fetch") + v.duration("mount") + v.duration("prepare")
+	switch outcome := v.text(names.OutcomeField); outcome {
+	case "ok":
+		l.word = ok
+	case "exit_code":
+		l.fail("exit code " + v.text(names.ExitCodeField))
+	case "out_of_memory":
+		l.fail("out of memory")
+	case "Canceled":
+		l.word = cancelled
+	default:
+		l.fail(cmp.Or(v.text(names.ErrorField), outcome))
+	}
+	l.rest = append(l.rest, "fetch "+text.Duration(fetched))
+	if foreseen, all := v.number("foreseen"), v.number("files"); all > 0 {
+		l.rest = append(l.rest, fmt.Sprintf("foreseen %d/%d", foreseen, all-v.number("local")))
+	}
+	return l
+}
+
+// operationOf makes it of what a scheduler logs.
+func operationOf(v values) line {
+	l := lineOf(v)
+	l.ran = v.duration(names.RanField)
+	switch v.text(names.OutcomeField) {
+	case "succeeded":
+		l.word = ok
+	case "cached":
+		l.word = cached
+	case "cancelled":
+		l.word = cancelled
+	case "failed":
+		l.fail("exit code " + v.text(names.ExitCodeField))
+	default:
+		l.fail(v.text(names.ErrorField))
+	}
+	if queued := v.duration(names.QueuedField); queued > 0 {
+		l.rest = append(l.rest, "waited "+text.Duration(queued))
+	}
+	if worker := v.text(names.WorkerField); worker != "" {
+		l.rest = append(l.rest, cmp.Or(text.Host(worker), text.Machine(worker)))
+	}
+	return l
+}
+
+func lineOf(v values) line {
+	return line{target: cmp.Or(v.text(names.TargetField), text.Short(v.text(names.ActionField))), mnemonic: v.text(names.MnemonicField)}
+}
+
+func (l *line) fail(why string) { l.word, l.rest = failed, append(l.rest, why) }
+
+func (l line) colour() string {
+	return map[string]string{failed: red, cancelled: yellow, cached: dim}[l.word]
+}
+
+// line writes it in at most so many columns.
+func (l line) line(at time.Time, columns int) string {
+	target := max(columns-headColumns-1-mnemonicColumns-1-ranColumns-2-restColumns, leastTarget)
+	ran := ""
+	if l.ran > 0 {
+		ran = text.Duration(l.ran)
+	}
+	whole := fmt.Sprintf("%s %-9s %s %s %*s  %s", at.Format(time.TimeOnly), l.word, padded(last(printable(l.target), target), target),
+		padded(first(printable(l.mnemonic), mnemonicColumns), mnemonicColumns), ranColumns, ran, printable(strings.Join(l.rest, "  ")))
+	return strings.TrimRight(first(whole, max(columns, 1)), " ")
+}
+
+// first is the begin of a text of more than n characters, last the end.
+func first(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n-1]) + "…"
+}
+
+func last(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return "…" + string(r[len(r)-n+1:])
+}
+
+func padded(s string, n int) string {
+	return s + strings.Repeat(" ", max(n-utf8.RuneCountInString(s), 0))
+}

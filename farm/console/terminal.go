@@ -1,0 +1,30 @@
+package console
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// IsTerminal reports whether people look at what is written to out.
+func IsTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// ColumnsOf is how wide a terminal is now; MostColumns if it does not say.
+func ColumnsOf(f *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return MostColumns
+	}
+	return int(size.Col)
+}
+
+// WantsColour reports whether the user of a terminal wants colours: https://no-color.org.
+func WantsColour() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
