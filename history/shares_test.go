@@ -79,14 +79,16 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesWithoutPressure keeps all that one caller publishes while half of the room is free, or nothing bounds it.
+// TestSharesWithoutPressure keeps all that one caller publishes while half of the room is free, or nothing bounds it: not even what an
+// index of little memory could have of it.
 func TestSharesWithoutPressure(t *testing.T) {
-	for _, o := range []Options{{MaxBytes: 8 << 20}, {}} {
+	for _, o := range []Options{{MaxBytes: 8 << 20}, {}, {Memory: 1}} {
 		s := open(t, t.TempDir(), o)
 		random := rand.New(rand.NewPCG(1, 1))
 		for i := range 300 {
 			r := buildOf(fmt.Sprint(i), "alice", int64(i))
 			r.Build.Failure = noise(random, 10<<10)
+			r.Invocation += strings.Repeat("x", 1900)
 			if !s.AddBuild(r, "user alice") {
 				t.Fatalf("of at most %d bytes, build %d is not kept", o.MaxBytes, i)
 			}

@@ -69,7 +69,8 @@ func execCommand() *cobra.Command {
 	e := &execution{}
 	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
 		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
-			"standard output and error, brings the outputs back and exits with its exit code.",
+			"standard output and error, brings the outputs back and exits with its exit code:\n"+
+			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if there is no such program.",
 		settings.Of(e), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return &flags.UsageError{Err: errors.New("no command: give it and its arguments after --")}
@@ -185,7 +186,7 @@ func (e *execution) attempt(
 	if err != nil {
 		return nil, err
 	}
-	progress.end()
+	progress.ended(x.Outcome)
 	x.stdout, x.outErr = client.Output(ctx, storage, digest.SHA256, x.Result.GetStdoutRaw(), x.Result.GetStdoutDigest())
 	x.stderr, x.errErr = client.Output(ctx, storage, digest.SHA256, x.Result.GetStderrRaw(), x.Result.GetStderrDigest())
 	if x.Status == nil {
@@ -259,7 +260,7 @@ func (e *execution) finish(x *ended) error {
 	}
 	if x.Status != nil {
 		s := status.Convert(x.Status)
-		return fmt.Errorf("%s (%s)", s.Message(), s.Code())
+		return &exitError{fmt.Errorf("%s (%s)", s.Message(), s.Code()), codeOf(s)}
 	}
 	if x.Message != "" && !e.Quiet {
 		fmt.Fprintln(os.Stderr, printable(x.Message))
@@ -274,6 +275,23 @@ func (e *execution) finish(x *ended) error {
 		return exitCode(code)
 	}
 	return nil
+}
+
+// codeOf is the exit code for a command that did not run to its end, as timeout(1) and shells have them.
+func codeOf(s *status.Status) exitCode {
+	switch s.Code() {
+	case codes.DeadlineExceeded:
+		return 124
+	case codes.InvalidArgument: // of the command's name
+		if !strings.HasPrefix(s.Message(), "exec ") {
+			return 1
+		}
+		if strings.Contains(s.Message(), "no such file") {
+			return 127
+		}
+		return 126
+	}
+	return 1
 }
 
 // parseMounts reads DIR and PREFIX=DIR.

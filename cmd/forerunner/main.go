@@ -22,6 +22,10 @@ func main() {
 	if exit := exitCode(0); errors.As(err, &exit) {
 		os.Exit(int(exit))
 	}
+	if failed := (*exitError)(nil); errors.As(err, &failed) {
+		fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
+		os.Exit(int(failed.code))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
 		os.Exit(flags.ExitCode(err))
@@ -69,3 +73,9 @@ func command() *cobra.Command {
 type exitCode int
 
 func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// An exitError ends the program with a message and that code.
+type exitError struct {
+	error
+	code exitCode
+}

@@ -49,6 +49,9 @@ func (p *progress) inputs(in *client.Inputs) {
 
 // event is told how far the execution is.
 func (p *progress) event(e client.Event) {
+	if e.Stage == client.Done {
+		return // see ended
+	}
 	p.mu.Lock()
 	fresh := p.stage != e.Stage
 	p.stage = e.Stage
@@ -62,6 +65,22 @@ func (p *progress) event(e client.Event) {
 	}
 	if fresh {
 		p.show(true, "%s", e.Stage)
+	}
+}
+
+// ended says where the command ran, and for how long, in a line that stays.
+func (p *progress) ended(o *client.Outcome) {
+	p.end()
+	m := o.Result.GetExecutionMetadata()
+	ran := m.GetExecutionCompletedTimestamp().AsTime().Sub(m.GetExecutionStartTimestamp().AsTime())
+	switch {
+	case p.quiet:
+	case o.Cached:
+		fmt.Fprintln(p.out, "done: the result was in the action cache")
+	case m.GetWorker() != "":
+		fmt.Fprintf(p.out, "done: ran for %s on %s\n", text.Duration(ran), printable(text.Machine(m.GetWorker())))
+	default:
+		fmt.Fprintln(p.out, "done")
 	}
 }
 

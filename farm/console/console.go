@@ -173,7 +173,7 @@ const (
 )
 
 func (s *screen) paint(colour, text string) string {
-	if !s.options.Colour || colour == plain {
+	if !s.options.Colour || colour == "" || colour == plain {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"

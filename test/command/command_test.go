@@ -32,9 +32,9 @@ func TestExec(t *testing.T) {
 	run("--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7").Expect(7, "out\n", " B\n", "!KiB of", "err\n")
 	run("--quiet", "--env", "A=b c", "--", "/bin/sh", "-c", `echo "$A"; exit 3`).Expect(3, "b c\n", "!\n")
 	run("--output", "never", "--", "/bin/true").Expect(1, "", "the command did not make never")
-	run("--", "no-such-program").Expect(1, "", `exec "no-such-program": no such file`, "!goroutine")
-	run("--", "./text").Expect(1, "", `exec "./text"`, "not executable")
-	run("--timeout", "200ms", "--", "/bin/sleep", "60").Expect(1, "", "DeadlineExceeded")
+	run("--", "no-such-program").Expect(127, "", `exec "no-such-program": no such file`, "!goroutine")
+	run("--", "./text").Expect(126, "", `exec "./text"`, "not executable")
+	run("--timeout", "200ms", "--", "/bin/sleep", "60").Expect(124, "", "DeadlineExceeded")
 	f.Exec(address, "--platform", "pool=attic", "--", "/bin/true").
 		Expect(1, "", "no worker has pool=attic", "cellar")
 	run("--platform", "side=left", "--platform", "side=right", "--", "/bin/true").Expect(0, "")
