@@ -54,8 +54,8 @@ func actionOf(v values) line {
 		l.fail(cmp.Or(v.text(names.ErrorField), outcome))
 	}
 	l.rest = append(l.rest, "fetch "+text.Duration(fetched))
-	if foreseen, all := v.number("foreseen"), v.number("files"); all > 0 {
-		l.rest = append(l.rest, fmt.Sprintf("foreseen %d/%d", foreseen, all-v.number("local")))
+	if away := v.number("files") - v.number("local"); away > 0 {
+		l.rest = append(l.rest, fmt.Sprintf("foreseen %d/%d", v.number("foreseen"), away))
 	}
 	return l
 }

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -38,5 +39,21 @@ func TestLostPositionsAreOneWorker(t *testing.T) {
 	}
 	if other := list[2]; other.GetActions() != 1 || other.GetAction() != "bb/1" {
 		t.Errorf("the loss of b: %v", other)
+	}
+}
+
+// TestLostAreBounded loses more workers than are remembered: the latest are, and all are counted.
+func TestLostAreBounded(t *testing.T) {
+	var l Lost
+	const all = maxLost + 3
+	for i := range all {
+		l.Add(time.Unix(1e9, 0), event.Departure{ID: map[string]string{names.HostKey: fmt.Sprint(i)}})
+	}
+	list := l.list()
+	if len(list) != maxLost || l.count() != all {
+		t.Fatalf("of %d, %d are remembered and %d counted", all, len(list), l.count())
+	}
+	if first, last := list[0].GetIdentity()[names.HostKey], list[maxLost-1].GetIdentity()[names.HostKey]; first != fmt.Sprint(all-1) || last != "3" {
+		t.Errorf("the latest is %s, the first that is remembered %s", first, last)
 	}
 }
