@@ -25,7 +25,8 @@ type pace struct {
 	mu     sync.Mutex
 	window int64         // bytes; 0: nothing is known
 	trip   time.Duration // that of a call that carries little; 0: nothing is known
-	shrunk time.Time     // calls that began before say nothing new
+	shrunk time.Time     // calls that began earlier say nothing new
+	over   time.Duration // if the window has just become much smaller: by how much the call was late that was the reason
 	busy   int           // races that have something under way
 }
 
@@ -73,13 +74,24 @@ func (p *pace) took(began time.Time, bytes int64, full bool) {
 	if p.trip += p.trip / tripAges; p.trip == 0 || took < p.trip {
 		p.trip = took
 	}
-	room := max(p.trip, paceSlack)
+	room, news, before := max(p.trip, paceSlack), !began.Before(p.shrunk), time.Duration(0)
+	if news {
+		before, p.over = p.over, 0
+	}
 	switch over := took - p.trip; {
 	case over <= room && full:
+		p.over = 0
 		more := min(bytes*int64(room/max(over, 1)), paceGrowth*bytes)
 		p.window = min(p.allLocked()+more, mostWindow)
-	case over > room && began.After(p.shrunk):
+	case over > room && before > 0 && 4*over > 3*before:
+		// Less under way has not helped: it is not for that that calls take long, but, say, for a busy machine.
+		p.trip += over / 2
+	case over > room && news:
+		was := p.allLocked()
 		p.window = max(p.allLocked()/2, int64(float64(p.allLocked())*float64(room)/float64(over)), leastWindow)
 		p.shrunk = time.Now()
+		if 4*p.window < 3*was {
+			p.over = over
+		}
 	}
 }

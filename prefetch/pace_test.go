@@ -35,3 +35,19 @@ func TestPaceFindsTheLink(t *testing.T) {
 		})
 	}
 }
+
+// On a machine where calls take long whatever they carry, the window does not stay small.
+func TestPaceOfABusyMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		p.took(time.Now().Add(-10*time.Millisecond), 0, false)
+		for range 40 {
+			began := time.Now()
+			time.Sleep(200 * time.Millisecond)
+			p.took(began, p.all(), true)
+		}
+		if got := p.all(); got < 4*firstWindow {
+			t.Errorf("window of %d bytes", got)
+		}
+	})
+}
