@@ -65,9 +65,9 @@
 //
 // All calls share a link with those that the action waits for. So no more is under way of what a profile foresees than the link
 // carries in about a round trip (pace): from 512 KiB on it becomes more while calls take little longer than a round trip, up to
-// 16 MiB, and less while they take longer. If less does not help, that is what calls take on a busy machine. The races of a worker have equal parts of it. While half of it is of what is read
-// earlier, nothing is asked for that is read later. Large files come one after another if they exceed it; those of 64 MiB
-// hold back nothing.
+// 16 MiB, and less while they take longer. If less does not help, that is what calls take on a busy machine. The races of a
+// worker have equal parts of it. While half of it is of what is read earlier, nothing is asked for that is read later. Large
+// files come one after another if they exceed it; those of 64 MiB hold back nothing.
 //
 // Of a large file of which parts are known these are asked for like a small file, in calls of their own (Source.PrefetchRanges),
 // and all of it in its turn as a large one: who opens a file needs all of it to be verified. The parts of up to 16 files are kept
