@@ -87,11 +87,26 @@ func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after ui
 			v.files.unpin(d)
 			return true, nil
 		}
-		later, err := v.checks.wait(ctx, v.checks.ask(version{d, generation}), after)
+		c := v.ask(version{d, generation}, known)
+		if c == nil {
+			continue
+		}
+		later, err := v.checks.wait(ctx, c, after)
 		if err != nil || later {
 			return err == nil, err
 		}
 	}
+}
+
+// ask joins the check of ver, or makes it, and takes over the pin of the caller, who leaves the check. It is nil if one has ended
+// since the caller saw what was known, so that ver is fresh by now.
+func (v *Verifier) ask(ver version, known proof) *check {
+	c := v.checks.ask(ver)
+	if generation, now, _ := v.files.look(ver.digest); generation != ver.generation || now == known || !v.fresh(now) {
+		return c
+	}
+	v.checks.leave(c)
+	return nil
 }
 
 // ContainsSound reports whether d is there, which counts as a use, and vouched for. It

@@ -263,6 +263,28 @@ func TestVerificationsGetOld(t *testing.T) {
 	}
 }
 
+// TestVerifiedMeanwhile: who looked at what is known of a blob just before it was verified does not have it verified again.
+func TestVerifiedMeanwhile(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	forget(t, s, d)
+	generation, known, _ := s.files.pinProof(d)
+	ver := version{d, generation}
+	if err := s.verifier.Verify(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.verifier.ask(ver, known); c != nil {
+		t.Error("it is verified again")
+	}
+	storeAwaitUnpinned(t, s)
+	generation, known, _ = s.files.pinProof(d)
+	c := s.verifier.ask(version{d, generation}, known)
+	if c == nil {
+		t.Fatal("what was known is not verified although somebody asks for it")
+	}
+	s.verifier.checks.leave(c)
+}
+
 // TestVerifyIsNoUse: what goes first goes first, however often it was verified.
 func TestVerifyIsNoUse(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})

@@ -90,13 +90,16 @@ func (v *Vouching) use(d digest.Digest) {
 	case !wanted:
 		by.files.unpin(d)
 	case by.every >= 0:
-		v.check(ver)
+		v.check(ver, known)
 	}
 }
 
-// check has ver, which is pinned, verified in the background.
-func (v *Vouching) check(ver version) {
-	c := v.by.checks.ask(ver)
+// check has ver, which is pinned, and of which that was known, verified in the background.
+func (v *Vouching) check(ver version, known proof) {
+	c := v.by.ask(ver, known)
+	if c == nil {
+		return
+	}
 	v.mu.Lock()
 	u := v.used[ver]
 	u.check = c

@@ -239,8 +239,8 @@ func TestClosedVouching(t *testing.T) {
 	other := storePut(t, s, "other")
 	forget(t, s, other)
 	v.Used(other)
-	generation, _, _ := s.files.pinProof(other)
-	v.check(version{other, generation}) // as if it was closed meanwhile
+	generation, known, _ := s.files.pinProof(other)
+	v.check(version{other, generation}, known) // as if it was closed meanwhile
 	storeAwaitUnpinned(t, s)
 	if got := s.Stats().VerifiedBlobs; got != 0 || len(v.order) != 1 {
 		t.Errorf("%d blobs were verified of %d uses", got, len(v.order))
