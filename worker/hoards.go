@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -13,6 +14,8 @@ import (
 )
 
 const (
+	// firstLook is when it is first seen what a command has the kernel keep; many have ended by then.
+	firstLook = 10 * time.Millisecond
 	// hoardInterval is how often it is seen what a command has the kernel keep, at most. A process can add some 100 MB in that time.
 	hoardInterval = 100 * time.Millisecond
 	// looksForLocks is how many looks there are for each that counts locks: meanwhile the kernel gives none to anybody.
@@ -31,6 +34,7 @@ const (
 // A hoarder sees what a command has the kernel keep that its group is not charged for.
 type hoarder struct {
 	launcher *runner.Launcher
+	lately   *lockCount
 	network  bool // the command has the machine's
 	looks    int  // so far
 	// What others had when the command began. tooMany: so many locks that counting them costs too much.
@@ -47,13 +51,33 @@ type hoard struct {
 	own  bool
 }
 
+// A lockCount is how many locks of files there were within the last second. To count them the kernel waits for some 20 ms, so
+// that one count is for all commands that begin.
+type lockCount struct {
+	mu sync.Mutex
+	at time.Time // guarded by mu, as all below
+	n  int
+}
+
+func (c *lockCount) get() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) > time.Second {
+		if n, _, err := uncharged.Locks(2*mostLocks+1, nil); err == nil {
+			c.n = n
+		}
+		c.at = time.Now()
+	}
+	return c.n
+}
+
 // watchHoards calls stop when the command has the kernel keep too much, and returns of what. It returns nil when ctx ends.
 func (r *run) watchHoards(ctx context.Context, launcher *runner.Launcher, stop func()) *hoard {
 	if !r.w.opts.Isolation.Sandboxed {
 		return nil // such a command can do all that the worker can
 	}
-	h := &hoarder{launcher: launcher, network: !r.a.how.Sandbox.NoNetwork}
-	timer := time.NewTimer(hoardInterval)
+	h := &hoarder{launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork}
+	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
 		select {
@@ -122,6 +146,11 @@ func (h *hoarder) lookAtMachine(m uncharged.Memory) *hoard {
 }
 
 func (h *hoarder) lookAtLocks(pids []int) *hoard {
+	if h.looks == 0 {
+		h.locks = h.lately.get()
+		h.tooMany = h.locks > 2*mostLocks
+		return nil
+	}
 	if h.tooMany {
 		return nil
 	}
@@ -131,8 +160,6 @@ func (h *hoarder) lookAtLocks(pids []int) *hoard {
 		return nil
 	case own > mostLocks:
 		return &hoard{"locks of files", mostLocks, true}
-	case h.looks == 0:
-		h.locks, h.tooMany = all, all > mostLocks
 	case all-h.locks > mostLocks:
 		return &hoard{"locks of files", mostLocks, own > mostLocks/2}
 	}

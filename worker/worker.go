@@ -190,6 +190,7 @@ type Worker struct {
 	sizes    *inputs.Sizes
 	live     *live.Outputs
 	totals   totals
+	locks    lockCount
 
 	peers *peers
 	// boot tells this Worker from others with the same identity.

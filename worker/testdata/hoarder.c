@@ -32,20 +32,21 @@ static void *netlink(void *unused)
 			if (send(s, &request, sizeof(request), MSG_DONTWAIT) < 0)
 				break;
 	}
-	if (puts("taken") < 0 || fflush(stdout))
-		exit(1);
 	for (;;)
 		pause();
 }
 
+// locks takes them until it is stopped.
 static void locks(int command)
 {
-	for (int i = 0; i < 100; i++) {
-		char name[16];
+	for (int i = 0;; i++) {
+		char name[24];
 		int f;
 
 		snprintf(name, sizeof(name), "lock%d", i);
 		f = open(name, O_RDWR | O_CREAT, 0600);
+		if (f < 0)
+			pause();
 		for (int k = 1000; k > 0; k--) {
 			struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * k, .l_len = 1};
 
@@ -55,10 +56,6 @@ static void locks(int command)
 			}
 		}
 	}
-	puts("taken");
-	fflush(stdout);
-	for (;;)
-		pause();
 }
 
 int main(int argc, char **argv)
