@@ -44,15 +44,16 @@ func (p *pace) allLocked() int64 {
 	return p.window
 }
 
-// share returns how much of the window one race may have, which is among the busy ones or not.
-func (p *pace) share(busy bool) int64 {
+// look returns the window, and how much of it one race may have, which is among the busy ones or not.
+func (p *pace) look(busy bool) (window, share int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	races := p.busy
 	if !busy {
 		races++
 	}
-	return p.allLocked() / int64(max(races, 1))
+	window = p.allLocked()
+	return window, window / int64(max(races, 1))
 }
 
 // turn notes that a race has something under way now, or nothing any more.

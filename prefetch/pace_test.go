@@ -29,8 +29,9 @@ func TestPaceFindsTheLink(t *testing.T) {
 				t.Errorf("%g bytes a second, %s: window of %d bytes", c.bytesPerSecond, c.trip, got)
 			}
 			p.turn(true)
-			if got := p.share(false); got != p.all()/2 || p.share(true) != p.all() {
-				t.Errorf("a second race has %d of %d bytes", got, p.all())
+			window, second := p.look(false)
+			if _, first := p.look(true); second != window/2 || first != window {
+				t.Errorf("a second race has %d of %d bytes, the first %d", second, window, first)
 			}
 		})
 	}

@@ -60,6 +60,9 @@ type queue struct {
 	files map[class][]file  // guarded by mu
 	known map[PathHash]hope // guarded by mu; what the profile foresees and was not read
 	pace  *pace
+	// What the pace said when the queue was last looked at. Other races change it at any time; one look goes by one answer.
+	// Guarded by mu.
+	window, share int64
 	// On the word of the profile files are asked for as long as doubt, the bytes of those that were and are not read yet, is less
 	// than trust. The last small one may exceed that. Large ones are in doubt apart, and are to leave small ones theirs. Of trust
 	// some is there from the start, and earned is the rest. Guarded by mu, but for trips and most, which say what is there.
@@ -88,11 +91,14 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 	return q
 }
 
+// lookLocked has what follows go by what the pace says now.
+func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
+
 // creditLocked is what may yet be asked for on the word of the profile.
 func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
 
 // trustLocked is what may be in doubt.
-func (q *queue) trustLocked() int64 { return min(q.trips*q.pace.all(), q.most) + q.earned }
+func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
 
 // askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
 func (q *queue) askLocked(f file, all, parts int64) {
@@ -176,10 +182,11 @@ func (q *queue) dropNear() {
 // files of that rank now. It reports whether the file was asked for, or would have been in its turn.
 func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
+	q.lookLocked()
 	spent := q.creditLocked() <= 0
 	f, ok := q.known[h]
 	if ok {
-		q.earned += min(creditOfRead*f.bytes, f.bytes/4+q.pace.all()/16)
+		q.earned += min(creditOfRead*f.bytes, f.bytes/4+q.window/16)
 		q.doubtLocked(f.bytes, -f.asked, -f.parts)
 		delete(q.known, h)
 	}
@@ -252,6 +259,7 @@ func (q *queue) nextLocked() (next class, found bool) {
 func (q *queue) ready() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.lookLocked()
 	_, ok := q.nextLocked()
 	return ok
 }
@@ -261,16 +269,18 @@ func (q *queue) ready() bool {
 func (q *queue) take() (batch []file, parts span.Set) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.lookLocked()
 	next, ok := q.nextLocked()
 	switch {
 	case !ok:
 		return nil, nil
 	case next.parted && !next.large:
 		batch = q.takeLocked(next)
-		parts = q.takePartsLocked(batch[0])
+		if parts = q.takePartsLocked(batch[0]); len(parts) == 0 {
+			return nil, nil
+		}
 		return batch, parts
 	case next.large:
-		q.largeCalls++
 		return q.takeLargeLocked(next), nil
 	}
 	q.smallCalls++
@@ -291,6 +301,10 @@ func (q *queue) takePartsLocked(f file) span.Set {
 func (q *queue) takeLargeLocked(c class) []file {
 	files := q.files[c]
 	i := slices.IndexFunc(files, q.worthLocked)
+	if i < 0 {
+		return nil
+	}
+	q.largeCalls++
 	f := files[i]
 	if q.files[c] = slices.Delete(files, i, i+1); len(files) == 1 {
 		delete(q.files, c)
@@ -320,15 +334,14 @@ func (q *queue) mayGoLocked(c class) bool {
 	if q.held || q.creditLocked() <= 0 {
 		return false
 	}
-	share := q.pace.share(q.total > 0)
 	switch {
-	case earlier >= max(share/2, 1):
+	case earlier >= max(q.share/2, 1):
 		return false
 	case c.large:
-		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(share, 1) &&
+		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
 			slices.ContainsFunc(q.files[c], q.worthLocked)
 	}
-	return q.total < share && (!c.parted || q.parts.left > 0)
+	return q.total < q.share && (!c.parted || q.parts.left > 0)
 }
 
 // heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with
@@ -345,7 +358,7 @@ func heldFor(batch []file) (bytes int64) {
 // takeLocked takes files of a class of small ones that has some, or one of which parts come.
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
-	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.pace.share(q.total > 0)/4, leastPerCall))
+	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.share/4, leastPerCall))
 	for n < len(files) && n < filesPerCall && (n == 0 || !c.parted && (c.near || q.creditLocked() > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > most {
@@ -386,7 +399,8 @@ func bytesOf(batch []file) (bytes int64) {
 func (q *queue) full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return 2*q.total >= q.pace.share(q.total > 0)
+	q.lookLocked()
+	return 2*q.total >= q.share
 }
 
 // begun says that the call for a large file has begun, which cancel gives up.

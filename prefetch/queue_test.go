@@ -198,3 +198,32 @@ func TestQueueGivesUpLargeFiles(t *testing.T) {
 		t.Error("it is not asked for again")
 	}
 }
+
+// The pace changes whenever another race learns of the link, also between two steps of one look.
+func TestQueueWhilePaceChanges(t *testing.T) {
+	p := &pace{window: 8 << 20}
+	look := func(q *queue) class {
+		q.lookLocked()
+		next, ok := q.nextLocked()
+		if !ok {
+			t.Fatal("nothing may go")
+		}
+		p.window = 4 << 20
+		return next
+	}
+	q := newQueue(Exact, nil, p)
+	q.foresee(filesOf(100 << 20)) // more than is trusted for with the smaller window
+	if batch := q.takeLargeLocked(look(q)); len(batch) != 1 {
+		t.Errorf("takes %v", batch)
+	}
+	p.window = 8 << 20
+	q = newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: span.Set{{From: 0, To: chunkBytes}}}}, p)
+	q.foresee(filesOf(9 << 20))
+	q.doubt = 12 << 20 // which leaves no credit then
+	if parts := q.takePartsLocked(q.takeLocked(look(q))[0]); len(parts) != 1 {
+		t.Errorf("takes the parts %v", parts)
+	}
+	if q.foresee(filesOf(60 << 20)); q.ready() {
+		t.Error("goes by what the pace said before")
+	}
+}
