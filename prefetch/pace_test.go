@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,27 @@ func TestPaceOfABusyMachine(t *testing.T) {
 			t.Errorf("window of %d bytes", got)
 		}
 	})
+}
+
+// What was here already says nothing of what the link carries.
+func TestPaceLearnsFromWhatCame(t *testing.T) {
+	var paths, read []string
+	for i := range 30 { // two of them are a call
+		read = append(read, fmt.Sprintf("f%02d", i), fmt.Sprintf("f%02dsmall", i))
+		paths = append(paths, fmt.Sprintf("f%02d:120000", i), fmt.Sprintf("f%02dsmall:1000", i))
+	}
+	for _, here := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStorage()
+			root := s.put(t, paths...)
+			for i := 0; here && i < len(read); i += 2 {
+				s.local[s.at(t, root, read[i])] = true
+			}
+			limits := NewLimits(LimitsOptions{})
+			race(t, Spec{Root: root, Source: s, Profile: profileOf(read...), Origin: Exact, Limits: limits})
+			if got := limits.pace.all(); got > firstWindow == here {
+				t.Errorf("large files are here: %t, the window has %d bytes", here, got)
+			}
+		})
+	}
 }

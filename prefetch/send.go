@@ -116,7 +116,8 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	full, began := r.queue.full(), time.Now()
 	fetched, _ := r.source.Prefetch(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.large {
-		r.limits.pace.took(began, bytesOf(batch), full)
+		carried := sizes(fetched)
+		r.limits.pace.took(began, carried, full && 2*carried >= bytesOf(batch))
 	}
 	r.mu.Lock()
 	r.fetched = append(r.fetched, fetched...)
@@ -125,4 +126,12 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	r.mu.Unlock()
 	r.reads.ended(batch, fetched)
+}
+
+// sizes returns how many bytes blobs have together.
+func sizes(ds []digest.Digest) (bytes int64) {
+	for _, d := range ds {
+		bytes += d.SizeBytes()
+	}
+	return bytes
 }
