@@ -161,13 +161,15 @@ func (q *queue) unforeseen(files []file) (others []file) {
 func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
 	q.nearDoubt = doubt
-	if len(files) == 0 {
-		q.mu.Unlock()
-		return
+	if len(files) > 0 {
+		q.files[class{near: true}] = append(q.files[class{near: true}], files...)
 	}
-	q.files[class{near: true}] = append(q.files[class{near: true}], files...)
+	q.lookLocked()
+	_, more := q.nextLocked()
 	q.mu.Unlock()
-	q.rouse()
+	if more {
+		q.rouse()
+	}
 }
 
 // dropNear forgets what waits because of what is near it.
@@ -190,11 +192,11 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 		q.doubtLocked(f.bytes, -f.asked, -f.parts)
 		delete(q.known, h)
 	}
-	changed := q.now != now || spent && q.creditLocked() > 0
 	q.now = now
 	inTime = f.asked > 0 || !spent && !q.held
+	_, more := q.nextLocked() // for whatever reason: other races change the pace without a word
 	q.mu.Unlock()
-	if changed {
+	if more {
 		q.rouse()
 	}
 	return inTime

@@ -227,3 +227,60 @@ func TestQueueWhilePaceChanges(t *testing.T) {
 		t.Error("goes by what the pace said before")
 	}
 }
+
+// rouses reports whether f wakes who sends, who sleeps.
+func rouses(q *queue, f func()) bool {
+	for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
+		if batch[0].class.large {
+			q.begun(batch, func() {})
+		}
+		q.ended(batch, false)
+	}
+	select {
+	case <-q.wake:
+	default:
+	}
+	f()
+	select {
+	case <-q.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// Who sends sleeps once nothing may go, and is woken by what lets something go, whatever kept it.
+func TestQueueRousesTheSender(t *testing.T) {
+	alike := func(sizes ...int64) []file {
+		files := filesOf(sizes...)
+		for i := range files {
+			files[i].class.when = 0
+		}
+		return files
+	}
+	p := &pace{}
+	q := newQueue(Exact, nil, p)
+	q.foresee(alike(1<<20, 512<<10, 512<<10))
+	if !rouses(q, func() { p.window = 8 << 20; q.read(0, 0) }) {
+		t.Error("sleeps after another race has found that the link carries more")
+	}
+	q = newQueue(Exact, nil, &pace{})
+	q.near(nil, 4<<20)
+	q.foresee(alike(512 << 10))
+	if rouses(q, func() { q.near(nil, 2<<20) }) {
+		t.Error("is woken for nothing")
+	}
+	if !rouses(q, func() { q.near(nil, 0) }) {
+		t.Error("sleeps after what is near was read")
+	}
+	q = newQueue(Exact, nil, &pace{})
+	q.foresee(alike(512<<10, 9<<20))
+	if !rouses(q, func() { q.read(0, 0) }) {
+		t.Error("sleeps after a large file has become worth it")
+	}
+	q.foresee(alike(512 << 10)) // again
+	q.hold(true)
+	if rouses(q, func() { q.read(0, 0) }) {
+		t.Error("is woken while the profile is wrong")
+	}
+}
