@@ -12,7 +12,7 @@ const maxParted = 16
 type parted struct {
 	known ranges
 	files map[digest.Digest]int64 // of which parts wait, or were asked for: up to there
-	left  int                     // of so many files more parts may be asked for
+	left  int                     // of so many more files parts may be asked for
 }
 
 func newParted(known ranges) parted {
@@ -27,6 +27,9 @@ func (p *parted) admits(f file) bool {
 	p.files[f.digest] = 0
 	return true
 }
+
+// mayGo reports whether parts of f may be asked for: it is one of few, or some were already.
+func (p *parted) mayGo(f file) bool { return p.left > 0 || p.files[f.digest] > 0 }
 
 // take returns as many bytes of the parts of f as may be asked for, the first ones that were not, and whether that is all.
 func (p *parted) take(f file, most int64) (parts span.Set, all bool) {

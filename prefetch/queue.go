@@ -343,7 +343,7 @@ func (q *queue) mayGoLocked(c class) bool {
 		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
 			slices.ContainsFunc(q.files[c], q.worthLocked)
 	}
-	return q.total < q.share && (!c.parted || q.parts.left > 0)
+	return q.total < q.share && (!c.parted || q.parts.mayGo(q.files[c][0]))
 }
 
 // heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with

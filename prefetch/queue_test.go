@@ -115,6 +115,30 @@ func TestQueueParts(t *testing.T) {
 	}
 }
 
+// The last file of which parts may come has all of them come, if some had to wait, and no other has.
+func TestQueuePartsOfTheLastFile(t *testing.T) {
+	parts := span.Set{{From: 0, To: 1 << 20}, {From: 4 << 20, To: 6 << 20}}
+	var known ranges
+	files := filesOf(40<<20, 40<<20)
+	for _, f := range files {
+		known = append(known, ranged{path: f.hash, size: f.digest.SizeBytes(), parts: parts})
+	}
+	q := newQueue(Coarse, known, wide())
+	q.foresee(files)
+	q.largeCalls, q.parts.left = maxLargeCalls, 1
+	for i, want := range parts {
+		q.doubt = coarseCredit - (want.To - want.From)
+		batch, got := q.take()
+		if len(batch) != 1 || batch[0].hash != 0 || !slices.Equal(got, span.Set{want}) {
+			t.Errorf("take %d asks for %v of %v, want %v", i, got, batch, want)
+		}
+	}
+	q.doubt = 0
+	if batch, got := q.take(); len(batch) > 0 {
+		t.Errorf("asks for %v of %v, too", got, batch)
+	}
+}
+
 // A large file that waits for room keeps nothing else waiting, neither a call nor what turns up meanwhile.
 func TestLargeFilesWaitAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
