@@ -21,9 +21,17 @@ type delivery struct {
 	more chan struct{} // has one place; told when held has grown
 
 	mu      sync.Mutex
-	refused map[digest.Digest]error  // why a blob was not taken; guarded by mu
-	held    map[digest.Digest][]byte // those that are to be written; guarded by mu
-	order   []digest.Digest          // of held, and some that were; guarded by mu
+	refused map[digest.Digest]refusal // guarded by mu
+	held    map[digest.Digest][]byte  // those that are to be written; guarded by mu
+	order   []digest.Digest           // of held, and some that were; guarded by mu
+}
+
+// A refusal is why a blob was not taken.
+type refusal struct {
+	err error
+	// told: Fetch was told so. It may have asked for a blob that came wrong again, and
+	// then knows better what became of it.
+	told bool
 }
 
 // holds reports whether the blobs of b are kept in memory first: they fit into one message.
@@ -37,7 +45,7 @@ func (b *batch) holds() bool {
 
 // fetch fetches the blobs of b from f.
 func (t *ReadThrough) fetch(ctx context.Context, f cas.Fetcher, b *batch) {
-	l := &delivery{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]error{}}
+	l := &delivery{t: t, b: b, more: make(chan struct{}, 1), refused: map[digest.Digest]refusal{}}
 	take, finish := l.write, func() {}
 	if b.holds() {
 		l.held = make(map[digest.Digest][]byte, len(b.digests))
@@ -87,7 +95,7 @@ func (l *delivery) writeBeside(ctx context.Context) (finish func()) {
 func (l *delivery) hold(_ context.Context, d digest.Digest, r io.Reader) error {
 	data := bytes.NewBuffer(make([]byte, 0, d.SizeBytes()+bytes.MinRead))
 	if _, err := data.ReadFrom(io.LimitReader(r, d.SizeBytes()+1)); err != nil {
-		return l.refuse(d, err)
+		return l.refuse(d, err, true)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,16 +111,16 @@ func (l *delivery) hold(_ context.Context, d digest.Digest, r io.Reader) error {
 // write fetches a blob into the store.
 func (l *delivery) write(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err := l.t.store.PutPinned(ctx, d, r); err != nil {
-		return l.refuse(d, err)
+		return l.refuse(d, err, l.held == nil)
 	}
 	l.t.end(l.b.flights[d], nil)
 	return nil
 }
 
-func (l *delivery) refuse(d digest.Digest, err error) error {
+func (l *delivery) refuse(d digest.Digest, err error, told bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused[d] = err
+	l.refused[d] = refusal{err, told}
 	return err
 }
 

@@ -179,13 +179,15 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 func (t *ReadThrough) run(ctx context.Context, b *batch) { t.fetch(ctx, t.upstream, b) }
 
 // whyNotFetched is the error for a blob that a Fetch that ended with err did not
-// fetch. What is wrong with one blob is not said of another.
-func whyNotFetched(d digest.Digest, refused, err error) error {
+// fetch. What is wrong with one blob is not said of another. A blob that came wrong was asked
+// for again, so the error of Fetch, which is about the last attempt, goes before the refusal.
+func whyNotFetched(d digest.Digest, refused refusal, err error) error {
 	var named *cas.FetchError
 	var missing *cas.MissingError
+	again := err != nil && refused.told && errors.Is(refused.err, cas.ErrCorrupt)
 	switch {
-	case refused != nil:
-		return fmt.Errorf("fetch blob %s: %w", d, refused)
+	case refused.err != nil && !again:
+		return fmt.Errorf("fetch blob %s: %w", d, refused.err)
 	case errors.As(err, &named):
 		if err := named.Blobs[d]; err != nil {
 			return fmt.Errorf("fetch blob %s: %w", d, err)
