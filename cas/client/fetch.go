@@ -294,10 +294,10 @@ func (f *fetch) stream(ctx context.Context, d digest.Digest) error {
 			f.isMissing(d)
 		case isConnectionError(ctx, err):
 			return fmt.Errorf("blob %s: %w", d, err)
-		case wrong.again(d, blobError(err)):
+		case wrong.again(d, err):
 			continue
 		default:
-			f.fail(d, blobError(err))
+			f.fail(d, err)
 		}
 		return nil
 	}
@@ -330,7 +330,7 @@ func isConnectionError(ctx context.Context, err error) bool {
 	return again || ctx.Err() != nil
 }
 
-// blobError gives the server's complaint that it has a damaged blob its kind.
+// blobError gives the server's complaint that it has a damaged blob its kind; nil stays nil.
 func blobError(err error) error {
 	if status.Code(err) == codes.DataLoss {
 		return fmt.Errorf("%w: %w", cas.ErrCorrupt, err)

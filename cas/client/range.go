@@ -78,8 +78,6 @@ func (c *Client) fetchRange(ctx context.Context, d digest.Digest, part span.Span
 			return nil
 		case status.Code(err) == codes.NotFound:
 			return &cas.MissingError{Digests: []digest.Digest{d}}
-		case err != nil && !isConnectionError(ctx, err):
-			return blobError(err)
 		case err != nil:
 			return err
 		}

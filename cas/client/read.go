@@ -142,7 +142,7 @@ func (r *blobReader) ended(err error) {
 	case r.to < d.SizeBytes() && !r.unlimited && limitRefused(err):
 		r.unlimited, r.refused = true, true
 	default:
-		r.err = r.budget.pause(r.ctx, err)
+		r.err = blobError(r.budget.pause(r.ctx, err))
 	}
 }
 

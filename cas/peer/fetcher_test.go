@@ -313,6 +313,45 @@ func TestNeighboursInVain(t *testing.T) {
 	})
 }
 
+// damagedOnce has the first stream of storage end within the blob because that is damaged.
+type damagedOnce struct {
+	grpc.ServerStream
+	messages int
+}
+
+func (s *damagedOnce) SendMsg(m any) error {
+	if s.messages++; s.messages > 1 {
+		return status.Error(codes.DataLoss, "as the test wants")
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// TestStorageIsAskedAgain: storage that ends a stream because its blob is damaged is asked again, also beside peers.
+func TestStorageIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("x", 2*cas.StreamAbove)
+		var streams atomic.Int32
+		f := servertest.Start(t, servertest.Config{
+			Stream: func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
+				if streams.Add(1) == 1 {
+					s = &damagedOnce{ServerStream: s}
+				}
+				return call(srv, s)
+			},
+		})
+		d := f.Put(t, digest.SHA256, []byte(text))
+		n := NewFetcher(client.New(f.Conn, client.Options{NoCompression: true}), []*Peer{lendStart(t).peer}, "main")
+		var got []byte
+		err := n.Fetch(t.Context(), []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
+			got, err = io.ReadAll(r)
+			return err
+		})
+		if err != nil || string(got) != text || streams.Load() != 2 {
+			t.Errorf("%d bytes in %d streams, %v", len(got), streams.Load(), err)
+		}
+	})
+}
+
 // What is missing everywhere and what cannot be stored is told apart.
 func TestNeighboursAndErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
