@@ -36,6 +36,9 @@ type index[K comparable] struct {
 	unproven damage[K]
 	fresh    func(proof) bool
 
+	// strange has the keys of files that strangers were found to have changed. For a file that is there its proof says how often.
+	strange damage[K]
+
 	// left is told of each entry that leaves and has holders. Nil: none has.
 	left func(K, *holders.Set)
 
@@ -230,6 +233,22 @@ func (x *index[K]) drop(k K) bool {
 	x.leave(e)
 	x.damaged.add(k)
 	return true
+}
+
+// noteStrange notes that strangers have changed the file of e since its mark was noted.
+func (x *index[K]) noteStrange(e *entry[K]) {
+	e.proof.strange++
+	x.strange.add(e.key)
+	x.unproven.add(e.key) // for those who read it and have not said so yet
+}
+
+// prove notes what was found out about the file of e.
+func (x *index[K]) prove(e *entry[K], p proof) {
+	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
+		x.noteStrange(e)
+	}
+	p.strange = e.proof.strange
+	e.proof = p
 }
 
 func (x *index[K]) leave(e *entry[K]) {

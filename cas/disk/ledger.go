@@ -157,7 +157,7 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 		p.mark = v.to // the store's own change
 	}
 	if e := l.index.lookup(k); e != nil && e.generation == generation {
-		e.prove(p)
+		l.index.prove(e, p)
 		l.proved = true
 	}
 }
@@ -175,18 +175,8 @@ func (l *ledger[K]) notice(k K, generation, mark uint64) {
 		return
 	}
 	e.proof.mark, e.proof.doubt = mark, true
-	e.proof.strange++
-	l.index.unproven.add(k) // for those who read it and have not said so yet
+	l.index.noteStrange(e)
 	l.proved = true
-}
-
-// prove notes what was found out about the file of e.
-func (e *entry[K]) prove(p proof) {
-	p.strange = e.proof.strange
-	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
-		p.strange++
-	}
-	e.proof = p
 }
 
 // proveRead notes what is known of the file of k that somebody has read, if it is the one of that generation with the mark that
@@ -203,7 +193,7 @@ func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (oth
 		return true
 	}
 	if int64(p.at)-int64(e.proof.at) > again || e.proof.ahead() || e.proof.doubt {
-		e.prove(p)
+		l.index.prove(e, p)
 		l.proved = true
 	}
 	return false
@@ -343,6 +333,20 @@ func (l *ledger[K]) unprovenSince(ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.unproven.among(ks, count)
+}
+
+// strangeness returns how many times strangers were found to have changed a file since the start.
+func (l *ledger[K]) strangeness() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.strange.count
+}
+
+// strangeSince reports whether they were found to have changed one of k after so many others.
+func (l *ledger[K]) strangeSince(k K, count uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.index.strange.since(k, count)
 }
 
 // leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller

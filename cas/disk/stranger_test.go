@@ -85,6 +85,33 @@ func TestWrongBeforeItsUse(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
+// TestChangedWhileUsed: who used a file before strangers changed it hears of that when it is gone, too, although it was verified
+// after they had changed it back; who used it afterwards does not.
+func TestChangedWhileUsed(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v, unasked := using(t, s, d), s.verifier.Vouch()
+	defer unasked.Close()
+	rot(t, s, d)
+	rot(t, s, d)
+	if err := s.verifier.Verify(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	later := using(t, s, d)
+	unasked.Read(d)
+	for range 2 {
+		wantVouched(t, later)
+		wantDamaged(t, v.Wait(t.Context()), d)
+		wantDamaged(t, unasked.Wait(t.Context()), d)
+		if s.Has(d) {
+			evictAll(t, s, d)
+		}
+	}
+	storePut(t, s, "text")
+	wantVouched(t, later)
+	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
 // TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a store or after a crash, is
 // verified, and nothing is held against who uses it.
 func TestChangedBetweenStarts(t *testing.T) {

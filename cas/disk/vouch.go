@@ -40,6 +40,7 @@ type Vouching struct {
 type use struct {
 	check   *check // of what was stale, else nil
 	strange uint16 // how often its file had been found changed by strangers
+	before  uint64 // how often all files had been
 }
 
 // Next begins another Vouching of the same reader: what was read since v began, and is named now, is for that one.
@@ -71,6 +72,7 @@ func (v *Vouching) Used(d digest.Digest) {
 // use notes a use, before or after the reading.
 func (v *Vouching) use(d digest.Digest) {
 	by := v.by
+	before := by.files.strangeness()
 	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}
 	fresh := by.fresh(known)
@@ -78,7 +80,7 @@ func (v *Vouching) use(d digest.Digest) {
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = use{strange: known.strange}
+		v.used[ver] = use{strange: known.strange, before: before}
 		v.order = append(v.order, ver)
 		if wanted && by.every < 0 {
 			v.pinned = append(v.pinned, d)
@@ -162,13 +164,14 @@ func (v *Vouching) Wait(ctx context.Context) error {
 // changed reports whether strangers changed the file of ver since it was used. It may be right now,
 // and have been wrong when it was read.
 func (v *Vouching) changed(ver version) bool {
-	generation, now, _ := v.by.files.look(ver.digest)
-	if ver.generation != 0 && generation != ver.generation {
-		return false
-	}
 	v.mu.Lock()
-	defer v.mu.Unlock()
-	return now.strange != v.used[ver].strange
+	used := v.used[ver]
+	v.mu.Unlock()
+	generation, now, ok := v.by.files.look(ver.digest)
+	if ok && generation == ver.generation {
+		return now.strange != used.strange
+	}
+	return v.by.files.strangeSince(ver.digest, used.before)
 }
 
 // sound reports whether ver, or what came after it, is right.
