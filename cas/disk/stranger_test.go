@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // touch changes a file and none of its bytes, as chown -R and backups by hard links do.
@@ -14,6 +16,21 @@ func touch(t *testing.T, s *Store, d digest.Digest) {
 	name := s.files.path(d)
 	if err := errors.Join(os.Chmod(name, 0o400), os.Chmod(name, 0o444)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// settle waits until the next change of the file of d gives it another mark for certain.
+func settle(t *testing.T, s *Store, d digest.Digest) {
+	t.Helper()
+	for {
+		_, settled, err := tamper.SettledMarkOf(s.files.path(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if settled {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -27,6 +44,7 @@ func TestChangedBeforeItsUse(t *testing.T) {
 			earlier, unasked := using(t, s, d), s.verifier.Vouch()
 			defer unasked.Close()
 			touch(t, s, d)
+			settle(t, s, d)
 			later := using(t, s, d)
 			if stamped {
 				stamp(t, s, d)
@@ -64,6 +82,7 @@ func TestWrongBeforeItsUse(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
 			d := storePut(t, s, "text")
 			rot(t, s, d)
+			settle(t, s, d)
 			s.verifier.notice(d)
 			if s.verifier.unchanged(version{d, 1}) {
 				t.Error("it is relied on")
@@ -79,6 +98,7 @@ func TestWrongBeforeItsUse(t *testing.T) {
 	d := storePut(t, s, "text")
 	v := using(t, s, d)
 	rot(t, s, d)
+	settle(t, s, d)
 	s.verifier.notice(d)
 	rot(t, s, d)
 	evictAll(t, s, d)
@@ -110,6 +130,30 @@ func TestChangedWhileUsed(t *testing.T) {
 	storePut(t, s, "text")
 	wantVouched(t, later)
 	wantDamaged(t, v.Wait(t.Context()), d)
+}
+
+// TestChangedJustBeforeItsUse: a change that is so young that the file may be changed once more and keep its mark counts for who
+// uses it then.
+func TestChangedJustBeforeItsUse(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	for range 100 {
+		before, known := proofOf(t, s, d)
+		touch(t, s, d)
+		s.verifier.notice(d)
+		_, late, err := tamper.SettledMarkOf(s.files.path(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late {
+			continue // the machine is busy
+		}
+		if after, now := proofOf(t, s, d); after != before || now != known {
+			t.Errorf("%+v is known, and was %+v", now, known)
+		}
+		return
+	}
+	t.Error("the file was never noticed in time")
 }
 
 // TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a store or after a crash, is

@@ -49,7 +49,8 @@ func (v *Verifier) unchanged(ver version) bool {
 }
 
 // notice looks whether strangers have changed the file of d, which somebody is about to use: what they did before he does
-// is not what he reads. It is verified before anybody relies on it.
+// is not what he reads. It is verified before anybody relies on it. A change that is so young that the next one may leave no trace
+// counts for him, too.
 func (v *Verifier) notice(d digest.Digest) {
 	generation, known, ok := v.files.look(d)
 	if !ok || known.mark == 0 || v.hasMark(d, known.mark) {
@@ -57,7 +58,7 @@ func (v *Verifier) notice(d digest.Digest) {
 	}
 	v.files.verify(d)
 	defer v.files.endVerify(d)
-	if m, err := tamper.MarkOf(v.files.path(d)); err == nil {
+	if m, settled, err := tamper.SettledMarkOf(v.files.path(d)); err == nil && settled {
 		v.files.notice(d, generation, m)
 	}
 }

@@ -2,9 +2,13 @@ package tamper
 
 import (
 	"io/fs"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// longestTick is longer than a tick of the kernel's clock, which is 1 to 10 ms.
+const longestTick = 20 * time.Millisecond
 
 // Mark tells a file, and each change of it that the kernel knows of, from all others on
 // this machine until it is started anew: of its device, inode number, size and change
@@ -32,6 +36,21 @@ func MarkOf(path string) (uint64, error) {
 		return 0, err
 	}
 	return Mark(&st), nil
+}
+
+// SettledMarkOf does what MarkOf does, and reports whether every later change gives the file another mark: the last one is
+// longer ago than a tick of the kernel's clock, and than what the file system rounds times to.
+func SettledMarkOf(path string) (mark uint64, settled bool, err error) {
+	now := time.Now()
+	st, err := StatOf(path)
+	if err != nil {
+		return 0, false, err
+	}
+	age := longestTick
+	if st.Ctim.Nsec == 0 {
+		age += time.Second // the file system may keep whole seconds
+	}
+	return Mark(&st), now.Sub(time.Unix(st.Ctim.Unix())) > age, nil
 }
 
 // StatOf returns the attributes of the file at path, which is not followed if it is a link.

@@ -62,6 +62,30 @@ func TestMarks(t *testing.T) {
 }
 
 // TestLeases: one is refused while somebody could write to the file, and holds until somebody wants to.
+// TestSettled: a file settles some time after its last change.
+func TestSettled(t *testing.T) {
+	f := file(t)
+	check(t, f.Chmod(0o600))
+	changed := func() time.Time {
+		st, err := StatOf(f.Name())
+		check(t, err)
+		return time.Unix(st.Ctim.Unix())
+	}
+	for settled, err := false, error(nil); !settled; time.Sleep(time.Millisecond) {
+		age := time.Since(changed())
+		if _, settled, err = SettledMarkOf(f.Name()); !settled && age > time.Second+longestTick {
+			t.Fatal("it never settles")
+		}
+		check(t, err)
+		if age = time.Since(changed()); settled && age <= longestTick {
+			t.Errorf("it is settled after %s", age)
+		}
+	}
+	if _, _, err := SettledMarkOf(f.Name() + "-not"); err == nil {
+		t.Error("what is not there has a mark")
+	}
+}
+
 func TestLeases(t *testing.T) {
 	for name, how := range map[string]int{"for writing": unix.O_WRONLY, "for reading": unix.O_RDONLY} {
 		f := file(t)
