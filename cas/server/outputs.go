@@ -6,6 +6,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // The kinds of outputs.
@@ -15,8 +19,26 @@ const (
 	outputLink   = "symlink"
 )
 
-// An output is what a result has at a path.
+// An output is what a result has at a path. Two that are equal are one and the same for clients.
 type output struct{ kind, is string }
+
+// isFile returns what a file is.
+func isFile(fn digest.Function, f *repb.OutputFile) string {
+	m := f.GetDigest()
+	if m == nil {
+		m = digest.Of(fn, f.GetContents()).Proto()
+	}
+	is := digest.Text(m)
+	if f.GetIsExecutable() {
+		is += " executable"
+	}
+	return is
+}
+
+// isFolder returns what a directory is.
+func isFolder(d *repb.OutputDirectory) string {
+	return digest.Text(d.GetTreeDigest()) + " " + digest.Text(d.GetRootDirectoryDigest())
+}
 
 // outputPaths are the paths of a result, of which each names one thing.
 type outputPaths struct {
@@ -34,8 +56,12 @@ func (p outputPaths) addOnce(at, kind, is string) error {
 }
 
 // add checks a path, and that nothing else is there. What a result has at a path may be said several times: a command may
-// write the same path in several ways, and lists repeat each other for clients of API 2.0.
+// write the same path in several ways, and lists repeat each other for clients of API 2.0. The empty path is the working
+// directory itself.
 func (p outputPaths) add(at, kind, is string) error {
+	if at == "" && kind == outputFolder {
+		at = "."
+	}
 	if at == "" || at[0] == '/' || strings.IndexByte(at, 0) >= 0 {
 		return fmt.Errorf("output path %.200q is not a relative path", at)
 	}

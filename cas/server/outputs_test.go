@@ -82,11 +82,20 @@ func TestResultsThatNobodyCanUse(t *testing.T) {
 	}
 	out := func(path string, d *repb.Digest) *repb.OutputFile { return &repb.OutputFile{Path: path, Digest: d} }
 	link := func(path, target string) *repb.OutputSymlink { return &repb.OutputSymlink{Path: path, Target: target} }
+	program := func(path string) *repb.OutputFile {
+		return &repb.OutputFile{Path: path, Digest: there, IsExecutable: true}
+	}
+	inline := func(path, text string) *repb.OutputFile { return &repb.OutputFile{Path: path, Contents: []byte(text)} }
+	at := func(path string, d *repb.OutputDirectory) *repb.OutputDirectory {
+		d.Path = path
+		return d
+	}
 	for what, c := range map[string]struct {
-		files []*repb.OutputFile
-		links []*repb.OutputSymlink
-		older []*repb.OutputSymlink
-		want  codes.Code
+		files   []*repb.OutputFile
+		folders []*repb.OutputDirectory
+		links   []*repb.OutputSymlink
+		older   []*repb.OutputSymlink
+		want    codes.Code
 	}{
 		"as the command has it":   {files: []*repb.OutputFile{out("./a", there), out("b//c/", there), out("a", there)}},
 		"names that begin alike":  {files: []*repb.OutputFile{out("a", there), out("a.b", there), out("ab/c", there)}},
@@ -94,12 +103,19 @@ func TestResultsThatNobodyCanUse(t *testing.T) {
 		"below a link":            {files: []*repb.OutputFile{out("a/b", there)}, links: []*repb.OutputSymlink{link("a", "c")}},
 		"links differ":            {links: []*repb.OutputSymlink{link("a", "b")}, older: []*repb.OutputSymlink{link("a", "c")}, want: codes.InvalidArgument},
 		"two files in one place":  {files: []*repb.OutputFile{out("a", there), out("./a", empty)}, want: codes.InvalidArgument},
+		"programs":                {files: []*repb.OutputFile{program("a"), program("./a")}},
+		"file and program":        {files: []*repb.OutputFile{out("a", there), program("./a")}, want: codes.InvalidArgument},
+		"inline":                  {files: []*repb.OutputFile{inline("a", "there"), inline("./a", "there"), out(".//a", there)}},
+		"inline differ":           {files: []*repb.OutputFile{inline("a", "b"), inline("./a", "c")}, want: codes.InvalidArgument},
+		"where it is run":         {folders: []*repb.OutputDirectory{at("", tree(file("a"))), at(".", tree(file("a")))}},
+		"where it is run twice":   {folders: []*repb.OutputDirectory{at("", tree(nil)), at("", tree(nil))}, want: codes.InvalidArgument},
+		"where it is run differs": {folders: []*repb.OutputDirectory{at("", tree(file("a"))), at(".", tree(file("b")))}, want: codes.InvalidArgument},
 		"file and link":           {files: []*repb.OutputFile{out("a", there)}, links: []*repb.OutputSymlink{link("a", "b")}, want: codes.InvalidArgument},
 		"below a file":            {files: []*repb.OutputFile{out("a", there), out("a.b", there), out("a/b/c", there)}, want: codes.InvalidArgument},
 		"file is where it is run": {files: []*repb.OutputFile{out(".", there)}, want: codes.InvalidArgument},
 	} {
 		//lint:ignore SA1019 clients of API 2.0 send it
-		r := &repb.ActionResult{OutputFiles: c.files, OutputSymlinks: c.links, OutputFileSymlinks: c.older}
+		r := &repb.ActionResult{OutputFiles: c.files, OutputDirectories: c.folders, OutputSymlinks: c.links, OutputFileSymlinks: c.older}
 		f.checkUsable(t, what, r, c.want)
 	}
 }

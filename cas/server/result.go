@@ -54,7 +54,7 @@ func checkResult(fn digest.Function, r *repb.ActionResult) error {
 	}
 	outputs := outputPaths{given: map[string]struct{}{}, clean: map[string]output{}}
 	for _, f := range r.GetOutputFiles() {
-		if err := outputs.addOnce(f.GetPath(), outputFile, f.GetDigest().GetHash()); err != nil {
+		if err := outputs.addOnce(f.GetPath(), outputFile, isFile(fn, f)); err != nil {
 			return err
 		}
 		if f.GetDigest() == nil && len(f.GetContents()) > 0 {
@@ -96,11 +96,8 @@ func checkOptional(fn digest.Function, m *repb.Digest) error {
 }
 
 func checkOutputDirectory(fn digest.Function, d *repb.OutputDirectory, outputs outputPaths) error {
-	// The empty path is the working directory itself.
-	if d.GetPath() != "" {
-		if err := outputs.addOnce(d.GetPath(), outputFolder, d.GetTreeDigest().GetHash()+d.GetRootDirectoryDigest().GetHash()); err != nil {
-			return err
-		}
+	if err := outputs.addOnce(d.GetPath(), outputFolder, isFolder(d)); err != nil {
+		return err
 	}
 	if d.GetTreeDigest() == nil && d.GetRootDirectoryDigest() == nil {
 		return fmt.Errorf("output directory %.200q has no digest", d.GetPath())
