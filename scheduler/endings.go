@@ -65,7 +65,7 @@ func (s *endings) finished(st *event.Status) {
 		fields = append(fields, zap.Int32(names.ExitCodeField, x))
 	}
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
-		fields = append(fields, zap.Stringer("code", codes.Code(e.GetCode())), zap.String(names.ErrorField, e.GetMessage()))
+		fields = append(fields, zap.Stringer(names.CodeField, codes.Code(e.GetCode())), zap.String(names.ErrorField, e.GetMessage()))
 	}
 	if r := &st.Request; *r != (request.Metadata{}) {
 		fields = append(fields, zap.String("invocation", r.ToolInvocation),

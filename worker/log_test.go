@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -38,7 +39,7 @@ func TestLine(t *testing.T) {
 				t.Errorf("line %d has no %q: %v", i, name, got)
 			}
 		}
-		if got["outcome"] != []string{"ok", "exit_code"}[i] {
+		if got["outcome"] != []string{"ok", "exit_code"}[i] || got[names.WorkerField] != names.WorkerKey("", f.worker.positionID(0)) {
 			t.Errorf("line %d: %v", i, got)
 		}
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	Colour bool
 	// Columns says how wide the terminal is; nil: MostColumns.
 	Columns func() int
-	// IsWhole: a scheduler and its only worker log here. An action that the worker ran has one line then, the worker's.
+	// IsWhole: a scheduler and a worker log here. An action that this worker ran has one line then, the first of the two.
 	IsWhole bool
 }
 
@@ -40,7 +40,7 @@ func New(out io.Writer, o Options) zapcore.Core {
 	if o.Columns == nil {
 		o.Columns = func() int { return MostColumns }
 	}
-	return &core{LevelEnabler: o.Level, screen: &screen{out: out, options: o}}
+	return &core{LevelEnabler: o.Level, screen: &screen{out: out, options: o, pairs: pairs{}}}
 }
 
 // A core is a zapcore.Core with the fields that its logger has.
@@ -80,9 +80,10 @@ func (c *core) Sync() error { return nil }
 type screen struct {
 	options Options
 
-	mu  sync.Mutex // guards out and all below
-	out io.Writer
-	sum sum
+	mu    sync.Mutex // guards out and all below
+	out   io.Writer
+	sum   sum
+	pairs pairs
 }
 
 // A sum is that of the actions since the last one. Ran is of those that ran.
@@ -94,9 +95,6 @@ type sum struct {
 // action writes the line of an action, unless it has another one.
 func (s *screen) action(e zapcore.Entry, v values) error {
 	isOperation := e.Message == names.OperationFinished
-	if s.options.IsWhole && isOperation && v.text(names.WorkerField) != "" {
-		return nil
-	}
 	l := actionOf(v)
 	if isOperation {
 		l = operationOf(v)
@@ -104,6 +102,9 @@ func (s *screen) action(e zapcore.Entry, v values) error {
 	line := l.line(e.Time, min(s.options.Columns(), MostColumns))
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.options.IsWhole && s.pairs.isSecond(v, isOperation) {
+		return nil
+	}
 	s.addLocked(l)
 	_, err := fmt.Fprintln(s.out, s.paint(l.colour(), line))
 	return err

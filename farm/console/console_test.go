@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/proto/names"
 )
@@ -84,14 +86,83 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+// TestOneLineForEach has a scheduler and a worker log together: an action has a line of either, and no ending is missing.
 func TestOneLineForEach(t *testing.T) {
-	var b bytes.Buffer
-	log := zap.New(New(&b, Options{IsWhole: true}))
-	log.Info(names.ActionFinished, ranOn("//ran", "ok")...)
-	log.Info(names.OperationFinished, zap.String(names.TargetField, "//ran"), zap.String(names.WorkerField, "{}"), zap.String(names.OutcomeField, "succeeded"))
-	log.Info(names.OperationFinished, zap.String(names.TargetField, "//cached"), zap.String(names.OutcomeField, "cached"))
-	if got := lines(t, &b); len(got) != 2 || !strings.Contains(got[0], "//ran") || !strings.Contains(got[1], "//cached") {
-		t.Errorf("%q", got)
+	type logged func(*zap.Logger)
+	action := zap.String(names.ActionField, "ab/7")
+	ran := func(worker, outcome string) logged {
+		return func(log *zap.Logger) {
+			log.Info(names.ActionFinished, ranOn("//a", outcome, action, zap.String(names.WorkerField, worker))...)
+		}
+	}
+	operation := func(worker, outcome string, fields ...zap.Field) logged {
+		return func(log *zap.Logger) {
+			fields = append(fields, zap.String(names.TargetField, "//a"), action, zap.String(names.OutcomeField, outcome))
+			if worker != "" {
+				fields = append(fields, zap.String(names.WorkerField, worker))
+			}
+			log.Info(names.OperationFinished, fields...)
+		}
+	}
+	ends := func(code codes.Code, why string) []zap.Field {
+		return []zap.Field{zap.Stringer(names.CodeField, code), zap.String(names.ErrorField, why)}
+	}
+	const own, other = `{"host":"a","position":"0"}`, `{"host":"b","position":"0"}`
+	for why, c := range map[string]struct {
+		logged []logged
+		want   []string
+	}{
+		"ran":       {[]logged{ran(own, "ok"), operation(own, "succeeded")}, []string{"ok"}},
+		"failed":    {[]logged{ran(own, "exit_code"), operation(own, "failed")}, []string{"failed"}},
+		"not begun": {[]logged{ran(own, "NotFound"), operation(own, "error", ends(codes.NotFound, "gone")...)}, []string{"failed"}},
+		"reused":    {[]logged{ran(own, "ok"), operation(own, "cached")}, []string{"ok"}},
+		"shared":    {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(own, "succeeded")}, []string{"ok"}},
+		"cached":    {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation("", "cached")}, []string{"ok", "cached"}},
+		"elsewhere": {[]logged{operation(other, "failed"), operation(other, "succeeded")}, []string{"failed", "ok"}},
+		"both":      {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(other, "succeeded")}, []string{"ok", "ok"}},
+		"given up":  {[]logged{operation(own, "error", ends(codes.Internal, "was given up")...)}, []string{"failed was given up"}},
+		"given up, and ran before": {
+			[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(own, "error", ends(codes.Internal, "was given up")...)},
+			[]string{"ok", "failed was given up"},
+		},
+		"killed":    {[]logged{operation(own, "error", ends(codes.Aborted, "hangs")...), ran(own, "Canceled")}, []string{"failed hangs"}},
+		"cancelled": {[]logged{operation(own, "cancelled"), ran(own, "Canceled")}, []string{"cancelled"}},
+		"moved":     {[]logged{ran(own, "Canceled"), operation(other, "succeeded")}, []string{"cancelled", "ok"}},
+	} {
+		var b bytes.Buffer
+		screen := New(&b, Options{IsWhole: true})
+		for _, log := range c.logged {
+			log(zap.New(screen))
+		}
+		got := lines(t, &b)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %q, want %q", why, got, c.want)
+			continue
+		}
+		failures := 0
+		for i, line := range got {
+			word, said, _ := strings.Cut(c.want[i], " ")
+			if !strings.HasPrefix(line, word+" ") || !strings.Contains(line, said) {
+				t.Errorf("%s: line %d is %q, want %q", why, i, line, c.want[i])
+			}
+			if word == failed {
+				failures++
+			}
+		}
+		if sum := screen.(*core).sum; sum.all != len(c.want) || sum.failed != failures {
+			t.Errorf("%s: %+v are summed up", why, sum)
+		}
+	}
+}
+
+// TestPairsAreBounded has more workers come than are kept.
+func TestPairsAreBounded(t *testing.T) {
+	p := pairs{}
+	for i := range 2*mostPairs + 1 {
+		v := values{names.WorkerField: strconv.Itoa(i), names.ActionField: "ab/7", names.OutcomeField: "ok"}
+		if p.isSecond(v, false) || len(p) > mostPairs {
+			t.Fatalf("worker %d: %d are kept", i, len(p))
+		}
 	}
 }
 

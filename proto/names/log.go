@@ -11,8 +11,9 @@ const (
 	MnemonicField = "mnemonic"
 	OutcomeField  = "outcome"
 	ExitCodeField = "exit_code"
+	CodeField     = "code" // of an operation that ended with an error
 	ErrorField    = "error"
-	WorkerField   = "worker" // key of a worker, of an operation that one ran
+	WorkerField   = "worker" // key of the worker that ran it
 	QueuedField   = "queued"
 	RanField      = "ran"
 )
