@@ -36,7 +36,7 @@ func (s queueService) withCommand(ctx context.Context, list []*anypb.Any, op *re
 		return list
 	}
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
-	if err != nil || d.SizeBytes() > commandRoom(ctx) {
+	if room := commandRoom(ctx); err != nil || room <= 0 || d.SizeBytes() > room {
 		return list
 	}
 	b, err := s.storage(op).Read(ctx, d)

@@ -19,18 +19,29 @@ func TestCommandsComeWithActions(t *testing.T) {
 		takes string
 		here  bool
 		gone  bool // the Command is not in the storage
+		words int  // of the Command, of 16 bytes each; negative: it is empty
 		comes bool
 	}{
 		{why: "large enough", takes: "4096", here: true, comes: true},
-		{why: "more than there is room for", takes: "99999999999", here: true, comes: true},
+		{why: "a worker with much room", takes: "99999999999", here: true, comes: true},
+		{why: "more than goes with an action", takes: "99999999999", here: true, words: mostCommand / 16},
 		{why: "not asked for", here: true},
+		{why: "an empty one, not asked for", here: true, words: -1},
 		{why: "too small", takes: "3", here: true},
 		{why: "no number", takes: "all", here: true},
 		{why: "storage elsewhere", takes: "4096"},
 		{why: "it is gone", takes: "4096", here: true, gone: true},
 	} {
 		inFarm(t, ServerOptions{StorageHere: test.here}, func(t *testing.T, f *farm) {
-			d := f.storage.action("cc")
+			d := f.storage.action("cc", func(a *repb.Action, c *repb.Command) {
+				if test.words < 0 {
+					c.Reset()
+					a.Platform = &repb.Platform{} // or the scheduler would look at the Command
+				}
+				for range test.words {
+					c.Arguments = append(c.Arguments, "as long as this.")
+				}
+			})
 			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d, SkipCacheLookup: true})
 			s.at(repb.ExecutionStage_QUEUED)
 			w := f.worker("w")
