@@ -70,7 +70,7 @@ func execCommand() *cobra.Command {
 	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
 		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
 			"standard output and error, brings the outputs back and exits with its exit code:\n"+
-			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if there is no such program.",
+			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if the program or its interpreter is missing.",
 		settings.Of(e), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return &flags.UsageError{Err: errors.New("no command: give it and its arguments after --")}
@@ -277,18 +277,18 @@ func (e *execution) finish(x *ended) error {
 	return nil
 }
 
-// codeOf is the exit code for a command that did not run to its end, as timeout(1) and shells have them.
+// codeOf is the exit code for a command that did not run to its end, as timeout(1) and shells have them. Of the worker's messages those
+// count that are about the command: the worker, too, and the storage can be too slow, and other arguments can be wrong.
 func codeOf(s *status.Status) exitCode {
-	switch s.Code() {
-	case codes.DeadlineExceeded:
+	timedOut := s.Code() == codes.DeadlineExceeded && strings.HasPrefix(s.Message(), "command ran longer than its timeout")
+	notStarted := s.Code() == codes.InvalidArgument && strings.HasPrefix(s.Message(), "exec ")
+	switch {
+	case timedOut:
 		return 124
-	case codes.InvalidArgument: // of the command's name
-		if !strings.HasPrefix(s.Message(), "exec ") {
-			return 1
-		}
-		if strings.Contains(s.Message(), "no such file") {
-			return 127
-		}
+	case notStarted && (strings.Contains(s.Message(), `": no such file or directory`) ||
+		strings.Contains(s.Message(), `": the file is there but not its `)):
+		return 127
+	case notStarted:
 		return 126
 	}
 	return 1

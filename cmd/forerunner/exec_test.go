@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func TestVariables(t *testing.T) {
@@ -23,6 +26,32 @@ func TestVariables(t *testing.T) {
 	for _, pair := range []string{"", "A", "=1"} {
 		if err := v.Set(pair); err == nil {
 			t.Errorf("%q is taken", pair)
+		}
+	}
+}
+
+// TestExitCodes has statuses of commands that did not run to their ends, and others that say the same of something else.
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		code    codes.Code
+		message string
+		want    exitCode
+	}{
+		{codes.DeadlineExceeded, "command ran longer than its timeout of 1s", 124},
+		{codes.DeadlineExceeded, "command ran longer than its timeout of 1s, and was not seen to end: it hangs", 124},
+		{codes.DeadlineExceeded, "the worker took longer to collect the outputs than such outputs may take", 1},
+		{codes.DeadlineExceeded, "context deadline exceeded", 1},
+		{codes.InvalidArgument, `exec "a": not executable (mode -rw-r--r--)`, 126},
+		{codes.InvalidArgument, `exec "no such file": is a directory`, 126},
+		{codes.InvalidArgument, `exec "a": no such file or directory`, 127},
+		{codes.InvalidArgument, `exec "a": no such file or directory in PATH "/bin"`, 127},
+		{codes.InvalidArgument, `exec "a": the file is there but not its interpreter "/bin/none"`, 127},
+		{codes.InvalidArgument, `exec "a": the file is there but not its dynamic loader`, 127},
+		{codes.InvalidArgument, "the command has no arguments", 1},
+		{codes.NotFound, `exec "a": no such file or directory`, 1},
+	} {
+		if got := codeOf(status.New(c.code, c.message)); got != c.want {
+			t.Errorf("%s: %s: exit code %d, want %d", c.code, c.message, got, c.want)
 		}
 	}
 }
