@@ -43,7 +43,8 @@ TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: test-needs lint ## check and test everything; installs what is missing if it is root
-	$(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) $$($(GO) list $(TEST_FIRST) ./... | grep -v '/test/sizes$$')
+	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
+		$$(echo "$$packages" | grep -v '/test/sizes$$')
 	$(GO) test -race -vet=off -timeout 30m $(TEST_FLAGS) ./test/sizes
 
 test-needs:

@@ -1,0 +1,63 @@
+package forerunner
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// testedBy runs "make test" less its checks, with a go command that lists so, and returns what it is to test.
+func testedBy(t *testing.T, list string) (tested string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	command, log := filepath.Join(dir, "go"), filepath.Join(dir, "log")
+	script := "#!/bin/sh\ncase $1 in\nlist) " + list + " ;;\ntest) echo \"$@\" >> " + log + " ;;\nesac\n"
+	if err := os.WriteFile(command, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "make", "-o", "lint", "-o", "test-needs", "GO="+command, "test")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs this test
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	b, _ := os.ReadFile(log) // absent: nothing was tested
+	return string(b), err
+}
+
+// TestAllIsTested: "make test" fails where packages cannot be listed, instead of testing fewer.
+func TestAllIsTested(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	tested, err := testedBy(t, "printf '%s\\n' x/a x/test/sizes x/b")
+	first, _, _ := strings.Cut(tested, "\n")
+	if err != nil || !strings.HasSuffix(first, " x/a x/b") || !strings.HasSuffix(tested, " ./test/sizes\n") {
+		t.Errorf("%v, tested: %q", err, tested)
+	}
+	if tested, err := testedBy(t, "echo x/a; exit 1"); err == nil || tested != "" {
+		t.Errorf("packages cannot be listed: %v, tested: %q", err, tested)
+	}
+}
+
+// TestTestsThatBeginFirst: the folders that the Makefile names are there.
+func TestTestsThatBeginFirst(t *testing.T) {
+	b, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "\nTEST_FIRST := ")
+	list, _, _ := strings.Cut(strings.ReplaceAll(rest, "\\\n", " "), "\n")
+	folders := strings.Fields(list)
+	if len(folders) == 0 {
+		t.Fatal("the Makefile names none")
+	}
+	for _, folder := range folders {
+		if tests, err := filepath.Glob(filepath.Join(folder, "*_test.go")); err != nil || len(tests) == 0 {
+			t.Errorf("%s has no tests", folder)
+		}
+	}
+}
