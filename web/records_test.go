@@ -131,7 +131,7 @@ func TestBuildPage(t *testing.T) {
 		b.scheduler.ended = append(b.scheduler.ended, r)
 	}
 	page := b.get("/builds/build-1", 200)
-	expect(t, page, "<dd>20\u2009000</dd>", "<dd>60</dd>", `<span class="lane-count">64</span> lanes`, "//a:3<", "GoLink", "1 % from the action cache")
+	expect(t, page, "<dd>20\u2009000</dd>", "<dd>60</dd>", `<span class="lane-count">64 lanes</span>`, "//a:3<", "GoLink", "1 % from the action cache")
 	if n := strings.Count(page, "<path"); n > 10 {
 		t.Errorf("the time line has %d paths", n)
 	}

@@ -113,7 +113,7 @@
     const span = line.until - line.from, height = line.lanes.size * line.lane;
     line.svg.setAttribute("viewBox", `${line.from} 0 ${span} ${height}`);
     line.svg.setAttribute("height", height);
-    line.section.querySelector(".lane-count").textContent = line.lanes.size;
+    line.section.querySelector(".lane-count").textContent = `${line.lanes.size} ${line.lanes.size === 1 ? "lane" : "lanes"}`;
     line.section.querySelectorAll(".scale span").forEach((e, i, all) => { e.textContent = i ? duration(span * i / (all.length - 1)) : "0"; });
   }
 
