@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/fsac"
+	"github.com/forerunner-build/forerunner/proto/historical"
 	"github.com/forerunner-build/forerunner/proto/iscc"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
@@ -194,6 +195,16 @@ func cacheGoldens() []golden {
 	}
 }
 
+func storedGoldens() []golden {
+	return []golden{{
+		"historical_execute_response",
+		&historical.HistoricalExecuteResponse{
+			ActionDigest: someDigest, ExecuteResponse: &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}, Message: "failed"},
+		},
+		[]field{digestField(1), msg(3, msg(1, number(4, 1)), text(5, "failed"))},
+	}}
+}
+
 func usageGoldens() []golden {
 	return []golden{
 		{
@@ -245,7 +256,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 // TestWireBytes holds the bytes of each message that others send or expect.
 // testdata/wire has one line for each top-level field, "<hex> # <number>".
 func TestWireBytes(t *testing.T) {
-	for _, g := range slices.Concat(remoteworkerGoldens(), cacheGoldens(), usageGoldens()) {
+	for _, g := range slices.Concat(remoteworkerGoldens(), cacheGoldens(), storedGoldens(), usageGoldens()) {
 		t.Run(g.file, func(t *testing.T) {
 			file := filepath.Join("testdata", "wire", g.file+".txt")
 			if *update {
