@@ -110,6 +110,7 @@ var floors = map[string]int{
 	"worker/ahead":            4,
 	"worker/health":           4,
 	"worker/health/diskquota": 2,
+	"worker/historical":       4,
 	"worker/inputs":           4,
 	"worker/outputs":          4,
 	"worker/pipeline":         4,

@@ -89,6 +89,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 		}
 	}
 	a.endRace()
+	a.linkUncached(ctx, response)
 	a.finish(ctx, response)
 	if _, reused := a.former.Reused(); reused {
 		return response, func() {
@@ -221,6 +222,20 @@ func (o *Options) serves(asked *repb.Platform) error {
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
 		a.health.HadRoom() && !a.last.crowded
+}
+
+// linkUncached has the message of a result that is for no action cache lead to pages of Buildbarn, if there are any. That is for
+// people, and changes nothing of how the action ended.
+func (a *action) linkUncached(ctx context.Context, response *repb.ExecuteResponse) {
+	if a.w.opts.Browser == nil || a.storage == nil || ctx.Err() != nil || a.mayCache(response) {
+		return
+	}
+	message, err := a.w.opts.Browser.Store(ctx, a.storage, a.digest, response)
+	if err != nil {
+		a.log.Warn("uncached result was not stored for the browser", zap.Error(err))
+		return
+	}
+	response.Message = message
 }
 
 // release takes the input root and the temporary files away, and gives up the permit.

@@ -18,6 +18,7 @@
 //	outputs    what it made: found, hashed, stored, uploaded
 //	vouching   whether all that it used was right
 //	fault      what the client is told
+//	historical what pages of Buildbarn show of a result that is not cached
 //
 // The package decides nothing about an action: the timeout, the retries and the
 // size class are the scheduler's. It writes to the action cache only what ended

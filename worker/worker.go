@@ -30,6 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/health"
+	"github.com/forerunner-build/forerunner/worker/historical"
 	"github.com/forerunner-build/forerunner/worker/inputs"
 	"github.com/forerunner-build/forerunner/worker/live"
 	"github.com/forerunner-build/forerunner/worker/outputs"
@@ -61,6 +62,8 @@ type Options struct {
 	// where outputs go.
 	Store   *disk.Store
 	Storage *casclient.Client
+	// Browser is where pages of Buildbarn show results that are in no action cache. Nil: such results are not stored.
+	Browser *historical.Browser
 	// Fetches has what is on its way into Store.
 	Fetches *fetch.Group
 	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.

@@ -165,6 +165,9 @@ func New(conn grpc.ClientConnInterface, o Options) *Client {
 // Function returns the digest function of c.
 func (c *Client) Function() digest.Function { return c.fn }
 
+// InstanceName returns the instance name of c as the server is told it, Options.InstancePrefix included.
+func (c *Client) InstanceName() string { return c.instance }
+
 // WithInstance returns a Client for another instance name and digest function on
 // the same connection, under the same bound on calls. It takes the server's
 // limits to be the same for all instance names.
