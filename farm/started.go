@@ -182,6 +182,10 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	if err := w.checkReuse(); err != nil {
 		return nil, err
 	}
+	browser, err := w.browser()
+	if err != nil {
+		return nil, err
+	}
 	roots, store, err := s.openRoots(upperMemory, registry)
 	if err != nil {
 		return nil, err
@@ -201,8 +205,8 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	}
 	return &keeping{store: store, Options: worker.Options{
 		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
-		CommandsCome: w.CommandsCome,
-		Platform:     slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
+		CommandsCome: w.CommandsCome, Browser: browser,
+		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
 		Store: store, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
 		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,

@@ -35,6 +35,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker"
 	"github.com/forerunner-build/forerunner/worker/health"
+	"github.com/forerunner-build/forerunner/worker/historical"
 )
 
 // A Worker is the configuration of a worker. The tags say what users are told of each setting.
@@ -42,6 +43,7 @@ type Worker struct {
 	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several, with commas between them, are tried in turn"`
 	Storage        string      `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
 	ActionCache    string      `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
+	BrowserURL     string      `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) on this storage: results that are not cached are stored for them, and messages link to them"`
 	State          state.Place `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	InstancePrefix string      `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
@@ -275,6 +277,18 @@ func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *dial.Storage, err 
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}
 	return scheduler, storage, nil
+}
+
+// browser returns where pages of Buildbarn are; nil: there are none.
+func (w *Worker) browser() (*historical.Browser, error) {
+	if w.BrowserURL == "" {
+		return nil, nil
+	}
+	b, err := historical.New(w.BrowserURL)
+	if err != nil {
+		return nil, fmt.Errorf("tuning.browser_url: %w", err)
+	}
+	return b, nil
 }
 
 // makeWorkDir makes the folder for temporary files, empty.

@@ -2,6 +2,7 @@ package farm
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -26,5 +27,18 @@ func TestRelativeFolders(t *testing.T) {
 	}
 	if len(named) != 2 {
 		t.Errorf("two workers have one identity: %v", named)
+	}
+}
+
+// TestBrowserURL has addresses of pages that are none: the error says which setting is wrong.
+func TestBrowserURL(t *testing.T) {
+	for address, good := range map[string]bool{"": true, "http://10.0.0.9:7984": true, "10.0.0.9:7984": false} {
+		b, err := (&Worker{BrowserURL: address}).browser()
+		if (err == nil) != good || (b != nil) != (good && address != "") {
+			t.Errorf("%q: %v, %v", address, b, err)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "tuning.browser_url: ") {
+			t.Errorf("%q: %v", address, err)
+		}
 	}
 }
