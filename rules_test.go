@@ -93,6 +93,7 @@ var floors = map[string]int{
 	"worker/machine":      1,
 	"worker/reuse":        3,
 	"web/text":            2,
+	"web/series":          2,
 	"web/timeline":        3, // writes workers as text
 	"web/charts":          3,
 	"web/stored":          2,

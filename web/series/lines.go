@@ -1,0 +1,101 @@
+package series
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"slices"
+	"time"
+)
+
+// Lines are series of the same shape by names, such as those of workers. There are at most so many: who comes when
+// all are taken gets that of one who is away, the longest first, or none.
+type Lines struct {
+	shape Shape
+	most  int
+	keep  time.Duration // for how long one is kept that is away
+	lines map[name]*line
+}
+
+// A name is what is kept of one: the begin of a hash.
+type name [16]byte
+
+type line struct {
+	*Series
+	seen int64 // Unix time of the newest sample
+}
+
+// A Sample is of one name.
+type Sample struct {
+	Name    string
+	Figures []float32
+}
+
+// NewLines returns Lines without any.
+func NewLines(shape Shape, most int, keep time.Duration) *Lines {
+	return &Lines{shape, most, keep, map[name]*line{}}
+}
+
+// Add counts a sample of everybody who is there. Who is not among them is away, and forgotten in time.
+func (l *Lines) Add(at time.Time, all []Sample) {
+	now := at.Unix()
+	var others []Sample
+	for _, one := range all {
+		if known := l.lines[nameOf(one.Name)]; known != nil {
+			known.add(at, one.Figures)
+		} else {
+			others = append(others, one)
+		}
+	}
+	away := l.away(now)
+	for _, one := range others {
+		if len(l.lines) >= l.most {
+			if len(away) == 0 {
+				return
+			}
+			delete(l.lines, away[0])
+			away = away[1:]
+		}
+		n := nameOf(one.Name)
+		if l.lines[n] == nil {
+			l.lines[n] = &line{Series: New(l.shape)}
+		}
+		l.lines[n].add(at, one.Figures)
+	}
+}
+
+func (l *line) add(at time.Time, figures []float32) {
+	l.Series.Add(at, figures)
+	l.seen = at.Unix()
+}
+
+// away forgets who has been away for too long and returns the others who are, the longest away first.
+func (l *Lines) away(now int64) (names []name) {
+	for n, line := range l.lines {
+		line.seen = min(line.seen, now) // the clock was set back
+		switch {
+		case now-line.seen > int64(l.keep/time.Second):
+			delete(l.lines, n)
+		case line.seen < now:
+			names = append(names, n)
+		}
+	}
+	slices.SortFunc(names, func(a, b name) int {
+		return cmp.Or(cmp.Compare(l.lines[a].seen, l.lines[b].seen), bytes.Compare(a[:], b[:]))
+	})
+	return names
+}
+
+// Bins returns those of a name, as those of a Series; nil: it has none.
+func (l *Lines) Bins(of string, level int, now time.Time) []Bin {
+	if line := l.lines[nameOf(of)]; line != nil {
+		return line.Bins(level, now, 1)
+	}
+	return nil
+}
+
+func nameOf(s string) (n name) {
+	sum := sha256.Sum256([]byte(s))
+	copy(n[:], sum[:])
+	return n
+}
