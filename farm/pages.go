@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,14 +17,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/web"
 )
 
 // pages returns what shows the scheduler to people. On a port that other machines reach, and that
 // asks nobody who he is, they may look and change nothing.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints records.Hints, c *schedulerConfig, address string) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -32,13 +33,27 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, hints recor
 		Blobs: func(instance string, fn digest.Function) web.Blobs {
 			return storage.of(instance, fn)
 		},
-		Profiles: hints,
+		Profiles: kept.Hints,
+		Figures:  kept.Hints,
+		Farm:     s.farmName(kept.Shared != nil),
 		Login:    c.logins,
 		Address:  address,
 		Pages:    s.Pages(),
 		ReadOnly: c.protect.Guard == nil && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})
+}
+
+// farmName tells s from other schedulers that keep what pages show in the same place, except those that take turns with it.
+func (s *Scheduler) farmName(shared bool) string {
+	switch {
+	case s.Lease != "":
+		return "lease " + s.Lease
+	case !shared:
+		return ""
+	}
+	host, _ := os.Hostname() // without it, data folders of the same path are one
+	return host + " " + s.Data
 }
 
 // Pages is where people find the pages, with a slash at its end; empty: that is not known, or there are none.

@@ -24,3 +24,18 @@ func TestPageURL(t *testing.T) {
 		}
 	}
 }
+
+// TestFarmName has schedulers whose plots are kept in one place.
+func TestFarmName(t *testing.T) {
+	one, other := Scheduler{Data: "/a"}, Scheduler{Data: "/b"}
+	if one.farmName(false) != other.farmName(false) {
+		t.Error("a data folder that is moved loses its lines")
+	}
+	if one.farmName(true) == other.farmName(true) {
+		t.Error("two schedulers have the same lines")
+	}
+	one.Lease, other.Lease = "main", "main"
+	if one.farmName(true) != other.farmName(true) || one.farmName(true) == (&Scheduler{Lease: "test"}).farmName(true) {
+		t.Error("schedulers that take turns do not share their lines, or others do")
+	}
+}

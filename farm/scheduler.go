@@ -176,7 +176,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err := s.checkAccess(config.protect.Guard, server); err != nil {
 		return err
 	}
-	pages, err := s.pages(sched, storage, state.Hints, &config, s.Scheme()+listener.Addr().String())
+	pages, err := s.pages(sched, storage, state, &config, s.Scheme()+listener.Addr().String())
 	if err != nil {
 		return err
 	}
@@ -273,9 +273,6 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	if p.learn != nil { // before anybody can ask
-		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	}
 	group.Go(func() error { return p.server.Serve(p.listener) })
 	if s.local != nil {
 		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.local)) })
@@ -291,6 +288,9 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 		return nil
 	})
 	var readyErr error
+	if p.learn != nil {
+		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	}
 	group.Go(func() error {
 		if p.learn != nil {
 			if err := p.learn(groupCtx); err != nil || groupCtx.Err() != nil {

@@ -48,7 +48,7 @@ func (s *Site) routes(o Options) []route {
 	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer}
 	downloads := &downloads{s.display.renderer, o.Blobs}
 	builds := &buildPages{s.display, from}
-	workers := &workerPages{s.display.renderer, from}
+	workers := &workerPages{s.display.renderer, from, s.queues.figures}
 	quotas := &quotaPages{from}
 	page := s.display.page
 	list := []route{

@@ -11,7 +11,9 @@
 // What the scheduler is asked costs it time. After a question it is left alone for 20 times as long, so
 // that this is a twentieth of the time at most, whoever asks and however often; but for no more than half a
 // second, as what takes long does so because the machine is busy. Answers of the last second are used
-// again. Lists come in pages, input roots up to a number of files, live pages up to a number of viewers.
+// again. A site that runs takes samples of queues and workers for its plots, in the same way, and keeps
+// them as hints. Lists come in pages, input roots up to a number of files, live pages up to a number of
+// viewers.
 //
 // # Who may what
 //

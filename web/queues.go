@@ -14,23 +14,14 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// shownBranches bounds the branches of each queue that are asked for.
-const shownBranches = 500
-
 // A queuePages shows the queues: as a whole, and by their branches.
 type queuePages struct {
 	*source
-	history *history
+	figures *figures
 	logger  *zap.Logger
 	// address and pages are those of the Options; used says that somebody has used the farm.
 	address, pages string
 	used           atomic.Bool
-}
-
-func (p *queuePages) list(ctx context.Context) (*admin.ListQueuesResponse, error) {
-	return ask(ctx, p.source, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
-		return p.scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
-	})
 }
 
 // An overview is what there is of everything.
@@ -38,6 +29,7 @@ type overview struct {
 	Queues          []*admin.Queue
 	Unmatched       int64
 	UnmatchedReason string
+	Spans           []choice
 	Plots           []charts.Plot
 	// Start are lines for .bazelrc, and Address is where the scheduler is, if nobody has used the farm.
 	Start, Address string
@@ -55,13 +47,17 @@ func (o overview) Lost() int64            { return o.lost }
 func (o overview) Longest() time.Duration { return o.longest }
 
 func (p *queuePages) overview(ctx context.Context, r *http.Request) (any, error) {
-	list, err := p.list(ctx)
+	span, spans, err := spanOf(r)
+	if err != nil {
+		return nil, err
+	}
+	list, err := p.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return overview{
 		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
-		Plots: plots(p.history.all()), Start: p.start(ctx, r), Address: reachable(p.address, r.Host), sample: sampleOf(list),
+		Spans: spans, Plots: p.figures.plots(time.Now(), span), Start: p.start(ctx, r), Address: reachable(p.address, r.Host), sample: sampleOf(list),
 	}, nil
 }
 
@@ -91,7 +87,7 @@ func (b branch) Bar() charts.Meter {
 }
 
 func (p *queuePages) invocations(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := p.list(ctx)
+	list, err := p.queues(ctx)
 	if err != nil {
 		return nil, err
 	}

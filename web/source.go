@@ -21,6 +21,8 @@ const (
 	fresh = time.Second
 	// maxAnswers bounds those that are kept.
 	maxAnswers = 64
+	// shownBranches bounds the branches of each queue that are asked for.
+	shownBranches = 500
 )
 
 // A source asks the scheduler, one question at a time and not too many of them. Answers that
@@ -116,4 +118,11 @@ func (s *source) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.answers)
+}
+
+// queues asks for all queues.
+func (s *source) queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
+	return ask(ctx, s, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
+		return s.scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
+	})
 }

@@ -28,6 +28,9 @@ type Options struct {
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Profiles has what actions read; nil: that is not known here.
 	Profiles record.Hints
+	// Figures keeps what plots show over restarts, as hints under keys that Farm is part of; nil: nobody does.
+	Figures record.Hints
+	Farm    string
 	// Login has people log in; nil: nobody does.
 	Login *login.Logins
 	// Address is where clients reach the scheduler, such as grpc://host:8980, and Pages where these pages are, with a slash at its end.
@@ -44,7 +47,8 @@ type Blobs = stored.Blobs
 // A Site is a set of pages. It says where each is and whom it is for; what is on them is the work of others.
 type Site struct {
 	display *display
-	queues  *queuePages // asks for samples while it runs
+	queues  *queuePages
+	sampler *sampler // asks for samples while it runs
 	login   *loginPages
 	mux     *http.ServeMux
 	// audiences are those of the patterns of mux.
@@ -60,9 +64,11 @@ func New(o Options) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
+	from, kept := newSource(o.Scheduler), newFigures(o)
 	s := &Site{
 		display: &display{renderer: rendered, viewers: intake.NewPlaces(maxViewers)},
-		queues:  &queuePages{source: newSource(o.Scheduler), history: &history{}, logger: o.Logger, address: o.Address, pages: o.Pages},
+		queues:  &queuePages{source: from, figures: kept, logger: o.Logger, address: o.Address, pages: o.Pages},
+		sampler: &sampler{source: from, figures: kept},
 		login:   &loginPages{rendered},
 		mux:     http.NewServeMux(), audiences: map[string]Audience{},
 	}
@@ -87,8 +93,8 @@ func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Statu
 	s.login.refused(w, r, why)
 }
 
-// Run takes samples until ctx ends, and returns nil.
-func (s *Site) Run(ctx context.Context) error { return s.queues.run(ctx) }
+// Run takes samples until ctx ends, keeps them, and returns nil.
+func (s *Site) Run(ctx context.Context) error { return s.sampler.run(ctx) }
 
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
-	"github.com/forerunner-build/forerunner/web/charts"
 )
 
 // expect fails the test for each text that a page does not have.
@@ -291,28 +290,4 @@ func TestFrugality(t *testing.T) {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 	})
-}
-
-func TestPlots(t *testing.T) {
-	h := &history{}
-	for i := range int64(charts.Samples + 10) {
-		h.add(sample{waiting: i, workers: 4})
-	}
-	all := h.all()
-	if len(all) != charts.Samples || all[0].waiting != 10 {
-		t.Fatalf("%d samples from %+v", len(all), all[0])
-	}
-	p := plots(all)
-	if p[0].Top != charts.Samples+9 || p[0].Now != charts.Samples+9 || !strings.HasSuffix(p[0].Points, "359,0.0") {
-		t.Errorf("waiting: %+v", p[0])
-	}
-	if p[2].Top != 1 || !strings.HasPrefix(p[2].Points, "0,60.0 ") || !strings.HasPrefix(p[2].Area(), "M0,60 L0,60.0 ") {
-		t.Errorf("running: %+v", p[2])
-	}
-	if p[1].Text(90) != "1m30s" {
-		t.Errorf("longest wait: %s", p[1].Text(90))
-	}
-	if p := plots(all[:1]); p[0].Points != "" {
-		t.Errorf("one sample makes a line: %+v", p[0])
-	}
 }

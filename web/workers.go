@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -23,15 +24,27 @@ type workersView struct {
 	Drains   []*admin.ActiveDrain
 	Lost     []*admin.LostWorker
 	Storage  *admin.Store // the scheduler's own; nil: it has none
+	Spans    []choice
+	Span     charts.Span // of the lines
+}
+
+// NextQuery is the query of the next page.
+func (v workersView) NextQuery() template.URL {
+	return template.URL(url.Values{"pattern": {v.Pattern}, "page": {v.Next}, spanField: {v.Span.Name}}.Encode())
 }
 
 // A workerPages shows workers, and drains them.
 type workerPages struct {
 	*renderer
 	*source
+	figures *figures
 }
 
 func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
+	span, spans, err := spanOf(r)
+	if err != nil {
+		return nil, err
+	}
 	asked, which, err := askedFor(r)
 	if err != nil {
 		return nil, err
@@ -44,7 +57,8 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	v := workersView{rows: rows[*admin.Worker]{list.GetWorkers(), asked, list.GetNextPageToken()}}
-	v.Programs, v.Lost = programs(list.GetWorkers()), list.GetLost()
+	v.Spans, v.Span = spans, charts.Spans()[span]
+	v.Programs, v.Lost = p.programs(list.GetWorkers(), span), list.GetLost()
 	own, err := ask(ctx, p.source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
 		return p.scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
 	})
@@ -90,23 +104,35 @@ func (p *workerPages) change(w http.ResponseWriter, r *http.Request, do func(con
 }
 
 // A program is a worker of the list.
-type program struct{ *admin.Worker }
+type program struct {
+	*admin.Worker
+	Line charts.Plot // of the share of its slots that were busy
+}
 
-func programs(list []*admin.Worker) (all []program) {
+func (p *workerPages) programs(list []*admin.Worker, span int) (all []program) {
 	for _, w := range list {
-		all = append(all, program{w})
+		all = append(all, program{w, p.figures.line(workerID(w), time.Now(), span)})
 	}
 	return all
 }
 
 // ID tells it from all others of the page, over time.
-func (p program) ID() string { return p.GetInstanceNamePrefix() + "/" + text.Pairs(p.GetIdentity()) }
+func (p program) ID() string { return workerID(p.Worker) }
+
+func workerID(w *admin.Worker) string {
+	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
+}
 
 // Slots is how many of its slots are taken.
 func (p program) Slots() charts.Meter {
-	all := max(p.GetSlots(), 1)
-	busy := min(p.GetActions(), all)
+	busy, all := busyOf(p.Worker)
 	return charts.MeterOf(fmt.Sprintf("%d of %s busy", busy, plural.Of(all, "slot")), float64(busy)/float64(all))
+}
+
+// busyOf returns how many slots of a worker are taken, and how many it has.
+func busyOf(w *admin.Worker) (busy, all int32) {
+	all = max(w.GetSlots(), 1)
+	return min(w.GetActions(), all), all
 }
 
 // Doing are its actions.

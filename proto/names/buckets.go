@@ -17,6 +17,8 @@ const (
 	ReuseBucket = "reuse-2"
 	// AccountsBucket has the same, of all workers of a scheduler, by accounts.Key.
 	AccountsBucket = "accounts-1"
+	// FiguresBucket has the lines that pages show over time, by the digest of what they are of.
+	FiguresBucket = "figures"
 
 	// IndexBucket has which actions run, by the digest of an index's name and a number.
 	IndexBucket = "running"

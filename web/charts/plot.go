@@ -1,66 +1,164 @@
 package charts
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A Plot is a line over the last hour, in an SVG of its width and height.
-type Plot struct {
-	Title     string
-	Points    string // "x,y x,y"; empty: too few
-	from      int    // the x of the first
-	Now       int64
-	Top       int64 // the value at the upper edge
-	inSeconds bool
+// A Span is for how long lines are drawn.
+type Span struct {
+	// Name is what it is called in URLs, Title on the page, and Over in sentences.
+	Name, Title, Over string
+	// Marks are the times at the left, in the middle and at the right of the axis.
+	Marks [3]string
 }
 
-// Samples are those of an hour, and the width of a Plot.
-const Samples = 360
+// Spans are all there are, the shortest first.
+func Spans() []Span {
+	return []Span{
+		{"hour", "Hour", "the last hour", [3]string{"1 hour ago", "30 minutes ago", "now"}},
+		{"day", "Day", "the last day", [3]string{"1 day ago", "12 hours ago", "now"}},
+		{"two-weeks", "Two weeks", "the last two weeks", [3]string{"2 weeks ago", "1 week ago", "now"}},
+	}
+}
+
+// SpanOf returns the index of a name among the Spans; no name is the first.
+func SpanOf(name string) (int, error) {
+	all := Spans()
+	at := slices.IndexFunc(all, func(s Span) bool { return s.Name == cmp.Or(name, all[0].Name) })
+	if at < 0 {
+		return 0, fmt.Errorf("no span is %q", name)
+	}
+	return at, nil
+}
+
+// A Unit is that of the values of a Plot.
+type Unit int
+
+// The Units there are.
+const (
+	Counts  Unit = iota
+	Seconds      // written as durations
+	Shares       // from 0 to 1, written as percents
+)
+
+// A Point is the mean and the peak of what is plotted, over the time of one place of the line.
+type Point struct {
+	Mean, Peak float64
+	Known      bool // else there is a gap
+}
+
+// A Plot is a line of means over a Span, above the shade of peaks, in an SVG.
+type Plot struct {
+	Title string
+	Span  Span
+	// Line and Area are paths; empty: nothing is known of the whole time.
+	Line, Area string
+	// Now is in words; empty: it is not known.
+	Now  string
+	Mean float64
+	Top  float64 // the value at the upper edge
+	// Width is that of the SVG: from each point to the next it is 1.
+	Width int
+	unit  Unit
+}
 
 const plotHeight = 60
-
-// Width is that of the SVG.
-func (p Plot) Width() int { return Samples }
 
 // Height is that of the SVG.
 func (p Plot) Height() int { return plotHeight }
 
-// Area is the path of what is below the line.
-func (p Plot) Area() string {
-	return fmt.Sprintf("M%d,%d L%s L%d,%d Z", p.from, plotHeight, p.Points, Samples-1, plotHeight)
-}
+// Ticks is the path of the mark in the middle.
+func (p Plot) Ticks() string { return fmt.Sprintf("M%s,0V%d", short(float64(p.Width)/2), plotHeight) }
 
 // Text writes a value with its unit.
-func (p Plot) Text(value int64) string {
-	if p.inSeconds {
-		return (time.Duration(value) * time.Second).String()
+func (p Plot) Text(value float64) string {
+	switch p.unit {
+	case Seconds:
+		return (time.Duration(math.Round(value)) * time.Second).String()
+	case Shares:
+		return text.Percent(value)
 	}
-	return text.Count(value)
+	if value < 10 && value != math.Trunc(value) {
+		return fmt.Sprintf("%.1f", value)
+	}
+	return text.Count(int64(math.Round(value)))
 }
 
 // Summary says the same in words.
 func (p Plot) Summary() string {
-	return fmt.Sprintf("%s over the last hour: now %s, scale from 0 to %s", p.Title, p.Text(p.Now), p.Text(p.Top))
+	now := ""
+	if p.Now != "" {
+		now = "now " + p.Now + ", "
+	}
+	return fmt.Sprintf("%s over %s: %son average %s, scale from 0 to %s", p.Title, p.Span.Over, now, p.Text(p.Mean), p.Text(p.Top))
 }
 
-// PlotOf draws a line through values, of which there are at most Samples. The last is at the right.
-func PlotOf(title string, values []int64, inSeconds bool) Plot {
-	p := Plot{Title: title, Top: 1, from: Samples - len(values), inSeconds: inSeconds}
-	for _, v := range values {
-		p.Top = max(p.Top, v)
+// PlotOf draws a line through points that are equally far apart, the last at the right. The upper edge is the largest peak; of
+// Shares it is always 1.
+func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
+	p := Plot{Title: title, Span: span, Top: 1, Width: max(len(points)-1, 1), unit: unit}
+	known, sum := 0, 0.0
+	for _, point := range points {
+		if point.Known {
+			known++
+			sum += point.Mean
+			p.Top = max(p.Top, point.Peak)
+		}
 	}
-	var b strings.Builder
-	for i, v := range values {
-		y := float64(plotHeight) * (1 - float64(v)/float64(p.Top))
-		fmt.Fprintf(&b, "%d,%.1f ", p.from+i, y)
-		p.Now = v
+	if unit == Shares {
+		p.Top = 1
 	}
-	if len(values) > 1 {
-		p.Points = strings.TrimSpace(b.String())
+	if known == 0 {
+		return p
 	}
+	p.Mean = sum / float64(known)
+	var line, area strings.Builder
+	for from := 0; from < len(points); {
+		until := from
+		for until < len(points) && points[until].Known {
+			until++
+		}
+		if until > from {
+			p.draw(&line, &area, points, from, until)
+		}
+		from = until + 1
+	}
+	p.Line, p.Area = line.String(), area.String()
 	return p
+}
+
+// draw adds the points between two gaps. A single one is as wide as from one point to the next.
+func (p Plot) draw(line, area *strings.Builder, points []Point, from, until int) {
+	y := func(v float64) string { return short(plotHeight * (1 - min(v/p.Top, 1))) }
+	fmt.Fprintf(area, "M%d,%d", from, plotHeight)
+	for i := from; i < until; i++ {
+		command := "L"
+		if i == from {
+			command = "M"
+		}
+		fmt.Fprintf(line, "%s%d,%s", command, i, y(points[i].Mean))
+		fmt.Fprintf(area, "L%d,%s", i, y(max(points[i].Peak, points[i].Mean)))
+	}
+	if until-from == 1 {
+		along := "h-1"
+		if from == 0 {
+			along = "h1"
+		}
+		line.WriteString(along)
+		fmt.Fprintf(area, "%sV%dZ", along, plotHeight)
+		return
+	}
+	fmt.Fprintf(area, "L%d,%dZ", until-1, plotHeight)
+}
+
+// short writes a place with at most one digit after the point.
+func short(x float64) string {
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0")
 }
