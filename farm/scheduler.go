@@ -273,6 +273,9 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
+	if p.learn != nil { // before anybody can ask
+		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	}
 	group.Go(func() error { return p.server.Serve(p.listener) })
 	if s.local != nil {
 		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.local)) })
@@ -288,9 +291,6 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 		return nil
 	})
 	var readyErr error
-	if p.learn != nil {
-		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	}
 	group.Go(func() error {
 		if p.learn != nil {
 			if err := p.learn(groupCtx); err != nil || groupCtx.Err() != nil {

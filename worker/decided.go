@@ -148,8 +148,9 @@ func optionDecisions() map[string]decision {
 		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),
 		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
-		"Checks":  out("they tell whether the worker takes actions"),
-		"WorkDir": out(freshPath),
+		"Checks":       out("they tell whether the worker takes actions"),
+		"CommandsCome": out("a Command is the same, however it comes: its digest is checked"),
+		"WorkDir":      out(freshPath),
 	}
 	for _, name := range []string{"ID", "CacheAddress"} {
 		all[name] = out(whereabout)

@@ -157,10 +157,10 @@ func (v *abortedWorker) fetch() {
 // upload has it wait for a storage that becomes silent while its command runs.
 func (v *abortedWorker) upload() {
 	v.start()
-	v.run(fmt.Sprintf("until [ -e %s ]; do sleep 0.05; done; head -c 5000000 /dev/urandom >out", v.path("go on")))
+	v.run(fmt.Sprintf("until [ -e %s ]; do sleep 0.05; done; head -c 5000000 /dev/urandom >out", v.path("go-on")))
 	v.WaitForFile(v.path("begun"))
 	v.storage.hangs.Store(true)
-	v.Write("go on", "")
+	v.Write("go-on", "")
 	<-v.storage.held
 }
 

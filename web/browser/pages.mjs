@@ -38,7 +38,7 @@ async function tour(page) {
   if (IMAGES) mkdirSync(IMAGES, { recursive: true });
   await open(page, "/");
   await page.locator("tbody tr", { hasText: "busy" }).waitFor();
-  await page.locator(".plot").first().waitFor(); // its second sample is there
+  await page.locator(".plot").first().waitFor(); // its first sample is there
   await look(page, "overview");
   await invocations(page);
   const { running, queued } = await operations(page);

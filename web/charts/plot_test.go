@@ -16,15 +16,18 @@ func TestPlot(t *testing.T) {
 	}{
 		{"nothing", Counts, make([]Point, 5), "", "", "x over the last hour: on average 0, scale from 0 to 1"},
 		{
-			"a line", Counts, []Point{known(0, 0), known(2, 4), known(1, 1)},
+			"a line", Counts,
+			[]Point{known(0, 0), known(2, 4), known(1, 1)},
 			"M0,60L1,30L2,45", "M0,60L0,60L1,0L2,45L2,60Z", "x over the last hour: on average 1, scale from 0 to 4",
 		},
 		{
-			"a gap, and a point alone", Seconds, []Point{known(90, 90), known(90, 90), {}, {}, known(45, 45), {}, {}},
+			"a gap, and a point alone", Seconds,
+			[]Point{known(90, 90), known(90, 90), {}, {}, known(45, 45), {}, {}},
 			"M0,0L1,0M4,30h-1", "M0,60L0,0L1,0L1,60ZM4,60L4,30h-1V60Z", "x over the last hour: on average 1m15s, scale from 0 to 1m30s",
 		},
 		{
-			"the first alone", Shares, []Point{known(.5, .5), {}},
+			"the first alone", Shares,
+			[]Point{known(.5, .5), {}},
 			"M0,30h1", "M0,60L0,30h1V60Z", "x over the last hour: on average 50 %, scale from 0 to 100 %",
 		},
 		{"only one", Counts, []Point{known(2.5, 5)}, "M0,30h1", "M0,60L0,0h1V60Z", "x over the last hour: on average 2.5, scale from 0 to 5"},

@@ -77,7 +77,7 @@ func TestModel(t *testing.T) {
 					now = now.Truncate(10 * time.Minute).Add(10*time.Minute - time.Second)
 				}
 			case 3:
-				if random.IntN(4) > 0 {
+				if random.IntN(12) > 0 {
 					break
 				}
 				compare(t, s, m, now)
