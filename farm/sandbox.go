@@ -35,6 +35,7 @@ type isolation struct {
 	users      *policy.Users
 	namespaces map[vfs.Owner]*os.File // of users
 	own        *ids.Own               // users are these; nil: they are not the worker's own
+	unnamed    error                  // why users of own have no namespaces; nil: they have
 	policies   *policy.Set
 	commands   sandbox.Policy // unless they or a policy say otherwise
 }
@@ -92,12 +93,25 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	is.users = policy.OwnUsers(is.own.First, is.own.Each, is.own.Count)
 	is.namespaces, err = is.users.MakeNamespaces()
 	if errors.Is(err, sandbox.ErrNoUserNamespace) {
-		w.Logger.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", err),
-			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
-			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
+		is.unnamed = err
 		is.users, err = policy.OwnUsers(is.own.First, 0, is.own.Count), nil
 	}
 	return err
+}
+
+// warnOfUsers says whom commands run as if that is not what it should be. It comes when it is known whether there is a sandbox.
+func (is *isolation) warnOfUsers(log *zap.Logger) {
+	switch {
+	case is.own == nil:
+	case is.sandbox == nil:
+		log.Warn("no users of their own for actions: commands run as root, as this worker does",
+			zap.String("costs", "a command can do everything that this worker can"),
+			zap.String("to_have_it", "a sandbox, or --user=FIRST-LAST"))
+	case is.unnamed != nil:
+		log.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", is.unnamed),
+			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
+			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
+	}
 }
 
 // defaults are what a worker does with commands that say nothing.

@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
@@ -133,6 +136,31 @@ func TestFlagsThatNameFiles(t *testing.T) {
 		})
 		if err != nil || r.ExitCode != 1 {
 			t.Errorf("a command finds %s: %+v, %v", path, r, err)
+		}
+	}
+}
+
+// TestWarningOfUsers: what is logged of whom commands run as is what they run as.
+func TestWarningOfUsers(t *testing.T) {
+	own, none := &ids.Own{}, sandbox.ErrNoUserNamespace
+	for _, test := range []struct {
+		is   isolation
+		want string // empty: nothing is said
+	}{
+		{isolation{own: own, sandbox: &sandbox.Options{}}, ""},
+		{isolation{own: own, sandbox: &sandbox.Options{}, unnamed: none}, "each action runs as its own user, who is not root"},
+		{isolation{own: own}, "commands run as root, as this worker does"},
+		{isolation{own: own, unnamed: none}, "commands run as root, as this worker does"},
+		{isolation{}, ""},
+	} {
+		core, said := observer.New(zap.WarnLevel)
+		test.is.warnOfUsers(zap.New(core))
+		var text string
+		for _, e := range said.All() {
+			text += e.Message
+		}
+		if (text == "") != (test.want == "") || !strings.Contains(text, test.want) || said.Len() > 1 {
+			t.Errorf("%+v: %q, want %q", test.is, text, test.want)
 		}
 	}
 }
