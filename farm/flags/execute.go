@@ -35,6 +35,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // commands, values that cannot be parsed, too many or too few arguments. The program has the flag --version.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	addVersion(root)
+	addCompletion(root)
 	started := false
 	note(root, &started)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -48,6 +49,25 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 		return &UsageError{err, cmd.CommandPath()}
 	}
 	return err
+}
+
+// addCompletion gives a program that has commands the one that prints scripts for shells, with examples.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Example = fmt.Sprintf("source <(%[1]s completion bash)\n%[1]s completion fish | source", root.Name())
+		for _, shell := range c.Commands() {
+			shell.Example = map[string]string{
+				"bash":       fmt.Sprintf("source <(%s completion bash)", root.Name()),
+				"fish":       fmt.Sprintf("%s completion fish | source", root.Name()),
+				"powershell": fmt.Sprintf("%s completion powershell | Out-String | Invoke-Expression", root.Name()),
+				"zsh":        fmt.Sprintf("source <(%s completion zsh)", root.Name()),
+			}[shell.Name()]
+		}
+	}
 }
 
 // note sets started when a command or one below it runs.

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,30 @@ func TestExitCodes(t *testing.T) {
 		err := Execute(t.Context(), program)
 		if (err == nil) != (test.code == 0) || err != nil && (ExitCode(err) != test.code || err.Error() != test.wrong) {
 			t.Errorf("%q: %v, want %q and exit code %d", test.args, err, test.wrong, test.code)
+		}
+	}
+}
+
+// TestCompletionHasExamples asks for the help of what prints scripts for shells.
+func TestCompletionHasExamples(t *testing.T) {
+	for _, test := range []struct{ shell, want string }{
+		{"", "Examples:\nsource <(program completion bash)"},
+		{"bash", "Examples:\nsource <(program completion bash)"},
+		{"zsh", "Examples:\nsource <(program completion zsh)"},
+		{"fish", "Examples:\nprogram completion fish | source"},
+		{"powershell", "Examples:\nprogram completion powershell |"},
+	} {
+		program := &cobra.Command{Use: "program", SilenceUsage: true, SilenceErrors: true}
+		program.AddCommand(NewCommand("go", "", "", settings.Of(&struct{}{}), func(*cobra.Command, []string) error { return nil }))
+		var out strings.Builder
+		program.SetOut(&out)
+		args := []string{"completion", "--help"}
+		if test.shell != "" {
+			args = []string{"completion", test.shell, "--help"}
+		}
+		program.SetArgs(args)
+		if err := Execute(t.Context(), program); err != nil || !strings.Contains(out.String(), test.want) {
+			t.Errorf("%v: error %v, no %q in\n%s", args, err, test.want, out.String())
 		}
 	}
 }
