@@ -102,6 +102,8 @@ func explained(err error, remote string) error {
 		return err
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return fmt.Errorf("no scheduler answers at %s: %s", remote, s.Message())
+	case codes.InvalidArgument: // a pattern, a name or a figure that the user has typed
+		return &flags.UsageError{Err: errors.New(printable(s.Message()))}
 	case codes.Unimplemented:
 		return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
 	default:

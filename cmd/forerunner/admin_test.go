@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
@@ -85,5 +88,29 @@ executing  3        2      -    abababababab  1      -       -         host=a
 	if err := (&adminCall{out: &out}).printWorkers(list); err != nil || strings.Count(out.String(), "\n") != 4 ||
 		!strings.Contains(out.String(), "  resting ") || !strings.Contains(out.String(), "position 1\n") {
 		t.Errorf("error %v, printed\n%s", err, out.String())
+	}
+}
+
+// TestWhatUsersMistype: what a scheduler refuses of what was typed is a usage error, and so is what is refused here.
+func TestWhatUsersMistype(t *testing.T) {
+	hash := strings.Repeat("ab", 32)
+	_, noHash := parseDigest("abc/12")
+	_, noSize := parseDigest(hash)
+	_, noPattern := requiredPattern([]string{"host"})
+	for _, test := range []struct {
+		err  error
+		code int
+		says string
+	}{
+		{explained(status.Error(codes.InvalidArgument, "no operation has \"traget\""), "x"), 2, `no operation has "traget"`},
+		{explained(status.Error(codes.NotFound, "no such operation"), "x"), 1, "no such operation"},
+		{explained(status.Error(codes.Unavailable, "away"), "x"), 1, "no scheduler answers at x: away"},
+		{noHash, 2, `action "abc/12"`},
+		{noSize, 2, "HASH/SIZE"},
+		{noPattern, 2, "name=value"},
+	} {
+		if test.err == nil || flags.ExitCode(test.err) != test.code || !strings.Contains(test.err.Error(), test.says) {
+			t.Errorf("%v: exit code %d, want %d and %q", test.err, flags.ExitCode(test.err), test.code, test.says)
+		}
 	}
 }

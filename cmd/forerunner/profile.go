@@ -181,7 +181,11 @@ func parseDigest(s string) (digest.Digest, error) {
 	if err != nil {
 		return digest.Digest{}, &flags.UsageError{Err: fmt.Errorf("action %q is not of the form HASH/SIZE", s)}
 	}
-	return digest.Parse(digest.SHA256, hash, n)
+	d, err := digest.Parse(digest.SHA256, hash, n)
+	if err != nil {
+		return d, &flags.UsageError{Err: fmt.Errorf("action %q: %w", s, err)}
+	}
+	return d, nil
 }
 
 // recordOf asks for what former runs of the action's command have read.
