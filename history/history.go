@@ -265,6 +265,9 @@ func (s *Store) release() error {
 	return s.lock.Close()
 }
 
+// Keep is for how long records are kept; 0: as long as there is room.
+func (s *Store) Keep() time.Duration { return s.options.Keep }
+
 // Stats are what a Store holds.
 type Stats struct {
 	Records, Bytes int64

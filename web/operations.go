@@ -115,6 +115,9 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 		if recordErr == nil {
 			return p.records.one(ctx, record, r), nil
 		}
+		if err != nil && status.Code(recordErr) == codes.NotFound {
+			err = recordErr // which says for how long there was one
+		}
 	}
 	if err != nil {
 		return nil, err

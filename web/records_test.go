@@ -49,7 +49,7 @@ func (f *fakeScheduler) GetRecord(_ context.Context, req *admin.GetRecordRequest
 			return r, nil
 		}
 	}
-	return nil, status.Error(codes.NotFound, "no such record")
+	return nil, status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", req.GetOperation())
 }
 
 // failed is an operation that ended with exit code 139, of a command in the storage.

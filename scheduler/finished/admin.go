@@ -3,9 +3,11 @@ package finished
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -16,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
-	"github.com/forerunner-build/forerunner/scheduler/operation"
+	"github.com/forerunner-build/forerunner/proto/plural"
 )
 
 const (
@@ -135,23 +137,41 @@ func knownNames(builds bool) string {
 // GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
 	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Latest: true, Limit: 1}
-	unknown := operation.ErrUnknown(q.Operation)
-	if q.Action != "" {
-		unknown = status.Errorf(codes.NotFound, "no operation of action %q is known, or it ended too long ago", q.Action)
-	} else if q.Operation == "" {
+	if q.Action == "" && q.Operation == "" {
 		return nil, status.Error(codes.InvalidArgument, "name an operation or an action")
 	}
 	if a.Recorder == nil {
-		return nil, unknown
+		return nil, gone(q, "no records are kept (--keep-records)")
 	}
 	found, _, err := a.find(ctx, q, recordBytes)
 	if err != nil {
 		return nil, answerOf(err)
 	}
 	if len(found) == 0 {
-		return nil, unknown
+		return nil, gone(q, a.kept())
 	}
 	return found[0], nil
+}
+
+// gone is the answer to who asks for what there is no record of, and why that may be.
+func gone(q history.Query, why string) error {
+	if q.Action != "" {
+		return status.Errorf(codes.NotFound, "no operation of action %q is known, or it ended too long ago: %s", q.Action, why)
+	}
+	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago: %s", q.Operation, why)
+}
+
+// kept says for how long records are kept.
+func (a Admin) kept() string {
+	keep := a.options.Store.Keep()
+	if keep == 0 {
+		return "the oldest records go when there is no room (records_size)"
+	}
+	period := keep.String()
+	if days := int(keep.Hours() / 24); keep == time.Duration(days)*24*time.Hour {
+		period = plural.Of(days, "day")
+	}
+	return fmt.Sprintf("records are kept for %s (--keep-records) while there is room (records_size)", period)
 }
 
 // answerOf returns what a caller is told of an error.

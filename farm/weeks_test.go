@@ -1,0 +1,123 @@
+package farm
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
+	"github.com/forerunner-build/forerunner/web"
+)
+
+// A lostStorage has none of its blobs any more.
+type lostStorage struct{}
+
+func (lostStorage) Read(context.Context, digest.Digest) ([]byte, error) { return nil, cas.ErrNotFound }
+
+func (lostStorage) GetActionResult(context.Context, digest.Digest) (*repb.ActionResult, error) {
+	return nil, cas.ErrNotFound
+}
+
+// A paged is a scheduler with its pages and records, which needs no network.
+type paged struct {
+	*testing.T
+	recorder *finished.Recorder
+	pages    http.Handler
+}
+
+// withPages runs one on a folder while do uses it. Terms are those of leases: a larger one has taken over.
+func withPages(t *testing.T, folder string, term uint64, do func(paged)) {
+	t.Helper()
+	s := &Scheduler{Data: folder, Logger: zap.NewNop(), Kept: Kept{Records: 14 * 24 * time.Hour, RecordsSize: "2G"}}
+	o := scheduler.ServerOptions{Term: term, Storage: func(string, digest.Function) scheduler.Storage { return lostStorage{} }}
+	store, err := s.openRecords(nil, prometheus.NewRegistry(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := scheduler.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site, err := web.New(web.Options{
+		Scheduler: server.Admin(), Operations: server.Operations(),
+		Blobs: func(string, digest.Function) web.Blobs { return lostStorage{} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	do(paged{t, o.Finished, site.Handler()})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := closeRecords(store); err != nil {
+		t.Error(err)
+	}
+}
+
+// open opens a link.
+func (p paged) open(path string, status int, want ...string) {
+	p.Helper()
+	answer := httptest.NewRecorder()
+	p.pages.ServeHTTP(answer, httptest.NewRequestWithContext(p.Context(), http.MethodGet, path, nil))
+	if answer.Code != status {
+		p.Errorf("%s: %d, want %d", path, answer.Code, status)
+	}
+	for _, text := range want {
+		if !strings.Contains(answer.Body.String(), text) {
+			p.Errorf("%s lacks %q:\n%s", path, text, answer.Body)
+		}
+	}
+}
+
+// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a restart and a take-over. After 15 days
+// they say that what they led to is gone, and why.
+func TestLinksForTwoWeeks(t *testing.T) {
+	folder := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := digest.Of(digest.SHA256, []byte("action"))
+		op := &request.Operation{Name: "operations/5f0a6b1e", Instance: "main", Digest: d}
+		op.Request.Target, op.Request.ToolInvocation = "//a:broken", "build-1"
+		link, action, build := "/"+op.Name, "/actions/sha256/"+d.String()+"?instance=main", "/builds/build-1"
+		withPages(t, folder, 1, func(p paged) {
+			at := time.Now()
+			p.recorder.Add(&event.Status{
+				Operation: op, Stage: repb.ExecutionStage_COMPLETED, Queued: at.Add(-time.Minute), Started: at.Add(-time.Second), Ended: at,
+				Worker: `{"host":"w"}`, Attempts: 1, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 139}},
+			}, "")
+			time.Sleep(time.Second)
+			p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV")
+		})
+		time.Sleep(13 * 24 * time.Hour)
+		for _, term := range []uint64{1, 2} {
+			withPages(t, folder, term, func(p paged) {
+				time.Sleep(time.Second)
+				p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV", "//a:broken")
+				p.open(action, 200, "Failed: exit code 139")
+				p.open(build, 200, "//a:broken")
+			})
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		withPages(t, folder, 2, func(p paged) {
+			time.Sleep(time.Second)
+			p.open(link, 404, "ended too long ago", "records are kept for 14 days")
+			p.open(build, 404, "ended too long ago")
+		})
+	})
+}
