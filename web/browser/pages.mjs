@@ -15,7 +15,8 @@ import { chromium } from "playwright-core";
 
 const { PAGES, GATE, IMAGES, BROWSER } = process.env;
 const timeout = 180_000; // of whatever has to come; slow machines are not broken
-const sizes = { desktop: { width: 1280, height: 900 }, phone: { width: 360, height: 740 } };
+const sizes = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
+const narrowest = { width: 360, height: 740 }; // where a page must fit, too
 
 const faults = [];
 const browser = await chromium.launch({
@@ -220,9 +221,16 @@ async function look(page, name, still = true) {
       for (const v of violations) {
         for (const n of v.nodes) faults.push(`${at}: ${v.id}: ${n.html}: ${n.failureSummary}`);
       }
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-      if (wide > 0) faults.push(`${at}: the page is ${wide} px too wide`);
+      await fits(page, at);
     }
   }
+  await page.setViewportSize(narrowest);
+  await fits(page, `${name}-${narrowest.width}`);
   await page.setViewportSize(sizes.desktop);
+}
+
+// fits checks that the page need not be scrolled sideways.
+async function fits(page, at) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  if (wide > 0) faults.push(`${at}: the page is ${wide} px too wide`);
 }
