@@ -179,7 +179,7 @@ bench-quotas: ## simulate instances that share a farm by quotas (some minutes)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench quotas $(BENCH_FLAGS)
 
-bench-pages: ## measure the scheduler's pages over a long queue (some minutes, 2 GiB of memory)
+bench-pages: ## measure the scheduler's pages and records (some minutes, 2 GiB of memory, 3 GiB of disk)
 	$(GO) build -o build/bench/bench ./cmd/bench
 	build/bench/bench pages $(BENCH_FLAGS)
 

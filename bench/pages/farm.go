@@ -30,6 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/web"
 )
 
@@ -49,6 +50,8 @@ type pagesFarm struct {
 	address   string
 	// clinging is the operation of the first worker.
 	clinging string
+
+	recorder *finished.Recorder // nil: it keeps no records
 
 	ended atomic.Int64 // actions
 	// calling is held for reading by workers that call.
@@ -113,6 +116,12 @@ func (f *pagesFarm) options() scheduler.ServerOptions {
 			},
 		},
 	}
+	if f.shape.records != nil {
+		f.recorder = finished.New(finished.Options{
+			Store: f.shape.records, Blobs: func(string, digest.Function) finished.Blobs { return f },
+		})
+		o.Finished = f.recorder
+	}
 	for i := range f.shape.instances {
 		o.Quotas = append(o.Quotas, quota.Record{
 			Key:   quota.Key{Cohort: pagesCohort, Instance: f.instance(i)},
@@ -130,6 +139,9 @@ func (f *pagesFarm) instance(i int) string {
 // fill has the clients and workers come, and returns when all workers are busy and the others' actions
 // queued.
 func (f *pagesFarm) fill(ctx context.Context) error {
+	if f.shape.workers == 0 {
+		return nil
+	}
 	report.Progress("queueing %d operations for %d workers", f.shape.queued, f.shape.workers)
 	for i := range f.load.Actions {
 		f.group.Go(func() error { return f.ask(ctx, i) })
@@ -183,6 +195,9 @@ func (f *pagesFarm) rate(ctx context.Context) (float64, error) {
 	err := sleep(ctx, f.shape.window)
 	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
 }
+
+// lost is how many records were not kept.
+func (f *pagesFarm) lost() uint64 { return f.recorder.Lost() }
 
 // ask is a client. It returns when ctx ends.
 func (f *pagesFarm) ask(ctx context.Context, i int) error {

@@ -11,15 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/history"
 )
 
 // A pagesShape is a scheduler that is looked at, and how long.
 type pagesShape struct {
 	queued, workers, instances int
-	quick                      int           // workers whose actions take no time
-	perInvocation              int           // operations
-	window                     time.Duration // each half of a pair
-	pause                      time.Duration // of the viewer, between two rounds through the pages
+	quick                      int            // workers whose actions take no time
+	perInvocation              int            // operations
+	window                     time.Duration  // each half of a pair
+	pause                      time.Duration  // of the viewer, between two rounds through the pages
+	records                    *history.Store // of what has ended; nil: none are kept
 }
 
 // longQueue is what the rows are of.
@@ -31,15 +33,16 @@ func longQueue() pagesShape {
 }
 
 type pagesOptions struct {
-	runs         int
-	out, profile string
+	runs              int
+	out, profile, dir string
+	recordsOnly       bool
 }
 
 // NewCommand returns the subcommand of this benchmark.
 func NewCommand() *cobra.Command {
 	o := &pagesOptions{}
 	cmd := &cobra.Command{
-		Use: "pages", Short: "measure the scheduler's pages over a long queue, and what they cost dispatch", Args: cobra.NoArgs,
+		Use: "pages", Short: "measure the scheduler's pages and records over a long queue and a long history, and what they cost dispatch", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.runs < 1 {
 				return errors.New("--runs must be at least 1")
@@ -50,17 +53,14 @@ func NewCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&o.runs, "runs", 10, "pairs of windows without and with a viewer")
 	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
+	f.StringVar(&o.dir, "dir", "", "`folder` for records, 3 GiB (default that of temporary files)")
+	f.BoolVar(&o.recordsOnly, "records-only", false, "leave out the pages over a long queue")
 	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the pairs")
 	return cmd
 }
 
 func benchPages(ctx context.Context, o *pagesOptions, w io.Writer) (err error) {
 	facts := report.Machine(".")
-	f, err := startPagesFarm(ctx, longQueue())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.close()) }()
 	if o.profile != "" {
 		end, err := report.ProfileCPU(o.profile)
 		if err != nil {
@@ -68,13 +68,52 @@ func benchPages(ctx context.Context, o *pagesOptions, w io.Writer) (err error) {
 		}
 		defer func() { _ = end() }()
 	}
-	figures, err := f.measure(ctx, o.runs)
+	var rows []report.Row
+	if !o.recordsOnly {
+		if rows, err = rowsOfQueue(ctx, o.runs); err != nil {
+			return err
+		}
+	}
+	ofRecords, err := rowsOfRecords(ctx, o)
 	if err != nil {
 		return err
 	}
-	rows := figures.rows(f.shape)
+	rows = append(rows, ofRecords...)
+	name := "pages.json"
+	if o.recordsOnly {
+		name = "pages-records.json"
+	}
 	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.runs)
-	return errors.Join(printErr, report.Print(w, rows), report.Write(o.out, "pages.json", rows))
+	return errors.Join(printErr, report.Print(w, rows), report.Write(o.out, name, rows))
+}
+
+// rowsOfQueue measures the pages over a long queue.
+func rowsOfQueue(ctx context.Context, runs int) (_ []report.Row, err error) {
+	f, err := startPagesFarm(ctx, longQueue())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	figures, err := f.measure(ctx, runs)
+	if err != nil {
+		return nil, err
+	}
+	return figures.rows(f.shape), nil
+}
+
+// rowsOfRecords measures what records cost, and pages over many of them.
+func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err error) {
+	dir, leave, err := report.WorkFolder(o.dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, leave()) }()
+	shape := manyRecords()
+	figures, err := measureRecords(ctx, shape, dir, o.runs)
+	if err != nil {
+		return nil, err
+	}
+	return figures.rows(shape), nil
 }
 
 // pagesFigures are what was measured.
@@ -91,7 +130,7 @@ type pagesFigures struct {
 // each question keeps the scheduler.
 func (f *pagesFarm) measure(ctx context.Context, runs int) (*pagesFigures, error) {
 	figures := &pagesFigures{loads: map[string][]pageLoad{}}
-	v, err := f.newViewer(ctx)
+	v, err := f.newViewer(ctx, shownPages(f.clinging))
 	if err != nil {
 		return nil, err
 	}

@@ -31,3 +31,34 @@ func TestPages(t *testing.T) {
 		t.Errorf("rows %v", rows)
 	}
 }
+
+// TestRecords sees that a scheduler that keeps records dispatches, that pages over records answer, and that each
+// figure has its row.
+func TestRecords(t *testing.T) {
+	shape := recordsShape{
+		dispatch: pagesShape{queued: 100, workers: 10, quick: 4, instances: 3, perInvocation: 7, window: 100 * time.Millisecond},
+		records:  3000, build: 1000,
+	}
+	figures, err := measureRecords(t.Context(), shape, t.TempDir(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if figures.without[i] == 0 || figures.with[i] == 0 {
+			t.Errorf("%v and %v actions a second", figures.without, figures.with)
+		}
+	}
+	if figures.bytes < 100 {
+		t.Errorf("a record has %f bytes", figures.bytes)
+	}
+	sizes := map[string]int{}
+	for row, loads := range figures.loads {
+		sizes[row] = loads[0].bytes
+	}
+	if sizes["search_failed"] <= sizes["search_nothing"] || sizes["search_slowest"] <= sizes["search_nothing"] {
+		t.Errorf("pages have %v bytes: nothing is found", sizes)
+	}
+	if rows := figures.rows(shape); len(rows) != 2+len(recordPages("", 0)) {
+		t.Errorf("rows %v", rows)
+	}
+}

@@ -47,8 +47,8 @@ type pagesViewer struct {
 }
 
 // newViewer returns one who has seen each page once.
-func (f *pagesFarm) newViewer(ctx context.Context) (*pagesViewer, error) {
-	v := &pagesViewer{farm: f, client: &http.Client{Transport: &http.Transport{}}, pages: shownPages(f.clinging)}
+func (f *pagesFarm) newViewer(ctx context.Context, pages []shownPage) (*pagesViewer, error) {
+	v := &pagesViewer{farm: f, client: &http.Client{Transport: &http.Transport{}}, pages: pages}
 	return v, v.look(ctx, map[string][]pageLoad{})
 }
 

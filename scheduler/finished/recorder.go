@@ -163,6 +163,9 @@ func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *even
 	}
 }
 
+// Lost is how many records are not kept, because neither the disk nor what makes them kept up.
+func (r *Recorder) Lost() uint64 { return r.lost.Load() + r.options.Store.Stats().Lost }
+
 // Collectors are the metrics of a Recorder.
 func (r *Recorder) Collectors() []prometheus.Collector {
 	stats := r.options.Store.Stats
@@ -170,7 +173,7 @@ func (r *Recorder) Collectors() []prometheus.Collector {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_records_lost_total",
 			Help: "Records that are not kept, because the disk did not keep up or failed, or a caller published too many builds.",
-		}, func() float64 { return float64(r.lost.Load() + stats().Lost) }),
+		}, func() float64 { return float64(r.Lost()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "forerunner_scheduler_records", Help: "Operations that have ended and of which there is a record.",
 		}, func() float64 { return float64(stats().Records) }),

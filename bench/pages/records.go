@@ -1,0 +1,237 @@
+package pages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/history"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+)
+
+// A recordsShape is what records are measured with.
+type recordsShape struct {
+	dispatch pagesShape
+	records  int           // among which is searched
+	build    int           // actions of the build whose page is shown
+	rest     time.Duration // before each page: pages leave the scheduler alone after each question
+}
+
+// manyRecords is what the rows are of.
+func manyRecords() recordsShape {
+	return recordsShape{
+		dispatch: pagesShape{queued: 20_000, workers: 1000, quick: 100, instances: 20, perInvocation: 25, window: 10 * time.Second},
+		records:  1_000_000, build: 20_000, rest: time.Second,
+	}
+}
+
+// recordsFigures are what was measured.
+type recordsFigures struct {
+	// without and with are actions a second, in pairs; lost are the records that were not kept.
+	without, with []float64
+	lost          uint64
+	bytes         float64 // of a record
+	loads         map[string][]pageLoad
+}
+
+// measureRecords measures dispatch with and without records, and then pages over many. Folders are made in dir.
+func measureRecords(ctx context.Context, shape recordsShape, dir string, runs int) (*recordsFigures, error) {
+	f := &recordsFigures{loads: map[string][]pageLoad{}}
+	if err := f.dispatch(ctx, shape.dispatch, filepath.Join(dir, "dispatch"), runs); err != nil {
+		return nil, fmt.Errorf("dispatch with records: %w", err)
+	}
+	if err := f.pages(ctx, shape, filepath.Join(dir, "pages"), runs); err != nil {
+		return nil, fmt.Errorf("pages over records: %w", err)
+	}
+	return f, nil
+}
+
+// dispatch has two schedulers take turns, one of which keeps records.
+func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder string, runs int) (err error) {
+	store, err := history.Open(folder, history.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	plain, err := startPagesFarm(ctx, shape)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plain.close()) }()
+	plain.calling.Lock() // until its first window
+	defer plain.calling.Unlock()
+	shape.records = store
+	keeping, err := startPagesFarm(ctx, shape)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keeping.close()) }()
+	keeping.calling.Lock()
+	defer keeping.calling.Unlock()
+	for run := -1; run < runs; run++ { // the first is for the heap, which has been full once then
+		var rates [2]float64
+		order := []int{0, 1}
+		if run%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, which := range order {
+			if rates[which], err = []*pagesFarm{plain, keeping}[which].turn(ctx); err != nil {
+				return err
+			}
+		}
+		if run >= 0 {
+			p.without, p.with = append(p.without, rates[0]), append(p.with, rates[1])
+			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s", run+1, runs, rates[0], rates[1])
+		}
+	}
+	p.lost = keeping.lost()
+	return nil
+}
+
+// turn lets the workers call for a window, and returns how many actions a second ended until all of their records were made.
+// The caller holds calling.
+func (f *pagesFarm) turn(ctx context.Context) (float64, error) {
+	began, ended := time.Now(), f.ended.Load()
+	f.calling.Unlock()
+	err := sleep(ctx, f.shape.window)
+	f.calling.Lock()
+	for err == nil && f.shape.records != nil && f.unrecorded() > int64(f.shape.quick) { // workers report with their next call
+		err = sleep(ctx, time.Millisecond)
+	}
+	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
+}
+
+// unrecorded is how many actions have ended and may still get a record.
+func (f *pagesFarm) unrecorded() int64 {
+	return f.ended.Load() - f.shape.records.Stats().Records - int64(f.lost())
+}
+
+// pages fills a store and looks at pages of what is in it.
+func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder string, runs int) (err error) {
+	store, err := history.Open(folder, history.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	report.Progress("making %d records", shape.records)
+	build, err := fillStore(ctx, store, shape)
+	if err != nil {
+		return err
+	}
+	stats := store.Stats()
+	p.bytes = float64(stats.Bytes) / float64(stats.Records)
+	f, err := startPagesFarm(ctx, pagesShape{instances: 1, perInvocation: 1, records: store})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	v, err := f.newViewer(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	for run := range runs {
+		for _, page := range recordPages(build, run) {
+			if err := sleep(ctx, shape.rest); err != nil {
+				return err
+			}
+			load, err := v.load(ctx, page)
+			if err != nil {
+				return fmt.Errorf("page %s: %w", page.row, err)
+			}
+			p.loads[page.row] = append(p.loads[page.row], load)
+		}
+		report.Progress("pages over records: %d of %d", run+1, runs)
+	}
+	return nil
+}
+
+// fillStore makes records of many builds, and in the middle of them those of a large one, whose name is returned.
+func fillStore(ctx context.Context, store *history.Store, shape recordsShape) (build string, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { store.Run(ctx); return nil })
+	defer func() {
+		stop()
+		err = errors.Join(err, g.Wait())
+	}()
+	m := newMaker(time.Now().Add(-24 * time.Hour))
+	build = m.name()
+	invocation := ""
+	for i := range shape.records {
+		if i%madePerBuild == 0 {
+			invocation = m.name()
+		}
+		name := invocation
+		if from := (shape.records - shape.build) / 2; i >= from && i < from+shape.build {
+			name = build
+		}
+		if err := addRecord(ctx, store, m.record(i, name)); err != nil {
+			return "", err
+		}
+	}
+	return build, nil
+}
+
+// addRecord waits until there is room.
+func addRecord(ctx context.Context, store *history.Store, r *historypb.Record) error {
+	for !store.Add(r) {
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recordPages are those that are measured; each run has its own addresses, as answers are given twice within a second.
+func recordPages(build string, run int) []shownPage {
+	search := func(row, query string) shownPage {
+		return shownPage{row: "search_" + row, path: fmt.Sprintf("/history?%s&run=%d", query, run)}
+	}
+	return []shownPage{
+		{row: "build_page", path: "/builds/" + build},
+		search("text", "q=package_4321:"),
+		search("nothing", "q=there-is-no-such-target"),
+		search("target", "q=target%3D//src/project_7/*:source_17"),
+		search("failed", "show=failed&q=user%3Duser-42*"),
+		search("slowest", "show=slowest"),
+	}
+}
+
+// rows are the figures as they are printed.
+func (p *recordsFigures) rows(shape recordsShape) []report.Row {
+	ratios := make([]float64, len(p.with))
+	for i := range ratios {
+		ratios[i] = p.with[i] / p.without[i]
+	}
+	dispatch := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
+	dispatch.Wanted = "≥ 0.98"
+	dispatch.Baseline = fmt.Sprintf("%.0f actions/s", report.Median(p.without))
+	dispatch.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs; %d records not kept",
+		report.Median(p.with), report.Spread(ratios), len(ratios), p.lost)
+	size := report.NewRow("record_bytes", p.bytes, "B")
+	size.Wanted = "≤ 1024"
+	size.Note = fmt.Sprintf("of %d records, with their index", shape.records)
+	rows := []report.Row{dispatch, size}
+	for _, page := range recordPages("", 0) {
+		var ms []float64
+		for _, l := range p.loads[page.row] {
+			ms = append(ms, l.took.Seconds()*1000)
+		}
+		name := fmt.Sprintf("%s_ms_%d", page.row, shape.records)
+		if page.row == "build_page" {
+			name = fmt.Sprintf("%s_ms_%d", page.row, shape.build)
+		}
+		r := report.NewRow(name, report.Median(ms), "ms")
+		r.Wanted = "≤ 1000"
+		r.Note = fmt.Sprintf("%s, %d times; %.0f KiB", report.Spread(ms), len(ms), float64(p.loads[page.row][0].bytes)/1024)
+		rows = append(rows, r)
+	}
+	return rows
+}
