@@ -150,6 +150,7 @@ func optionDecisions() map[string]decision {
 		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
 		"Checks":       out("they tell whether the worker takes actions"),
 		"CommandsCome": out("a Command is the same, however it comes: its digest is checked"),
+		"Browser":      out("people look at results there after they are made"),
 		"WorkDir":      out(freshPath),
 	}
 	for _, name := range []string{"ID", "CacheAddress"} {
