@@ -100,9 +100,9 @@ func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 // An Amount is a number of blobs and the sum of their sizes.
 type Amount struct{ Files, Bytes int64 }
 
+// add counts d. Anybody can claim a size, so the sum ends at the largest number.
 func (a *Amount) add(d digest.Digest) {
-	a.Files++
-	a.Bytes += d.SizeBytes()
+	*a = a.plus(Amount{1, d.SizeBytes()})
 }
 
 // Stats say what a Race has done. What was local already, or was fetched by those

@@ -1,11 +1,27 @@
 package prefetch
 
 import (
+	"math"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
+
+// TestSumsOfClaims: sums of sizes that clients claim end at the largest number.
+func TestSumsOfClaims(t *testing.T) {
+	d, err := digest.FromHash(digest.SHA256, [digest.HashSize]byte{}, digest.MaxSizeBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum Amount
+	for range 1 << 15 {
+		sum.add(d)
+	}
+	if want := (Amount{1 << 15, math.MaxInt64}); sum != want {
+		t.Errorf("%+v, want %+v", sum, want)
+	}
+}
 
 func TestFigures(t *testing.T) {
 	blob := func(size int) digest.Digest { return digest.Of(digest.SHA256, make([]byte, size)) }

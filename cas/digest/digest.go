@@ -16,7 +16,7 @@ import (
 const HashSize = 32
 
 // MaxSizeBytes is the largest size that a digest can have: 256 TiB, more than any blob and any file that file systems of today
-// take. Anybody can claim a size. This one is far from where sums overflow.
+// take. Anybody can claim a size, and 32,768 claims of this one overflow an int64: sums of claimed sizes have to stop before.
 const MaxSizeBytes = 1 << 48
 
 var (

@@ -38,9 +38,11 @@ type refusal struct {
 func (b *batch) holds() bool {
 	left := int64(cas.BatchBytes)
 	for _, d := range b.digests {
-		left -= d.SizeBytes()
+		if left -= d.SizeBytes(); left < 0 {
+			return false
+		}
 	}
-	return len(b.digests) > 1 && left >= 0
+	return len(b.digests) > 1
 }
 
 // fetch fetches the blobs of b from f.

@@ -3,6 +3,7 @@ package fetch
 import (
 	"testing"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -28,6 +29,34 @@ func TestWhoWaits(t *testing.T) {
 	} {
 		if got := c.fl.waitsLocked(c.behind); got != c.waits || c.fl.rest != c.wantRest {
 			t.Errorf("%s: it waits %t, its rest is %d; want %t, %d", name, got, c.fl.rest, c.waits, c.wantRest)
+		}
+	}
+}
+
+// TestHolds: a batch is held if it fits into one message, whatever sizes it claims.
+func TestHolds(t *testing.T) {
+	of := func(n int, size int64) *batch {
+		b := &batch{digests: make([]digest.Digest, n)}
+		for i := range b.digests {
+			var err error
+			if b.digests[i], err = digest.FromHash(digest.SHA256, [digest.HashSize]byte{}, size); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		b    *batch
+		want bool
+	}{
+		"one":                  {of(1, 10), false},
+		"two":                  {of(2, 10), true},
+		"a full message":       {of(2, cas.BatchBytes/2), true},
+		"more than a message":  {of(2, cas.BatchBytes/2+1), false},
+		"a sum that overflows": {of(1<<64/digest.MaxSizeBytes, digest.MaxSizeBytes), false},
+	} {
+		if got := c.b.holds(); got != c.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

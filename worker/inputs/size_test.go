@@ -1,6 +1,7 @@
 package inputs
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -74,6 +75,20 @@ func TestSize(t *testing.T) {
 	}
 	if got := sizes.Of(k, root); got.Bytes != math.MaxInt64 || !got.Whole {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestSizeOfClaims: a directory whose files claim more bytes than an int64 counts has the largest number of bytes.
+func TestSizeOfClaims(t *testing.T) {
+	k := &knownDirectories{known: map[digest.Digest]*inputtree.Directory{}}
+	m := &repb.Directory{}
+	claim := &repb.Digest{Hash: digest.SHA256.Empty().Hash(), SizeBytes: digest.MaxSizeBytes}
+	for i := range 1 << 15 {
+		m.Files = append(m.Files, &repb.FileNode{Name: fmt.Sprintf("%05d", i), Digest: claim})
+	}
+	want := Size{Files: 1 << 15, Bytes: math.MaxInt64, Whole: true}
+	if got := NewSizes().Of(k, k.put(t, m)); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
