@@ -11,9 +11,9 @@ import (
 
 // Logging says how a program logs.
 type Logging struct {
-	JSON  bool   `flag:"log-json" group:"General" doc:"Logs as JSON"`
+	JSON  bool   `flag:"log-json" group:"General" doc:"Logs JSON lines, for machines; errors have the stack of their call"`
 	Level string `flag:"log-level" group:"General" oneof:"debug info warn error" default:"info" doc:"Lowest level that is logged"`
-	// IsWhole: a scheduler and its only worker log here.
+	// IsWhole: a scheduler and a worker log here.
 	IsWhole bool
 }
 
@@ -39,6 +39,6 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 	}
 	config.EncoderConfig.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
 	config.Level = zap.NewAtomicLevelAt(level)
-	config.DisableStacktrace, config.DisableCaller = true, !l.JSON
+	config.DisableStacktrace, config.DisableCaller = !l.JSON, !l.JSON
 	return config.Build()
 }
