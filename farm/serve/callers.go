@@ -33,12 +33,15 @@ type Callers struct {
 	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time in which the request of a call has to begin to arrive"`
 	// Waiting is 0 for a number by the memory.
-	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Goroutines that wait for calls. Many spare a large farm that each call makes one; few are faster where calls are few"`
+	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Goroutines kept ready for calls, at most 65536; further calls start their own. More saves CPU on large farms, fewer saves it on small ones"`
 }
 
 // FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has its stack grow for its first call, and
 // the memory for that is in no cache when its turn comes again.
 const FewWaiting = 64
+
+// maxWaiting bounds waiting_goroutines: all of them begin with the program, and each takes some KiB.
+const maxWaiting = 1 << 16
 
 // waiting is how many goroutines wait for calls with so much memory.
 func (c *Callers) waiting(memory int64) uint32 {
@@ -61,6 +64,9 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 		return 0, b, fmt.Errorf("tuning.max_connections is %d, max_streams %d, receive_timeout %s, waiting_goroutines %d: "+
 			"none of them can be negative",
 			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout, c.Waiting)
+	}
+	if c.Waiting > maxWaiting {
+		return 0, b, fmt.Errorf("tuning.waiting_goroutines is %d: it can be %d at most", c.Waiting, maxWaiting)
 	}
 	if n := c.MaxConnections; n > 0 {
 		b.Connections, b.ConnectionsOfOne = n, max(1, n/2)

@@ -1,6 +1,9 @@
 package serve
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestWaiting(t *testing.T) {
 	for _, test := range []struct {
@@ -14,8 +17,10 @@ func TestWaiting(t *testing.T) {
 			t.Errorf("%d asked for, with %d bytes of memory: %d, want %d", test.asked, test.memory, got, test.want)
 		}
 	}
-	c := Callers{Waiting: -1, Memory: BesideCommands()}
-	if _, _, err := c.bounds(); err == nil {
-		t.Error("a negative number is taken")
+	for asked, taken := range map[int]bool{-1: false, 0: true, maxWaiting: true, maxWaiting + 1: false, 1 << 32: false} {
+		c := Callers{Waiting: asked, Memory: BesideCommands()}
+		if _, _, err := c.bounds(); (err == nil) != taken || err != nil && !strings.Contains(err.Error(), "waiting_goroutines") {
+			t.Errorf("%d asked for: %v", asked, err)
+		}
 	}
 }
