@@ -46,7 +46,7 @@ var denied = map[string][]string{
 // requests of a process end before it does (aio(7), io_destroy(2)).
 var lasting = []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}
 
-// scarce is what the machine has so many of, or so much memory for that is charged to nobody, that one command could take all; a
+// scarce is what the machine has little of, and what takes memory that is charged to nobody: one command could take all of it. A
 // program that does not find it does without. Policy.Allow has it. What is told to a context of a mount is such memory, some 128 KiB
 // in an open file; the C library's mount(2) and programs that go on with it need none.
 var scarce = map[string][]string{"aio": {"io_setup"}, "mount_contexts": {"fsopen", "fspick"}}

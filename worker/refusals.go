@@ -67,6 +67,6 @@ func (a *action) refuse() error {
 	if left == 0 {
 		return nil
 	}
-	return fault.Errorf(codes.ResourceExhausted, "this action wrote, returned or had the kernel keep more than the worker allows when it last ran here; "+
+	return fault.Errorf(codes.ResourceExhausted, "this action wrote or returned more, or used more kernel memory, than the worker allows when it last ran here; "+
 		"it is not run again for %s", left.Round(time.Second))
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // runBounded has run execute the command and stops it when it writes more than the
-// policy allows, or has the kernel keep too much, which is then the error.
+// policy allows, or uses too much memory that is not charged, which is then the error.
 func (r *run) runBounded(
 	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
@@ -34,14 +34,14 @@ func (r *run) runBounded(
 	} else {
 		full <- false
 	}
-	hoarded := make(chan *hoard, 1)
-	go func() { hoarded <- r.watchHoards(ctx, launcher, cancel) }()
+	exceeds := make(chan *excess, 1)
+	go func() { exceeds <- r.watchUncharged(ctx, launcher, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
 	stopped := !looks.Stop() && <-exceeded
-	if h := <-hoarded; h != nil && err == nil {
-		return result, r.tooMuch(h)
+	if e := <-exceeds; e != nil && err == nil {
+		return result, r.tooMuch(e)
 	}
 	// A short command has ended before anybody looked.
 	if !stopped && r.written(most) <= most || err != nil {

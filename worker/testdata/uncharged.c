@@ -1,4 +1,4 @@
-// hoarder WHAT has the kernel keep much that no cgroup is charged for, and then waits.
+// uncharged WHAT uses much memory of the kernel that no cgroup is charged for, and then waits.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/netlink.h>
