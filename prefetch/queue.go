@@ -324,26 +324,27 @@ func (q *queue) worthLocked(f file) bool {
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.
 func (q *queue) mayGoLocked(c class) bool {
-	if c.near {
+	switch {
+	case c.near:
 		return true
+	case q.held || q.creditLocked() <= 0:
+		return false
+	case c.large:
+		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
+			slices.ContainsFunc(q.files[c], q.worthLocked) && q.mayPassLocked(c)
 	}
+	return q.total < q.share && (!c.parted || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
+}
+
+// mayPassLocked reports whether little is under way of what is read before files of c.
+func (q *queue) mayPassLocked(c class) bool {
 	var earlier int64
 	for o, bytes := range q.underWay {
 		if o.soon(q.now) < c.soon(q.now) {
 			earlier += bytes
 		}
 	}
-	if q.held || q.creditLocked() <= 0 {
-		return false
-	}
-	switch {
-	case earlier >= max(q.share/2, 1):
-		return false
-	case c.large:
-		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
-			slices.ContainsFunc(q.files[c], q.worthLocked)
-	}
-	return q.total < q.share && (!c.parted || q.parts.mayGo(q.files[c][0]))
+	return earlier < max(q.share/2, 1)
 }
 
 // heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with
@@ -421,7 +422,9 @@ func (q *queue) begun(batch []file, cancel context.CancelFunc) {
 func (q *queue) ended(batch []file, givenUp bool) {
 	q.mu.Lock()
 	c := batch[0].class
-	q.underWay[c] -= heldFor(batch)
+	if q.underWay[c] -= heldFor(batch); q.underWay[c] == 0 {
+		delete(q.underWay, c)
+	}
 	if c.large {
 		q.largeCalls--
 		q.largeTotal -= bytesOf(batch)
