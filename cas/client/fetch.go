@@ -23,8 +23,8 @@ import (
 // last read, which fails with ErrCorrupt. Sink may hold one of the Client's calls
 // while it runs, so it must not call the Client.
 //
-// What comes wrong is asked for again, a few times: then sink may be called once more for
-// a blob of which it has seen wrong bytes. An error of sink, or a blob that is ErrCorrupt
+// Fetch requests a blob again, up to maxWrong attempts, if its bytes were wrong: then it may
+// call sink again for a blob of which sink has read wrong bytes. An error of sink, or a blob that is ErrCorrupt
 // each time, does not keep other blobs from being delivered; a server that cannot be
 // reached does.
 func (c *Client) Fetch(
@@ -212,8 +212,8 @@ func (f *fetch) readBatch(
 }
 
 // deliver passes on what the answer holds and takes it off pending. The error is
-// that of a blob which may be had by asking again, or of the context. An entry about no blob
-// answers nothing.
+// that of a blob which may be had by asking again, or of the context. It ignores entries
+// of digests that were not requested.
 func (f *fetch) deliver(
 	ctx context.Context, answer *repb.BatchReadBlobsResponse, pending map[digest.Digest]struct{}, wrong *wrongBlobs,
 ) error {

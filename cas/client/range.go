@@ -19,10 +19,10 @@ import (
 // rangeBufferBytes is the size of the pieces that FetchRange writes.
 const rangeBufferBytes = 128 << 10
 
-// refusalAge is how long it is remembered that a server sends no parts of blobs alone.
+// refusalAge is how long a Client sends no read_limit to a server that has refused it.
 const refusalAge = 10 * time.Minute
 
-// A refusal remembers that the server does not take read_limit, so that not each part costs a round trip more.
+// A refusal remembers that the server refuses read_limit, which saves a round trip for each part.
 type refusal struct{ at atomic.Pointer[time.Time] }
 
 // note notes that the server refused just now.
@@ -31,7 +31,7 @@ func (r *refusal) note() {
 	r.at.Store(&now)
 }
 
-// remembered reports whether the server refused lately.
+// remembered reports whether the server refused within refusalAge.
 func (r *refusal) remembered() bool {
 	at := r.at.Load()
 	return at != nil && time.Since(*at) < refusalAge

@@ -141,18 +141,19 @@ func batchRefused(err error) bool {
 	return st.Code() == codes.Unimplemented || st.Code() == codes.InvalidArgument || tooLarge(st)
 }
 
-// maxWrong is how often a blob may come wrong until that is final. A connection or a proxy damages bytes once, one of
-// several disks behind a storage each other time; and a storage that looks at what it has sent then says that it lacks the blob.
+// maxWrong is the number of attempts to fetch a blob whose bytes do not match its digest. A connection or a proxy damages bytes
+// once; a storage with two disks, one of them damaged, every other time; and a storage that verifies the blob it has sent reports
+// it missing from then on.
 const maxWrong = 3
 
-// wrongBlobs counts how often blobs came wrong in one call.
+// wrongBlobs counts, for each blob of one call, the attempts that brought wrong bytes.
 type wrongBlobs struct {
 	times map[digest.Digest]int
 	most  int
 	asked bool // again was true since due was asked
 }
 
-// newWrong returns the count of one call. Who has no time for a second attempt makes none.
+// newWrong returns the count of one call. There is one attempt only if Options.RetryFor leaves no time for a second one.
 func (l *link) newWrong() *wrongBlobs {
 	if l.options.RetryFor < l.firstPause {
 		return &wrongBlobs{most: 1}
@@ -160,7 +161,7 @@ func (l *link) newWrong() *wrongBlobs {
 	return &wrongBlobs{most: maxWrong}
 }
 
-// again reports whether d, which was not delivered because of err, is to be asked for once more: it came wrong.
+// again reports whether to request d, which was not delivered because of err, once more: its bytes were wrong.
 func (w *wrongBlobs) again(d digest.Digest, err error) bool {
 	if !errors.Is(err, cas.ErrCorrupt) {
 		return false
@@ -173,7 +174,7 @@ func (w *wrongBlobs) again(d digest.Digest, err error) bool {
 	return w.times[d] < w.most
 }
 
-// due reports whether any blob is to be asked for once more, and forgets it.
+// due reports whether again was true for any blob since the last call of due.
 func (w *wrongBlobs) due() bool {
 	due := w.asked
 	w.asked = false

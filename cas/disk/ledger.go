@@ -162,8 +162,8 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	}
 }
 
-// notice notes that the file of k was found with a mark that is not known, by somebody who is about to use it: strangers have
-// changed it before. It is called between verify and endVerify, with a mark that was looked at there.
+// notice notes that a caller who is about to use the file of k found it with a mark that is not known: strangers have changed it
+// before. It is called between verify and endVerify, with a mark that was read there.
 func (l *ledger[K]) notice(k K, generation, mark uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,8 +221,8 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 }
 
 // believe takes over those of notes whose keys have the files that they are about, and have not been
-// verified meanwhile. It returns how many these are. A file that has changed since its note is doubtful: nobody has used it since,
-// so who uses it reads what it has now.
+// verified meanwhile. It returns how many these are. A file that has changed since its note is doubtful. Nobody has used it since, so
+// every use reads its present bytes.
 func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

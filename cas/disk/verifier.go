@@ -48,9 +48,9 @@ func (v *Verifier) unchanged(ver version) bool {
 	return v.hasMark(ver.digest, known.mark)
 }
 
-// notice looks whether strangers have changed the file of d, which somebody is about to use: what they did before he does
-// is not what he reads. It is verified before anybody relies on it. A change that is so young that the next one may leave no trace
-// counts for him, too.
+// notice looks whether strangers have changed the file of d, which the caller is about to use: the change precedes the use, so it
+// does not count against the caller. The file is verified before anybody relies on it. notice ignores a change after which another
+// one might leave the same mark; that one counts.
 func (v *Verifier) notice(d digest.Digest) {
 	generation, known, ok := v.files.look(d)
 	if !ok || known.mark == 0 || v.hasMark(d, known.mark) {

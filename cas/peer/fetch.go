@@ -68,7 +68,7 @@ func (f *fetch) deliver(d digest.Digest, r io.Reader) error {
 	err := f.sink(d, r)
 	f.mu.Lock()
 	switch {
-	case errors.Is(err, cas.ErrCorrupt): // it comes again, or from elsewhere; else the error of the call names it
+	case errors.Is(err, cas.ErrCorrupt): // storage is asked again, or a peer has it; else the error of the call names it
 		f.left[d] = struct{}{}
 	case err != nil:
 		f.failed[d] = err

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// CheckResult reports whether r can be believed as far as it says itself: digests are well-formed, and what is inline is what
-// they name. It is for results from elsewhere.
+// CheckResult checks what r itself tells: its digests are well-formed, and its inline contents match them. It is for results from
+// external storage.
 func CheckResult(fn digest.Function, r *repb.ActionResult) error {
 	check := func(what string, content []byte, m *repb.Digest) error {
 		if err := checkOptional(fn, m); err != nil {
