@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// MostColumns is the length of the longest line of an action.
+// MostColumns is the length of the longest line of an action, in characters: wide ones take two columns of a terminal.
 const MostColumns = 120
 
 // sumEvery is how often actions are summed up.
