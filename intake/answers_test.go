@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -73,40 +72,46 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadRefusals has a client that reads nothing once an answer is on its way to it, and goes on to call: it is closed for the
-// refusals that it does not read, however many frames are read of it.
+// TestUnreadRefusals has a client that reads nothing while something is being written to it, and goes on to call: the server closes
+// its connection because of the refusals that the client does not read.
 func TestUnreadRefusals(t *testing.T) {
-	b := BoundsFor(1 << 30)
-	b.CallsOfOne, b.Stall = 12, time.Hour
-	var unread, others atomic.Int64
-	addr, _ := serveThroughGate(t, b, func(s *Server) {
-		s.RegisterService(&large, nil)
-		s.ledger.refused = func(reason string) {
-			if reason == "unread" {
-				unread.Add(1)
-			} else {
-				others.Add(1)
+	synctest.Test(t, func(t *testing.T) {
+		b := BoundsFor(1 << 30)
+		b.CallsOfOne, b.Stall = 1, time.Hour
+		metrics := prometheus.NewRegistry()
+		dial, _ := serveRude(t, Options{Bounds: b, Metrics: metrics})
+		r := dial()
+		must(t, errors.Join(r.WritePing(false, [8]byte{}), r.flush()))
+		synctest.Wait() // the server writes its answer until the client reads
+		call := append(callOf("/test.Large/Get"), "x", strings.Repeat("x", 8<<10))
+		var err error
+		for calls := 0; err == nil; calls++ {
+			if calls == mostBegun {
+				t.Fatal("the connection is still there")
 			}
+			err = errors.Join(r.headers(call...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush())
+			synctest.Wait()
+		}
+		if n := refused(t, metrics); n["unread"] != 1 || n["calls_of_one"] == 0 {
+			t.Errorf("refused: %v", n)
 		}
 	})
-	r := dialRude(t, addr)
-	must(t, r.conn.(*net.TCPConn).SetReadBuffer(4<<10))
-	must(t, r.conn.SetWriteDeadline(time.Now().Add(time.Minute))) // a server that reads no more does not close it either
-	must(t, r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
-	must(t, r.WriteWindowUpdate(0, 1<<31-1<<16))
-	call := append(callOf("/test.Large/Get"), "x", strings.Repeat("x", 8<<10))
-	var err error
-	for range 2_000 { // soon there are too many, and their answers are more than sockets hold
-		if err = errors.Join(r.headers(call...), r.WriteData(r.stream-1, true, make([]byte, 5)), r.flush()); err != nil {
-			break
+}
+
+// refused returns how many calls and connections a server has refused, by reason.
+func refused(t *testing.T, metrics prometheus.Gatherer) map[string]int {
+	t.Helper()
+	families, err := metrics.Gather()
+	must(t, err)
+	counts := map[string]int{}
+	for _, f := range families {
+		if f.GetName() == "forerunner_grpc_refused_total" {
+			for _, m := range f.Metric {
+				counts[m.Label[0].GetValue()] = int(m.Counter.GetValue())
+			}
 		}
 	}
-	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection is still there: %v", err)
-	}
-	if unread.Load() != 1 || others.Load() == 0 {
-		t.Errorf("%d connections were closed for what they do not read, and %d calls refused", unread.Load(), others.Load())
-	}
+	return counts
 }
 
 func testAnswers(t *testing.T, wait, stall time.Duration) {
