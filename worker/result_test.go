@@ -94,21 +94,27 @@ func TestActionCache(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	f := newFarm(t)
 	mark := newMark("timeout")
-	r := f.run(t, spec{
-		shell:   "echo printed; echo made > out; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000",
-		env:     markEnv(mark),
-		paths:   []string{"out"},
-		timeout: 500 * time.Millisecond,
-	})
-	assertCode(t, r, codes.DeadlineExceeded, "500ms")
-	if got := string(r.GetResult().GetStdoutRaw()); got != "printed\n" {
-		t.Errorf("stdout is %q", got)
+	var stdout string
+	var files []*repb.OutputFile
+	// On a busy machine the first timeout may pass before the command has printed anything.
+	for timeout := 500 * time.Millisecond; stdout == "" && timeout < time.Minute; timeout *= 4 {
+		r := f.run(t, spec{
+			shell:   "echo made > out; echo printed; setsid sleep 1000 & (setsid sleep 1000 &) ; sleep 1000",
+			env:     markEnv(mark),
+			paths:   []string{"out"},
+			timeout: timeout,
+		})
+		assertCode(t, r, codes.DeadlineExceeded, timeout.String())
+		stdout, files = string(r.GetResult().GetStdoutRaw()), r.GetResult().GetOutputFiles()
+		if marked(t, mark) {
+			t.Error("a process of the command is still alive")
+		}
 	}
-	if files := r.GetResult().GetOutputFiles(); len(files) != 1 || f.read(t, files[0].GetDigest()) != "made\n" {
+	if stdout != "printed\n" {
+		t.Errorf("stdout is %q", stdout)
+	}
+	if len(files) != 1 || f.read(t, files[0].GetDigest()) != "made\n" {
 		t.Errorf("output files are %v", files)
-	}
-	if marked(t, mark) {
-		t.Error("a process of the command is still alive")
 	}
 	f.assertGood(t)
 }
