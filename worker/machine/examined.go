@@ -123,7 +123,7 @@ func (e *Examined) read() {
 	defer e.mu.Unlock()
 	if e.why == nil {
 		e.name, e.first, e.seen, e.took = digestOf("examined", append([]string{files}, e.facts...)), first, checked, time.Since(checked)
-		e.log.Info("former runs are shared with workers whose commands see the same files",
+		e.log.Info("runs are shared with workers whose commands see the same files",
 			zap.String("files", files[:16]), zap.Duration("took", time.Since(began).Round(time.Millisecond)))
 	}
 }
