@@ -73,11 +73,11 @@ func DefaultRules() []Rule {
 // A Rule gives rights to callers. All that it says of a caller has to hold: one of
 // Users, one of Groups and each of Claims. In all of these "*" stands for any text.
 type Rule struct {
-	Users  []string          `yaml:"users" doc:"users; * stands for any text" example:"[\"*@example.com\", \"github:repo:acme/*\"]"`
+	Users  []string          `yaml:"users" doc:"users; * matches any text" example:"[\"*@example.com\", \"github:repo:acme/*\"]"`
 	Groups []string          `yaml:"groups" doc:"groups" example:"[ci]"`
-	Claims map[string]string `yaml:"claims" doc:"claims of the token, all of them" example:"{repository: acme/app, ref: refs/heads/main}"`
+	Claims map[string]string `yaml:"claims" doc:"claims of the token; all of them must match" example:"{repository: acme/app, ref: refs/heads/main}"`
 	// Anyone has the rule hold for all callers, also if it is not known who they are.
-	Anyone bool `yaml:"anyone" default:"false" doc:"whether the rule is for all callers, known or not; it then has no users, groups and claims"`
+	Anyone bool `yaml:"anyone" default:"false" doc:"whether the rule is for all callers, also without authentication; it then has no users, groups and claims"`
 	// Instances are the instance names for which the rights are given; each stands
 	// also for those below it, as a does for a/b. None: all.
 	Instances []string `yaml:"instances" doc:"instance names, with those below them; default all" example:"[main]"`

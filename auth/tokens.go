@@ -48,20 +48,20 @@ func algorithms() []jose.SignatureAlgorithm {
 // An Issuer makes tokens. Its name and Audience are required.
 type Issuer struct {
 	// Name is the claim iss of its tokens.
-	Name string `yaml:"issuer,required" doc:"claim iss of the tokens; an https:// address unless there is a keys_file" example:"https://sso.example.com/realms/acme"`
+	Name string `yaml:"issuer,required" doc:"claim iss of the tokens; an https:// address unless keys_file is set" example:"https://sso.example.com/realms/acme"`
 	// Audience is what one of their claims aud must be: tokens that were made for
 	// others are not taken.
-	Audience string `yaml:"audience,required" doc:"claim aud that the tokens must have" example:"forerunner"`
+	Audience string `yaml:"audience,required" doc:"required claim aud of the tokens" example:"forerunner"`
 	// KeysFile has its public keys (JWKS). Empty: they are fetched from where OpenID
 	// Connect Discovery says, below Name.
 	KeysFile string `yaml:"keys_file" doc:"file with the public keys (JWKS); default OpenID Connect Discovery" example:"/etc/forerunner/sso-keys.json"`
 	// UserClaim names the user, by default sub, with UserPrefix before it, which keeps
 	// users of several issuers apart. GroupsClaim has the user's groups; default groups.
 	UserClaim   string `yaml:"user_claim" default:"sub" doc:"claim that names the user" example:"email"`
-	UserPrefix  string `yaml:"user_prefix" doc:"text before the name of a user, which keeps the users of several issuers apart" example:"\"sso:\""`
+	UserPrefix  string `yaml:"user_prefix" doc:"prefix of user names, which distinguishes users of several issuers" example:"\"sso:\""`
 	GroupsClaim string `yaml:"groups_claim" default:"groups" doc:"claim that names the groups of the user" example:"realm_access.roles"`
 	// Leeway is by how much the issuer's clock may differ; default 30 s.
-	Leeway time.Duration `yaml:"leeway" default:"30s" doc:"difference that the clocks may have"`
+	Leeway time.Duration `yaml:"leeway" default:"30s" doc:"allowed difference of clocks"`
 }
 
 // Validate returns what is wrong with an issuer.

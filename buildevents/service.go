@@ -60,7 +60,7 @@ func New(store *history.Store, metrics prometheus.Registerer) *Service {
 		store: store, searches: intake.NewTurns(searches), live: map[key]*live{},
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_build_events_total",
-			Help: "Events of builds that were answered, by what became of them.",
+			Help: "Acknowledged build events by result: taken, too_large, not_kept.",
 		}, []string{"result"}),
 	}
 	for _, result := range []string{taken, tooLarge, notKept} {
@@ -68,7 +68,7 @@ func New(store *history.Store, metrics prometheus.Registerer) *Service {
 	}
 	if metrics != nil {
 		metrics.MustRegister(s.events, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "forerunner_scheduler_builds_publishing", Help: "Builds whose events are arriving.",
+			Name: "forerunner_scheduler_builds_publishing", Help: "Builds that are publishing events.",
 		}, func() float64 {
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -137,7 +137,7 @@ func (p *plan) bound() error {
 // checkPath accepts what names something below the folder of the outputs.
 func checkPath(at string) error {
 	if at == "." || !fs.ValidPath(at) || strings.IndexByte(at, 0) >= 0 {
-		return errors.New("is no clean relative path")
+		return errors.New("is not a clean relative path")
 	}
 	if len(at) > maxPathBytes {
 		return fmt.Errorf("is longer than %d bytes", maxPathBytes)

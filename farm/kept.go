@@ -22,9 +22,9 @@ const historyFolder = "history"
 // A Kept says for how long records of operations that have ended are kept.
 type Kept struct {
 	// Records is 0 for none.
-	Records time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which operations that have ended can be found, on pages and by forerunner history; 0 keeps none"`
+	Records time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
 	// RecordsSize bounds them before that; empty: 2G.
-	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Most bytes of these records; the oldest go first"`
+	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }
 
 // openRecords has the scheduler keep records. Where the folder cannot be used, they are in memory, bounded; but what another version
@@ -45,7 +45,7 @@ func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer
 	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Memory: memory, Logger: s.Logger}
 	store, err = history.Open(folder, options)
 	if err != nil && !errors.Is(err, history.ErrFormat) {
-		s.Logger.Warn("records of operations that ended are kept in memory only", zap.String("folder", folder), zap.Error(err))
+		s.Logger.Warn("records of completed operations are kept in memory only", zap.String("folder", folder), zap.Error(err))
 		store, err = history.Open("", options)
 	}
 	if err != nil {

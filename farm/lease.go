@@ -23,9 +23,9 @@ import (
 func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
-		return errors.New("--lease: schedulers take turns by a Redis that they share: give it as --state")
+		return errors.New("--lease needs a Redis that all schedulers share, as --state")
 	case !state.IsService(s.Storage):
-		return errors.New("--lease: the storage has to be one that all schedulers have: --storage=grpc://HOST:PORT")
+		return errors.New("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (w *Worker) openParent(name string) (parent *cgroup.Parent, err error) {
 		if parent, err = cgroup.Open(o); !errors.Is(err, cgroup.ErrBusy) {
 			return parent, err
 		}
-		w.Logger.Warn("the kernel holds processes of a former worker in its group; taking another", zap.NamedError("held", err))
+		w.Logger.Warn("the kernel holds processes of an earlier worker in its cgroup; using another one", zap.NamedError("held", err))
 	}
 	return nil, err
 }

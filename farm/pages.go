@@ -101,11 +101,11 @@ func (s *Scheduler) openLogin(file *config.File) (*login.Logins, error) {
 	pages := s.Pages()
 	u, err := url.Parse(pages)
 	if err == nil && u.Host != "" && u.Scheme != "https" && !dial.IsLoopback(u.Hostname()) && !s.Ports.Insecure {
-		return nil, fmt.Errorf("login: whoever is on the way to %s could take sessions: set --tls-cert and --tls-key, or "+
+		return nil, fmt.Errorf("login: anyone on the network path to %s could steal sessions: set --tls-cert and --tls-key, or "+
 			"--page-url to the https:// address of a proxy", pages)
 	}
 	if s.Lease != "" && file.Login.KeyFile == "" {
-		s.Logger.Warn("people log in again when another scheduler serves; give all schedulers the same login.key_file in --config")
+		s.Logger.Warn("users must log in again when another scheduler serves; give all schedulers the same login.key_file in --config")
 	}
 	return login.New(login.Options{
 		Settings: file.Login, Rules: file.Access, Pages: pages, KeyFile: filepath.Join(s.Data, loginKey), Logger: s.Logger,

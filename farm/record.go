@@ -36,7 +36,7 @@ func (s *Scheduler) record() (recorder *journal.Journal, finish func() error, er
 	go func() {
 		err := recorder.Run(ctx)
 		if err != nil {
-			s.Logger.Warn("the recording is not whole", zap.String("file", s.Record), zap.Error(err))
+			s.Logger.Warn("the recording is incomplete", zap.String("file", s.Record), zap.Error(err))
 		}
 		written <- f.Close()
 	}()

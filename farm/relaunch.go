@@ -83,7 +83,7 @@ func (s *Started) Close(ctx context.Context) error {
 	}
 	for _, l := range s.launcher {
 		if err := l.Close(ctx); errors.Is(err, runner.ErrUnkillable) {
-			s.w.Logger.Warn("left a launcher to the kernel, which holds a process of it", zap.Error(err))
+			s.w.Logger.Warn("cannot end a launcher: the kernel holds a process of it", zap.Error(err))
 			left++
 		} else {
 			errs = append(errs, err)
@@ -126,13 +126,13 @@ func (r *retired) add(ctx context.Context, l *runner.Launcher, slot *cgroup.Slot
 	if slot != nil {
 		where = slot.Handle().Dir
 	}
-	r.log.Warn("the kernel holds a process of a launcher; its slot gets another group", zap.String("group", where))
+	r.log.Warn("the kernel holds a process of a launcher; its slot gets another cgroup", zap.String("group", where))
 	r.mu.Lock()
 	r.left[l] = true
 	r.mu.Unlock()
 	r.wg.Go(func() {
 		if err := r.bury(context.WithoutCancel(ctx), l, slot); err != nil {
-			r.log.Warn("left to the next worker with these data", zap.String("group", where), zap.Error(err))
+			r.log.Warn("the next worker with this data folder cleans up", zap.String("group", where), zap.Error(err))
 			return
 		}
 		r.mu.Lock()

@@ -55,7 +55,7 @@ func (w *Worker) checkReuse() error {
 	switch {
 	case w.Reuse != ReuseProfile:
 	case w.ExecFilesystem == vfs.HardLink:
-		return fmt.Errorf("--reuse=%s: with tuning.exec_filesystem: %s nobody sees what a command looks at; it takes %s",
+		return fmt.Errorf("--reuse=%s: with tuning.exec_filesystem: %s the worker cannot see which inputs a command reads; use %s",
 			w.Reuse, w.ExecFilesystem, vfs.FUSE)
 	default:
 		w.ExecFilesystem = vfs.FUSE

@@ -35,7 +35,7 @@ func (s *Started) examine() {
 		})
 	}
 	if err != nil {
-		w.Logger.Warn("former runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
+		w.Logger.Warn("runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
 	}
 }
 
@@ -47,12 +47,12 @@ func (s *Started) machine(open *closers) reuse.Machine {
 	case w.ReuseMachine != "":
 		facts, err := machine.Facts(w.Data)
 		if err != nil {
-			w.Logger.Warn("former runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
+			w.Logger.Warn("runs are not shared with other workers: the machine cannot be examined", zap.Error(err))
 			return nil
 		}
 		return machine.NewNamed(w.ReuseMachine, facts)
 	case s.isolation.sandbox == nil: // commands see all of the machine
-		w.Logger.Info("former runs are not shared with other workers: commands have no sandbox",
+		w.Logger.Info("runs are not shared with other workers: commands have no sandbox",
 			zap.String("to_have_it", "tuning.reuse_machine, the same on machines that are alike"))
 		return nil
 	case s.examined == nil:

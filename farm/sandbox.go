@@ -104,7 +104,7 @@ func (is *isolation) warnOfUsers(log *zap.Logger) {
 	switch {
 	case is.own == nil:
 	case is.sandbox == nil:
-		log.Warn("no users of their own for actions: commands run as root, as this worker does",
+		log.Warn("no users for actions: commands run as root, like this worker",
 			zap.String("costs", "a command can do everything that this worker can"),
 			zap.String("to_have_it", "a sandbox, or --user=FIRST-LAST"))
 	case is.unnamed != nil:
@@ -162,7 +162,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 			if dir := filepath.Dir(file); !w.isListed(dir) {
 				file = dir // also when another one takes its place
 			} else {
-				w.Logger.Warn("a file that a flag names is hidden from commands until another one takes its place",
+				w.Logger.Warn("a file that a flag names is hidden from commands until another file replaces it",
 					zap.String("file", file), zap.String("to_have_it", "put it into a folder of its own"))
 			}
 			hide = append(hide, file)
@@ -246,7 +246,7 @@ func (s *Started) doWithoutSandbox() error {
 	case w.Network == networkOff:
 		return errors.New("--network=off needs --sandbox=namespaces")
 	case len(w.Show) > 0:
-		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all that their user may")
+		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
 	}
 	s.isolation.commands.NoNetwork = false
 	if s.isolation.own != nil {

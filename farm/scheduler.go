@@ -50,37 +50,37 @@ type Scheduler struct {
 	PageURL string      `flag:"page-url" unit:"URL" otherwise:"http://HTTP, where that is on loopback" doc:"Public URL of the pages, which messages of failed actions link to"`
 	Ports   serve.Ports `settings:"inline"`
 
-	Data string `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Folder for everything that the scheduler keeps"`
+	Data string `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Data folder of the scheduler"`
 	// Storage is empty for a dir below Data.
 	Storage string `flag:"storage" unit:"PLACE" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
 	// ActionCache is where results are if not in Storage elsewhere.
-	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
+	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
 	CacheSize   string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of embedded storage"`
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
 	// CacheWrites counts where callers are not known by name; empty: CacheWritesWorkers.
-	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of the actions that it was given; clients, everybody"`
+	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of its own actions; clients, everybody"`
 	// IsolateContent has embedded storage keep the blobs of instance names apart.
-	IsolateContent bool `flag:"isolate-content" doc:"Embedded storage shows each instance name only the blobs that it has uploaded or that its actions have made"`
+	IsolateContent bool `flag:"isolate-content" doc:"Shows each instance name only the blobs of embedded storage that it uploaded or that its actions made"`
 
 	// State is where statistics, and profiles for workers, are kept.
-	State       state.Place    `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for how actions ran and what they read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	State       state.Place    `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of statistics and profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	Kept        Kept           `settings:"inline"`
-	VerifyEvery VerifyEvery    `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	VerifyEvery VerifyEvery    `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which a verification of a blob is valid unless its file changes; 0 verifies after each use"`
 	Scrub       scrub.Schedule `settings:"inline"`
 	// SpreadFolders is as that of a Worker.
-	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Has ext4 without a journal keep folders apart, so that what is removed from one does not slow down the others"`
+	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
 
 	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
-	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name under which schedulers with the same --state (a Redis) take turns: one serves, and when it dies another does"`
+	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name of the lease of schedulers with the same --state (a Redis): one serves, and when it dies another takes over"`
 	// LeaseTime is the same for all schedulers with the Lease.
-	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes the lease of one that has died"`
+	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
 	// LearnSizes has actions start on the size class that former runs speak for; else they
 	// start on the largest.
-	LearnSizes bool          `flag:"learn-sizes" default:"true" doc:"Starts actions on the smallest size class that will do, by what similar actions did; else on the largest"`
+	LearnSizes bool          `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
 	Config     tuning.Config `settings:"inline"`
 	// Record is a file for what happens, for journal.Replay; empty: none.
-	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, which forerunner-scheduler replay reads; it ends at 1 GiB"`
+	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, for forerunner-scheduler replay; it ends at 1 GiB"`
 	// ConfigFile is a YAML file that says how operations share workers; empty: none.
 	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with queues, quotas, size classes, access and tuning settings (docs/reference/configuration.md)"`
 

@@ -71,7 +71,7 @@ func (w *Worker) serveCache(
 		return "", nil, fmt.Errorf("--serve-cache: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "", nil, fmt.Errorf("--serve-cache %s: other workers are told this address: give the host by which they reach it", w.ServeCache)
+		return "", nil, fmt.Errorf("--serve-cache %s: other workers use this address: give a host that they can reach", w.ServeCache)
 	}
 	listener, err := w.Ports.Listen(ctx, "--serve-cache", w.ServeCache)
 	if err != nil {
@@ -141,11 +141,11 @@ func countServed(registry *prometheus.Registry, s *peer.Server) error {
 	return errors.Join(
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_worker_lent_blobs_total",
-			Help: "Blobs that other workers read from this one's store.",
+			Help: "Blobs that other workers read from this worker's store.",
 		}, func() float64 { blobs, _ := s.Served(); return float64(blobs) })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_worker_lent_bytes_total",
-			Help: "Bytes of the blobs that forerunner_worker_lent_blobs_total counts.",
+			Help: "Bytes of blobs that other workers read from this worker's store.",
 		}, func() float64 { _, bytes := s.Served(); return float64(bytes) })))
 }
 

@@ -71,7 +71,7 @@ func (s *Scheduler) openStorage(ctx context.Context, l scrub.Load, guarded bool)
 		return s.embedStorage(dir, l, guarded)
 	}
 	if s.CacheWrites == CacheWritesClients {
-		return nil, errors.New("--cache-writes: the action cache is elsewhere, and says itself who may write it")
+		return nil, errors.New("--cache-writes: the action cache is external and has its own rules")
 	}
 	if s.IsolateContent {
 		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +

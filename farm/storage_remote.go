@@ -66,7 +66,7 @@ func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, 
 		learn:        r.learn,
 		ready: func() error {
 			if r.knows.Load() == nil {
-				return fmt.Errorf("%s has not said yet what it can", s.Storage)
+				return fmt.Errorf("%s has not returned its capabilities yet", s.Storage)
 			}
 			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 			defer cancel()
@@ -90,7 +90,7 @@ func (e elsewhere) GetActionResult(ctx context.Context, d digest.Digest) (*repb.
 		return nil, err
 	}
 	if err := casserver.CheckResult(d.Function(), result); err != nil {
-		return nil, fmt.Errorf("the storage's result of action %s cannot be believed: %w", d, err)
+		return nil, fmt.Errorf("the storage's result of action %s is invalid: %w", d, err)
 	}
 	return result, nil
 }
@@ -104,7 +104,7 @@ func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, erro
 // could have, it waits for half of its time only.
 func (r *remoteStorage) learn(ctx context.Context) error {
 	waits := time.AfterFunc(storagePatience, func() {
-		r.s.Logger.Warn("storage does not answer; the scheduler does not serve before it does", zap.String("storage", r.s.Storage))
+		r.s.Logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", r.s.Storage))
 	})
 	defer waits.Stop()
 	limited, cancel := ctx, context.CancelFunc(func() {})
@@ -125,11 +125,11 @@ func (r *remoteStorage) learn(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil // it is told to end
 		case isFinal(err):
-			return fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, err)
+			return fmt.Errorf("get capabilities of storage %s: %w", r.s.Storage, err)
 		}
 		select {
 		case <-limited.Done():
-			return durable.Unanswered{Err: fmt.Errorf("ask storage %s what it can: %w", r.s.Storage, errors.Join(limited.Err(), err))}
+			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", r.s.Storage, errors.Join(limited.Err(), err))}
 		case <-time.After(storagePause):
 		}
 	}

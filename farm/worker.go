@@ -40,76 +40,76 @@ import (
 
 // A Worker is the configuration of a worker. The tags say what users are told of each setting.
 type Worker struct {
-	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; several, with commas between them, are tried in turn"`
+	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
 	Storage        string      `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
-	ActionCache    string      `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it is not where the storage is"`
-	BrowserURL     string      `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) on this storage: results that are not cached are stored for them, and messages link to them"`
-	State          state.Place `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Place for what actions read: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	ActionCache    string      `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
+	BrowserURL     string      `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) for this storage: the worker stores uncached results for them, and messages link to them"`
+	State          state.Place `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	InstancePrefix string      `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
-	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers that know no size classes"`
+	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers without size classes"`
 	// Platform is what actions may ask for, besides what the machine is; Require what they have to.
-	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that this worker has, for actions that ask for it; repeatable, also with one name. OSFamily and ISA are known without it"`
-	Require  client.Properties `flag:"require" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that this worker has, and without which it takes no action, such as gpu=1; repeatable"`
+	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker; repeatable, also with one name. OSFamily and ISA are detected"`
+	Require  client.Properties `flag:"require" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker that every action must ask for, such as gpu=1; repeatable"`
 	// ID is empty for the host's name and the data folder.
-	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, which differs from that of all others; repeatable"`
+	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, different from that of all others; repeatable"`
 
 	// Slots are commands at once; 0: one for each CPU.
-	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Commands that run at once; 0 is one for each CPU"`
+	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Number of commands that run at once; 0 is one for each CPU"`
 
-	Data        string         `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Folder for everything that the worker keeps"`
+	Data        string         `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Data folder of the worker"`
 	CacheSize   string         `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
 	FreePercent int            // of the free space, without CacheSize; 0 is 80
 	CacheDir    string         `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
 	Mount       string         `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
-	VerifyEvery VerifyEvery    `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which the program relies on content that it has hashed, unless the file changes; 0 hashes after each use"`
+	VerifyEvery VerifyEvery    `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which a verification of a blob is valid unless its file changes; 0 verifies after each use"`
 	Scrub       scrub.Schedule `settings:"inline"`
 	// SpreadFolders is for who wants folders close together, or compares.
-	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Has ext4 without a journal keep folders apart, so that what is removed from one does not slow down the others"`
+	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
 
-	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces where this machine can"`
+	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces if this machine supports them"`
 	// Network is empty for off in a sandbox, and on without one.
 	Network string `flag:"network" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
 	// User is a name, UID:GID or FIRST-LAST.
-	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, a user for each action at a time"`
+	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, one user for each concurrent action"`
 	// Show are paths of the machine that commands see besides sandbox.DefaultShow.
-	Show     []string `flag:"show" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and what docs/EXECUTION.md lists; repeatable"`
+	Show     []string `flag:"show" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
 	Policies string   `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 
 	// SlotCPUs and SlotMemory are what each slot has; zero: an equal share.
-	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole ones are its own"`
+	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole CPUs are exclusive"`
 	SlotMemory string  `tuning:"slot_memory" unit:"SIZE" otherwise:"nine tenths of all, divided by the slots" doc:"Memory of each slot, with swap"`
-	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Whether slots are cgroups: require, with all limits or not at all; auto, as far as this machine can; off"`
+	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Cgroups for slots: require, all limits or the worker does not start; auto, the limits that this machine supports; off"`
 	// MaxOutputBytes, MaxScratch and MaxOutputFiles bound what an action may return, or write at all.
-	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may return, holes included"`
-	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Files that one action may return"`
-	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Size of all that one action may write, each file and folder at least 4 KiB"`
+	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of the outputs of one action, including holes"`
+	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Number of output files of one action"`
+	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
 
 	// FreshNetworks is for who looks for what an action left to another.
-	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a network namespace for each action without a network, also if nothing is left in the one of the action before"`
+	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
-	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How inputs get to commands: fuse, as they are read; hardlink, all before the start; auto, fuse where this machine can"`
-	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for what each action writes, charged to its slot, in place of the disk"`
+	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`
+	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
 	// MemoryCache bounds the memory for directories, and is four times that for profiles.
-	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for directories of input roots that were used lately; profiles have a quarter as much"`
+	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
 	// Reuse is ReuseOff if it is empty.
-	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When a former result stands for a run: off, never; profile, if nothing has changed of all that the former run looked at (docs/RUNNING_AHEAD.md)"`
+	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When the result of an earlier run is reused: off, never; profile, if all inputs that the earlier run read are unchanged (docs/RUNNING_AHEAD.md)"`
 	// ReuseEpoch is worker.Setting.Epoch.
-	ReuseEpoch string `tuning:"reuse_epoch" unit:"TEXT" otherwise:"none" doc:"Text to change when tools of the machine change that commands use; no run from before is reused"`
+	ReuseEpoch string `tuning:"reuse_epoch" unit:"TEXT" otherwise:"none" doc:"Any text; change it when tools of the machine change, and no earlier run is reused"`
 	// ReuseMachine is "own" to share with nobody.
-	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name that machines share former runs under: the same text where commands find the same files, such as the digest of an image; own shares with no other worker"`
+	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name of the files on this machine, such as the digest of its image; workers with the same name share runs. own shares with no other worker"`
 
 	// CommandsCome is for who compares, or looks for what a scheduler sends.
-	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Has a scheduler with embedded storage send each Command with its action, which saves a call"`
-	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Actions that the worker accepts beyond its slots, to fetch their inputs until a slot is free"`
+	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Asks a scheduler with embedded storage to send each Command with its action, which saves a call"`
+	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
 	// ReportWidth is negative for as many as there are slots.
-	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Actions that store outputs while their slot runs the next command"`
+	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
 	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
-	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers what actions read, and prefetches it for similar ones"`
+	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers which files actions read, and prefetches them for similar actions"`
 
 	HTTP       string      `flag:"http" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8982" doc:"Address for health and metrics over HTTP; empty is none"`
-	ServeCache string      `flag:"serve-cache" unit:"ADDRESS" otherwise:"none" doc:"Address at which other workers read this worker's store before they ask the storage, HOST:PORT as they reach it"`
+	ServeCache string      `flag:"serve-cache" unit:"ADDRESS" otherwise:"none" doc:"Address at which this worker serves its store to other workers, HOST:PORT as they reach it"`
 	Ports      serve.Ports `settings:"inline"`
 	// Client is whom scheduler, storage and profiles are shown.
 	Client dial.Client `settings:"inline"`
@@ -307,7 +307,7 @@ func (w *Worker) makeWorkDir() (string, error) {
 func spread(log *zap.Logger, dirs ...string) {
 	for _, dir := range dirs {
 		if err := folder.Spread(dir); err != nil {
-			log.Debug("folders are close together, which may be slower", zap.Error(err))
+			log.Debug("folders are not spread over the disk, which may be slower", zap.Error(err))
 		}
 	}
 }

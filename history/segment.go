@@ -210,9 +210,9 @@ func (s *Store) failed(g *segment, err error) {
 	s.mu.Unlock()
 	switch {
 	case err != nil && !before:
-		s.options.Logger.Warn("records of operations that ended are lost: they cannot be written", zap.String("file", g.path), zap.Error(err))
+		s.options.Logger.Warn("records of completed operations are lost: they cannot be written", zap.String("file", g.path), zap.Error(err))
 	case err == nil && before:
-		s.options.Logger.Info("records of operations that ended are written again", zap.String("file", g.path))
+		s.options.Logger.Info("records of completed operations are written again", zap.String("file", g.path))
 	}
 }
 
@@ -280,11 +280,11 @@ func (s *Store) openSegment(path string) (*segment, error) {
 		return g, x.file.Close()
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		s.options.Logger.Warn("index of records is damaged, and made anew", zap.String("file", indexPath(path)), zap.Error(err))
+		s.options.Logger.Warn("an index of records is damaged and was rebuilt", zap.String("file", indexPath(path)), zap.Error(err))
 	}
 	rebuilt := s.rebuild(g, file)
 	if rebuilt.size < info.Size() {
-		s.options.Logger.Warn("the end of a file of records is damaged, as after a crash, and cut off", zap.String("file", path),
+		s.options.Logger.Warn("the end of a file of records is damaged, as after a crash, and was truncated", zap.String("file", path),
 			zap.Int64("bytes", info.Size()-rebuilt.size))
 		if err := file.Truncate(rebuilt.size); err != nil {
 			return nil, err

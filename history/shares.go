@@ -24,7 +24,7 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	added, isNews := s.addBuildLocked(r, encoded, caller, compressed)
 	s.mu.Unlock()
 	if isNews {
-		s.options.Logger.Warn("builds are not kept: those of their publisher take half of the latest records",
+		s.options.Logger.Warn("builds are dropped: those of their publisher take half of the latest records",
 			zap.String("publisher", caller))
 	}
 	return added

@@ -24,7 +24,7 @@ func Reserve(ctx context.Context, n int64) error {
 		return nil
 	}
 	if most := in.ledger.bounds.BuffersOfOne; n > most {
-		return status.Errorf(codes.InvalidArgument, "to answer this takes %d bytes of memory, and one caller can have %d: "+
+		return status.Errorf(codes.InvalidArgument, "the answer takes %d bytes of memory, and one caller can have %d: "+
 			"compress with a smaller window, or not at all, or raise tuning.memory_limit", n, most)
 	}
 	return in.ledger.reserveBuffers(ctx, in.charge, n)

@@ -161,7 +161,7 @@ func (r *receiver) decode(whole mem.Buffer, m any) error {
 			return decodeBegin(encoded[:min(len(encoded), beginBytes)], decoded)
 		case n > most:
 			return status.Errorf(codes.ResourceExhausted,
-				"to decode the request takes %d bytes of memory, and one caller can have %d: send less at a time", n, most)
+				"decoding the request takes %d bytes of memory, and one caller can have %d: send less at a time", n, most)
 		case n > smallMessage:
 			if err := r.ledger.reserveBuffers(r.Context(), r.charge, n); err != nil {
 				return err

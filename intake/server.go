@@ -334,7 +334,7 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 // countRefused returns what counts refusals, by reason.
 func countRefused(r prometheus.Registerer) func(reason string) {
 	return counter(r, "forerunner_grpc_refused_total",
-		"Calls and connections that were refused before they were answered, or ended to make room, by reason.",
+		"Calls and connections that were refused or ended because of a limit, by reason.",
 		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "calls_of_guests", "waiting", "no_room", "yielded", "late", "unread", "frames")
 }
 

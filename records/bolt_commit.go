@@ -128,7 +128,7 @@ func (b *Bolt) commit(withUses bool) {
 		b.log.Error("records are lost: cannot write their file",
 			zap.String("path", b.db.Path()), zap.Int("records", len(batch.writes)), zap.Error(err))
 	case err == nil && b.failing && len(batch.writes) > 0:
-		b.log.Info("records can be written again", zap.String("path", b.db.Path()))
+		b.log.Info("the file of records can be written again", zap.String("path", b.db.Path()))
 	case err == nil && len(batch.writes) == 0:
 		return
 	}

@@ -291,7 +291,7 @@ func (l *Lease) release(ctx context.Context, h *holding) {
 		err = l.store.CompareAndSwap(ctx, l.key, h.record, value)
 	}
 	if err != nil && !errors.Is(err, ErrConflict) {
-		l.options.Logger.Info("the lease is not given up, it ends by itself", zap.Error(err))
+		l.options.Logger.Info("cannot give up the lease; it ends by itself", zap.Error(err))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // ErrNoMessage: bytes are no message of the type that a method takes. gRPC answers such a call
 // itself; the service does not see it.
-var ErrNoMessage = errors.New("bytes are no message of the method")
+var ErrNoMessage = errors.New("the bytes are not a message of the method")
 
 // Services are gRPC services; the zero value has none. It is a grpc.ServiceRegistrar.
 type Services struct {

@@ -327,7 +327,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 		// the socket stays open until then, and hear waits for that.
 		close(l.quit)
 		if err := l.link.shut(); err != nil && !errors.Is(err, unix.ENOTCONN) {
-			l.log.Warn("cannot tell the launcher to end", zap.Error(err))
+			l.log.Warn("cannot stop the launcher", zap.Error(err))
 			_ = l.proc.Kill() // it may be gone, which is as good
 		}
 	}

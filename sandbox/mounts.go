@@ -23,7 +23,7 @@ type Folders struct {
 func (f Folders) Inside(path string) (string, error) {
 	switch {
 	case !filepath.IsAbs(f.Root) || !filepath.IsAbs(f.TempDir):
-		return "", errors.New("a sandbox needs an input root and a temporary folder")
+		return "", errors.New("a sandbox requires an input root and a temporary folder")
 	case !paths.Below(filepath.Clean(path), filepath.Clean(f.Root)):
 		return "", fmt.Errorf("working directory %q is not in the input root", path)
 	}

@@ -76,7 +76,7 @@ func (s *endings) finished(st *event.Status) {
 
 // suspended logs that a worker gets nothing for a while.
 func (s *endings) suspended(x event.Suspension) {
-	s.log.Warn("worker suspended: its actions fail and those of others do not; it is tried again with one action",
+	s.log.Warn("worker suspended: its actions fail and those of other workers do not; later it gets one action to try",
 		zap.Any("worker", x.ID), zap.Int("failed_in_a_row", x.Row), zap.Int("failed_of_last_16", x.Failures),
 		zap.String("last_action", x.Last), zap.Time("until", x.Until))
 }

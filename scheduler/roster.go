@@ -106,7 +106,7 @@ func (r *roster) run(ctx context.Context) {
 		}
 		if here, changed := r.take(); changed {
 			if err := r.keep(here); err != nil {
-				r.log.Warn("workers are not kept: after a restart, actions wait for settle", zap.Error(err))
+				r.log.Warn("cannot save the list of workers: after a restart, actions wait for settle", zap.Error(err))
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 			zap.String("costs", costOfLinks), zap.String("to_have_it", advice(lacks)))
 	}
 	if bare != nil {
-		f.log.Warn("no overlayfs for input roots: nothing keeps inputs from being changed in place", missing(bare),
+		f.log.Warn("no overlayfs for input roots: commands can change inputs in place", missing(bare),
 			zap.String("costs", costOfBare), zap.String("to_have_it", advice(bare)))
 	}
 	return nil

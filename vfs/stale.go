@@ -19,14 +19,14 @@ func removeMountPoints(dir string, log *zap.Logger) error {
 	}
 	for _, root := range roots {
 		if !root.IsDir() {
-			log.Warn("left alone what is not a mount point", zap.String("path", filepath.Join(dir, root.Name())))
+			log.Warn("ignored an entry that is not a mount point", zap.String("path", filepath.Join(dir, root.Name())))
 			continue
 		}
 		for _, sub := range []string{"root", "lower", layerName, ""} {
 			path := filepath.Join(dir, root.Name(), sub)
 			err := unix.Rmdir(path)
 			if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR) {
-				log.Warn("left alone what is not a mount point", zap.String("path", path))
+				log.Warn("ignored an entry that is not a mount point", zap.String("path", path))
 			} else if err != nil && !errors.Is(err, unix.ENOENT) {
 				return &os.PathError{Op: "remove", Path: path, Err: err}
 			}
@@ -52,7 +52,7 @@ func (f *FS) removeLayers() error {
 			continue
 		}
 		if path != f.linkDir() && path != f.plainDir() && !isLayer(path) {
-			f.log.Warn("left alone what is not a writable layer", zap.String("path", path))
+			f.log.Warn("ignored an entry that is not a writable layer", zap.String("path", path))
 			continue
 		}
 		if err := f.trash.Put(path); err != nil {

@@ -138,7 +138,7 @@ type FS struct {
 // of what is missing, what that costs and how to get it, and takes that.
 func Open(o Options) (*FS, error) {
 	if o.MountDir == "" || o.UpperDir == "" {
-		return nil, errors.New("open file system: mount and upper folders must be given")
+		return nil, errors.New("open file system: the mount folder and the upper folder are required")
 	}
 	f := &FS{log: o.Logger, roots: map[string]*Root{}}
 	if f.log == nil {
@@ -281,7 +281,7 @@ func (f *FS) Close() error {
 	f.mu.Unlock()
 	var errs []error
 	for _, r := range left {
-		f.log.Warn("root was left open", zap.String("root", r.spec.Name))
+		f.log.Warn("an input root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
 	if f.images != nil {

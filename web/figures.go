@@ -113,12 +113,12 @@ func (f *figures) load(ctx context.Context) error {
 		if old, err := series.Decode(farmShape, farm); err == nil {
 			f.farm = old
 		} else {
-			f.logger.Warn("plots of the farm begin anew: what is kept of them cannot be read", zap.Error(err))
+			f.logger.Warn("charts of the farm start empty: the saved ones cannot be read", zap.Error(err))
 		}
 	}
 	if workers != nil {
 		if err := f.workers.Decode(workers); err != nil {
-			f.logger.Warn("lines of workers begin anew: what is kept of them cannot be read", zap.Error(err))
+			f.logger.Warn("charts of workers start empty: the saved ones cannot be read", zap.Error(err))
 		}
 	}
 	return nil

@@ -93,14 +93,14 @@ func (s *sampler) load(ctx context.Context, try int) bool {
 	defer cancel()
 	err := s.figures.load(ctx)
 	if err != nil && try == loadTries {
-		s.figures.logger.Warn("plots begin anew: what is kept of them cannot be read", zap.Error(err))
+		s.figures.logger.Warn("charts start empty: the saved ones cannot be read", zap.Error(err))
 	}
 	return err == nil || try == loadTries
 }
 
 func (s *sampler) save(ctx context.Context) {
 	if err := s.figures.save(ctx); err != nil {
-		s.figures.logger.Warn("plots are not kept: a restart would lose what they show", zap.Error(err))
+		s.figures.logger.Warn("charts cannot be saved: a restart would lose them", zap.Error(err))
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *sampler) sample(ctx context.Context) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			s.figures.logger.Warn("no sample for the plots", zap.Error(err))
+			s.figures.logger.Warn("no sample for the charts", zap.Error(err))
 		}
 		return
 	}

@@ -211,7 +211,7 @@ func (o *Options) serves(asked *repb.Platform) error {
 		if !slices.ContainsFunc(asked.GetProperties(), func(p *repb.Platform_Property) bool {
 			return p.GetName() == own.GetName() && p.GetValue() == own.GetValue()
 		}) {
-			return fmt.Errorf("%w: it does not ask for %s=%s, as actions for this worker have to", errOtherPlatform, own.GetName(), own.GetValue())
+			return fmt.Errorf("%w: it does not ask for %s=%s, as actions for this worker must", errOtherPlatform, own.GetName(), own.GetValue())
 		}
 	}
 	return nil

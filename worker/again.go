@@ -31,7 +31,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 		switch {
 		case damage == nil && !killed && a.last.wasKilled(err) && ctx.Err() == nil:
 			killed = true
-			a.log.Warn("something that this worker knows nothing of killed the command or its launcher; the command runs once more",
+			a.log.Warn("an unknown process killed the command or its launcher; the command runs once more",
 				zap.Int("run", a.last.number), zap.String("signal", a.last.used.Signal), zap.Error(err),
 				zap.String("to_look_at", "dmesg, and what ends processes on this machine"))
 			if err := a.again(ctx); err != nil {
@@ -45,7 +45,7 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 		}
 		a.w.metrics.damagedRuns.Inc()
 		if a.last.number == maxRuns {
-			return nil, fault.Errorf(codes.Unavailable, "what the command read was damaged on this worker in each of %d runs: %w",
+			return nil, fault.Errorf(codes.Unavailable, "the command read damaged bytes on this worker in each of %d runs: %w",
 				maxRuns, damage)
 		}
 		a.log.Warn("the command read damaged bytes; this run is discarded and repeated",

@@ -91,7 +91,7 @@ func (a *action) wantsRun() bool {
 // adopt remembers the run of another worker that spared this one.
 func (a *action) adopt(ctx context.Context) {
 	if err := a.former.Adopt(ctx); err != nil {
-		a.log.Debug("run of another worker will be asked for again", zap.Error(err))
+		a.log.Debug("the scheduler will be asked again for runs of other workers", zap.Error(err))
 	}
 }
 

@@ -47,10 +47,10 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 	m := &metrics{
 		slots: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "forerunner_worker_slots",
-			Help: "Commands that may run at once.",
+			Help: "Slots: commands that may run at once.",
 		}),
 		actions: counters("actions_total",
-			"Actions finished, by outcome: ok, exit_code (not 0), out_of_memory, or a gRPC code.",
+			"Completed actions by outcome: ok, exit_code (not 0), out_of_memory, or a gRPC code.",
 			"outcome", "ok", "exit_code", "out_of_memory"),
 		stage: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "forerunner_worker_stage_seconds",
@@ -62,37 +62,37 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 			Help: "Actions in each stage of the pipeline: fetch (waiting for a slot), execute (in a slot), report.",
 		}, []string{"stage"}),
 		races: counters("profiles_total",
-			"Actions for which was fetched ahead, by the profile that was there: exact, coarse or none.",
+			"Actions with prefetching by the kind of profile: exact, coarse, none.",
 			"profile", prefetch.None.String(), prefetch.Coarse.String(), prefetch.Exact.String()),
 		files: counters("prefetch_files_total",
-			"Files that commands opened: prefetched and there (foreseen), on their way (late), fetched because of that "+
-				"(missed), in the store anyhow (local); and those prefetched and not opened (unused).",
+			"Files that commands opened: prefetched in time (foreseen), still arriving (late), fetched because of the open "+
+				"(missed), already in the store (local); and files that were prefetched but not opened (unused).",
 			"result", "foreseen", "late", "missed", "local", "unused"),
 		bytes: counters("prefetch_bytes_total",
-			"Bytes of the files that forerunner_worker_prefetch_files_total counts.",
+			"Bytes of the files in forerunner_worker_prefetch_files_total.",
 			"result", "foreseen", "late", "missed", "local", "unused"),
 		reuse: counters("reuse_total",
-			"Actions whose run might have been spared, by outcome: reused; unknown, no former run; differs, "+
-				"a former run saw something that has changed; gone, its outputs are; failed; unwanted by the client.",
+			"Actions with --reuse=profile by outcome: reused; unknown, no earlier run; differs, "+
+				"an input of each earlier run has changed; gone, outputs are no longer in the storage; failed; unwanted by the client.",
 			"outcome", string(reuse.Reused), string(reuse.Unknown), string(reuse.Differs), string(reuse.Gone),
 			string(reuse.Failed), string(reuse.Unwanted)),
-		stalled: counter("stalled_seconds_total", "Time that commands stood waiting for storage."),
-		cpu: counters("cpu_seconds_total", "CPU time of commands, by mode: user, system.",
+		stalled: counter("stalled_seconds_total", "Time that commands waited for storage."),
+		cpu: counters("cpu_seconds_total", "CPU time of commands by mode: user, system.",
 			"mode", "user", "system"),
-		throttled: counter("throttled_seconds_total", "Time that commands were kept from running by the CPU quota of their slot."),
-		oomKills:  counter("oom_kills_total", "Processes of commands that the kernel killed for want of memory."),
+		throttled: counter("throttled_seconds_total", "Time that commands were throttled by the CPU quota of their slot."),
+		oomKills:  counter("oom_kills_total", "Processes of commands that the kernel killed for lack of memory."),
 		damagedRuns: counter("damaged_runs_total",
-			"Runs of commands that read bytes which were found damaged on this worker; nobody got their results."),
+			"Runs of commands that read damaged bytes on this worker; their results were discarded."),
 		resting: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "forerunner_worker_resting",
-			Help: "1 while the worker takes no action because it could not run it, else 0.",
+			Help: "1 while the worker takes no action because it could not run one, else 0.",
 		}, resting),
 		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
 
 		peerBlobs: counter("neighbour_blobs_total",
-			"Blobs that came from the stores of other workers instead of storage."),
+			"Blobs fetched from other workers instead of storage."),
 		peerBytes: counter("neighbour_bytes_total",
-			"Bytes of the blobs that forerunner_worker_neighbour_blobs_total counts."),
+			"Bytes of blobs fetched from other workers instead of storage."),
 	}
 	m.slots.Set(float64(slots))
 	return m, m.register(r)

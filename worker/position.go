@@ -404,7 +404,7 @@ func (p *position) leave(abort context.Context) {
 	ctx, cancel := context.WithTimeout(abort, most)
 	defer cancel()
 	if _, err := p.call(ctx, p.report(nil, true)); err != nil {
-		p.log.Debug("could not sign off", zap.Error(err))
+		p.log.Debug("the last call to the scheduler failed", zap.Error(err))
 	}
 }
 

@@ -337,7 +337,7 @@ func (r *run) inRoot(f func(*os.Root) error) error {
 // read before the whole had come.
 func (r *run) verify(ctx context.Context) error {
 	if err := r.root.Verify(ctx); err != nil {
-		return fmt.Errorf("the command met an input that cannot be read: %w", err)
+		return fmt.Errorf("the command used an input that cannot be read: %w", err)
 	}
 	return nil
 }
@@ -362,7 +362,7 @@ func (r *run) vouchFor(ctx context.Context, err error) error {
 func (r *run) leave() {
 	if r.root != nil {
 		if err := r.root.Close(); err != nil {
-			r.a.log.Error("input root was not released", zap.Error(err))
+			r.a.log.Error("an input root was not released", zap.Error(err))
 		}
 		r.root = nil
 	}

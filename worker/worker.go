@@ -168,10 +168,10 @@ func (o *Options) validate() error {
 // program they are.
 func (o *Options) checkReuse() error {
 	if o.Reuse != nil && o.Setting.Program == "" {
-		return errors.New("results cannot be reused: nothing says of which build of the worker they are")
+		return errors.New("results cannot be reused: the build of this worker is unknown")
 	}
 	if o.Reuse != nil && o.Roots.Method() != vfs.FUSE {
-		return fmt.Errorf("results cannot be reused: with input roots of method %s nobody sees what a command looks at",
+		return fmt.Errorf("results cannot be reused: with input roots of method %s the worker cannot see which inputs a command reads",
 			o.Roots.Method())
 	}
 	return nil

@@ -134,7 +134,7 @@ func (i *issuer) fetch(ctx context.Context) {
 		i.fault = errors.Join(found.Claims(&says), auth.CheckURL(says.AuthURL), auth.CheckURL(found.Endpoint().TokenURL))
 	}
 	if i.fault != nil {
-		i.log.Warn("nobody can log in to the pages with an issuer", zap.String("issuer", i.Name), zap.Error(i.fault))
+		i.log.Warn("cannot fetch the configuration of an issuer; users cannot log in with it", zap.String("issuer", i.Name), zap.Error(i.fault))
 		return
 	}
 	style := oauth2.AuthStyleInHeader // by default (OpenID Connect Discovery, section 3)
@@ -161,7 +161,7 @@ func (i *issuer) check(ctx context.Context, from string) error {
 	}
 	p, err := i.provider(ctx)
 	if err == nil && p.named {
-		err = status.Errorf(codes.PermissionDenied, "%s names itself in its answers, and this one has no name: log in again", i.title())
+		err = status.Errorf(codes.PermissionDenied, "%s sends its name with each answer, and this one has none: log in again", i.title())
 	}
 	return err
 }
@@ -225,20 +225,20 @@ func (i *issuer) explainToken(ctx context.Context, err error) error {
 	if ctx.Err() == nil && !strings.HasPrefix(err.Error(), noKeys) {
 		return status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
 	}
-	i.log.Warn("the keys of an issuer cannot be fetched, so nobody logs in to the pages with it", zap.String("issuer", i.Name), zap.Error(err))
+	i.log.Warn("cannot fetch the keys of an issuer; users cannot log in with it", zap.String("issuer", i.Name), zap.Error(err))
 	return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
 }
 
 // explain says what an issuer that takes no code means; the log has its words.
 func (i *issuer) explain(err error) error {
-	i.log.Warn("an issuer takes no code of a log-in to the pages", zap.String("issuer", i.Name), zap.Error(err))
+	i.log.Warn("an issuer rejects the code of a log-in to the pages", zap.String("issuer", i.Name), zap.Error(err))
 	refused := &oauth2.RetrieveError{}
 	if !errors.As(err, &refused) {
 		return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
 	}
 	switch refused.ErrorCode {
 	case "invalid_grant":
-		return status.Errorf(codes.FailedPrecondition, "%s takes this log-in for used or too old: log in again", i.title())
+		return status.Errorf(codes.FailedPrecondition, "%s rejects this log-in as used or expired: log in again", i.title())
 	case "invalid_client", "unauthorized_client":
 		return status.Errorf(codes.Unavailable, "%s does not know these pages: client_id or client_secret_file of the scheduler is wrong", i.title())
 	}

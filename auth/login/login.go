@@ -113,7 +113,7 @@ type pending struct {
 func (l *Logins) Begin(w http.ResponseWriter, r *http.Request, title, to string) error {
 	i := l.issuer(func(i *issuer) bool { return i.title() == title || title == "" && len(l.issuers) == 1 })
 	if i == nil {
-		return status.Errorf(codes.NotFound, "nobody logs in with %q here", title)
+		return status.Errorf(codes.NotFound, "there is no log-in with %q here", title)
 	}
 	p, err := i.provider(r.Context())
 	if err != nil {
@@ -197,7 +197,7 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	if err := l.begin(w, who); err != nil {
 		return p.To, err
 	}
-	l.options.Logger.Info("somebody logged in to the pages", zap.Stringer("user", who), zap.String("issuer", i.Name))
+	l.options.Logger.Info("a user logged in to the pages", zap.Stringer("user", who), zap.String("issuer", i.Name))
 	return p.To, nil
 }
 

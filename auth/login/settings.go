@@ -13,22 +13,22 @@ import (
 
 // Settings say with which accounts people log in to pages.
 type Settings struct {
-	Issuers []Issuer      `yaml:"issuers" doc:"OpenID providers; people choose one if there are several"`
-	Session time.Duration `yaml:"session" default:"12h" min:"60" max:"2592000" doc:"time after which people log in again; a change of access or issuers ends all sessions, too"`
-	KeyFile string        `yaml:"key_file" doc:"file with the secret that protects sessions, a line of at least 32 characters; default login.key below --data, which the scheduler makes. Schedulers that take turns need the same. With several lines the first is for new sessions and the others are accepted" example:"/etc/forerunner/login.key"`
+	Issuers []Issuer      `yaml:"issuers" doc:"OpenID providers; users choose one if there are several"`
+	Session time.Duration `yaml:"session" default:"12h" min:"60" max:"2592000" doc:"time after which users must log in again; a change of access or issuers also ends all sessions"`
+	KeyFile string        `yaml:"key_file" doc:"file with the secret that protects sessions, a line of at least 32 characters; default login.key below --data, which the scheduler makes. Schedulers with the same --lease need the same file. With several lines the first is for new sessions and the others are also accepted" example:"/etc/forerunner/login.key"`
 }
 
 // An Issuer is an OpenID provider at which people have accounts.
 type Issuer struct {
-	Name        string        `yaml:"issuer,required" doc:"https:// address of the provider, where OpenID Connect Discovery finds it" example:"https://sso.example.com/realms/acme"`
-	Title       string        `yaml:"title" doc:"name on the page where people choose; default the host of issuer" example:"Acme"`
-	ClientID    string        `yaml:"client_id,required" doc:"name that the provider gave these pages; the address to return to is PAGES/login/callback" example:"forerunner"`
+	Name        string        `yaml:"issuer,required" doc:"https:// address of the provider, for OpenID Connect Discovery" example:"https://sso.example.com/realms/acme"`
+	Title       string        `yaml:"title" doc:"name of the provider on the login page; default the host of issuer" example:"Acme"`
+	ClientID    string        `yaml:"client_id,required" doc:"client id of these pages at the provider; the redirect URI is PAGES/login/callback" example:"forerunner"`
 	SecretFile  string        `yaml:"client_secret_file" doc:"file with the secret of client_id; default none, for public clients" example:"/etc/forerunner/login.secret"`
-	Scopes      []string      `yaml:"scopes" doc:"what to ask the provider for, besides openid; default [email, profile]" example:"[email, profile, groups]"`
+	Scopes      []string      `yaml:"scopes" doc:"requested scopes besides openid; default [email, profile]" example:"[email, profile, groups]"`
 	UserClaim   string        `yaml:"user_claim" default:"email" doc:"claim of the ID token that names the user"`
-	UserPrefix  string        `yaml:"user_prefix" doc:"text before the name of a user, as in tokens" example:"\"sso:\""`
+	UserPrefix  string        `yaml:"user_prefix" doc:"prefix of user names, as in tokens" example:"\"sso:\""`
 	GroupsClaim string        `yaml:"groups_claim" default:"groups" doc:"claim of the ID token that names the groups of the user" example:"realm_access.roles"`
-	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"difference that the clocks may have, at most 5m"`
+	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"allowed difference of clocks, at most 5m"`
 }
 
 // What holds where nothing is said.

@@ -135,7 +135,7 @@ func (u *uploading) checkSizes(ds []digest.Digest) error {
 	limit := u.known.maxBlobBytes
 	for _, d := range ds {
 		if limit > 0 && d.SizeBytes() > limit {
-			return fmt.Errorf("blob %s: the server takes no blobs larger than %d bytes", d, limit)
+			return fmt.Errorf("blob %s: the server accepts no blobs larger than %d bytes", d, limit)
 		}
 	}
 	return nil

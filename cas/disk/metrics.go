@@ -17,18 +17,18 @@ func newStoreMetrics(s *Store) *storeMetrics {
 	}
 	return &storeMetrics{
 		store:        s,
-		bytes:        desc("bytes", "Sum of the sizes of the blobs in the store."),
-		maxBytes:     desc("max_bytes", "What that may be at most."),
+		bytes:        desc("bytes", "Bytes of the blobs in the store."),
+		maxBytes:     desc("max_bytes", "Limit of the store in bytes."),
 		blobs:        desc("blobs", "Blobs in the store."),
-		lookups:      desc("lookups_total", "Blobs that were looked for, by result: hit, miss.", "result"),
-		evictions:    desc("evictions_total", "Blobs that had to go to make room."),
-		evictedBytes: desc("evicted_bytes_total", "Bytes of those."),
+		lookups:      desc("lookups_total", "Lookups of blobs by result: hit, miss.", "result"),
+		evictions:    desc("evictions_total", "Evicted blobs."),
+		evictedBytes: desc("evicted_bytes_total", "Bytes of evicted blobs."),
 
-		verified:      desc("verified_total", "Blobs that were in the store and were read and hashed."),
-		verifiedBytes: desc("verified_bytes_total", "Bytes of those."),
-		damaged:       desc("damaged_total", "Blobs in the store that turned out to be damaged, and a worker's copies of blobs."),
-		aside:         desc("aside_blobs", "Damaged blobs that are kept aside."),
-		asideBytes:    desc("aside_bytes", "Bytes of those."),
+		verified:      desc("verified_total", "Blobs in the store that were read and hashed."),
+		verifiedBytes: desc("verified_bytes_total", "Bytes of blobs that were read and hashed."),
+		damaged:       desc("damaged_total", "Damaged blobs found in the store, and damaged copies of blobs."),
+		aside:         desc("aside_blobs", "Damaged blobs in the folder aside."),
+		asideBytes:    desc("aside_bytes", "Bytes of damaged blobs in the folder aside."),
 	}
 }
 

@@ -118,7 +118,7 @@ func parseNote(b []byte) (d digest.Digest, p proof, err error) {
 func (n *notes) start() {
 	n.loading.Go(func() {
 		if blobs := n.load(); blobs > 0 {
-			n.log.Info("loaded the notes of verified blobs",
+			n.log.Info("loaded the times of verification",
 				zap.String("dir", n.files.dir), zap.Int("blobs", blobs))
 		}
 	})
@@ -164,7 +164,7 @@ func (n *notes) write() {
 	}
 	if err != nil {
 		_ = os.Remove(temp)
-		n.log.Warn("cannot save which blobs were verified", zap.Error(err))
+		n.log.Warn("cannot save the times of verification", zap.Error(err))
 	}
 }
 

@@ -192,7 +192,7 @@ func (p *possession) write() {
 		}
 	}
 	if err != nil && !p.ailing {
-		p.log.Warn("cannot save which instance names have which blobs; after a restart clients upload some of them again", zap.Error(err))
+		p.log.Warn("cannot save the blobs of instance names; after a restart clients upload some of them again", zap.Error(err))
 	}
 	p.ailing = err != nil
 }

@@ -276,7 +276,7 @@ func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 			kept = append(kept, one)
 		}
 	}
-	f.log.Info("the machine was restarted; checked what was written last", zap.String("dir", f.dir),
+	f.log.Info("the machine was restarted; checked the latest files", zap.String("dir", f.dir),
 		zap.Int("files", len(latest)), zap.Int("wrong", len(all)-len(kept)), zap.Duration("took", time.Since(began)))
 	return kept, nil
 }

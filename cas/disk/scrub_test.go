@@ -152,7 +152,7 @@ func TestScrubNotesWhatIsGone(t *testing.T) {
 	if st := s.Stats(); st.DamagedBlobs != int64(len(gone)) || st.Blobs != int64(len(all)-len(gone)) {
 		t.Errorf("%+v", st)
 	}
-	const line = "files of blobs are gone from the store; the blobs are missing from now on"
+	const line = "files of blobs are gone from the store; the blobs are missing"
 	if n := logs.FilterMessage(line).Len(); n != len(affected) {
 		t.Errorf("%d lines tell of %d shards", n, len(affected))
 	}

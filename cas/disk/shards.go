@@ -58,7 +58,7 @@ func (f *files[K]) lose(name string, cause error) error {
 	if err != nil {
 		return fmt.Errorf("%w; move it away: %w", cause, err)
 	}
-	f.log.Warn("a file or folder of the store could not be used; it is made anew: look at it, and at the disk with fsck",
+	f.log.Warn("a file or folder of the store could not be used and was replaced: check it, and the disk with fsck",
 		zap.String("path", filepath.Join(f.dir, name)), zap.Error(cause), zap.String("kept_as", to))
 	return nil
 }
@@ -130,7 +130,7 @@ func (f *files[K]) giveUp(group string, shards []string, cause error) error {
 			stay = append(stay, shard)
 			continue
 		}
-		f.log.Warn("the disk has lost a folder of the store, whose blobs are missing: look at the disk with fsck",
+		f.log.Warn("the disk has lost a folder of the store; its blobs are missing: check the disk with fsck",
 			zap.String("folder", filepath.Join(f.dir, group, shard)), zap.Error(cause), zap.String("kept_as", to))
 	}
 	if len(stay) == 0 {
@@ -140,7 +140,7 @@ func (f *files[K]) giveUp(group string, shards []string, cause error) error {
 	if err != nil {
 		return fmt.Errorf("%w; leave it behind: %w", cause, err)
 	}
-	f.log.Warn("the disk has lost a folder of the store, whose blobs are missing: look at the disk with fsck",
+	f.log.Warn("the disk has lost a folder of the store; its blobs are missing: check the disk with fsck",
 		zap.Strings("folders", stay), zap.Error(cause), zap.String("kept_in", to))
 	return nil
 }

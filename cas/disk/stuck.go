@@ -42,7 +42,7 @@ func (s *stuck[K]) has(k K) bool {
 // stays says that the file of k, which is leaving, could not be taken away.
 func (f *files[K]) stays(k K, err error) {
 	f.stuck.add(k)
-	f.log.Warn("a file cannot be taken out of the store: actions that need its blob fail until it is",
+	f.log.Warn("a file cannot be removed from the store: actions that need its blob fail until you remove it",
 		zap.String("file", f.path(k)), zap.Error(err),
 		zap.String("to_mend", "look at it with lsattr, and at its disk in /proc/mounts; chattr -i, or mount -o remount,rw; then remove the file"))
 }
@@ -64,7 +64,7 @@ func (f *files[K]) unstick(k K) {
 	}
 	if f.setAside(k, f.path(k), "") == nil {
 		f.replaced(k)
-		f.log.Info("a file that was stuck in the store could be taken out", zap.String("file", f.path(k)))
+		f.log.Info("a file that was stuck in the store is removed", zap.String("file", f.path(k)))
 	}
 	f.abort(k)
 }

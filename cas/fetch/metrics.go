@@ -14,8 +14,8 @@ func newMetrics(x *shared) *metrics {
 	}
 	return &metrics{
 		group:        x,
-		fetches:      desc("fetches_total", "Blobs that came from storage elsewhere."),
-		fetchedBytes: desc("fetched_bytes_total", "Bytes of those."),
+		fetches:      desc("fetches_total", "Blobs fetched into the store."),
+		fetchedBytes: desc("fetched_bytes_total", "Bytes of fetched blobs."),
 	}
 }
 

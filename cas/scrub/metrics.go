@@ -15,13 +15,13 @@ func newMetrics(s *Scrubber) *metrics {
 	}
 	return &metrics{
 		scrubber: s,
-		period:   desc("period_seconds", "How often all of the store is to be read."),
-		done:     desc("done_ratio", "Share of the latest pass that is done."),
-		whole:    desc("whole_timestamp_seconds", "When a whole pass ended last; before the first, when that began."),
-		files:    desc("files_total", "Files that were read."),
-		bytes:    desc("bytes_total", "Bytes of those."),
-		damaged:  desc("damaged_total", "Files of those that were damaged."),
-		inPass:   desc("pass_damaged", "Files that the latest pass found damaged."),
+		period:   desc("period_seconds", "Period of the scrub."),
+		done:     desc("done_ratio", "Completed share of the latest pass."),
+		whole:    desc("whole_timestamp_seconds", "End of the last complete pass; before the first one ends, its start."),
+		files:    desc("files_total", "Files read by the scrub."),
+		bytes:    desc("bytes_total", "Bytes read by the scrub."),
+		damaged:  desc("damaged_total", "Damaged files found by the scrub."),
+		inPass:   desc("pass_damaged", "Damaged files found by the latest pass."),
 	}
 }
 

@@ -71,7 +71,7 @@ func (p outputPaths) add(at, kind, is string) error {
 	}
 	clean, here := path.Clean(at), output{kind, is}
 	if clean == "." && kind != outputFolder {
-		return fmt.Errorf("output path %.200q is the working directory, and no %s", at, kind)
+		return fmt.Errorf("output path %.200q is the working directory, not a %s", at, kind)
 	}
 	if other, ok := p.clean[clean]; ok && other != here {
 		return fmt.Errorf("output path %.200q is that of a %s and of another %s", at, other.kind, kind)

@@ -134,7 +134,7 @@ func (f *Frames) frame() error {
 func (f *Frames) window(head zstd.Header) error {
 	window := int64(min(head.WindowSize, 1<<62))
 	if head.HasFCS && head.FrameContentSize > uint64(f.size) {
-		return status.Errorf(codes.InvalidArgument, "a zstd frame is to hold %d bytes, the blob has %d", head.FrameContentSize, f.size)
+		return status.Errorf(codes.InvalidArgument, "a zstd frame announces %d bytes, the blob has %d", head.FrameContentSize, f.size)
 	}
 	if head.SingleSegment {
 		window = int64(head.FrameContentSize)
@@ -147,7 +147,7 @@ func (f *Frames) window(head zstd.Header) error {
 	switch {
 	case window > MaxZstdWindow:
 		return status.Errorf(codes.InvalidArgument,
-			"a zstd frame needs a window of %d bytes, at most %d are taken", window, MaxZstdWindow)
+			"a zstd frame needs a window of %d bytes; the maximum is %d", window, MaxZstdWindow)
 	case f.granted == 0:
 		f.granted = max(window, 1)
 		return f.admit(decoderBytes(window))

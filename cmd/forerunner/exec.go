@@ -40,22 +40,22 @@ const greetTimeout = 10 * time.Second
 // An execution is what the flags of exec say.
 type execution struct {
 	Remote   string      `flag:"remote" group:"Farm" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address of the farm, HOST:PORT or grpcs://HOST:PORT"`
-	Storage  string      `flag:"storage" unit:"ADDRESS" otherwise:"that of --remote" doc:"Address of the storage, if the farm's scheduler does not serve it, HOST:PORT or grpcs://HOST:PORT"`
+	Storage  string      `flag:"storage" unit:"ADDRESS" otherwise:"that of --remote" doc:"Address of external storage, HOST:PORT or grpcs://HOST:PORT"`
 	Instance string      `flag:"instance" unit:"NAME" otherwise:"empty" doc:"Instance name"`
 	Client   dial.Client `settings:"inline"`
 
-	Inputs           []string          `flag:"input" group:"Command" unit:"PATH" otherwise:"none" doc:"Folder to send as input root, or PREFIX=FOLDER to place it below a prefix; repeatable"`
-	Outputs          []string          `flag:"output" unit:"PATH" otherwise:"none" doc:"Path to bring back, relative to the working directory; repeatable"`
-	Download         string            `flag:"download" unit:"FOLDER" default:"." doc:"Folder that outputs are written to"`
-	WorkingDirectory string            `flag:"working-directory" unit:"PATH" otherwise:"the input root" doc:"Path in the input root that the command runs in"`
+	Inputs           []string          `flag:"input" group:"Command" unit:"PATH" otherwise:"none" doc:"Folder to upload as input root, or PREFIX=FOLDER to place it below a prefix; repeatable"`
+	Outputs          []string          `flag:"output" unit:"PATH" otherwise:"none" doc:"Output path to download, relative to the working directory; repeatable"`
+	Download         string            `flag:"download" unit:"FOLDER" default:"." doc:"Local folder for outputs"`
+	WorkingDirectory string            `flag:"working-directory" unit:"PATH" otherwise:"the input root" doc:"Working directory of the command, a path in the input root"`
 	Env              variables         `flag:"env" unit:"NAME=VALUE" otherwise:"PATH=/usr/local/bin:/usr/bin:/bin" doc:"Environment variable of the command; repeatable"`
-	Platform         client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that the worker has to have; repeatable, also with one name"`
-	Timeout          time.Duration     `flag:"timeout" unit:"TIME" otherwise:"the scheduler's" doc:"Time that the command may run"`
+	Platform         client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that the worker must have; repeatable, also with one name"`
+	Timeout          time.Duration     `flag:"timeout" unit:"TIME" otherwise:"the scheduler's" doc:"Timeout of the command"`
 
-	NoCache bool   `flag:"no-cache" group:"Results" doc:"Neither takes the result from the cache nor keeps it there"`
+	NoCache bool   `flag:"no-cache" group:"Results" doc:"Does not read or write the action cache"`
 	Skip    bool   `flag:"skip-cache" doc:"Runs the command even if the result is in the cache"`
 	Quiet   bool   `flag:"quiet" doc:"Shows no progress"`
-	Live    string `flag:"live" oneof:"auto on off" default:"auto" doc:"When output is printed while the command runs: auto is on at a terminal. It is verified only at the end, and printed anew if the action is started over"`
+	Live    string `flag:"live" oneof:"auto on off" default:"auto" doc:"Whether output is printed while the command runs: auto is on at a terminal. Output is verified only at the end, and printed again if the action starts over"`
 }
 
 // What --live may be.
@@ -178,7 +178,7 @@ func (e *execution) attempt(
 	var err error
 	x.Outcome, err = client.Execute(ctx, conn, request)
 	if err != nil && ctx.Err() != nil {
-		return nil, errors.New("interrupted; what runs of it is cancelled")
+		return nil, errors.New("interrupted; the running action is cancelled")
 	}
 	if status.Code(err) == codes.Unimplemented && e.Storage == "" {
 		return nil, fmt.Errorf("%w (if the storage of the farm is elsewhere, give its address with --storage)", err)

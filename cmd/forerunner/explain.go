@@ -112,7 +112,7 @@ func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Recor
 			return nil, fmt.Errorf("%s has not ended: explain it then; forerunner operation %s shows what it does", op.GetName(), rest)
 		}
 	}
-	return nil, fmt.Errorf("%s; records are of what this scheduler was asked to execute, for --keep-records: "+
+	return nil, fmt.Errorf("%s; records exist for operations of this scheduler, for --keep-records: "+
 		"forerunner history lists them. Results that a client took from the action cache itself have none", status.Convert(err).Message())
 }
 

@@ -145,7 +145,7 @@ func (f *profileFarm) close() {
 }
 
 // errNoProfile says that nothing is known of what an action reads.
-var errNoProfile = errors.New("nothing is known of what this action reads: no run of its command has succeeded on a " +
+var errNoProfile = errors.New("there is no profile of this action: no run of its command has succeeded on a " +
 	"worker whose --state is here")
 
 // profiled lays what is known of an action over its input root.

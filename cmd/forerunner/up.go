@@ -25,9 +25,9 @@ type localFarm struct {
 
 // upFlags are settings of a farm in one process that differ from those of separate programs.
 type upFlags struct {
-	Data      string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Folder for everything that the farm keeps"`
-	CacheSize string `flag:"cache-size" unit:"SIZE" otherwise:"40% of the free space" doc:"Size of the storage, and of the worker's store"`
-	Slots     int    `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Commands that run at once; 0 is one for each CPU"`
+	Data      string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Data folder of the farm"`
+	CacheSize string `flag:"cache-size" unit:"SIZE" otherwise:"40% of the free space" doc:"Size of the storage and of the worker's store, each"`
+	Slots     int    `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
 }
 
 // settings are those that make sense where nothing is elsewhere.

@@ -17,23 +17,23 @@ import (
 // A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read the same format;
 // a worker uses tokens, access and its tuning.
 type File struct {
-	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that fits a pool counts (docs/SCHEDULING.md)"`
+	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that matches a pool counts (docs/SCHEDULING.md)"`
 	SizeClasses        []tuning.Sizes       `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
 	LearnSizes         sizeclass.Options    `yaml:"learn_sizes" doc:"how the scheduler chooses size classes"`
-	Labels             []quota.Label        `yaml:"labels" named:"Name" doc:"names for workers with all of these platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
+	Labels             []quota.Label        `yaml:"labels" named:"Name" doc:"labels of workers, by platform properties, for quotas" example:"{linux-x86: {OSFamily: linux, ISA: x86-64}, gpu: {pool: gpu}}"`
 	Cohorts            []quota.Cohort       `yaml:"cohorts" named:"Name" doc:"workers that instance names share by quotas; \"forerunner quota put\" sets the quotas" example:"{linux: {labels: [linux-x86], unit: size_class}, gpu: {labels: [gpu], unit: slots}}"`
-	Preemption         Preemption           `yaml:"preemption" doc:"when actions are stopped for an instance name that is below its guarantee"`
+	Preemption         Preemption           `yaml:"preemption" doc:"when running actions are stopped for an instance name below its minimum"`
 	Tokens             []auth.Issuer        `yaml:"tokens" doc:"issuers of bearer tokens (JWT); without tokens and --tls-client-ca authentication is off (docs/SECURITY.md)"`
-	Access             []auth.Rule          `yaml:"access" doc:"rights of callers; all that one rule says of a caller has to hold"`
-	Login              login.Settings       `yaml:"login" doc:"accounts with which people log in to the scheduler's pages; rules below access say what they may (docs/SECURITY.md)"`
-	OperationsBelongTo auth.Owning          `yaml:"operations_belong_to" default:"instance" doc:"who sees an operation: everybody who may execute for its instance name, or the user who started it"`
-	Tuning             settings.Raw         `yaml:"tuning" doc:"settings that few farms change; each is used by the programs that have it"`
+	Access             []auth.Rule          `yaml:"access" doc:"rights of callers; a caller must match all conditions of a rule"`
+	Login              login.Settings       `yaml:"login" doc:"providers whose users can log in to the scheduler's pages; rules below access give them rights (docs/SECURITY.md)"`
+	OperationsBelongTo auth.Owning          `yaml:"operations_belong_to" default:"instance" doc:"who can see an operation: everybody who may execute for its instance name, or the user who started it"`
+	Tuning             settings.Raw         `yaml:"tuning" doc:"settings that few farms change; each program uses those that it has"`
 }
 
 // Preemption says when actions are stopped for others.
 type Preemption struct {
-	Delay  time.Duration `yaml:"delay" default:"10s" doc:"time that an action below the guarantee waits before others are chosen to be stopped"`
-	Grace  time.Duration `yaml:"grace" default:"5s" doc:"time after that in which these may still end by themselves"`
+	Delay  time.Duration `yaml:"delay" default:"10s" doc:"time for which an action below the minimum waits before other actions are chosen to be stopped"`
+	Grace  time.Duration `yaml:"grace" default:"5s" doc:"time after that in which the chosen actions may still end by themselves"`
 	AtMost int           `yaml:"at_most" default:"3" min:"1" doc:"how often the same action may be stopped"`
 }
 

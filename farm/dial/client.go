@@ -37,10 +37,10 @@ const (
 type Client struct {
 	// CA, Cert and Key are files; see certs.Files.
 	CA   string `flag:"tls-ca" group:"Credentials" unit:"FILE" otherwise:"those of the system" doc:"File with the authorities of servers at grpcs:// addresses, PEM"`
-	Cert string `flag:"tls-client-cert" unit:"FILE" otherwise:"none" doc:"File with the certificate that this program shows to servers, PEM"`
+	Cert string `flag:"tls-client-cert" unit:"FILE" otherwise:"none" doc:"File with the certificate that this program presents to servers, PEM"`
 	Key  string `flag:"tls-client-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-client-cert, PEM"`
 	// Token goes with every call.
-	Token string `flag:"token-file" unit:"FILE" otherwise:"none" doc:"File with a bearer token that this program shows to servers at grpcs:// addresses or on loopback"`
+	Token string `flag:"token-file" unit:"FILE" otherwise:"none" doc:"File with a bearer token that this program presents to servers at grpcs:// addresses or on loopback"`
 	// Logger takes what is wrong with changed files. Nil: nothing does.
 	Logger *zap.Logger
 	// connect makes the connections, if it is not nil.

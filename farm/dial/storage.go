@@ -49,14 +49,14 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 		},
 		"connections": func(value string) (err error) {
 			if e.connections, err = strconv.Atoi(value); err == nil && (e.connections < 1 || e.connections > maxConnections) {
-				err = fmt.Errorf("it has to be from 1 to %d", maxConnections)
+				err = fmt.Errorf("it must be from 1 to %d", maxConnections)
 			}
 			return err
 		},
 		"compression": func(value string) error {
 			e.options.NoCompression = value == "off"
 			if value != "off" && value != "zstd" {
-				return errors.New("it has to be zstd or off")
+				return errors.New("it must be zstd or off")
 			}
 			return nil
 		},

@@ -11,8 +11,8 @@ import (
 
 // Logging says how a program logs.
 type Logging struct {
-	JSON  bool   `flag:"log-json" group:"General" doc:"Logs JSON lines, for machines; errors have the stack of their call"`
-	Level string `flag:"log-level" group:"General" oneof:"debug info warn error" default:"info" doc:"Lowest level that is logged"`
+	JSON  bool   `flag:"log-json" group:"General" doc:"Logs JSON lines; errors have a stack trace"`
+	Level string `flag:"log-level" group:"General" oneof:"debug info warn error" default:"info" doc:"Lowest level of log lines"`
 	// IsWhole: a scheduler and a worker log here.
 	IsWhole bool
 }

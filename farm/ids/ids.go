@@ -66,7 +66,7 @@ func Take(data string, positions int) (*Own, error) {
 			return own, nil
 		}
 	}
-	return nil, errors.New("other workers have all users")
+	return nil, errors.New("other workers on this machine use all user ids")
 }
 
 // idsFile is where workers of a machine lock their ids, a byte for each block of them. Only root gets

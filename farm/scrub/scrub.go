@@ -22,9 +22,9 @@ import (
 // A Schedule says how a store is read again, to find what has rotted.
 type Schedule struct {
 	// Every is how often all of it is read; 0: never.
-	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Time in which everything stored on this machine is read again, to find what the disk has damaged; 0 is never"`
+	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Period in which the program reads all stored files again to find damage; 0 is never"`
 	// Rate is the most bytes that are read in a second, with a unit; empty: 32M.
-	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Bytes that this reads in a second at most; it reads slower while others need the disk"`
+	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Highest rate of that in bytes a second; it is slower while others need the disk"`
 }
 
 // A Store is a store, and what reads it again; the latter is nil if nothing does.

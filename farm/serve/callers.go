@@ -26,14 +26,14 @@ import (
 type Callers struct {
 	Memory Memory `settings:"inline"`
 	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
-	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"gRPC connections at a time; one address may have half of them"`
-	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Calls at a time on one connection; clients hold back more"`
+	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"Number of gRPC connections at a time; one address may have half of them"`
+	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
 	// UploadWindow is empty for a size by the memory. See intake.Bounds.Window.
-	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes that a client may send of one call before the program reads them, from 64K to 16M; more is faster over long distances, and lets fewer clients upload at a time"`
+	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes of one call that a client may send before the program reads them, from 64K to 16M; more is faster over long distances, but fewer clients can upload at a time"`
 	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
-	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time in which the request of a call has to begin to arrive"`
+	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time until the request of a call must begin to arrive"`
 	// Waiting is 0 for a number by the memory.
-	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Goroutines kept ready for calls, at most 65536; further calls start their own. More saves CPU on large farms, fewer saves it on small ones"`
+	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 }
 
 // FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has its stack grow for its first call, and
@@ -80,7 +80,7 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	}
 	window, err := settings.ParseSize(c.UploadWindow)
 	if err == nil && window != 0 && (window < minWindow || window > maxWindow) {
-		err = errors.New("it has to be from 64K to 16M")
+		err = errors.New("it must be from 64K to 16M")
 	}
 	if err != nil {
 		return 0, b, fmt.Errorf("tuning.upload_window: %w", err)

@@ -13,7 +13,7 @@ import (
 // Memory says how much memory a program may use. Nil is the zero Memory.
 type Memory struct {
 	// Limit has a unit; empty: what GOMEMLIMIT, the groups around the process and the machine leave.
-	Limit string `tuning:"memory_limit" group:"Callers" unit:"SIZE" otherwise:"that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md" doc:"Memory that this program may use; caches, and what it takes in from callers, depend on it"`
+	Limit string `tuning:"memory_limit" group:"Callers" unit:"SIZE" otherwise:"that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md" doc:"Memory that this program may use; the sizes of caches and the limits of callers depend on it"`
 	// Share is the part of what there is without a Limit that is for this program and not for the commands
 	// beside it: one by this number. 0 is 1.
 	Share int64

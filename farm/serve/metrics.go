@@ -24,7 +24,7 @@ func buildInfo() prometheus.Collector {
 	build := flags.ReadBuild()
 	labels := prometheus.Labels{"version": build.Version, "revision": build.Commit, "go_version": build.Go}
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "forerunner_build_info", Help: "1, with what the program was built of.", ConstLabels: labels,
+		Name: "forerunner_build_info", Help: "1, with version, revision and Go version as labels.", ConstLabels: labels,
 	})
 	g.Set(1)
 	return g
@@ -36,7 +36,7 @@ type calls struct{ ended *prometheus.CounterVec }
 
 func newCalls(r prometheus.Registerer) *calls {
 	c := &calls{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "forerunner_grpc_calls_total", Help: "Calls that have ended, by method and gRPC code.",
+		Name: "forerunner_grpc_calls_total", Help: "Completed calls by method and gRPC code.",
 	}, []string{"method", "code"})}
 	r.MustRegister(c.ended)
 	return c

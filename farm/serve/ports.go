@@ -20,11 +20,11 @@ import (
 // Ports say how the ports of a program are protected.
 type Ports struct {
 	// Cert, Key and ClientCA are files; see certs.Files. Without Cert there is no TLS.
-	Cert     string `flag:"tls-cert" group:"Ports" unit:"FILE" otherwise:"none: no TLS" doc:"File with the certificate of all ports, PEM; the program reads it again when it changes, like all files of --tls-..."`
+	Cert     string `flag:"tls-cert" group:"Ports" unit:"FILE" otherwise:"none: no TLS" doc:"File with the certificate of all ports, PEM; the program reloads this and all other --tls-... files when they change"`
 	Key      string `flag:"tls-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-cert, PEM"`
 	ClientCA string `flag:"tls-client-ca" unit:"FILE" otherwise:"none" doc:"File with the authorities of client certificates, PEM; callers then need a certificate or a token"`
 	// Insecure allows ports that others can reach although there is no TLS.
-	Insecure bool `flag:"insecure-listen" doc:"Allows ports without TLS elsewhere than on loopback; anyone who reaches such a port can read and write all that goes over it"`
+	Insecure bool `flag:"insecure-listen" doc:"Allows ports without TLS that are not on loopback; anyone on the network can then read and change all traffic"`
 }
 
 // Files are those that the flags name.

@@ -29,7 +29,7 @@ const (
 type Tracing struct {
 	// Endpoint is a collector that takes OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT for
 	// TLS. Empty: there are no spans.
-	Endpoint string `tuning:"otlp_endpoint" group:"Tracing" unit:"URL" otherwise:"OTEL_EXPORTER_OTLP_ENDPOINT; else none" doc:"Collector for traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT"`
+	Endpoint string `tuning:"otlp_endpoint" group:"Tracing" unit:"URL" otherwise:"OTEL_EXPORTER_OTLP_ENDPOINT; else none" doc:"Collector of traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT"`
 }
 
 // FromEnvironment has t go by the variable that OpenTelemetry has for this.
@@ -43,7 +43,7 @@ func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logg
 	}
 	u, err := url.Parse(t.Endpoint)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-		err = errors.New("it has to be http://HOST:PORT or https://HOST:PORT")
+		err = errors.New("it must be http://HOST:PORT or https://HOST:PORT")
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("tuning.otlp_endpoint %s: %w", t.Endpoint, err)

@@ -130,7 +130,7 @@ func (s *service) authorize(ctx context.Context, r request) (digest.Digest, erro
 	}
 	if s.options.Granted != nil && !s.options.Granted(ctx, r.GetInstanceName(), action) {
 		return digest.Digest{}, status.Errorf(codes.PermissionDenied,
-			"former runs of action %s are for the worker that was given it (see docs/SECURITY.md)", action)
+			"runs of action %s are for the worker that has the action (see docs/SECURITY.md)", action)
 	}
 	if len(r.GetCircumstances()) != sha256.Size {
 		return digest.Digest{}, status.Errorf(codes.InvalidArgument,

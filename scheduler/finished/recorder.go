@@ -172,13 +172,13 @@ func (r *Recorder) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_records_lost_total",
-			Help: "Records that are not kept, because the disk did not keep up or failed, or a caller published too many builds.",
+			Help: "Records that were not written, because the disk was too slow or failed, or a caller published too many builds.",
 		}, func() float64 { return float64(r.Lost()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "forerunner_scheduler_records", Help: "Operations that have ended and of which there is a record.",
+			Name: "forerunner_scheduler_records", Help: "Records of completed operations.",
 		}, func() float64 { return float64(stats().Records) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "forerunner_scheduler_records_bytes", Help: "Bytes that these records take.",
+			Name: "forerunner_scheduler_records_bytes", Help: "Bytes of records of completed operations.",
 		}, func() float64 { return float64(stats().Bytes) }),
 	}
 }

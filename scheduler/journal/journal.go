@@ -29,7 +29,7 @@ const (
 
 // Why nothing more is taken down.
 var (
-	errTooSlow = errors.New("events come faster than they can be written")
+	errTooSlow = errors.New("events arrive faster than they can be written")
 	errTooLong = errors.New("the recording is as long as it may be")
 	errEnded   = errors.New("the recording has ended")
 )
@@ -70,7 +70,7 @@ func New(w io.Writer, limit int64) *Journal {
 }
 
 // Run writes until ctx ends, and then what is left. Its error is the writer's, or
-// says why the recording is not whole.
+// says why the recording is incomplete.
 func (j *Journal) Run(ctx context.Context) error {
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()

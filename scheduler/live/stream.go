@@ -138,7 +138,7 @@ func (v *view) run(ctx context.Context, st *event.Status, box *engine.Mailbox) e
 }
 
 func errYielded() error {
-	return status.Error(codes.ResourceExhausted, "this stream was ended to make room for other callers, who read fewer")
+	return status.Error(codes.ResourceExhausted, "this stream was ended for other callers, which read fewer")
 }
 
 func errUnseen() error {

@@ -142,7 +142,7 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 		return nil, err
 	}
 	if n := len(req.GetReason()); n > maxReason {
-		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes, at most %d are taken", n, maxReason)
+		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes; the maximum is %d", n, maxReason)
 	}
 	var known []string
 	s.Look(func(v *core.View) { known = v.WorkerAttributes() })

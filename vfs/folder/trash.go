@@ -133,7 +133,7 @@ func (t *Trash) remove(what rubbish) {
 		return what.unlink(dir, name)
 	})
 	if err != nil && !errors.Is(err, errStopped) {
-		t.log.Error("cannot remove what a root left", zap.Error(err))
+		t.log.Error("cannot remove the remains of an input root", zap.Error(err))
 	}
 }
 

@@ -30,11 +30,11 @@ func newRequests(r prometheus.Registerer) (*requests, error) {
 	q := &requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_fuse_requests_total",
-			Help: "What the kernel asked of input roots, by operation.",
+			Help: "Requests of the kernel to input roots by operation.",
 		}, []string{"operation"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "forerunner_fuse_request_seconds",
-			Help:    "Time to answer it, waits for storage included; one request in 16 is timed.",
+			Help:    "Time to answer a request, including waits for storage; one request in 16 is timed.",
 			Buckets: prometheus.ExponentialBuckets(1e-6, 8, 9), // to 16 s
 		}, []string{"operation"}),
 	}

@@ -112,7 +112,7 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, err
 	}
 	dir, ok := source.LocalDirectory(d)
 	if !ok || !g.placeLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
-		return nil, fmt.Errorf("the root directory, of %d bytes, is not at hand", d.SizeBytes())
+		return nil, fmt.Errorf("the root directory, of %d bytes, is not available", d.SizeBytes())
 	}
 	if _, err := g.write(g.places[0], dir); err != nil { // which the kernel reads while it mounts
 		return nil, err

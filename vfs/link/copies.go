@@ -243,7 +243,7 @@ func (c *copies) spoil(l *sharedFile) {
 	switch {
 	case !c.retire(l):
 	case c.bare && l.strangers() > 0:
-		c.log.Warn("a command changed an input that other roots share; it is dropped",
+		c.log.Warn("a command changed an input that other roots share; the copy is dropped",
 			zap.Stringer("digest", l.key.digest), zap.String("file", l.path))
 	default:
 		c.damaged(l.key.digest, l.path)

@@ -44,7 +44,7 @@ func detachWhile(dir string, wanted func() bool) (found int, err error) {
 			found++
 		}
 	}
-	return found, fmt.Errorf("mounts come back as fast as they are taken away")
+	return found, fmt.Errorf("new mounts appear as fast as they are removed")
 }
 
 // Below returns the mount points below dir, oldest first. dir is absolute and has no symlinks.

@@ -100,7 +100,7 @@ func (l *Layer) Hide() error {
 	if err == nil {
 		return nil
 	}
-	l.log.Warn("input root is still in use; processes in it lose it", zap.Error(err))
+	l.log.Warn("an input root is still in use; its processes lose it", zap.Error(err))
 	return mounts.Unmount(l.path, unix.MNT_DETACH)
 }
 

@@ -29,7 +29,7 @@ const (
 )
 
 // ErrUnfit says that an action failed on a worker that could not run it, where another can.
-var ErrUnfit = errors.New("this worker could not do its work")
+var ErrUnfit = errors.New("this worker cannot run actions")
 
 // A Monitor watches one worker. Its methods may be called concurrently.
 type Monitor struct {

@@ -94,9 +94,9 @@ func (s space) shortage(dir string) error {
 	case s.readOnly:
 		return fmt.Errorf("%s: %w", dir, errReadOnly)
 	case s.lack > 0 && s.of != "":
-		return fmt.Errorf("%s: the %s is used up: %d more bytes have to be free", dir, s.of, s.lack)
+		return fmt.Errorf("%s: the %s is used up: %d more bytes must be free", dir, s.of, s.lack)
 	case s.lack > 0:
-		return fmt.Errorf("%s: the disk is full: %d more bytes have to be free", dir, s.lack)
+		return fmt.Errorf("%s: the disk is full: %d more bytes must be free", dir, s.lack)
 	}
 	return nil
 }

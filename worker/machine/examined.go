@@ -136,7 +136,7 @@ func (e *Examined) giveUp(why error) {
 		return
 	}
 	e.name, e.why = "", why
-	e.log.Warn("former runs are no longer shared with other workers", zap.NamedError("because", why),
+	e.log.Warn("runs are no longer shared with other workers", zap.NamedError("because", why),
 		zap.String("to_have_it", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
 }
 

@@ -88,7 +88,7 @@ func (s sight) walkBelow(ctx context.Context, root string, f func(entry) error) 
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
-			return fmt.Errorf("%s: nothing is known of it", path)
+			return fmt.Errorf("%s: its attributes are unknown", path)
 		}
 		return f(entry{path, info, stat})
 	})

@@ -44,13 +44,13 @@ type File struct {
 // An Entry is one policy as it is written.
 type Entry struct {
 	Name        string            `yaml:"name,required" doc:"name of the policy, for logs" example:"arm"`
-	Match       map[string]string `yaml:"match" doc:"platform properties of the actions that the policy is for, * is any value; without any it is for all, and has to be the last" example:"{arch: arm64}"`
-	Wrappers    [][]string        `yaml:"wrappers" doc:"commands that the action's command is run by, the first one outermost; arguments are Go templates with .Property and .PropertyOr" example:"[[nice, -n, \"5\"]]"`
+	Match       map[string]string `yaml:"match" doc:"platform properties of matching actions, * is any value; a policy without them matches all actions and must be the last" example:"{arch: arm64}"`
+	Wrappers    [][]string        `yaml:"wrappers" doc:"commands that run the action's command, the first one outermost; arguments are Go templates with .Property and .PropertyOr" example:"[[nice, -n, \"5\"]]"`
 	Environment map[string]string `yaml:"environment" doc:"environment variables, which override those of the action" example:"{QEMU_CPU: max}"`
 	Nice        int               `yaml:"nice" default:"0" min:"-20" max:"19" doc:"niceness, added to that of the worker"`
-	Network     Network           `yaml:"network" doc:"network access; default what the action asks for" example:"off"`
-	User        string            `yaml:"user" doc:"user of the command: a name, UID:GID or a range FIRST-LAST; default that of the worker's --user" example:"nobody"`
-	Allow       []string          `yaml:"allow" doc:"what the sandbox allows beyond its defaults, by the words in docs/EXECUTION.md" example:"[netlink]"`
+	Network     Network           `yaml:"network" doc:"network access; default as the action asks" example:"off"`
+	User        string            `yaml:"user" doc:"user of the command: a name, UID:GID or a range FIRST-LAST; default the worker's --user" example:"nobody"`
+	Allow       []string          `yaml:"allow" doc:"what the sandbox allows beyond its defaults: words from docs/EXECUTION.md" example:"[netlink]"`
 
 	checked policy
 }

@@ -102,7 +102,7 @@ func (u *Users) parseRange(first, last string) (err error) {
 	case err != nil:
 		return err
 	case u.first.UID == 0:
-		return fmt.Errorf("root is no user to keep others from")
+		return fmt.Errorf("a range cannot contain root")
 	case end.UID < u.first.UID:
 		return fmt.Errorf("the last is before the first")
 	}

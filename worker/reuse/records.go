@@ -23,7 +23,7 @@ import (
 const Bucket = "reuse-2"
 
 // errNotKept is about a run that cannot be remembered, which is no fault of anything.
-var errNotKept = errors.New("too much was looked at to be remembered")
+var errNotKept = errors.New("the run looked up too many paths to be remembered")
 
 // Storage tells which blobs are gone. A Client of cas/client is one.
 type Storage interface {
@@ -145,7 +145,7 @@ func (t Tree) encode(ctx context.Context, seen *Recorder, run Run) (*reuse.Run, 
 	}
 	root, err := t.account(ctx, looked, t.Root)
 	if err != nil {
-		return nil, fmt.Errorf("account for what was seen of %s: %w", t.Root, err)
+		return nil, fmt.Errorf("record what was read of %s: %w", t.Root, err)
 	}
 	return encode(run, root)
 }

@@ -56,8 +56,8 @@ type Machine interface {
 func NewCounts() *prometheus.CounterVec {
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "forerunner_worker_accounts_total",
-		Help: "Former runs that workers share: spared a run here; none was of use; unavailable, the scheduler did not answer, or this worker's machine " +
-			"was not found unchanged, in time; kept, the others can have this worker's run; lost, they cannot.",
+		Help: "Runs that workers share: spared, a run of another worker was reused; none, no run matched; unavailable, the scheduler or the check " +
+			"of the machine took too long; kept, a run of this worker was shared; lost, it could not be shared.",
 	}, []string{"result"})
 	for _, result := range []string{sharedSpared, sharedNone, sharedUnavailable, sharedKept, sharedLost} {
 		counts.WithLabelValues(result)

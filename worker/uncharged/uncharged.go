@@ -134,5 +134,5 @@ func NetlinkOf(pids []int) (bytes int64, err error) {
 			}
 		}
 	}
-	return 0, errors.Join(errors.New("no process tells what is in its network namespace"), err)
+	return 0, errors.Join(errors.New("no process shows the content of its network namespace"), err)
 }

@@ -123,7 +123,7 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 	for _, d := range ds[:min(len(ds), most)] {
 		names = append(names, d.String())
 	}
-	a.count(len(ds), folder).Warn("files of blobs are gone from the store; the blobs are missing from now on",
+	a.count(len(ds), folder).Warn("files of blobs are gone from the store; the blobs are missing",
 		zap.Int("blobs", len(ds)), zap.Strings("digests", names), zap.String("folder", folder))
 }
 

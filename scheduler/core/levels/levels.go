@@ -56,24 +56,24 @@ func (k Key) Named() bool { return k == KeyClaim || k == KeyProperty || k == Key
 
 // A Level is one level of the hierarchy in which operations share workers.
 type Level struct {
-	Key  Key    `yaml:"key,required" doc:"what of an operation names its branch"`
+	Key  Key    `yaml:"key,required" doc:"fact about an operation that selects its branch"`
 	Name string `yaml:"name" doc:"name of the claim or platform property, or the constant itself; for the keys claim, property and constant"`
 	// Stickiness is how long a worker may be kept for a branch of this level although
 	// another one has its turn. Zero: not at all.
-	Stickiness time.Duration `yaml:"stickiness" default:"0s" doc:"time that a worker may stay with one branch although another has its turn"`
+	Stickiness time.Duration `yaml:"stickiness" default:"0s" doc:"time for which a worker may stay with its branch although another is next"`
 	// Weights of branches, by their key; others weigh 1. From 1e-6 to 1e6.
-	Weights map[string]float64 `yaml:"weights" min:"0.000001" max:"1000000" doc:"weights of branches, by their key; all others weigh 1"`
+	Weights map[string]float64 `yaml:"weights" min:"0.000001" max:"1000000" doc:"weights of branches, by their key; others have weight 1"`
 }
 
 // A QueueConfig says how operations share the workers of some pools.
 type QueueConfig struct {
 	// Prefix is the instance name prefix of the workers, or leads it. Platform are
 	// properties that they have, among others. Empty: all.
-	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, or a part that leads it; default any" example:"acme/app"`
-	Platform map[string]string `yaml:"platform" doc:"platform properties that the workers have, among others; default any" example:"{gpu: \"1\"}"`
+	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, or its beginning; default any" example:"acme/app"`
+	Platform map[string]string `yaml:"platform" doc:"platform properties that the workers must have; default any" example:"{gpu: \"1\"}"`
 	// Levels are those of the hierarchy, the outermost first. Without any there is
 	// one queue.
-	Levels []Level `yaml:"levels,required" max:"16" doc:"keys that divide operations into branches, the outermost first; [] is one queue for all" example:"[{key: user, weights: {ci: 2}}, {key: property, name: container-image}, {key: correlated_invocations_id, stickiness: 30s}]"`
+	Levels []Level `yaml:"levels,required" max:"16" doc:"keys that divide operations into branches, outermost first; [] is one queue for all" example:"[{key: user, weights: {ci: 2}}, {key: property, name: container-image}, {key: correlated_invocations_id, stickiness: 30s}]"`
 }
 
 // maxLevels bounds those of a configuration. Quotas may need one more.

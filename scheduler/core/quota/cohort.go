@@ -10,7 +10,7 @@ import (
 // A Label names what has all of some properties.
 type Label struct {
 	Name       string
-	Properties map[string]string `yaml:",inline" min:"1" doc:"platform properties that a worker has to have, all of them"`
+	Properties map[string]string `yaml:",inline" min:"1" doc:"platform properties; a worker with all of them has the label"`
 }
 
 // A Unit is what quotas of a cohort count.
@@ -30,8 +30,8 @@ func (Unit) Choices() []string { return []string{string(SizeClasses), string(Slo
 // A Cohort is workers that are shared by quotas. Labels are names.
 type Cohort struct {
 	Name   string
-	Labels []string `yaml:"labels,required" min:"1" doc:"names of labels; workers with one of them belong to the cohort" example:"[linux-x86]"`
-	Unit   Unit     `yaml:"unit" default:"size_class" doc:"what an action counts: the size class of its worker, or 1 (slots)"`
+	Labels []string `yaml:"labels,required" min:"1" doc:"names of labels; workers whose labels are all among these are in the cohort" example:"[linux-x86]"`
+	Unit   Unit     `yaml:"unit" default:"size_class" doc:"unit of an action: the size class of its worker, or 1 (slots)"`
 }
 
 // Cost is what a run on a worker of a size class counts.

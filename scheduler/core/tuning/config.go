@@ -19,10 +19,10 @@ import (
 // means its default.
 type Config struct {
 	// ExecutionTimeout is given to actions that ask for none. Default 1h.
-	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" above:"0" doc:"Time that an action may run if the client sets none"`
+	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" above:"0" doc:"Timeout of actions for which the client sets none"`
 	// MaxExecutionTimeout is the longest timeout of an action; what asks for more has
 	// this, and its client is told. Default 24h, at least ExecutionTimeout.
-	MaxExecutionTimeout time.Duration `tuning:"max_timeout" unit:"TIME" default:"24h" above:"0" doc:"Time that an action may run at most, whatever the client sets"`
+	MaxExecutionTimeout time.Duration `tuning:"max_timeout" unit:"TIME" default:"24h" above:"0" doc:"Longest timeout of an action, whatever the client sets"`
 
 	// SyncInterval is how often a busy worker has to call. A worker learns of a
 	// cancellation at its next call, so this is also how long a cancelled action
@@ -38,7 +38,7 @@ type Config struct {
 	// WorkerSlack is how late a worker may be before it is taken for dead. It
 	// also covers the difference between the clocks of worker and scheduler.
 	// Default 25s.
-	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" above:"0" doc:"Time that a worker may be late with its call, every 5s when it is busy, before it counts as lost; 10s at most once its connection has broken"`
+	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" above:"0" doc:"Time without a call after which a worker counts as lost; busy workers call every 5s. At most 10s after its connection has broken"`
 	// DisconnectSlack is how long a worker whose connection has broken may take to
 	// call again, if that is sooner. A program that dies is noticed so, a machine
 	// that hangs by WorkerSlack. Default 10s: twice SyncInterval, as a busy worker
@@ -47,7 +47,7 @@ type Config struct {
 	// Settle is how long after the first event no action is given to a worker, so
 	// that those which run actions since before a restart can say so, and none of
 	// these is started twice. Default 0: there was nothing before.
-	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" min:"0" doc:"Time after the start in which workers can come back with what they run, before the scheduler gives out actions"`
+	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" min:"0" doc:"Time after the start in which workers can report their running actions, before the scheduler starts new ones"`
 	// Queues say how operations share workers; for each pool the first that is for
 	// it, and without one DefaultLevels. What they hold is not to be changed.
 	Queues []levels.QueueConfig
@@ -72,32 +72,32 @@ type Config struct {
 	// ActionProperties are the names of platform properties that say how an action
 	// is run, not where. They are not matched: no worker needs to have them. None by
 	// default.
-	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties that say how an action is run, not where; workers need not have them"`
+	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties about how an action runs, not where; workers need not have them"`
 	// Match says which workers may run an action. Default MatchOffered.
-	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those that have all platform properties that it asks for; exact, those that have these and no others"`
+	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those with all its platform properties; exact, those with exactly these properties"`
 	// Apart: no operation gets a run of which it is not known that it was for its instance name. Workers say which
 	// action they run, and not for whom: what one runs after a restart is stopped then and run again, and
 	// what one brings that was taken for lost is not used.
 	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
-	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Workers that an action may lose before it fails"`
+	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Number of workers that an action may lose before it fails"`
 
 	// SuspendAfter is how many actions of a worker have to fail one after the other, for no fault
 	// of their own, for it to get nothing for a while, if those of most others do not fail. Default
 	// 5.
-	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Actions that a worker may fail in a row, with errors that are not the action's, before it gets none for a while"`
+	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Number of failures in a row, with errors that are not the action's, after which a worker is suspended"`
 
 	// ClientGrace is how long an operation that nobody waits for, or an action or
 	// an orphan result, is kept for a client to come back.
 	// Default 60s.
-	ClientGrace time.Duration `tuning:"client_grace" unit:"TIME" default:"1m" above:"0" doc:"Time that an action is kept for a client whose connection has broken"`
+	ClientGrace time.Duration `tuning:"client_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an operation is kept after its client's connection has broken"`
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
-	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time that an action waits for a worker of its platform to appear"`
+	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an action waits if no connected worker has its platform"`
 	// DrainGrace is how long an action waits for workers of which operators have drained all that could serve
 	// it, and that may be undrained. Default 24h.
-	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" above:"0" doc:"Time that an action waits for drained workers if no others can run it"`
+	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" above:"0" doc:"Time for which an action waits if only drained workers can run it"`
 	// KeepCompleted is how long a completed operation can be waited for again.
 	// Default 5m.
 	KeepCompleted time.Duration
@@ -105,7 +105,7 @@ type Config struct {
 	MaxCompleted int
 	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
 	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
-	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" min:"1" doc:"Actions that may wait for a worker; the scheduler tells clients to try again later beyond that"`
+	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" min:"1" doc:"Number of actions that may be queued; beyond that clients must retry later"`
 	// MaxPerQueue bounds those that wait for one size class of one platform, and
 	// those that no worker can serve. Default: as MaxQueued.
 	MaxPerQueue int
@@ -114,7 +114,7 @@ type Config struct {
 	StepEffort int
 	// MaxPerClient bounds the operations of one client (Operation.Client) that are
 	// not done. Default 100000.
-	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Operations that one client, known by its address, may have at once"`
+	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Number of operations that one client, by its address, may have at once"`
 }
 
 // DefaultEffort is Config.StepEffort by default.
@@ -252,13 +252,13 @@ type Sizes struct {
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, exactly; default none" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties of the workers, exactly" example:"{OSFamily: linux}"`
 	// Classes are declared; others are taken into account while they have workers.
-	Classes []uint32 `yaml:"classes,required" min:"1" eachmin:"1" doc:"size classes that exist although they may have no worker" example:"[1, 4, 8]"`
+	Classes []uint32 `yaml:"classes,required" min:"1" eachmin:"1" doc:"size classes that exist even without a worker" example:"[1, 4, 8]"`
 	// Startup is how long the first worker of a class takes to come, as far as the choice of a
 	// class goes. Default 1m.
-	Startup time.Duration `yaml:"startup" default:"1m" doc:"time that the first worker of a class takes to start"`
+	Startup time.Duration `yaml:"startup" default:"1m" doc:"time in which the first worker of a class starts"`
 	// Patience is how long an action waits for the first worker of its class. Then it
 	// takes another class that has workers, or fails. Default 10m.
-	Patience time.Duration `yaml:"patience" default:"10m" doc:"time that an action waits for the first worker of its class"`
+	Patience time.Duration `yaml:"patience" default:"10m" doc:"time for which an action waits for the first worker of its class"`
 }
 
 // Validate returns what is wrong with a declaration.

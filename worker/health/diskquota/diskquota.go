@@ -131,7 +131,7 @@ func (q *Quotas) Warn(log *zap.Logger) {
 			zap.String("to_have_it", "a file system of its own for --data in place of a quota, or upper_memory"))
 	}
 	if said != "" {
-		log.Info("the disk has quotas: the worker takes them for its size", zap.String("quotas", said))
+		log.Info("the disk has quotas, which the worker respects", zap.String("quotas", said))
 	}
 }
 
