@@ -116,7 +116,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs Blobs, fn digest.Functio
 	}
 	leave, err := p.trees.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
-		v.NoInputs = "Others read input roots: try again later."
+		v.NoInputs = "Too many input roots are being read: try again later."
 		return
 	}
 	defer leave()

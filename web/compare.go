@@ -37,11 +37,11 @@ func (c *comparer) compare(ctx context.Context, r *historypb.Record) *compared {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()
 	if !auth.Allowed(ctx, auth.Read, r.GetInstanceName()) && !auth.Allowed(ctx, auth.Observe, "") {
-		return &compared{Explanation: &comparison.Explanation{Problem: "You may not read what is in the storage of this instance name."}}
+		return &compared{Explanation: &comparison.Explanation{Problem: "You have no right to read the storage of this instance name."}}
 	}
 	leave, err := c.trees.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
-		return &compared{Explanation: &comparison.Explanation{Problem: "Others read input roots: try again later."}}
+		return &compared{Explanation: &comparison.Explanation{Problem: "Too many input roots are being read: try again later."}}
 	}
 	defer leave()
 	from := comparison.Source{

@@ -40,7 +40,7 @@ func (l *loginPages) sessionOver(w http.ResponseWriter, r *http.Request) {
 		page = from.RequestURI()
 	}
 	v := l.view(r, "login", failure{
-		Title: "You are not logged in any more", Text: "Nothing was changed: log in, and try again.", Again: logInAt(page),
+		Title: "You are no longer logged in", Text: "Nothing was changed. Log in and try again.", Again: logInAt(page),
 	})
 	v.Viewer.LogIn = ""
 	l.render(w, http.StatusUnauthorized, "error", v)

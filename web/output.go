@@ -16,7 +16,7 @@ import (
 )
 
 // startedOver stands on the page below what does not count any more.
-const startedOver = "The action was started over: what is above does not count."
+const startedOver = "The action was started over: the output above does not count."
 
 // An outputPages shows what commands print while they run.
 type outputPages struct {

@@ -75,12 +75,12 @@ func (s *prints) stream(ctx context.Context, op *admin.Operation, p printed, raw
 	case p.Size == 0:
 		p.Problem = "Nothing."
 	case p.Size > maxPrinted:
-		p.Problem = fmt.Sprintf("More than %s: clients have it, and the storage as %s/%d.",
+		p.Problem = fmt.Sprintf("The output exceeds %s: the client has it, and so does the storage as %s/%d.",
 			text.Bytes(maxPrinted), blob.GetHash(), p.Size)
 	case len(raw) == 0:
 		var err error
 		if raw, err = s.blob(ctx, op, blob); err != nil {
-			p.Problem = "It is not, or no longer, in the storage."
+			p.Problem = "The storage does not have it."
 		}
 	}
 	if p.Size <= maxPrinted {

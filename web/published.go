@@ -113,7 +113,7 @@ func (p *published) Verdict() string {
 		if p.GetEnded() {
 			return "Its end is not known"
 		}
-		return "Not ended, as far as is known"
+		return "Not ended, or its last event is missing"
 	}
 	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build)
 }

@@ -71,7 +71,7 @@ func TestPublishedBuild(t *testing.T) {
 
 	goesOn := &historypb.Record{Invocation: "build-2", Ended: timestamppb.Now(), Build: &historypb.Build{Command: "build"}}
 	b.scheduler.ended = []*historypb.Record{goesOn}
-	expect(t, b.get("/builds/build-2", 200), "Not ended, as far as is known", "data-live")
+	expect(t, b.get("/builds/build-2", 200), "Not ended, or its last event is missing", "data-live")
 }
 
 // TestBuildsOfHistory lists builds in place of operations.

@@ -100,13 +100,13 @@ func verdictOf(r *historypb.Record) string {
 	case historypb.Outcome_SUCCEEDED:
 		return "Succeeded"
 	case historypb.Outcome_CACHED:
-		return "The result was in the action cache: nothing ran"
+		return "The result was in the action cache"
 	case historypb.Outcome_CANCELLED:
-		return "Cancelled: its clients left, or ended it"
+		return "Cancelled by its clients"
 	case historypb.Outcome_OUT_OF_MEMORY:
 		return "Failed: out of memory, the kernel killed processes of the command"
 	case historypb.Outcome_TIMED_OUT:
-		return "Failed: its time was over"
+		return "Failed: it exceeded its timeout"
 	case historypb.Outcome_FAILED:
 		return "Failed: " + facts.Exit(r.GetExitCode())
 	}

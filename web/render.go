@@ -94,7 +94,7 @@ func (p *renderer) render(w http.ResponseWriter, code int, name string, v view) 
 	var b bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&b, "layout.html", v); err != nil {
 		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
-		http.Error(w, "this page cannot be shown: the scheduler's log says why", http.StatusInternalServerError)
+		http.Error(w, "this page cannot be shown: see the scheduler's log", http.StatusInternalServerError)
 		return
 	}
 	h := w.Header()

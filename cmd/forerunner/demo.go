@@ -37,9 +37,9 @@ type demo struct {
 
 func demoCommand() *cobra.Command {
 	d := &demo{}
-	cmd := flags.NewCommand("demo", "build a Go module on a farm that lasts as long as the build",
-		"Starts a farm on 127.0.0.1, sends it the Go SDK of this machine and a module, has it run\n"+
-			"go build there, fetches and runs the program, prints what happened and removes everything.",
+	cmd := flags.NewCommand("demo", "build a Go module on a temporary farm",
+		"Starts a farm on 127.0.0.1, uploads the Go SDK of this machine and a module, runs\n"+
+			"go build there, downloads and runs the program, prints a report and removes everything.",
 		d.worker.Settings().Only("Inputs"), func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
 	cmd.Example = "forerunner demo\nforerunner demo --module src/server --sdk /usr/local/go"
 	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build")

@@ -22,10 +22,10 @@ type doctorFlags struct {
 func doctorCommand() *cobra.Command {
 	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
 	var own doctorFlags
-	cmd := flags.NewCommand("doctor", "say what a worker lacks on this machine",
-		"Tries what a worker needs: the kernel, cgroups, a sandbox, input roots, disk, ports, certificates and, if they are named,\n"+
-			"scheduler and storage. It starts as forerunner-worker does with the same flags, in a folder of its own below --data, and removes\n"+
-			"it. Of what is missing it says what that costs and how to have it. The exit code is 0 if a worker would work here, if with\n"+
+	cmd := flags.NewCommand("doctor", "check whether this machine can run a worker",
+		"Checks all that a worker needs: the kernel, cgroups, a sandbox, input roots, disk, ports, certificates and, if you name them,\n"+
+			"scheduler and storage. It starts like forerunner-worker with the same flags, in a temporary folder below --data.\n"+
+			"For each missing part it prints the cost and the remedy. The exit code is 0 if a worker would work here, even with\n"+
 			"limits, and 1 if not.",
 		w.Settings().And(settings.Of(&own)), func(cmd *cobra.Command, _ []string) error {
 			found := w.Examine(cmd.Context(), cmd.Flags().Changed("scheduler"), cmd.Flags().Changed("storage"))

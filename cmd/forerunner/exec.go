@@ -68,8 +68,8 @@ const (
 func execCommand() *cobra.Command {
 	e := &execution{}
 	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
-		"Uploads what the farm lacks of the input folder, runs the command there, prints its\n"+
-			"standard output and error, brings the outputs back and exits with its exit code:\n"+
+		"Uploads the input folder, runs the command on the farm, prints its\n"+
+			"standard output and error, downloads the outputs and exits with its exit code:\n"+
 			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if the program or its interpreter is missing.",
 		settings.Of(e), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -35,12 +35,12 @@ func explainCommand() *cobra.Command {
 	var storage string
 	cmd := adminCommand(manual{
 		"explain [flags] ACTION", "say why an action ran and was not in the cache",
-		"Says why an action ran: the client forbids to cache it, the same action failed before, or it differs from the nearest\n" +
-			"other run of the same target. Compares command line, environment, platform, timeout, salt and the rest of the action,\n" +
-			"and both input trees where they differ, and says of each input that differs whether runs of the command read it.\n\n" +
-			"ACTION is HASH/SIZE, as logs and Bazel's execution log name it, which stands for its last run; or the name of an\n" +
-			"operation that has ended, as \"forerunner history\" lists them. The scheduler has to have a record of it\n" +
-			"(--keep-records), and the storage both actions.",
+		"Says why an action ran: the client does not allow caching, the same action failed before, or it differs from the most similar\n" +
+			"run of the same target. Compares command line, environment, platform, timeout, salt and the rest of the action,\n" +
+			"and both input trees. For each input that differs it says whether runs of the command read it.\n\n" +
+			"ACTION is HASH/SIZE, as in logs and Bazel's execution log, for its last run; or the name of a completed\n" +
+			"operation, as in \"forerunner history\". The scheduler must have a record of it\n" +
+			"(--keep-records), and the storage must have both actions.",
 		"forerunner explain 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142\n" +
 			"forerunner explain --json 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	}, func(ctx context.Context, c *adminCall, args []string) error {

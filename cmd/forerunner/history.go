@@ -22,13 +22,13 @@ func historyCommand() *cobra.Command {
 	var since time.Duration
 	chosen := map[string]*bool{}
 	cmd := readCommand(manual{
-		"history [TEXT | NAME=VALUE]...", "find operations that have ended",
-		"Lists operations that have ended, the latest first, for as long as the scheduler keeps records of them\n" +
+		"history [TEXT | NAME=VALUE]...", "find completed operations",
+		"Lists completed operations, the latest first, for as long as the scheduler keeps records of them\n" +
 			"(--keep-records). TEXT is any part of a target, mnemonic, user, invocation, worker or instance name, or the\n" +
-			"begin of an action's hash; NAME is action, instance, invocation, mnemonic, operation, target, user or worker,\n" +
+			"beginning of an action's hash; NAME is action, instance, invocation, mnemonic, operation, target, user or worker,\n" +
 			"and in values \"*\" stands for any text.\n\n" +
 			"With --builds it lists builds whose events Bazel published (--bes_backend), and NAME is command, host, instance,\n" +
-			"invocation, target (what was to be built, or failed) or user.",
+			"invocation, target (that was to be built, or that failed) or user.",
 		"forerunner history --failed --since 1h\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +
 			"forerunner history --builds user=ann command=test",
 	},
@@ -67,12 +67,12 @@ func historyCommand() *cobra.Command {
 	for _, k := range web.Kinds()[1:] {
 		help := "only, or first, those that are " + strings.ToLower(k.Title)
 		if k.Name == web.BuildsKind {
-			help = "builds whose events were published, in place of operations"
+			help = "builds with published events, instead of operations"
 		}
 		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, help)
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list at most")
-	cmd.Flags().DurationVar(&since, "since", 0, "`time` in which they ended, such as 2h; 0 is any")
+	cmd.Flags().DurationVar(&since, "since", 0, "`time` within which they ended, such as 2h; 0 is any")
 	return cmd
 }
 

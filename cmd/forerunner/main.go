@@ -43,9 +43,9 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "forerunner",
 		Short: "remote execution that runs ahead of the action",
-		Long: "Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and fetches what they read before they ask for it.\n" +
+		Long: "Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and prefetches the inputs that they read.\n" +
 			"\"forerunner up\" is a farm on this machine; it prints the lines for .bazelrc, and where its pages are. A farm on several machines\n" +
-			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" says what a machine lacks.",
+			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" checks whether a machine can run a worker.",
 		Example:       firstUse,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -43,15 +43,15 @@ type profileView struct {
 
 func profileCommand() *cobra.Command {
 	v := &profileView{}
-	cmd := flags.NewCommand("profile [flags] ACTION...", "show which inputs of actions are never read",
-		"Lists the inputs of an action, given as HASH/SIZE, that none of the last runs of its command read: files,\n"+
-			"and folders of which nothing was read, the largest first. With --tree it prints the whole input root, with a\n"+
-			"mark for each file: \"+\" was read by the last run, \"~\" by one of those before and is fetched ahead of the\n"+
-			"next one, too, \"-\" by none of them. Of a thousand files that were never read, one is marked \"~\" by mistake.\n\n"+
-			"With --suggest it looks at many actions together, and lists the folders of which none of them read anything:\n"+
-			"those that could be left out of the inputs of a rule. The actions are the arguments, all that a text names as\n"+
-			"HASH/SIZE if the argument is \"-\" (such as lines of the scheduler's log on standard input), and with\n"+
-			"--mnemonic those that wait or run at the moment. What has no profile is counted and left out.",
+	cmd := flags.NewCommand("profile [flags] ACTION...", "show inputs of actions that no run read",
+		"Lists the inputs of an action (HASH/SIZE) that none of the last runs of its command read: files and unread\n"+
+			"folders, the largest first. With --tree it prints the whole input root, with a\n"+
+			"mark for each file: \"+\" was read by the last run, \"~\" by an earlier one and is prefetched for the\n"+
+			"next one, too, \"-\" by none of them. One unread file in a thousand is marked \"~\" by mistake.\n\n"+
+			"With --suggest it compares many actions, and lists the folders that none of them read:\n"+
+			"you may be able to remove these from the inputs of a rule. The actions are the arguments, each\n"+
+			"HASH/SIZE in the text on standard input if the argument is \"-\" (such as lines of the scheduler's log), and with\n"+
+			"--mnemonic the queued and running ones. Actions without a profile are skipped and counted.",
 		settings.Of(&v.client), func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			v.watch.terminal, v.watch.plain = console.IsTerminal(out), v.json
@@ -78,9 +78,9 @@ func profileCommand() *cobra.Command {
 	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
 	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
 	f.StringVar(&v.instance, "instance", "", "instance `name`")
-	f.BoolVar(&v.tree, "tree", false, "print the whole input root, with what was read")
+	f.BoolVar(&v.tree, "tree", false, "print the whole input root with a mark for each file")
 	f.BoolVar(&v.suggest, "suggest", false, "list folders that none of many actions read")
-	f.StringVar(&v.mnemonic, "mnemonic", "", "with --suggest: also what the scheduler has of this `mnemonic`, waiting or running")
+	f.StringVar(&v.mnemonic, "mnemonic", "", "with --suggest: also queued and running actions of this `mnemonic`")
 	f.BoolVar(&v.json, "json", false, "print JSON")
 	v.watch.flags(f)
 	return cmd

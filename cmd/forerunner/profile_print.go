@@ -26,7 +26,7 @@ func printProfiled(w io.Writer, lines []profiledLine, root *prefetch.Node, r pre
 		fmt.Fprintf(w, "%s %10s  %s%s\n", marks[l.node.Mark].sign, text.Bytes(all.Bytes), l.path, count)
 	}
 	if !r.KnowsLast() {
-		fmt.Fprintln(w, "what the last run read is not known here: the store has filters only")
+		fmt.Fprintln(w, "the files of the last run are unknown: the store has filters only")
 	}
 	all := root.All()
 	for _, mark := range []prefetch.Mark{prefetch.ReadLast, prefetch.Foreseen, prefetch.NeverRead} {

@@ -101,7 +101,7 @@ func printBranches(w io.Writer, b *admin.Branch, depth int) {
 func operationsCommand() *cobra.Command {
 	var limit int
 	cmd := readCommand(manual{
-		"operations [PATTERN...]", "list operations that wait or run",
+		"operations [PATTERN...]", "list queued and running operations",
 		"Lists the operations that match the pattern, or all.\n" + operationPatterns,
 		"forerunner queue operations 'target=//slow/*' stage=queued",
 	},

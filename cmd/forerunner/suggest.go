@@ -171,7 +171,7 @@ func (s suggestions) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "%s %s looked at; of %d more no profile is known\n",
+	_, err := fmt.Fprintf(out, "%s %s compared; %d more have no profile\n",
 		plural.Of(s.Actions, "action"), plural.Choose(s.Actions, "was", "were"), s.Unknown)
 	return err
 }

@@ -88,7 +88,7 @@ func upCommand() *cobra.Command {
 	l := &localFarm{}
 	logging := flags.Logging{IsWhole: true}
 	cmd := flags.NewCommand("up", "run a whole farm on this machine",
-		"Runs a scheduler, its storage and one worker, on loopback, until it is told to stop.\n"+
+		"Runs a scheduler, its storage and one worker on loopback until you stop it.\n"+
 			"SIGTERM or Ctrl-C lets running actions finish; a second one ends them.",
 		l.settings().And(settings.Of(&logging)), func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.NewLogger()

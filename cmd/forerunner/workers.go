@@ -32,7 +32,7 @@ func listWorkersCommand() *cobra.Command {
 	cmd := readCommand(manual{
 		"list [PATTERN...]", "list workers and their actions",
 		"Lists the workers that match the pattern, or all, and the drains in force. RUNNING counts actions; those beyond the slots of a\n" +
-			"worker fetch inputs or store outputs. ACTION is the one that it has had for longest, of all that --positions lists.\n" + workerPatterns,
+			"worker fetch inputs or store outputs. ACTION is the oldest one of all positions (--positions).\n" + workerPatterns,
 		"forerunner workers list 'host=build-*'\nforerunner workers list --positions host=build-7",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
@@ -49,7 +49,7 @@ func listWorkersCommand() *cobra.Command {
 			}
 			return c.printWorkers(list)
 		})
-	cmd.Flags().BoolVar(&positions, "positions", false, "list what each worker takes one action at a time, too")
+	cmd.Flags().BoolVar(&positions, "positions", false, "also list the positions of each worker, which take one action at a time each")
 	return cmd
 }
 

@@ -69,7 +69,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	}
 }
 
-// withdraw takes a worker from those that serve its queue or rest; vacate follows.
+// withdraw removes a worker from those that serve its queue or rest; vacate follows.
 func (d *dispatcher) withdraw(w *worker) {
 	q := w.queue
 	d.reaches.touch(w.pool)
@@ -91,8 +91,8 @@ func (d *dispatcher) withdraw(w *worker) {
 	w.takes = Unheard
 }
 
-// vacate moves the tasks of a queue that nobody serves, if there is another for them,
-// or if it is no longer open. A declared one keeps them for a while.
+// vacate moves the tasks of a queue without serving workers, if another queue can have them, or if
+// the queue is no longer open. A declared queue keeps them for a while.
 func (d *dispatcher) vacate(q *queue) {
 	d.watch(q)
 	if q.declared {
@@ -106,7 +106,7 @@ func (d *dispatcher) vacate(q *queue) {
 	}
 }
 
-// relieve has a queue that is served again take what waits for those that are not.
+// relieve gives a queue that is served again the tasks that wait for queues that are not served.
 func (d *dispatcher) relieve(q *queue) {
 	var left []*queue
 	for p := range d.pools.All() {
@@ -124,8 +124,7 @@ func (d *dispatcher) relieve(q *queue) {
 	}
 }
 
-// watch has what waits in a queue wait for so long only, while it is declared and has no worker, or
-// has drained ones only.
+// watch limits the wait in a queue that is declared and has no worker, or has drained ones only.
 func (d *dispatcher) watch(q *queue) {
 	away, patience := q.expectsSomebody(), q.patience(d.cfg)
 	if away == q.away && (!away || patience == q.absence.patience) {
@@ -138,7 +137,8 @@ func (d *dispatcher) watch(q *queue) {
 	}
 }
 
-// await has what is first in a queue that is away be looked at when it has waited for long enough.
+// await schedules a look at the first task of a queue that is away, for when it has waited long
+// enough.
 func (d *dispatcher) await(q *queue) {
 	if !q.away || q.line.Len() == 0 {
 		d.Timers.Stop(&q.absence.timer)
@@ -147,11 +147,11 @@ func (d *dispatcher) await(q *queue) {
 	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.First())))
 }
 
-// expectsSomebody reports whether what waits does so for workers to come, or to be undrained.
+// expectsSomebody reports whether tasks wait for workers to connect or to be undrained.
 func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
-// rematchInstance moves what waits of an instance where it has no room or where nobody serves, and
-// what waits for it to have some.
+// rematchInstance moves an instance's tasks that wait where its quota has no room or where no
+// worker serves, and the tasks that wait for room.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
@@ -170,7 +170,8 @@ func (d *dispatcher) forget(w *worker) {
 }
 
 // discard forgets a queue that has neither workers nor tasks, and its pool if that has no workers.
-// While tasks are still to be moved the queue stays for them, but nobody finds the pool any more.
+// While tasks are still to be moved, the queue stays for them, but no lookup finds the pool any
+// more.
 func (d *dispatcher) discard(q *queue) {
 	p := q.pool
 	if q.workers > 0 || q.declared {
@@ -186,13 +187,16 @@ func (d *dispatcher) discard(q *queue) {
 	}
 }
 
-// Efforts, in looks at a task that stays where it is. What one event leaves is done by those that come, the first of them
-// at once: what waits where nobody serves any more is given to whoever comes back there, and what is to fail may be served.
+// Efforts, in looks at a task that stays where it is. The remaining work of one event is done by
+// later events, the first of them at once: tasks that wait where no worker serves go to any worker
+// that comes back there, and tasks that are about to fail may still be served.
 //
-// moveEffort is what a task costs that goes to another location, endEffort one that ends or whatever else is due.
+// moveEffort is the cost of a task that moves to another location, endEffort that of one that ends
+// or has a timer due.
 const moveEffort, endEffort = 4, 16
 
-// sweep has all tasks of a line be looked at, and those moved for which another location is right now.
+// sweep schedules a look at all tasks of a line, and a move of those for which another location is
+// now right.
 func (d *dispatcher) sweep(l *sweep.Line[*task]) {
 	d.sweeps.Start(l)
 	d.goOn()
@@ -201,7 +205,8 @@ func (d *dispatcher) sweep(l *sweep.Line[*task]) {
 // goOn makes sweeps go on, as far as the event may.
 func (d *dispatcher) goOn() { d.sweeps.GoOn(&d.effort, d.advance) }
 
-// advance looks at tasks of a line and moves those that belong elsewhere, of a queue the oldest first.
+// advance looks at tasks of a line and moves those that belong elsewhere, the oldest of a queue
+// first.
 func (d *dispatcher) advance(l *sweep.Line[*task]) {
 	q, _ := l.Owner.(*queue)
 	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.stays(t, q) })
@@ -209,19 +214,19 @@ func (d *dispatcher) advance(l *sweep.Line[*task]) {
 		slices.SortFunc(found, byAge)
 	}
 	for _, t := range found {
-		if t.waitsIn(q) { // what was moved before it has not taken it along
+		if t.waitsIn(q) { // earlier moves have not taken it along
 			d.rematch(t)
 		}
 	}
 }
 
-// stays reports whether a task of a queue, or an unmatched one for nil, is where it belongs.
+// stays reports whether a task of a queue, or an unmatched one for nil, is in the right place.
 func (d *dispatcher) stays(t *task, q *queue) bool {
 	return q != nil && t.takenBy(q) || d.pools.queueFor(t) == q
 }
 
-// discardSwept forgets queues that were kept for what was still in them. It is for the end of an
-// event, when nobody looks at them.
+// discardSwept forgets queues that were kept for their remaining tasks. It runs at the end of an
+// event, when no code looks at them.
 func (d *dispatcher) discardSwept() {
 	for _, l := range d.sweeps.Ended() {
 		if q, ok := l.Owner.(*queue); ok {
@@ -230,7 +235,7 @@ func (d *dispatcher) discardSwept() {
 	}
 }
 
-// isBehind reports whether something is left to do of what has happened.
+// isBehind reports whether work of earlier events is left.
 func (d *dispatcher) isBehind() bool {
 	return d.sweeps.IsBehind() || len(d.settled) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
 }

@@ -29,7 +29,7 @@ func (c *calls) stop(w *worker, a request.Key) {
 // wake has a busy worker call now.
 func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.Key) }
 
-// run answers a worker's call with the task it is to run.
+// run answers a worker's call with the task that the worker must run.
 func (c *calls) run(w *worker) {
 	t := w.task
 	r := event.Reply{
@@ -48,13 +48,13 @@ func (c *calls) answer(w *worker, r event.Reply) {
 	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
 }
 
-// next is when a worker with a task has to call again: soon enough to hear that it
-// has to give way, and when it, or another one, has to.
+// next is when a worker with a task must call again: soon enough to learn that its task must yield,
+// and when a timer of its or another task is due.
 func (c *calls) next(w *worker) time.Time {
 	return w.queue.quotas.NextCall(c.Now.Add(c.cfg.SyncInterval), w.share())
 }
 
-// fillSize fills in what a reply to a worker says of the size class of its run.
+// fillSize adds the size class of the run to a reply to a worker.
 func fillSize(r *event.Reply, t *task, w *worker) {
 	size := t.spec.Size
 	r.SizeClass, r.SizeAttempt = w.queue.size(), 1
@@ -69,7 +69,7 @@ func fillSize(r *event.Reply, t *task, w *worker) {
 			r.Timeout = size.Timeout
 		}
 	case w.pool.hasFor(size.Class):
-		r.SizeReason = fmt.Sprintf("workers of size class %d were busy for longer than this one is worth", size.Class)
+		r.SizeReason = fmt.Sprintf("waiting for a worker of size class %d costs more than this one", size.Class)
 	default:
 		r.SizeReason = fmt.Sprintf("size class %d has no worker", size.Class)
 	}

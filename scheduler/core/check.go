@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// Check returns what is wrong with a State between events; "" if nothing is. It looks at everything: it is for tests,
-// and for finding the event after which a State is not what it should be.
+// Check returns what is wrong with a State between events; "" if nothing is. It looks at
+// everything. It is for tests, and for finding the event that broke a State.
 func (s *State) Check() string { return (*checker)(s).check() }
 
 type checker State
@@ -186,7 +186,7 @@ func (s *checker) checkWorkers() string {
 	return s.checkQueues(perQueue)
 }
 
-// checkWorker looks at one worker.
+// checkWorker checks one worker.
 func (s *checker) checkWorker(key string, w *worker) string {
 	switch {
 	case s.dispatch.pools.Get(w.pool.Offer) != w.pool || !slices.Contains(w.pool.queues, w.queue):
@@ -212,8 +212,8 @@ func (s *checker) checkWorker(key string, w *worker) string {
 	return ""
 }
 
-// checkQueues compares what queues count with what there is; perQueue are the workers of each, as
-// the queue counts them.
+// checkQueues compares the counters of queues with their content; perQueue are the workers of each,
+// as the queue counts them.
 func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 	for p := range s.dispatch.pools.All() {
 		if len(p.queues) == 0 {
@@ -276,7 +276,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 	return ""
 }
 
-// checkLine compares what a line of tasks counts with what there is.
+// checkLine compares the counters of a line of tasks with its content.
 func (s *checker) checkLine(l *sweep.Line[*task]) string {
 	q, _ := l.Owner.(*queue)
 	impatient := 0
@@ -294,7 +294,7 @@ func (s *checker) checkLine(l *sweep.Line[*task]) string {
 	return l.Check()
 }
 
-// checkPrograms compares what is counted of programs with what there is.
+// checkPrograms compares the counters of programs with their content.
 func (q *queue) checkPrograms() string {
 	workers, ill := 0, 0
 	for key, p := range q.programs {
@@ -363,7 +363,7 @@ func (s *checker) checkOperations() string {
 	return s.Timers.Check()
 }
 
-// checkQuotas compares what quotas count with what there is.
+// checkQuotas compares the counters of quotas with the running tasks.
 func (s *checker) checkQuotas() string {
 	there := map[*cohort]*preemption.Counted{}
 	for _, c := range s.dispatch.pools.cohorts {

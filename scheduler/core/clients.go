@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// clients do what follows from what clients want, and end what nobody wants any more.
+// clients handle events of clients, and end operations that no client waits for.
 type clients struct {
 	*timer.Clock
 	cfg        *tuning.Config
@@ -123,7 +123,7 @@ func (c *clients) attach(e event.Attach) error {
 	return nil
 }
 
-// want notes that somebody waits for an operation, which has its turns again.
+// want records that a client waits for an operation, which takes turns again.
 func (c *clients) want(o *operation) {
 	t := o.task
 	if o.wanted {
@@ -138,8 +138,9 @@ func (c *clients) want(o *operation) {
 	}
 }
 
-// unwant notes that nobody waits for an operation any more. A task with none that is wanted is
-// parked if it waits and, if it runs, the first to be stopped when others wait.
+// unwant records that no client waits for an operation any more. If no operation of a task is
+// wanted, the task is parked if it is queued; if it runs, it is the first to be stopped when others
+// wait.
 func (c *clients) unwant(o *operation) {
 	t := o.task
 	o.wanted = false
@@ -183,14 +184,14 @@ func (c *clients) cancel(e event.Cancel) error {
 	return nil
 }
 
-// abort ends an operation, and what runs for it alone.
+// abort ends an operation, and its task if that runs for it alone.
 func (c *clients) abort(o *operation, resp *repb.ExecuteResponse) {
 	t := o.task
 	c.operations.complete(o, resp)
 	c.leave(t, o)
 }
 
-// abandon drops an operation: nobody came back for it.
+// abandon drops an operation because no client came back for it.
 func (c *clients) abandon(o *operation) {
 	c.operations.drop(o)
 	c.leave(o.task, o)

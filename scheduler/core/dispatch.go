@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A dispatcher has the tasks that wait, and gives them to workers. It knows nothing of what workers report and clients
-// want: State does.
+// A dispatcher has the queued tasks, and gives them to workers. It does not know the events of
+// workers and clients: State does.
 type dispatcher struct {
 	*timer.Clock
 	cfg        *tuning.Config
@@ -27,16 +27,18 @@ type dispatcher struct {
 	queued, executing int
 	// reserved are the programs of which this event has changed how much they may have.
 	reserved []*program
-	// reaches say where else what waits may run, and where to look at that anew.
+	// reaches know the other pools where queued tasks may run, and when to look again.
 	reaches *reaches
 	// stirred are the cohorts of which something may run that could not before; settled are the
 	// workers that may have work since the State has settled.
 	stirred []*cohort
 	settled []*worker
-	// sweeps go through the tasks that may belong elsewhere; effort is what the event may still do.
+	// sweeps go through the tasks that may belong elsewhere; effort is the remaining effort of the
+	// event.
 	sweeps sweep.Passes[*task]
 	effort sweep.Effort
-	// settle runs from the first event until actions may be given to workers, which is when Clock.Awake is begun.
+	// settle runs from the first event until actions may be given to workers, which is when
+	// Clock.Awake begins.
 	settle timer.Timer
 	begun  time.Duration
 }
@@ -99,7 +101,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 	}
 }
 
-// unwanted has a worker whose task nobody wants any more be the first to give way to what waits.
+// unwanted makes the worker of a task that no client wants the first to yield to queued tasks.
 func (d *dispatcher) unwanted(w *worker) {
 	if w.queue.waiting > 0 {
 		d.calls.wake(w)
@@ -108,15 +110,16 @@ func (d *dispatcher) unwanted(w *worker) {
 	w.queue.spare(w.task)
 }
 
-// givesWay reports whether a worker that calls is to stop its task, which nobody wants, because it would get another
-// one. That task is about to be stored, or its second run goes on elsewhere, is not stopped.
+// givesWay reports whether a worker that calls must stop its task, which no client wants, because
+// it would get another one. A task that is about to be stored, or whose second run continues
+// elsewhere, is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
 	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving &&
 		w.stage != event.Uploading && !d.isSettling() &&
 		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
-// unqueue takes a task out of what its queue counts.
+// unqueue removes a task from the counters of its queue.
 func (d *dispatcher) unqueue(q *queue, t *task) {
 	if q.line.Remove(t); q.line.Len() == 0 {
 		d.Timers.Stop(&q.absence.timer)
@@ -134,7 +137,7 @@ func (d *dispatcher) unqueue(q *queue, t *task) {
 	t.share.Leave()
 }
 
-// dequeue takes a task from where it waits.
+// dequeue removes a task from where it waits.
 func (d *dispatcher) dequeue(t *task) {
 	d.queued--
 	d.Timers.Stop(&t.timer)
@@ -169,8 +172,7 @@ func (d *dispatcher) giveUp(t *task) bool {
 	return true
 }
 
-// assign has a worker that is free, and whose call waits for an answer, run a
-// waiting task.
+// assign makes a free worker, whose call waits for an answer, run a queued task.
 func (d *dispatcher) assign(t *task, w *worker) {
 	d.hand(t, w)
 	d.calls.run(w)
@@ -205,8 +207,8 @@ func (d *dispatcher) hand(t *task, w *worker) {
 	d.operations.changedAll(t)
 }
 
-// release takes a task from its worker and leaves it nowhere. If another one runs it, too,
-// that one is to stop.
+// release takes a task from its worker and leaves it nowhere. If another worker runs it, too, that
+// one is told to stop.
 func (d *dispatcher) release(t *task) {
 	d.executing--
 	t.share.Discharge()
@@ -220,7 +222,7 @@ func (d *dispatcher) release(t *task) {
 	t.at = nil
 }
 
-// next assigns the task to a worker that is next for it. False: it is to be idle.
+// next assigns the next task for a worker. It returns false if the worker must stay idle.
 func (d *dispatcher) next(w *worker) bool {
 	if w.takes != Serving || d.isSettling() {
 		return false
@@ -246,7 +248,7 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 	return true
 }
 
-// offer gives a worker whose call is held its next task, or has it wait for one.
+// offer gives a worker whose call is held its next task, or makes it wait for one.
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == Serving && !d.isSettling() {
 		w.idle()
@@ -254,7 +256,7 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerSettled gives what waits to the workers that came before State had settled.
+// offerSettled gives queued tasks to the workers that came before State had settled.
 func (d *dispatcher) offerSettled() {
 	for len(d.settled) > 0 && d.effort.Spend(endEffort) {
 		w := d.settled[0]
@@ -266,7 +268,7 @@ func (d *dispatcher) offerSettled() {
 	}
 }
 
-// offerStirred gives what may run now, by quotas, to workers that are idle.
+// offerStirred gives tasks that quotas now allow to idle workers.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
 		if c.Stirred() && !slices.Contains(d.stirred, c) {
@@ -279,7 +281,8 @@ func (d *dispatcher) offerStirred() {
 	}
 }
 
-// offerIdle gives what may run now to workers of a cohort that are idle; false: there may be more of it.
+// offerIdle gives tasks that may run now to idle workers of a cohort. It returns false if there may
+// be more.
 func (d *dispatcher) offerIdle(c *cohort) bool {
 	for _, p := range c.pools {
 		for _, q := range p.queues {

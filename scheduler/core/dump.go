@@ -52,7 +52,7 @@ func (s *View) Dump() string {
 	return d.text.String()
 }
 
-// queue writes what each branch of a queue has, and what is next.
+// queue writes the content of each branch of a queue, and what is next.
 func (d *dumper) queue(q *queue) {
 	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
 		q.pool.Prefix, q.pool.Platform, q.class, q.workers, q.serving, q.resting,
@@ -70,7 +70,7 @@ func (d *dumper) queue(q *queue) {
 	}
 }
 
-// cohort writes what instances have and use.
+// cohort writes the quotas and the use of instances.
 func (d *dumper) cohort(s *View, c *cohort) {
 	d.line("cohort %s: %d units, %d preemptions", c.Name, c.capacity(), c.Preemptions())
 	for _, u := range c.Uses() {

@@ -13,8 +13,8 @@ import (
 // allHeld is why nothing of a queue may start although something waits.
 const allHeld = "each instance name that waits here is at its maximum"
 
-// WaitsFor says for what an operation waits, and behind whom; empty if it does not wait. It looks
-// at every worker of the queue.
+// WaitsFor says why an operation waits, and behind which others; empty if it does not wait. It
+// looks at every worker of the queue.
 func (s *View) WaitsFor(name string) string {
 	o, ok := s.operations.byName[name]
 	if !ok || o.task == nil || o.task.worker() != nil {
@@ -39,7 +39,7 @@ func (s *View) WaitsFor(name string) string {
 	return why
 }
 
-// whyWaits says for what the first action of a queue waits.
+// whyWaits says why the first action of a queue waits.
 func (s *View) whyWaits(q *queue) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
@@ -65,7 +65,8 @@ func (s *View) whyWaits(q *queue) string {
 	return why
 }
 
-// whyBusy says why none of the workers that take work gets an action now, some of which have room for it.
+// whyBusy says why none of the workers that take work gets an action now, although some have room
+// for it.
 func whyBusy(serving, free int) string {
 	switch {
 	case serving == 0:
@@ -81,8 +82,8 @@ func whyBusy(serving, free int) string {
 	return fmt.Sprintf("all %d workers that take work are busy", serving)
 }
 
-// otherClasses says, of a task that waits, which workers of other size classes are idle, and why it does
-// not go there. It is empty if there are none.
+// otherClasses says, for a queued task, which workers of other size classes are idle, and why it
+// does not go there. It is empty if there are none.
 func (o *overflows) otherClasses(q *queue, t *task) string {
 	smaller, larger := 0, 0
 	for _, other := range q.pool.queues {
@@ -123,7 +124,8 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 
 func areIdle(n int) string { return plural.Choose(n, "is idle", "are idle") }
 
-// staff counts the programs of a queue that take work, those of them that have room for more now, and those that are drained or suspended.
+// staff counts the programs of a queue that take work, those of them that have room now, and those
+// that are drained or suspended.
 func (q *queue) staff() (serving, free, drained, suspended int) {
 	for _, p := range q.programs {
 		var has [Suspended + 1]bool

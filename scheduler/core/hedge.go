@@ -14,7 +14,7 @@ type hedges struct {
 	cfg        *tuning.Config
 	operations *operations
 	calls      *calls
-	// begun counts them, won those whose result was taken.
+	// begun counts hedges, won those whose result counted.
 	begun, won uint64
 }
 
@@ -25,8 +25,8 @@ func (h *hedges) runs(w *worker) {
 	}
 }
 
-// start starts a task once more, on the largest size class, if a worker there is idle and somebody waits for it; else
-// it looks again soon.
+// start starts a task once more, on the largest size class, if a worker there is idle and a client
+// waits for the task; otherwise it looks again soon.
 func (h *hedges) start(t *task) {
 	w := t.rival()
 	if w == nil || !t.wanted() {
@@ -43,8 +43,8 @@ func (h *hedges) start(t *task) {
 	h.calls.run(w)
 }
 
-// decide takes what a worker of a race reports. If it ends the race the other one is to stop; else the worker leaves
-// it, and decide is false.
+// decide handles the report of a worker of a race. If the report ends the race, the other worker
+// must stop; otherwise the worker leaves the race and decide returns false.
 func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 	t := w.task
 	if !decides(t, w, resp) {

@@ -7,12 +7,13 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// maxLook is how many tasks of one action are looked at to find one that fits: clients can make any
-// number of them. Of those beyond it none is found, so that the action may run once more than it had to.
+// maxLook limits how many tasks of one action are compared to find one that fits: clients can make
+// any number of them. Tasks beyond it are not found, so the action may run once more than
+// necessary.
 const maxLook = 1000
 
-// flights are tasks by their action, the oldest of each. Each holds the one that came after it, and the one
-// before it; the oldest holds the latest there.
+// flights are tasks by their action: the oldest of each. Each task links to the next and the
+// previous one; the oldest links to the latest as its previous one.
 type flights map[request.Key]*task
 
 func (f flights) add(t *task) {
@@ -45,8 +46,8 @@ func (f flights) remove(t *task) {
 
 // inFlight are the tasks that wait or run.
 type inFlight struct {
-	// shared are by their action, but for private ones that began here: those nobody joins, so that
-	// they are apart from what an operation looks through.
+	// shared are tasks by their action, except private ones that began here: no operation joins
+	// those, so they do not slow down the search for an operation's task.
 	shared, private flights
 	// launched is the number of the latest task.
 	launched uint32
@@ -75,10 +76,10 @@ func (f *inFlight) of(t *task) flights {
 	return f.shared
 }
 
-// joinable returns the task that an operation may share, or nil. An orphan is
-// there for anybody who asks for its action, also for a private operation, which
-// then has it alone: most likely that is whose it was before a restart. So is what was restored,
-// until a client has come back for it.
+// joinable returns the task that an operation may share, or nil. Any client that asks for its
+// action may have an orphan, also for a private operation, which then has it alone: most likely it
+// was that operation's before a restart. The same holds for a restored task, until a client has
+// come back for it.
 func (f *inFlight) joinable(spec *request.Operation, a request.Key) *task {
 	for t := range f.shared.few(a) {
 		if t.spec == nil && t.worker().pool.Serves(spec) {
@@ -113,9 +114,9 @@ func (f *inFlight) waiting(p *pool, a request.Key) (oldest *task) {
 	return oldest
 }
 
-// running returns the task of an action that a worker of a pool runs, or has run, and is not
-// expected to, if another worker has it: the former was taken for lost and its action given
-// away. Nil if there is none, or if it may be another run of that action.
+// running returns the task of an action that a worker of a pool runs, or has run, although another
+// worker has it: the former was taken for lost and its action given away. It is nil if there is
+// none, or if it may be another run of that action.
 func (f *inFlight) running(p *pool, a request.Key) *task {
 	if f.apart {
 		return nil
@@ -128,7 +129,7 @@ func (f *inFlight) running(p *pool, a request.Key) *task {
 	return nil
 }
 
-// of yields the tasks of an action, the oldest first. They do not change meanwhile.
+// of yields the tasks of an action, the oldest first. They must not change during the iteration.
 func (f flights) of(a request.Key) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		for t := f[a]; t != nil && yield(t); t = t.after {
@@ -136,7 +137,7 @@ func (f flights) of(a request.Key) iter.Seq[*task] {
 	}
 }
 
-// few is of, for as many as may be looked at.
+// few is of, limited to maxLook tasks.
 func (f flights) few(a request.Key) iter.Seq[*task] {
 	return func(yield func(*task) bool) {
 		left := maxLook

@@ -24,13 +24,13 @@ type operation struct {
 	dirty         bool
 	// restored: it was there before this State; see Restore.
 	restored bool
-	// wanted: somebody waits for it, or may yet come back for it after a restart.
+	// wanted: a client waits for it, or may still come back for it after a restart.
 	wanted bool
 	queued time.Time
 	// age is its number, entry its place in the tree that its task is in.
 	age   uint64
 	entry fair.Entry
-	// timer runs while nobody waits, unless it is done.
+	// timer runs while no client waits, unless the operation is done.
 	timer timer.Timer
 	// last is the final state; it is set when task no longer is.
 	last *event.Status
@@ -38,7 +38,7 @@ type operation struct {
 
 func (o *operation) done() bool { return o.last != nil }
 
-// gone: nobody came back for it before it was done, or it was forgotten.
+// gone: no client came back for it before it was done, or it was forgotten.
 func (o *operation) gone() bool { return o.last == nil && o.task == nil }
 
 func (o *operation) status() event.Status {
@@ -58,7 +58,8 @@ func (o *operation) status() event.Status {
 	return st
 }
 
-// operations are what clients have asked for, by name, until they are forgotten some time after their end.
+// operations are clients' requests for actions, by name, until they are forgotten some time after
+// their end.
 type operations struct {
 	*timer.Clock
 	cfg    *tuning.Config
@@ -67,11 +68,11 @@ type operations struct {
 	clients map[string]int
 	// ages numbers the operations.
 	ages uint64
-	// completed are those that are done, the oldest first. All are kept equally long, so that one timer is
-	// enough for them: expiry is when the first of them is to be forgotten, or sooner.
+	// completed are those that are done, the oldest first. All are kept equally long, so that one
+	// timer is enough for them: expiry is when the first of them must be forgotten, or sooner.
 	completed []kept
 	expiry    timer.Timer
-	// dirty are those that the present event has changed, each once.
+	// dirty are those that the current event has changed, each once.
 	dirty []*operation
 }
 
@@ -99,7 +100,7 @@ func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 	return o
 }
 
-// restore is add, of an operation that was there before this State and for which nobody waits yet.
+// restore adds an operation from before this State, for which no client waits yet.
 func (ops *operations) restore(h event.Held, o *operation) *operation {
 	ops.add(h.Operation, o)
 	o.queued, o.waiters, o.restored = h.Queued, 0, true
@@ -124,7 +125,7 @@ func (ops *operations) discount(o *operation) {
 	}
 }
 
-// changed has the operation's waiters told at the end of the event.
+// changed schedules an update of the operation's waiters for the end of the event.
 func (ops *operations) changed(o *operation) {
 	o.rev++
 	if !o.dirty {
@@ -150,7 +151,7 @@ func (ops *operations) notices() (notices []event.Status) {
 		switch {
 		case !o.gone():
 			notices = append(notices, o.status())
-		default: // who follows it is to know
+		default: // its followers must learn of it
 			notices = append(notices, event.Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
 		}
 	}
@@ -158,8 +159,8 @@ func (ops *operations) notices() (notices []event.Status) {
 	return notices
 }
 
-// complete sets an operation's last state and keeps it for those who ask for it once more. Its task is the
-// caller's business.
+// complete sets an operation's last state and keeps it for clients that ask for it again. The
+// caller handles its task.
 func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
 	st := o.status()
 	ops.changed(o)
@@ -183,8 +184,8 @@ func (ops *operations) forgetOldest() {
 	ops.completed = ops.completed[1:]
 }
 
-// keepLonger keeps all that is kept for so much longer, but not longer than what will be
-// done from now on.
+// keepLonger extends the time of all kept operations, but not beyond that of operations that will
+// be done from now on.
 func (ops *operations) keepLonger(d time.Duration) {
 	limit := ops.Now.Add(ops.cfg.KeepCompleted)
 	for i := range ops.completed {
@@ -198,7 +199,7 @@ func (ops *operations) keepLonger(d time.Duration) {
 	}
 }
 
-// expire forgets what was kept for long enough.
+// expire forgets operations that were kept long enough.
 func (ops *operations) expire() {
 	for len(ops.completed) > 0 && !ops.completed[0].until.After(ops.Now) {
 		ops.forgetOldest()
@@ -208,10 +209,10 @@ func (ops *operations) expire() {
 	}
 }
 
-// sharers are the operations of one task, in the order in which they came; the zero value has none. Each
-// holds the one that came after it, and the one before it; the first holds the last there. So the list
-// takes one word of the task, and who leaves is found at once: all may leave in one event, when a
-// client with many dies.
+// sharers are the operations of one task, in the order in which they came; the zero value has none.
+// Each links to the next and the previous one; the first links to the last as its previous one. So
+// the list takes one word of the task, and an operation that leaves is found at once: all may leave
+// in one event, when a client with many operations dies.
 type sharers struct{ first *operation }
 
 func (l *sharers) empty() bool { return l.first == nil }
@@ -239,7 +240,7 @@ func (l *sharers) remove(o *operation) {
 	o.before, o.after = nil, nil
 }
 
-// all yields the operations in order. The one that is yielded may be removed meanwhile.
+// all yields the operations in order. The one that is yielded may be removed during the iteration.
 func (l *sharers) all() iter.Seq[*operation] {
 	return func(yield func(*operation) bool) {
 		for o := l.first; o != nil; {

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// operators do what follows from what operators order.
+// operators handle events of operators.
 type operators struct {
 	*timer.Clock
 	operations *operations
@@ -25,18 +25,19 @@ type operators struct {
 	killed *int
 }
 
-// An order is an event that operators cause, with what follows from it.
+// An order is an event that operators cause, with its transition.
 type order interface {
 	event.Event
 	do(op *operators) error
 }
 
-// Orders returns one of each of the events that operators cause, and of those that are as simple. A Journal records them as JSON.
+// Orders returns one of each of the events that operators cause, and of those that are as simple. A
+// Journal records them as JSON.
 func Orders() []event.Event {
 	return []event.Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}, event.Settle{}}
 }
 
-// order does what operators order.
+// order executes an event of an operator.
 func (op *operators) order(e event.Event) error {
 	o, ok := e.(order)
 	if !ok {
@@ -45,9 +46,9 @@ func (op *operators) order(e event.Event) error {
 	return o.do(op)
 }
 
-// Kill ends operations for all who wait for them, as an operator wants; see event.Out.Killed. Bazel takes CANCELLED and
-// ABORTED for mishaps and PERMISSION_DENIED for old credentials, and tries again; so clients are told
-// FAILED_PRECONDITION.
+// Kill ends operations for all their waiters, as an operator wants; see event.Out.Killed. Bazel
+// retries CANCELLED, ABORTED and PERMISSION_DENIED (which it takes for old credentials), so clients
+// get FAILED_PRECONDITION.
 type Kill struct {
 	event.Order
 	Names  []string
@@ -64,8 +65,8 @@ func (k Kill) do(op *operators) error {
 	return nil
 }
 
-// Drain lets the workers that a pattern matches, those of now and those to come, finish
-// what they have and gives them nothing more, until Undrain. It is refused with drain.ErrTooMany.
+// Drain gives the workers that a pattern matches no further actions until Undrain, both present and
+// later workers; they finish the ones that they have. It is refused with drain.ErrTooMany.
 type Drain struct {
 	event.Order
 	drain.Record
@@ -82,8 +83,8 @@ func (d Drain) do(op *operators) error {
 	return err
 }
 
-// Undrain takes back what Drain did with an equal pattern, or is refused with event.ErrUnknown if that is not
-// in force. A worker that another pattern matches too stays drained.
+// Undrain undoes Drain with an equal pattern, or is refused with event.ErrUnknown if that is not in
+// force. A worker that another pattern matches too stays drained.
 type Undrain struct {
 	event.Order
 	Pattern pattern.Pattern
@@ -115,9 +116,9 @@ func (op *operators) redrain() {
 	}
 }
 
-// PutQuota gives an instance a quota of a cohort. What it has running above its maximum
-// goes on or, with Preempt, is stopped as soon as the workers call, and waits again. It is refused with quota.ErrNoCohort,
-// quota.ErrBad or quota.ErrTooMany.
+// PutQuota gives an instance a quota of a cohort. Running actions above its maximum continue or,
+// with Preempt, are stopped as soon as the workers call, and queued again. It is refused with
+// quota.ErrNoCohort, quota.ErrBad or quota.ErrTooMany.
 type PutQuota struct {
 	event.Order
 	quota.Record

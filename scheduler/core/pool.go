@@ -15,7 +15,7 @@ import (
 // while it has workers, or for good if size classes of it are declared.
 type pool struct {
 	offer.Offer
-	// tree says what is next, for each size class; levels are what it is made of.
+	// tree decides what is next, for each size class; levels are its configuration.
 	tree   *fair.Tree
 	levels []levels.Level
 	// keys is for those of one operation at a time.
@@ -26,7 +26,7 @@ type pool struct {
 	startup, patience time.Duration
 	// cohort shares the workers by quotas; nil: there are none.
 	cohort *cohort
-	// touched: the present event has changed what waits, or who is idle; see reaches.
+	// touched: the current event has changed its queues or idle workers; see reaches.
 	touched bool
 	// idling is pools.idling.
 	idling *int
@@ -53,8 +53,8 @@ func (p *pool) queue(class uint32) *queue {
 	return p.queues[i]
 }
 
-// classOf returns the size class of a worker that says that it has one. 0, which workers without
-// classes say, and 1 are the same: both are what the pool has of them already.
+// classOf returns the size class of a worker that reports one. 0, for workers without classes, and
+// 1 are the same: both become the one that the pool already has.
 func (p *pool) classOf(says uint32) uint32 {
 	has := func(class uint32) bool {
 		return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.class == class })
@@ -92,7 +92,7 @@ func (p *pool) serving() int {
 	return n
 }
 
-// hasWorkers reports whether a worker of the pool is known, whatever it takes.
+// hasWorkers reports whether the pool has a worker, whatever it takes.
 func (p *pool) hasWorkers() bool {
 	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
 }
@@ -128,7 +128,7 @@ func (p *pool) leaveCohort() {
 	}
 }
 
-// mayTake reports whether a pool fits some of what waits in a queue of another one.
+// mayTake reports whether a pool fits some tasks of another pool's queue.
 func (p *pool) mayTake(q *queue) bool {
 	if !p.Meets(q.pool.Offer) {
 		return false

@@ -23,7 +23,7 @@ type cohort struct {
 	pools []*pool
 }
 
-// capacity is what the workers of a cohort that take work can run at once.
+// capacity is how much the workers of a cohort that take work can run at once.
 func (c *cohort) capacity() (n int64) {
 	for _, p := range c.pools {
 		for _, q := range p.queues {
@@ -33,7 +33,7 @@ func (c *cohort) capacity() (n int64) {
 	return n
 }
 
-// pools are those that there are, and say which queue has to run an action.
+// pools are the existing pools, and choose the queue for an action.
 type pools struct {
 	*offer.Index[*pool]
 	cfg *tuning.Config
@@ -76,7 +76,7 @@ func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widen
 	return widen, true
 }
 
-// discard has nobody find a pool any more, which has no workers.
+// discard removes a pool that has no workers.
 func (ps *pools) discard(p *pool) {
 	ps.Remove(p)
 	p.leaveCohort()
@@ -121,12 +121,12 @@ func (ps *pools) cohort(name string) *cohort {
 	return nil
 }
 
-// match returns the queue that has to run an action; nil if no worker can. One that is served, or
-// declared if the action is patient, goes before one that only is open; then candidates says which
-// pool. Where it does not, one that chose a smaller class goes where the largest is largest, as it may
-// have to run again there, and then where the wait is shortest. Of that pool it is the size class that
-// is wanted, 0 being the largest. Where one action takes more than its instance's maximum it could wait
-// for ever.
+// match returns the queue that must run an action; nil if no worker can. A served queue, or a
+// declared one if the action is patient, goes before one that is only open; then candidates chooses
+// the pool. Between equal candidates, an action that starts on a smaller class goes where the
+// largest class is largest, as it may have to run again there, and then where the wait is shortest.
+// In that pool it is the wanted size class, where 0 is the largest. If one action takes more than
+// its instance's maximum it could wait for ever.
 func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *queue {
 	var best, open *queue
 	var rank offer.Candidate[*pool]
@@ -152,8 +152,8 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *que
 	return cmp.Or(best, open)
 }
 
-// queueFor returns the queue that has to run a task. One that has failed on a small size class
-// stays in its pool, in which it is to run on the largest.
+// queueFor returns the queue that must run a task. A task that failed on a small size class stays
+// in its pool, where it runs on the largest.
 func (ps *pools) queueFor(t *task) *queue {
 	if t.pool != nil && t.course.largest() {
 		if q := t.pool.largest(t.takenBy); q != nil {
@@ -163,7 +163,7 @@ func (ps *pools) queueFor(t *task) *queue {
 	return ps.match(t.spec, t.class(), !t.impatient)
 }
 
-// hasOther reports whether another queue is served that may take some of what waits in one.
+// hasOther reports whether another served queue may take some of a queue's tasks.
 func (ps *pools) hasOther(q *queue) bool {
 	for p := range ps.All() {
 		if p.largest((*queue).served) != nil && (p == q.pool || p.mayTake(q)) {

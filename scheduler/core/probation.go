@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// leave undoes queue.join. What became of a program that has no worker left is forgotten.
+// leave undoes queue.join. The standing of a program without workers is forgotten.
 func (d *dispatcher) leave(w *worker) {
 	p := w.program
 	p.positions = slices.DeleteFunc(p.positions, func(x *worker) bool { return x == w })
@@ -29,8 +29,8 @@ func (d *dispatcher) leave(w *worker) {
 	d.amnesty(p.queue)
 }
 
-// reserve has each worker of a program take work, or none, as the standing of the program says.
-// Those that may have some now get it when the event ends.
+// reserve makes each worker of a program take work, or none, by the standing of the program.
+// Workers that may have work now get it when the event ends.
 func (d *dispatcher) reserve(p *program) {
 	for _, w := range p.positions {
 		if p.withholds(w) {
@@ -45,7 +45,7 @@ func (d *dispatcher) reserve(p *program) {
 	d.reserved = append(d.reserved, p)
 }
 
-// offerReserved gives what waits to workers whose programs may have it since this event.
+// offerReserved gives queued tasks to workers whose programs may have them since this event.
 func (d *dispatcher) offerReserved() {
 	for len(d.reserved) > 0 {
 		p := d.reserved[0]
@@ -59,8 +59,8 @@ func (d *dispatcher) offerReserved() {
 	d.reserved = nil
 }
 
-// tries notes that a worker has been given an action: if its program is on trial, its others wait
-// for what becomes of that.
+// tries records that a worker has got an action: if its program is on trial, its other workers wait
+// for the outcome.
 func (d *dispatcher) tries(w *worker) {
 	if p := w.program; p.record.Standing() == trust.OnTrial && p.tried == nil {
 		p.tried = w
@@ -76,7 +76,7 @@ func (d *dispatcher) trusts(p *program) {
 	d.reserve(p)
 }
 
-// amnesty trusts the programs of a queue that is left with nobody else.
+// amnesty trusts the programs of a queue that has no other ones left.
 func (d *dispatcher) amnesty(q *queue) {
 	if q.suspended == 0 || q.served() {
 		return
@@ -88,7 +88,7 @@ func (d *dispatcher) amnesty(q *queue) {
 	}
 }
 
-// probation suspends programs whose actions fail again and again for no fault of their own.
+// probation suspends programs whose actions fail again and again for no fault of the actions.
 type probation struct {
 	*timer.Clock
 	cfg      *tuning.Config
@@ -98,8 +98,8 @@ type probation struct {
 	suspensions *[]event.Suspension
 }
 
-// saysNothing reports whether a response says nothing of the worker that it comes from; failed,
-// that what it had to do for the action failed.
+// saysNothing reports whether a response says nothing about its worker; failed, whether the worker
+// failed to run the action.
 func saysNothing(code codes.Code) (nothing, failed bool) {
 	switch code {
 	case codes.OK:
@@ -160,8 +160,8 @@ func (b *probation) called(w *worker) {
 	}
 }
 
-// restarted notes that a worker has started anew. Whatever its program ran then counts as one
-// failure: it may be why it ended. If it is suspended somebody may have repaired it, which one
+// restarted records that a worker has restarted. The actions that its program ran then count as one
+// failure, because they may be the reason. If it is suspended it may have been repaired, which one
 // action shows.
 func (b *probation) restarted(w *worker, boot string) {
 	p := w.program

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// A program is the workers of a queue whose identities differ in nothing but their position: they
-// share a process, and a machine. Those of other makes have no position, and are a program each.
+// A program is the workers of a queue whose identities differ only in their position: they share a
+// process, and a machine. Other workers have no position, and are a program each.
 type program struct {
 	key   string
 	queue *queue
@@ -48,7 +48,7 @@ func (q *queue) join(w *worker) {
 	w.program = p
 }
 
-// note changes what is known of a program.
+// note updates the state of a program.
 func (p *program) note(change func(*trust.Record)) {
 	was := p.record.IsWell()
 	change(&p.record)
@@ -84,10 +84,11 @@ func (p *program) peersAreWell() bool {
 	return 2*(peers-ill) > peers && p.queue.serving > own
 }
 
-// identity is what the workers of a program have in common.
+// identity is the common part of the identities of a program's workers.
 func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].ID) }
 
-// drops reports whether a worker says, without having ended it, that it no longer has the task that it had.
+// drops reports whether a worker's report lacks its task, although the worker has not reported its
+// end.
 func (w *worker) drops(r *event.Report) bool {
 	return w.task != nil && w.duty == confirmed && w.task.wanted() &&
 		(r.Doing == event.Idle || request.KeyOf(r.Action) != w.task.action)

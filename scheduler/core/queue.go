@@ -16,28 +16,29 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A queue is what one size class of a pool has to do and who is free to do it: a
-// kind of workers in the pool's tree. Invariants between events: nothing waits or nobody is
-// idle; nothing waits unless it is open or declared.
+// A queue has the tasks of one size class of a pool and the workers that are free to run them: a
+// kind of workers in the pool's tree. Invariants between events: no task waits or no worker is
+// idle; no task waits unless the queue is open or declared.
 type queue struct {
 	pool  *pool
 	class uint32
 	name  *event.QueueName // it does not change
 	// asked are the platforms of the tasks in the queue, by key.
 	asked map[string]*asked
-	// line are the tasks in the queue. waiting counts those that are not parked; load says how long they will take.
+	// line are the tasks in the queue. waiting counts those that are not parked; load is how long
+	// they will take.
 	line    sweep.Line[*task]
 	waiting int
 	load    spill.Load
-	// parked are those that nobody waits for. unwanted are those that ran when nobody waited for them any more, the
-	// first first; they may have ended, or be wanted again.
+	// parked are those that no client waits for. unwanted are those that ran when the last client
+	// stopped waiting for them, in that order; they may have ended, or be wanted again.
 	parked   map[*task]struct{}
 	unwanted []*task
-	// workers counts all workers; serving those that take work, resting those that
-	// prefer to be idle and nobody has drained, drained those that operators have, suspended those whose actions failed.
-	// Somebody serves while one is suspended.
+	// workers counts all workers; serving those that take work, resting those that prefer to be
+	// idle and are not drained, drained those that operators have drained, suspended those whose
+	// actions failed. At least one serves while one is suspended.
 	workers, serving, resting, drained, suspended int
-	// programs are the workers by what they share; ill counts those that fail.
+	// programs are the workers by their program; ill counts failing programs.
 	programs map[string]*program
 	ill      int
 	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained.
@@ -45,30 +46,32 @@ type queue struct {
 	absence        absence
 	// impatient counts the tasks that do not wait for it while it is away.
 	impatient int
-	// quotas is what its cohort knows of it; nil: it is in none.
+	// quotas is the queue's state in its cohort; nil if it is in none.
 	quotas *preemption.Queue
-	// rest runs while nobody serves and somebody rests who may serve again.
+	// rest runs while no worker serves and a resting worker may serve again.
 	rest timer.Timer
-	// reach are the pools where else some of it may run; overflow is what goes to them, and to larger workers.
+	// reach are the other pools where some of its tasks may run; overflow is the state of tasks
+	// that move to them, and to larger workers.
 	reach    reach
 	overflow overflow
 }
 
-// An overflow is where a queue is with what goes from it to workers for which it is not; see overflows.
+// An overflow is the state of a queue's spills to workers of other queues; see overflows.
 type overflow struct {
 	queue *queue
-	// open: it was worth one that costs more, and the queue has not become short since.
+	// open: spilling was worth the cost, and the queue has not become short since.
 	open bool
 	// marked: it is in reaches.marked.
 	marked bool
-	// timer is when what is next will have waited for so long that it is worth the worker that is idle now.
+	// timer is when the next task will have waited long enough to be worth the worker that is idle
+	// now.
 	timer timer.Timer
 }
 
 func (q *queue) served() bool { return q.serving > 0 }
 
-// staffed reports whether somebody serves the queue, or may at any moment: a worker that runs one
-// action and fetches the inputs of the next has positions that want no third one for now.
+// staffed reports whether a worker serves the queue, or may at any moment: a worker that runs one
+// action and fetches the inputs of the next has positions that need no third one for now.
 func (q *queue) staffed() bool { return q.serving > 0 || q.suspended > 0 || q.rest.IsSet() }
 
 // open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
@@ -98,7 +101,7 @@ func (q *queue) patience(c *tuning.Config) time.Duration {
 	return q.pool.patience
 }
 
-// cost is what a running task of the queue counts in its pool's tree.
+// cost is the cost of a running task of the queue in its pool's tree.
 func (q *queue) cost() int64 { return int64(q.size()) }
 
 // size is the size class by which decisions are made: that of workers without one is 1.
@@ -115,7 +118,7 @@ func (q *queue) left(t *task) {
 	q.load.Add(t.expected(q.size()), -1)
 }
 
-// park counts a task that is in the queue, and that nobody waits for.
+// park counts a queued task that no client waits for.
 func (q *queue) park(t *task) {
 	if q.parked == nil {
 		q.parked = map[*task]struct{}{}
@@ -123,7 +126,7 @@ func (q *queue) park(t *task) {
 	q.parked[t] = struct{}{}
 }
 
-// spare notes that a task runs that nobody waits for.
+// spare records that a running task has no waiting client.
 func (q *queue) spare(t *task) {
 	if len(q.unwanted) > 2*q.workers {
 		q.unwanted = slices.DeleteFunc(q.unwanted, func(t *task) bool { return !q.runsUnwanted(t) })
@@ -136,7 +139,7 @@ func (q *queue) runsUnwanted(t *task) bool {
 	return w != nil && w.queue == q && !t.wanted()
 }
 
-// expendable returns the worker that has run for nobody for longest, once; nil if none does.
+// expendable returns the worker that has run for no client the longest, once; nil if there is none.
 func (q *queue) expendable() *worker {
 	for len(q.unwanted) > 0 {
 		t := q.unwanted[0]
@@ -148,8 +151,8 @@ func (q *queue) expendable() *worker {
 	return nil
 }
 
-// head returns what a worker would get that belongs to no branch; nil if nothing
-// waits that may run.
+// head returns the next task for a worker that belongs to no branch; nil if no waiting task may
+// run.
 func (q *queue) head(now time.Time) *task {
 	it := q.pool.tree.Next(&fair.Worker{Kind: q.class}, now)
 	if it == nil {
@@ -158,10 +161,10 @@ func (q *queue) head(now time.Time) *task {
 	return it.Owner.(*task)
 }
 
-// tasks returns those that are in the queue, the oldest first.
+// tasks returns the tasks in the queue, the oldest first.
 func (q *queue) tasks() []*task { return slices.SortedFunc(slices.Values(q.line.All()), byAge) }
 
-// expected reports whether actions may choose a queue: it has workers, or some are to come.
+// expected reports whether actions may choose a queue: it has workers, or expects some.
 func (q *queue) expected() bool { return q.served() || q.declared }
 
 // wait is how long a further task is expected to wait for a worker.
@@ -189,7 +192,7 @@ func (q *queue) sooner(other *queue) bool {
 type reach struct {
 	// pools are in the order of their offers.
 	pools []*pool
-	// known is one more than what offer.Index.Changes was when they were found; 0: they never were.
+	// known is one more than offer.Index.Changes when they were found; 0: they never were.
 	known int
 	// roams: the queue is in reaches.roaming.
 	roams bool

@@ -15,15 +15,16 @@ type reaches struct {
 	// known is as in reach. stale are the queues with tasks whose reach was found before that.
 	known int
 	stale []*queue
-	// roaming has all queues in which something waits that may run elsewhere; others drops the rest.
+	// roaming has all queues with tasks that may run elsewhere; others drops the rest.
 	roaming []*queue
-	// touched are the pools of which the present event has changed what waits, or who is idle; marked the queues of which
-	// something may have to go elsewhere now.
+	// touched are the pools whose queues or idle workers the current event has changed; marked are
+	// the queues with tasks that may have to move now.
 	touched []*pool
 	marked  []*queue
 }
 
-// touch notes that an event has changed what waits in a pool, or who is idle, if there is anywhere else to go.
+// touch records that an event has changed a pool's queues or idle workers, if there are other pools
+// to move to.
 func (r *reaches) touch(p *pool) {
 	if !p.touched && (len(p.queues) > 1 || r.pools.Len() > 1) {
 		p.touched = true
@@ -31,7 +32,7 @@ func (r *reaches) touch(p *pool) {
 	}
 }
 
-// untouch takes the first one from those that are touched.
+// untouch removes the first one from the touched pools.
 func (r *reaches) untouch() {
 	r.touched[0].touched = false
 	r.touched[0] = nil
@@ -43,7 +44,7 @@ func (r *reaches) untouch() {
 // compares is how many comparisons of a platform with a pool count as a look at a task.
 const compares = 4
 
-// mark has overflows see whether anything of a queue is to go elsewhere.
+// mark makes overflows check whether tasks of a queue must move.
 func (r *reaches) mark(q *queue) {
 	if !q.overflow.marked {
 		q.overflow.marked = true
@@ -53,7 +54,8 @@ func (r *reaches) mark(q *queue) {
 
 func (r *reaches) isBehind() bool { return len(r.touched) > 0 || len(r.marked) > 0 || len(r.stale) > 0 }
 
-// others yields the roaming queues of other pools which reach one, and drops those that roam no more.
+// others yields the roaming queues of other pools that reach one, and drops those that roam no
+// more.
 func (r *reaches) others(p *pool, yield func(*queue)) {
 	r.roaming = slices.DeleteFunc(r.roaming, func(q *queue) bool {
 		q.reach.roams = q.waiting > 0 && len(q.reach.pools) > 0
@@ -96,8 +98,8 @@ func (r *reaches) roam(q *queue) {
 	}
 }
 
-// surveyCost is what survey counts for. Where that would be more than an event may do, it takes all pools
-// of the instance name prefix.
+// surveyCost is the effort of survey. If that exceeds the effort of an event, it takes all pools of
+// the instance name prefix.
 func (r *reaches) surveyCost(q *queue) (cost int, all bool) {
 	if cost = endEffort + len(q.asked)*(1+r.pools.Len()/compares); cost > tuning.DefaultEffort {
 		return endEffort + r.pools.Len(), true
@@ -105,7 +107,7 @@ func (r *reaches) surveyCost(q *queue) (cost int, all bool) {
 	return cost, false
 }
 
-// survey finds the reach of a queue anew.
+// survey finds the reach of a queue again.
 func (r *reaches) survey(q *queue) {
 	q.reach.pools, q.reach.known = nil, r.pools.Changes()+1
 	if _, all := r.surveyCost(q); all {
@@ -122,7 +124,8 @@ func (r *reaches) survey(q *queue) {
 	r.roam(q)
 }
 
-// refresh has all reaches be those of the pools that there are; false: the event may do no more.
+// refresh updates all reaches to the current pools. It returns false if the event has no effort
+// left.
 func (r *reaches) refresh() bool {
 	if now := r.pools.Changes() + 1; r.known != now {
 		r.effort.Spend(r.pools.Len())

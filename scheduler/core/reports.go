@@ -23,7 +23,7 @@ import (
 // action none of its attempts: the answer may have been lost on the way.
 const maxResends = 10
 
-// reports do what follows from what workers say, and from their silence.
+// reports handle the reports of workers, and their silence.
 type reports struct {
 	*timer.Clock
 	cfg        *tuning.Config
@@ -75,7 +75,7 @@ func (rs *reports) report(r *event.Report) error {
 	default:
 		rs.idles(w)
 	}
-	if w.duty == away { // it is here, without what it had
+	if w.duty == away { // it is here, without its task
 		w.duty = free
 	}
 	rs.probation.called(w)
@@ -100,7 +100,7 @@ func (rs *reports) disconnect(e event.Disconnect) {
 	}
 }
 
-// hear notes that a worker calls before it is looked at what is due: it is here, however late.
+// hear records that a worker calls before timers are handled: the worker is here, however late.
 func (rs *reports) hear(now time.Time, r *event.Report) {
 	if w := rs.workers.Get(r.Worker); w != nil && !w.isTwin(r) && !rs.Timers.When(&w.timer).After(now) {
 		rs.Timers.Stop(&w.timer)
@@ -115,14 +115,14 @@ func (rs *reports) mayServe(w *worker) bool {
 	return w.takes != Drained
 }
 
-// isTwin reports whether a report comes from another process than that of a worker, which is there:
-// its connection lives.
+// isTwin reports whether a report is from another process than that of a worker whose connection is
+// alive.
 func (w *worker) isTwin(r *event.Report) bool {
 	return w.boot != "" && r.Boot != "" && w.boot != r.Boot && w.Connection() != 0 && w.Connection() != r.Connection
 }
 
-// enroll returns the worker that reports, known from now on, in the pool and
-// queue it says it belongs to, with no call held; w is it if it is known, else nil.
+// enroll returns the worker that reports, from now on known, in the pool and queue of its report,
+// with no call held; w is it if it is known, or else nil.
 func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	if w != nil {
 		w.unidle()
@@ -145,15 +145,15 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	return w
 }
 
-// remove forgets a worker, and its queue and pool if they were its alone. What
-// it ran goes back to a queue.
+// remove forgets a worker, and its queue and pool if they have no other. The task that it ran goes
+// back to a queue.
 func (rs *reports) remove(w *worker) {
 	rs.Timers.Stop(&w.timer)
 	rs.workers.Remove(w)
 	rs.dispatch.withdraw(w)
 	rs.dispatch.leave(w)
 	if w.task != nil {
-		// Before the queue is moved: what ran is older than what waits.
+		// Before the queue is moved: running tasks are older than queued ones.
 		rs.runs.lose(w)
 	}
 	w.unidle()
@@ -225,7 +225,7 @@ func (rs *reports) executes(w *worker, a request.Key) {
 	rs.calls.answer(w, event.Reply{Do: event.Continue, NextSync: rs.calls.next(w)})
 }
 
-// confirm notes that a worker has its task, as it says.
+// confirm records that a worker has reported its task.
 func (rs *reports) confirm(w *worker) {
 	if w.duty == away {
 		rs.operations.changedAll(w.task)
@@ -233,10 +233,11 @@ func (rs *reports) confirm(w *worker) {
 	w.duty = confirmed
 }
 
-// completes deals with a worker that has ended an action. It is answered within
+// completes handles the report of a worker that has ended an action. The worker is answered within
 // tuning.Config.ResultHold, so that it knows that the result has arrived. A report that comes
-// twice, because the answer was lost, counts once, even if the worker has been given the
-// same action again meanwhile. What comes three times over has been run: the worker was told to run it again.
+// twice, because the answer was lost, counts once, even if the worker has got the same action again
+// meanwhile. A report that comes three times was of a second run: the worker was told to run the
+// action again.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
 	again := w.task != nil && w.task.action == e.action && w.task.run().resends > 0
@@ -283,7 +284,8 @@ func (rs *reports) completes(w *worker, e ending) {
 	}
 }
 
-// takeLate takes the result of a task that a worker was to stop for another one, before it heard of that.
+// takeLate takes the result of a task that a worker was about to stop for another one, before the
+// worker learned of that.
 func (rs *reports) takeLate(w *worker, e ending) {
 	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
@@ -297,9 +299,9 @@ func (rs *reports) takeLate(w *worker, e ending) {
 	}
 }
 
-// unexpected deals with a result that is not expected from this worker. If somebody
-// waits for it, it comes from one that was taken for lost. Else it may be that the
-// scheduler was started anew, and somebody will.
+// unexpected handles an unexpected result of a worker. If a client waits for it, the worker was
+// taken for lost. Otherwise the scheduler may have been restarted, and a client may come back for
+// it.
 func (rs *reports) unexpected(w *worker, e ending) {
 	a, resp := e.action, e.response
 	if rs.resume(w, a) {
@@ -311,10 +313,10 @@ func (rs *reports) unexpected(w *worker, e ending) {
 	}
 }
 
-// reconcile compares what a worker should run with what it says it runs
-// (none: nothing). If it never confirmed its task the assignment may not have
-// reached it and is sent again, and reconcile is true: the call is answered.
-// Otherwise the worker has dropped the task, and it goes back to the queue.
+// reconcile compares the task of a worker with the one that it reports (none: nothing). If the
+// worker never confirmed its task, the assignment may not have arrived; it is sent again, and
+// reconcile returns true: the call is answered. Otherwise the worker has dropped the task, and it
+// goes back to the queue.
 func (rs *reports) reconcile(w *worker, a request.Key) bool {
 	t := w.task
 	if t == nil || t.action == a {
@@ -347,8 +349,8 @@ func (rs *reports) resume(w *worker, a request.Key) bool {
 	return true
 }
 
-// overtake ends a task with the result of a worker that was taken for lost, which
-// is there before that of the worker that took its place. A failure on a smaller size class ends nothing.
+// overtake ends a task with the result of a worker that was taken for lost, if it arrives before
+// that of the worker that replaced it. A failure on a smaller size class ends nothing.
 func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
@@ -374,8 +376,9 @@ func (rs *reports) keepOrphan(w *worker, a request.Key) {
 	w.task, w.duty, w.stopping = t, confirmed, request.Key{}
 }
 
-// keepResult keeps a result for which nobody has asked. Errors are not kept, nor is a failure on a small size class,
-// which is final on the largest only: the client that comes has its action run again.
+// keepResult keeps a result that no client has asked for. Errors are not kept, nor is a failure on
+// a small size class, which is final only on the largest: when the client comes back, its action
+// runs again.
 func (rs *reports) keepResult(w *worker, a request.Key, resp *repb.ExecuteResponse) {
 	largest := w.pool.largest((*queue).served)
 	small := largest != nil && w.queue.class < largest.class
@@ -385,8 +388,8 @@ func (rs *reports) keepResult(w *worker, a request.Key, resp *repb.ExecuteRespon
 	rs.orphans.Add(&orphan.Result{Action: a, Pool: w.pool, Worker: w.Key, Response: resp})
 }
 
-// rested closes a queue that only has workers that have long wanted no work, nor do
-// any. Those that do some may well go on after it.
+// rested closes a queue whose workers have all wanted no work for long, and run none. Workers that
+// run an action may continue after it.
 func (rs *reports) rested(q *queue) {
 	busy := func(w *worker) bool { return w.takes == Resting && w.task != nil }
 	for _, p := range q.programs {
@@ -402,11 +405,12 @@ func (rs *reports) rested(q *queue) {
 	rs.dispatch.sweep(&q.line)
 }
 
-// settled ends the time in which nothing is given to workers (tuning.Config.Settle). It lets the workers that came
-// meanwhile, in the order of their names, have what waits.
+// settled ends the time in which no worker gets an action (tuning.Config.Settle). The workers that
+// came meanwhile get queued tasks, in the order of their names.
 func (rs *reports) settled() { rs.dispatch.settled = rs.workers.Sorted() }
 
-// settleNow is settled before the time is over: all workers that could say that they run something have called.
+// settleNow is settled before the time is over: all workers that could report a running action have
+// called.
 func (rs *reports) settleNow() {
 	if rs.dispatch.isSettling() {
 		rs.Timers.Stop(&rs.dispatch.settle)

@@ -16,7 +16,7 @@ import (
 )
 
 // runs end the runs of tasks: with a result, on another size class, for others, or because a worker
-// is gone. It knows nothing of who reports that.
+// is gone. It does not know the reports of workers.
 type runs struct {
 	*timer.Clock
 	cfg        *tuning.Config
@@ -28,15 +28,15 @@ type runs struct {
 	tally      *view.Tally
 	// ended are those of the present event.
 	ended *[]event.Ended
-	// lacks are explanations that were given in the present event, by what they are of.
+	// lacks are explanations of the current event, by their subject.
 	lacks map[lack]string
 }
 
 // A lack is an instance name and the key of a platform that no worker has.
 type lack struct{ instance, platform string }
 
-// explain says why no worker can serve an operation. Of many that fail in one event it says so
-// once: it looks at all pools.
+// explain says why no worker can serve an operation. It is computed once for many operations that
+// fail in one event, because it looks at all pools.
 func (r *runs) explain(spec *request.Operation) string {
 	l := lack{spec.Instance, spec.Platform.Key()}
 	why, ok := r.lacks[l]
@@ -51,7 +51,7 @@ func (r *runs) explain(spec *request.Operation) string {
 	return why
 }
 
-// absent ends what has waited for long enough in a queue that is away, or has it go elsewhere.
+// absent ends a task that has waited long enough in a queue that is away, or moves it.
 func (r *runs) absent(q *queue) {
 	for q.away && q.line.Len() > 0 && q.absence.ends(q.line.First()) <= r.Awake() && r.dispatch.effort.Spend(endEffort) {
 		r.overdue(q.line.First())
@@ -59,7 +59,7 @@ func (r *runs) absent(q *queue) {
 	r.dispatch.await(q)
 }
 
-// conclude ends a task with what a worker of it reports, or runs it again on the largest size class.
+// conclude ends a task with the report of its worker, or runs it again on the largest size class.
 func (r *runs) conclude(w *worker, e ending) {
 	t, resp := w.task, e.response
 	if t.race() != nil && !r.hedges.decide(w, resp) {
@@ -126,7 +126,7 @@ func (r *runs) finish(t *task, resp *repb.ExecuteResponse) {
 	}
 	r.drop(t)
 	for o := range t.operations.all() {
-		t.remove(o) // what is kept of one does not keep the others
+		t.remove(o) // one that is kept does not keep the others
 	}
 }
 
@@ -158,14 +158,16 @@ func (r *runs) lose(w *worker) {
 	r.dispatch.enqueue(t)
 }
 
-// preempt has a worker stop its task, which waits again, before others of its priority
-// in its branch, and run one of those for whom that is. It costs the task none of its attempts.
+// preempt makes a worker stop its task, which is queued again, before others of its priority in its
+// branch, and run a task of the instance for which it is stopped. This is not an attempt of the
+// stopped task.
 func (r *runs) preempt(w *worker) {
 	l := w.task.share.Preempt()
 	r.suspend(w, func() bool { return r.dispatch.nextFor(w, l) })
 }
 
-// suspend has a worker that calls stop its task, which waits again, and run what next assigns it.
+// suspend makes a worker that calls stop its task, which is queued again, and run the task that
+// next assigns.
 func (r *runs) suspend(w *worker, next func() bool) {
 	t := w.task
 	w.stopping = t.action
@@ -180,7 +182,7 @@ func (r *runs) suspend(w *worker, next func() bool) {
 	r.dispatch.enqueue(t)
 }
 
-// stop drops a task that nobody wants. Its worker is woken to be told.
+// stop drops a task that no client wants. Its worker is woken to get the message.
 func (r *runs) stop(t *task) {
 	if w := t.worker(); w != nil {
 		r.calls.stop(w, t.action)
@@ -188,7 +190,7 @@ func (r *runs) stop(t *task) {
 	r.drop(t)
 }
 
-// drop takes a task from where it is and from everything else.
+// drop removes a task from its location and from everything else.
 func (r *runs) drop(t *task) {
 	if t.worker() != nil {
 		r.dispatch.release(t)
@@ -200,8 +202,8 @@ func (r *runs) drop(t *task) {
 	r.inFlight.remove(t)
 }
 
-// overdue ends a task that nobody could serve, or that nobody asked for, or starts one
-// again that takes too long.
+// overdue ends a task that no worker could serve, or that no client asked for, or starts one again
+// that takes too long.
 func (r *runs) overdue(t *task) {
 	if t.worker() != nil && t.spec != nil {
 		r.hedges.start(t)
@@ -218,7 +220,7 @@ func (r *runs) overdue(t *task) {
 	case q == nil && r.dispatch.pools.queueFor(t) != nil: // the sweep of the unmatched has not come to it
 		r.dispatch.rematch(t)
 		return
-	// meanwhile a worker was there that has what it asks for
+	// meanwhile there was a worker with all its properties
 	case q == nil && r.Awake() < r.dispatch.pools.patience(t, r.dispatch.begun):
 		r.Timers.Set(&t.timer, r.When(r.dispatch.pools.patience(t, r.dispatch.begun)))
 		return
@@ -237,8 +239,8 @@ func (r *runs) overdue(t *task) {
 		fmt.Sprintf("action %s found no worker in %s: %s", t.action, waited, why)))
 }
 
-// forget drops the operations of a task that were taken over: its worker has not come back with it. It reports
-// whether others are left, for which it is to run.
+// forget drops the restored operations of a task: its worker has not come back with it. It reports
+// whether others are left, for which the task must run.
 func (r *runs) forget(t *task) bool {
 	for o := range t.operations.all() {
 		if !o.restored {

@@ -11,9 +11,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// overflows have what waits go to idle workers for which it is not: of larger size classes of its
-// pool, and of other pools. It is what is next there, whenever package spill says that it is worth
-// one. They look at the queues of the pools that an event has touched, and at those that reach them.
+// overflows move queued tasks to idle workers of other queues: of larger size classes of their
+// pool, and of other pools. The next task moves, when package spill says that it is worth it. They
+// look at the queues of the pools that an event has touched, and at those that reach them.
 type overflows struct {
 	*timer.Clock
 	cfg      *tuning.Config
@@ -21,7 +21,8 @@ type overflows struct {
 	reaches  *reaches
 	// spilled and moved count the tasks that went to larger workers of their pool, and to other pools.
 	spilled, moved uint64
-	// batch has what is first to go from each of the marked queues that were compared last, in their order.
+	// batch has the first task to move from each of the marked queues that were compared last, in
+	// their order.
 	batch []spillage
 }
 
@@ -34,14 +35,14 @@ const (
 	glances = 16
 )
 
-// A spillage is what is the first to go from a queue to another one, which has an idle worker.
+// A spillage is the first task to move from a queue to another one, which has an idle worker.
 type spillage struct {
 	task  *task
 	to    *queue
 	turns float64
 }
 
-// settle has what waits go to workers for which it is not, where that is worth it.
+// settle moves queued tasks to workers of other queues, if that is worth it.
 func (o *overflows) settle() {
 	for o.reaches.refresh() {
 		switch {
@@ -56,7 +57,8 @@ func (o *overflows) settle() {
 	}
 }
 
-// markTouched marks the queues of a pool, and those that reach its idle workers; false: the event may do no more.
+// markTouched marks the queues of a pool, and those that reach its idle workers. It returns false
+// if the event has no effort left.
 func (o *overflows) markTouched(p *pool) bool {
 	r, reachable := o.reaches, p.hasIdle()
 	cost := len(p.queues)
@@ -97,8 +99,9 @@ func (o *overflows) settleMarked() bool {
 	return effort.Left > 0
 }
 
-// spill gives an idle worker to the queue that is worth it most; false: none is. It compares as many
-// of the queues as the event may, one at least, and has what is first to go from them in batch.
+// spill gives an idle worker to the queue for which it is worth the most; false: none is. It
+// compares as many of the queues as the event may, at least one, and has the first task to move of
+// each in batch.
 func (o *overflows) spill(queues []*queue) bool {
 	var best spillage
 	most := 0.0
@@ -129,7 +132,7 @@ func (o *overflows) spill(queues []*queue) bool {
 	return true
 }
 
-// give has a worker run what is not for it.
+// give makes a worker run a task of another queue.
 func (o *overflows) give(s spillage) {
 	if s.task.pool != s.to.pool {
 		o.moved++
@@ -142,7 +145,7 @@ func (o *overflows) give(s spillage) {
 	o.dispatch.assign(s.task, s.to.pool.tree.Nearest(&s.task.item, s.to.class).Owner.(*worker))
 }
 
-// await has a queue be looked at when what is first to go from it has waited for long enough.
+// await schedules a look at a queue for when its first task to move has waited long enough.
 func (o *overflows) await(q *queue, s spillage) {
 	if s.task == nil {
 		o.Timers.Stop(&q.overflow.timer)
@@ -151,7 +154,7 @@ func (o *overflows) await(q *queue, s spillage) {
 	o.Timers.Set(&q.overflow.timer, s.task.queued.Add(q.spills().Patience(s.turns)))
 }
 
-// next returns what is first to go from a queue, to where that costs least.
+// next returns the first task to move from a queue, to the cheapest other queue.
 func (o *overflows) next(q *queue) spillage {
 	larger, t, looks := q.largerFor(o.Now)
 	best := spillage{task: t, to: larger}
@@ -166,8 +169,8 @@ func (o *overflows) next(q *queue) spillage {
 	return best
 }
 
-// elsewhere returns what of a queue may go to an idle worker of another pool, where that costs least.
-// Of each pool it is the smallest size class to which anything may go.
+// elsewhere returns the task of a queue that may move to an idle worker of another pool, to the
+// cheapest one. In each pool it is the smallest size class to which a task may move.
 func (o *overflows) elsewhere(q *queue) (best spillage, looks int) {
 	if q.waiting == 0 || o.dispatch.pools.idling == 0 || !o.reaches.isCurrent(q) {
 		return best, 0
@@ -198,8 +201,8 @@ func (o *overflows) elsewhere(q *queue) (best spillage, looks int) {
 	return best, looks
 }
 
-// largerFor returns the queue of the smallest larger class that has an idle worker, and what of q
-// goes there first; nil if nothing does.
+// largerFor returns the queue of the smallest larger class that has an idle worker, and the task of
+// q that moves there first; nil if there is none.
 func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) {
 	if q.waiting == 0 {
 		return nil, nil, 0
@@ -217,7 +220,8 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	return larger, it.Owner.(*task), looks
 }
 
-// firstFor returns what of a queue is the first to go to one of another pool; nil: nothing.
+// firstFor returns the first task of a queue that moves to a queue of another pool; nil if there is
+// none.
 func (q *queue) firstFor(to *queue) (first *task, looks int) {
 	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
 		t := it.Owner.(*task)
@@ -230,9 +234,9 @@ func (q *queue) firstFor(to *queue) (first *task, looks int) {
 	return it.Owner.(*task), looks
 }
 
-// promisesNoMore reports whether a task is no worse off in a queue of another pool if it fails: what is
-// for the largest size class runs on the largest one there, and for what has begun on a smaller one the
-// largest one there is as large as here.
+// promisesNoMore reports whether a task is no worse off in a queue of another pool if it fails: a
+// task for the largest size class runs on the largest one there, and for a task that starts on a
+// smaller one the largest one there is as large as here.
 func (q *queue) promisesNoMore(t *task, to *queue) bool {
 	there := to.pool.largest(t.takenBy)
 	if there == nil || t.class() == 0 {
@@ -251,12 +255,13 @@ func (q *queue) hasIdle() bool { return q.pool.tree.Idle(q.class) > 0 }
 
 func (p *pool) hasIdle() bool { return slices.ContainsFunc(p.queues, (*queue).hasIdle) }
 
-// turns is how many turns what waits in q does so rather than go to another one, which is so much stranger.
+// turns is how many turns a task waits in q before it moves to another queue that is that much less
+// suitable.
 func (q *queue) turns(to *queue, stranger int, c *tuning.Config) float64 {
 	return spill.Turns(q.class, to.class, stranger, c.SizeExponent)
 }
 
-// spills is what package spill goes by.
+// spills is the input of package spill.
 func (q *queue) spills() spill.Queue {
 	return spill.Queue{
 		Waiting: q.waiting, Workers: q.serving, Typical: q.load.Mean(q.waiting), Startup: q.pool.startup,

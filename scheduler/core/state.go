@@ -18,29 +18,30 @@ import (
 type State struct {
 	cfg tuning.Config
 	*timer.Clock
-	// operations are what clients want, inFlight the tasks that come of it, orphans what came of none.
+	// operations are requests of clients, inFlight their tasks, orphans the tasks without
+	// operations.
 	operations *operations
 	inFlight   inFlight
 	orphans    *orphan.Results
-	// workers are those that call, dispatch gives them what waits, calls answers them, runs end
-	// what they run.
+	// workers are those that call, dispatch gives them tasks, calls answers them, runs end their
+	// tasks.
 	workers  *roster.Roster[*worker]
 	drains   drain.List
 	dispatch *dispatcher
 	calls    *calls
 	hedges   *hedges
 	runs     *runs
-	// overflows give what waits to larger workers.
+	// overflows give queued tasks to larger workers.
 	overflows *overflows
-	// probation says which workers get nothing for a while.
+	// probation decides which workers get no tasks for a while.
 	probation *probation
 	tally     view.Tally
-	// clients, reports and operators do what follows from events.
+	// clients, reports and operators handle events.
 	clients   *clients
 	reports   *reports
 	operators *operators
 
-	// out is what the present event has produced so far, but for its notices.
+	// out is the outcome of the current event so far, except its notices.
 	out event.Out
 }
 
@@ -90,9 +91,9 @@ func (s *State) Config() tuning.Config { return s.cfg }
 // that nothing is held against them and everything has its time once more.
 const maxLate = 20 * time.Second
 
-// Step takes an event that happened at a time, and returns what has to be done, which the caller must do even when
-// the event is refused. What was due before the event happens first. Time that goes backwards stands still, and
-// time that leaps puts off what was due in between.
+// Step handles an event that happened at a time, and returns the effects, which the caller must
+// carry out even when the event is refused. Timers that were due before the event are handled
+// first. If time goes backwards, it stands still; if it leaps, timers in between are postponed.
 func (s *State) Step(now time.Time, e event.Event) event.Out {
 	if r, ok := e.(*event.Report); ok {
 		s.reports.hear(now, r)
@@ -104,7 +105,7 @@ func (s *State) Step(now time.Time, e event.Event) event.Out {
 	return out
 }
 
-// apply does what follows from an event, and returns why it is refused.
+// apply executes an event, and returns why it is refused.
 func (s *State) apply(e event.Event) error {
 	switch e := e.(type) {
 	case event.Submit:
@@ -132,7 +133,7 @@ func (s *State) apply(e event.Event) error {
 	return nil
 }
 
-// begin starts an event: moves the clock and settles what is due.
+// begin starts an event: it moves the clock and handles due timers.
 func (s *State) begin(now time.Time) {
 	before := s.Now
 	if now.After(s.Now) {
@@ -163,7 +164,7 @@ func (s *State) begin(now time.Time) {
 	}
 }
 
-// due does what is due for the owner of a timer.
+// due handles a timer of its owner.
 func (s *State) due(owner any) {
 	switch x := owner.(type) {
 	case *operation:

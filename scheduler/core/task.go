@@ -16,16 +16,16 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// A task is one action that is to be run once. It is at exactly one location: with
-// a worker, in a queue, or among the unmatched.
+// A task is one action that must run once. It is at exactly one location: with a worker, in a
+// queue, or among the unmatched.
 //
-// In a queue it has the place of each of its operations: it is handed out when the
-// first of them has its turn, so it has the best priority of those that wait.
+// In a queue it has the place of each of its operations: it is handed out when the first of them
+// has its turn, so it has the best priority of those that wait.
 //
-// With a million of them, memory is what decisions take their time for. So it has no more than 512
-// bytes: objects up to that size the garbage collector looks at together. Its times have what they
-// have of the monotonic clock nevertheless: without it, waits would follow the wall clock when that
-// is set, and a replay would differ.
+// With a million tasks, memory decides how long decisions take. So a task has at most 512 bytes:
+// the garbage collector scans objects up to that size together. Its times nevertheless have their
+// monotonic clock: without it, waits would follow the wall clock when that is set, and a replay
+// would differ.
 type task struct {
 	// spec is the first operation's. It is nil for an orphan: an action that a
 	// worker runs and no client has asked for yet.
@@ -33,35 +33,34 @@ type task struct {
 	action request.Key
 	// before and after are tasks of the same action; see flights.
 	before, after *task
-	// Place is where it is in the line that it waits in.
+	// Place is its place in the line in which it waits.
 	sweep.Place[*task]
 	queued time.Time
-	// operations share the task; only an orphan has none. alone is the one that most
-	// tasks have.
+	// operations share the task; only an orphan has none. alone is the one that most tasks have.
 	operations sharers
 	alone      operation
 	// attempts counts the runs that began, preempted those that were stopped for others.
 	attempts, preempted int32
-	// wanting counts its operations that are wanted.
+	// wanting counts its wanted operations.
 	wanting int32
 	// number counts the tasks, and begins again after the last one there is room for.
 	number uint32
 	// private: it began with a private operation, and is in inFlight.private.
 	private bool
-	// returned: it was lost by a worker and goes before others of its priority.
+	// returned: a worker lost it, and it goes before others of its priority.
 	returned bool
-	// impatient: nobody came to the declared size class that it waited for, so that it
-	// goes where there is somebody.
+	// impatient: no worker came to the declared size class that it waited for, so it goes to a
+	// class with workers.
 	impatient bool
-	// course is what has become of the size class that was chosen for it; why says so to people.
+	// course is the fate of the size class that was chosen for it; why explains it to users.
 	course course
 	why    string
 
-	// at is where it is: *queue, unmatched or *run. Nil: nowhere, as it may be within an event.
+	// at is its location: *queue, unmatched or *run. It is nil only within an event.
 	at location
 	// started is when the present run began, or the last one.
 	started time.Time
-	// share is what quotas know of it; nil outside of cohorts.
+	// share is its state in quotas; nil outside of cohorts.
 	share *preemption.Share
 
 	// item is the task in the tree of pool, which is nil for an unmatched one.
@@ -95,13 +94,13 @@ func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
 func (*run) isLocation()      {}
 
-// run returns the one that a task is in; nil if no worker has it.
+// run returns the run of a task; nil if no worker has it.
 func (t *task) run() *run {
 	r, _ := t.at.(*run)
 	return r
 }
 
-// worker returns who has a task, and what its end counts for; nil if nobody.
+// worker returns the worker of a task, and the cost that its end frees; nil if there is none.
 func (t *task) worker() *worker {
 	if r := t.run(); r != nil {
 		return r.worker
@@ -123,7 +122,7 @@ func (t *task) inherited() bool {
 	return r != nil && r.inherited
 }
 
-// queue returns the one that a task waits in; nil if it does not.
+// queue returns the queue in which a task waits; nil if there is none.
 func (t *task) queue() *queue {
 	q, _ := t.at.(*queue)
 	return q
@@ -146,26 +145,27 @@ func (t *task) begin(w *worker, at time.Time) {
 	t.at, t.started = &run{worker: w}, at
 }
 
-// A course says what has become of the size class that was chosen for a task.
+// A course is the fate of the size class that was chosen for a task.
 type course uint8
 
 const (
 	// asChosen: it runs there, for no longer than Size.Timeout.
 	asChosen course = iota
-	// hedged: when it takes longer than Size.Timeout there it goes on, and is started on the largest class, too.
+	// hedged: when it takes longer than Size.Timeout there, it continues, and also starts on the
+	// largest class.
 	hedged
 	// racing: it runs on both.
 	racing
 	// overtaken: only the second run is left.
 	overtaken
-	// outgrown: it failed on a smaller size class than the largest, where it is to run now.
+	// outgrown: it failed on a smaller size class, and must now run on the largest.
 	outgrown
 )
 
 // late reports whether a task has taken longer than Size.Timeout.
 func (c course) late() bool { return c == racing || c == overtaken }
 
-// largest reports whether a task is to run on the largest class, whatever was chosen.
+// largest reports whether a task must run on the largest class, whatever was chosen.
 func (c course) largest() bool { return c == overtaken || c == outgrown }
 
 // move has a task that neither waits nor runs belong to a pool; nil: to none.
@@ -213,7 +213,7 @@ func (t *task) remove(o *operation) {
 	}
 }
 
-// wanted reports whether somebody waits for a task, or may come back for it after a restart.
+// wanted reports whether a client waits for a task, or may come back for it after a restart.
 func (t *task) wanted() bool { return t.wanting > 0 || t.spec == nil }
 
 // detach takes its place in the tree from an operation of a task.
@@ -236,7 +236,7 @@ func (t *task) unclaimed() bool {
 	return true
 }
 
-// class is the size class that a task wants, 0 for the largest.
+// class is the size class of a task, 0 for the largest.
 func (t *task) class() uint32 {
 	if t.course.largest() {
 		return 0

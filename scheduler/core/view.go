@@ -18,10 +18,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// A View is a State that is only looked at, as of its last event. What it returns are values.
+// A View is a read-only State, as of its last event. It returns values.
 type View State
 
-// View returns s to look at.
+// View returns a read-only view of s.
 func (s *State) View() *View { return (*View)(s) }
 
 // Operation returns the state of an operation as of the last event.
@@ -55,7 +55,7 @@ func (s *View) Counts() view.Counts {
 	return c
 }
 
-// Tally returns what has happened up to the last event.
+// Tally returns the totals up to the last event.
 func (s *View) Tally() view.Tally {
 	t := s.tally
 	t.Hedges, t.Won, t.Spilled = s.hedges.begun, s.hedges.won, s.overflows.spilled
@@ -66,7 +66,7 @@ func (s *View) Tally() view.Tally {
 // Drains returns those in force, the oldest first.
 func (s *View) Drains() []drain.Record { return slices.Collect(s.drains.All()) }
 
-// WorkerAttributes returns the names of what the workers are identified by, in order.
+// WorkerAttributes returns the names of the parts of workers' identities, in order.
 func (s *View) WorkerAttributes() []string {
 	names := map[string]struct{}{}
 	for _, w := range s.workers.All() {
@@ -89,8 +89,8 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	return n
 }
 
-// Entries yields the operations that are not done, in any order. Events may happen between two of them:
-// what comes or ends meanwhile may be left out.
+// Entries yields the operations that are not done, in any order. Events may happen between two of
+// them: operations that come or end meanwhile may be missing.
 func (s *View) Entries() iter.Seq[view.Entry] {
 	return func(yield func(view.Entry) bool) {
 		for _, o := range s.operations.byName {
@@ -108,8 +108,8 @@ func (s *View) Entries() iter.Seq[view.Entry] {
 	}
 }
 
-// Held returns at most so many operations whose actions workers have, and have had since before a time. It looks at
-// every worker.
+// Held returns at most so many operations whose actions workers have had since before a time. It
+// looks at every worker.
 func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	for _, w := range s.workers.All() {
 		t := w.task
@@ -129,9 +129,8 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	return held
 }
 
-// QueueCounts returns how much there is of what in all queues, in the order of their
-// prefix, platform and size class; what is after Executing and Queued is empty. It looks at every
-// worker.
+// QueueCounts returns the counts of all queues, in the order of their prefix, platform and size
+// class; the fields after Executing and Queued are empty. It looks at every worker.
 func (s *View) QueueCounts() (queues []view.Queue) {
 	s.eachQueue(func(_ *queue, v view.Queue) { queues = append(queues, v) })
 	return queues
@@ -153,8 +152,8 @@ func (s *View) eachQueue(do func(*queue, view.Queue)) {
 	}
 }
 
-// Queues is QueueCounts and more, with at most so many branches of each queue, and what
-// is with the actions that none of them serves.
+// Queues is QueueCounts with all fields and at most so many branches of each queue, and with the
+// state of unmatched actions.
 func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) {
 	s.eachQueue(func(q *queue, v view.Queue) {
 		v.Root = q.branches(v.Executing, branches)
@@ -214,7 +213,7 @@ func (p *program) matching(which *pattern.Pattern) *worker {
 	return nil
 }
 
-// Program returns what is known of the program of a worker; false if that is not known.
+// Program returns the state of the program of a worker; false if it is unknown.
 func (s *View) Program(worker string) (view.Program, bool) {
 	of := s.workers.Get(worker)
 	if of == nil {
@@ -236,9 +235,9 @@ func (s *View) Program(worker string) (view.Program, bool) {
 	return v, true
 }
 
-// SizeClasses returns the size classes on which an action could run, in ascending order, as of
-// the last event. They are those of the workers that would get it,
-// and those that are declared. Workers without a class are of class 1 beside those that have one.
+// SizeClasses returns the size classes on which an action could run, in ascending order, as of the
+// last event: those of the workers that would get it, and the declared ones. Workers without a
+// class count as class 1 if others have one.
 func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
 	q := s.dispatch.pools.match(spec, 0, true)
 	if q == nil {
@@ -255,7 +254,7 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
 	return classes
 }
 
-// AllSizeClasses is SizeClasses for actions of an instance name, on whatever platform; of equal ones the
+// AllSizeClasses is SizeClasses for actions of an instance name, on any platform; of equal ones the
 // shortest wait.
 func (s *View) AllSizeClasses(instanceName string) (classes []view.SizeClass) {
 	for p := range s.dispatch.pools.All() {
@@ -292,7 +291,7 @@ func (s *View) QuotaRecords() (records []quota.Record) {
 	return records
 }
 
-// Cohorts returns what is known of all cohorts, in the order of the configuration.
+// Cohorts returns the state of all cohorts, in the order of the configuration.
 func (s *View) Cohorts() []view.Cohort {
 	views := make([]view.Cohort, 0, len(s.dispatch.pools.cohorts))
 	for _, c := range s.dispatch.pools.cohorts {
@@ -308,8 +307,8 @@ func (s *View) Cohorts() []view.Cohort {
 	return views
 }
 
-// QuotaRuns returns what the uses consist of that Cohorts tells as of the same event, in the order of
-// the workers' keys.
+// QuotaRuns returns the runs behind the uses in Cohorts as of the same event, in the order of the
+// workers' keys.
 func (s *View) QuotaRuns() map[quota.Key][]view.QuotaRun {
 	runs := map[quota.Key][]view.QuotaRun{}
 	for _, w := range s.workers.Sorted() {
@@ -324,8 +323,8 @@ func (s *View) QuotaRuns() map[quota.Key][]view.QuotaRun {
 	return runs
 }
 
-// Suspects returns what the workers of each program that is suspended or on trial have in common,
-// of at most so many, in their order.
+// Suspects returns the common identity of each program that is suspended or on trial, at most so
+// many, in their order.
 func (s *View) Suspects(atMost int) (ids []map[string]string) {
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {

@@ -21,7 +21,7 @@ type worker struct {
 	queue *queue
 	// program are the workers that share its process.
 	program *program
-	// takes says whether it takes work, prefersIdle whether it wants none.
+	// takes is whether it takes work, prefersIdle whether it prefers none.
 	takes       Availability
 	prefersIdle bool
 	// boot and address are those of its last Report. twin is where another process was that called as the same
@@ -30,30 +30,30 @@ type worker struct {
 	twin          string
 	refused       time.Time
 
-	// duty is what it has to do by State's account, with task; stage is how far it says that it is.
+	// duty is what State expects of it, with task; stage is how far it reports to be.
 	duty  duty
 	task  *task
 	stage event.Stage
-	// stopping is an action that nobody wants and that it may still run.
+	// stopping is an action that no client wants and that it may still run.
 	stopping request.Key
-	// reported is the end it told last, until it says that it does something else.
+	// reported is the last end that it reported, until it reports anything else.
 	reported ending
 
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
-	// entry is its place in the pool's tree, where it waits while it is idle. A call is
-	// also held, without that, while the worker is drained or State settles.
+	// entry is its place in the pool's tree, where it waits while it is idle. A call is also held,
+	// without an entry, while the worker is drained or State settles.
 	entry fair.Worker
 	// timer is the end of the hold, or else of the worker.
 	timer timer.Timer
 }
 
-// An Availability says whether a worker takes work.
+// An Availability is whether a worker takes work.
 type Availability uint8
 
 const (
-	// Unheard: it has not said so yet, or is about to be forgotten.
+	// Unheard: it has not reported yet, or is about to be forgotten.
 	Unheard Availability = iota
 	// Serving: it takes work.
 	Serving
@@ -68,23 +68,25 @@ const (
 // counts reports whether a queue counts its workers that are so.
 func (a Availability) counts() bool { return a != Unheard }
 
-// A duty says what a worker has to do.
+// A duty is what State expects of a worker.
 type duty uint8
 
 const (
 	// free: nothing; it has no task.
 	free duty = iota
-	// yielding: to stop its action for others; the action waits to run again, and the worker has nothing else.
+	// yielding: to stop its action for others; the action is queued again, and the worker has
+	// nothing else.
 	yielding
-	// assigned: to run its task, of which it may not have heard.
+	// assigned: to run its task, of which it may not have learned.
 	assigned
-	// confirmed: to run its task, as it has said itself that it does.
+	// confirmed: to run its task, as it has reported.
 	confirmed
 	// away: to come back, with its task if it has one. It has not called yet, but had an action before; see Restore.
 	away
 )
 
-// busy returns what a worker does: its task, or what it has not yet stopped; none if it is free.
+// busy returns the action of a worker: its task, or one that it has not stopped yet; none if it is
+// free.
 func (w *worker) busy() request.Key {
 	if w.task != nil {
 		return w.task.action
@@ -95,7 +97,7 @@ func (w *worker) busy() request.Key {
 // free takes its task from a worker.
 func (w *worker) free() { w.task, w.duty = nil, free }
 
-// An ending is what a worker reports with Completed.
+// An ending is a worker's report with Completed.
 type ending struct {
 	action      request.Key
 	response    *repb.ExecuteResponse
@@ -110,13 +112,13 @@ func (w *worker) unidle() {
 	}
 }
 
-// idle has a worker wait for what comes.
+// idle makes a worker wait for a task.
 func (w *worker) idle() {
 	*w.pool.idling++
 	w.pool.tree.Wait(&w.entry)
 }
 
-// spared reports whether the task of a worker is not to be stopped for others.
+// spared reports whether the task of a worker must not be stopped for others.
 func (w *worker) spared() bool {
 	return w.stage == event.Uploading || w.takes != Serving || w.duty == away
 }
@@ -141,7 +143,7 @@ func (w *worker) condition() view.Condition {
 	return view.IsIdle
 }
 
-// view returns what is known of a worker alone.
+// view returns the state of a worker alone.
 func (w *worker) view() view.Position {
 	v := view.Position{ID: w.ID, Condition: w.condition(), Action: w.busy().String()}
 	if w.task != nil {
@@ -150,7 +152,7 @@ func (w *worker) view() view.Position {
 	return v
 }
 
-// share returns what is counted of what a worker does; nil if nothing is.
+// share returns the share of a worker's task in quotas; nil if there is none.
 func (w *worker) share() *preemption.Share {
 	if w.task == nil || !w.task.share.Counts() {
 		return nil
@@ -158,12 +160,12 @@ func (w *worker) share() *preemption.Share {
 	return w.task.share
 }
 
-// claim returns for whom the task of a worker is to give way; nil if it need not.
+// claim returns the instance for which the task of a worker must yield; nil if it need not.
 func (w *worker) claim() *preemption.Line { return w.share().Claim() }
 
-// shield notes whether the task of a worker may be stopped: not if it is about to end,
-// nor if the worker would take nothing instead. It rather is if its command runs: on a worker
-// that fetches ahead others may have to wait for a place where one does.
+// shield updates whether the task of a worker may be stopped: not if it is about to end, nor if the
+// worker would take nothing instead. It rather is if its command runs: on a worker that fetches
+// ahead others may have to wait for a position whose command runs.
 func (w *worker) shield() {
 	if sh := w.share(); sh != nil {
 		sh.Shield(w.spared(), w.stage == event.Running)

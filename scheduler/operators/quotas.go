@@ -121,7 +121,7 @@ func warningOf(v view.Cohort) string {
 	if v.Minimums <= v.Capacity {
 		return ""
 	}
-	return fmt.Sprintf("the minimums sum up to %d, the workers of the cohort to %d", v.Minimums, v.Capacity)
+	return fmt.Sprintf("the minimums exceed the capacity: they add up to %d, the workers of the cohort to %d", v.Minimums, v.Capacity)
 }
 
 // PutQuota implements admin.SchedulerServer.

@@ -163,7 +163,7 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 		return nil, status.Error(codes.Internal, err.Error())
 	}
 	if resp.GetWorkers() == 0 {
-		resp.Warning = "no worker matches now; the drain is in force for those that connect later"
+		resp.Warning = "no connected worker matches; the drain applies to workers that connect later"
 	}
 	return resp, s.keepDrains()
 }

@@ -119,7 +119,7 @@ func (e *events) cuts(t *testing.T, background ...string) {
 				t.Fatalf("exit code %d, want %d:\n%s", run.ExitCode, want, programs.Tail(run.Output, 30))
 			}
 			if cut == "cut for good" {
-				e.Eventually("the page says what is known", func() bool { return strings.Contains(e.page(id), "Not ended, as far as is known") })
+				e.Eventually("the page says what is known", func() bool { return strings.Contains(e.page(id), "Not ended, or its last event is missing") })
 			} else {
 				e.expectPage(t, id, !slices.Contains(background, localFiles))
 			}

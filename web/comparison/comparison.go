@@ -145,10 +145,10 @@ func sameText(same *historypb.Record, now *action) string {
 		if now != nil && now.GetDoNotCache() {
 			return run + ", with the same command and inputs."
 		}
-		return run + ", with success, and nothing differs. Its result was not used: the client did not want it (skip_cache_lookup; " +
-			"in Bazel --noremote_accept_cached), or the storage lacks the result or one of its outputs, or it may not be written."
+		return run + ", with success, and nothing differs. Its result was not used: the client did not accept it (skip_cache_lookup; " +
+			"in Bazel --noremote_accept_cached), or the storage lacks the result or one of its outputs, or the result was not allowed to be cached."
 	}
-	return run + ", and did not succeed: only results of success are cached."
+	return run + ", and did not succeed: only successful results are cached."
 }
 
 // compare compares the actions.

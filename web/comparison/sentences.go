@@ -9,7 +9,7 @@ import (
 func (x *explaining) sum() {
 	if len(x.Kinds) == 0 {
 		if x.Problem == "" {
-			x.say("Nothing differs that is known here, but the digest of the action.")
+			x.say("The records show no difference except the digest of the action.")
 		}
 		return
 	}
@@ -26,8 +26,8 @@ func (x *explaining) sum() {
 		x.say("%d more differences follow below.", said-maxSaid)
 	}
 	if x.onlyUnread() {
-		x.say("All that differs are inputs that no known run of this command read: leave them out of the rule, " +
-			"or have workers skip such runs (--reuse=profile).")
+		x.say("Only inputs differ that no known run of this command read: remove them from the rule, " +
+			"or let workers skip such runs (--reuse=profile).")
 	}
 }
 

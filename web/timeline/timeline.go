@@ -250,7 +250,7 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 // bars draws rows, whose workers are the lanes.
 func (l *Lanes) bars(ended, running []barRow) {
 	paths := []*Path{
-		{Class: "fetch", Name: "inputs and waiting on the worker"},
+		{Class: "fetch", Name: "inputs, and waiting on the worker"},
 		{Class: "run", Name: "execution"},
 		{Class: "bad", Name: "execution that failed"},
 		{Class: "upload", Name: "outputs and report"},
