@@ -28,8 +28,8 @@ import (
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
 // newTinyPrefetch has a farm of its own, and actions that print a few files instead
-// of building something.
-func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
+// of building something. Each cell is measured runs times.
+func newTinyPrefetch(t *testing.T, runs int, only ...string) *prefetchBench {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
@@ -49,7 +49,7 @@ func newTinyPrefetch(t *testing.T, only ...string) *prefetchBench {
 	in, err := client.Scan(t.Context(), testbed.Function, []client.Mount{{Dir: inputs}}, nil)
 	benchtest.Check(t, err)
 	benchtest.Check(t, f.Storage.Upload(t.Context(), in.Blobs, nil))
-	b := newPrefetchBench(f, &prefetchOptions{Options: report.Options{Runs: 2, Only: only}})
+	b := newPrefetchBench(f, &prefetchOptions{Options: report.Options{Runs: runs, Only: only}})
 	w := &workload{name: "tiny", slots: 2, inputs: in}
 	for _, text := range []string{"one", "two", "three"} {
 		w.actions = append(w.actions, catAction(in.Root, "cat read/a read/b >out; echo "+text))
@@ -81,7 +81,7 @@ func requireFUSE(t *testing.T, err error) {
 
 func TestPrefetchRows(t *testing.T) {
 	only := []string{"exact_0ms", "neighbour_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost, rowMisfit}
-	b := newTinyPrefetch(t, only...)
+	b := newTinyPrefetch(t, 2, only...)
 	requireFUSE(t, b.measure(t.Context()))
 	var names []string
 	for _, r := range b.rows() {
@@ -129,7 +129,7 @@ func noWorkerLeft(t *testing.T, dir string) {
 
 // TestOutsideRows: real programs give the rows from outside values, and leave nothing.
 func TestOutsideRows(t *testing.T) {
-	b := newTinyPrefetch(t, "outside_10ms", "outside_50ms", rowColdCPU)
+	b := newTinyPrefetch(t, 1, "outside_10ms", "outside_50ms", rowColdCPU)
 	requireFUSE(t, b.farm.WithWorker(t.Context(), testbed.Setting{Method: vfs.FUSE, Slots: 1}, func(*testbed.Proxy) error { return nil }))
 	b.o.programs = programs.Build(t)
 	benchtest.Check(t, b.startOutside(t.Context()))
@@ -146,8 +146,8 @@ func TestOutsideRows(t *testing.T) {
 	}
 	for _, ms := range []int{nearMS, farMS} {
 		cold, again := b.samples[cell{workGo, outside, ms}], b.samples[cell{workGo, outsideWarm, ms}]
-		if len(cold) != 2 || len(again) != 2 {
-			t.Fatalf("%d and %d samples at %d ms in 2 runs", len(cold), len(again), ms)
+		if len(cold) != 1 || len(again) != 1 {
+			t.Fatalf("%d and %d samples at %d ms in one run", len(cold), len(again), ms)
 		}
 		for i := range cold {
 			if cold[i].profiles["exact"] != 3 || cold[i].fetched < 2*6000 || cold[i].wire <= again[i].wire || again[i].fetched != 0 || again[i].serving <= 0 {
@@ -176,7 +176,7 @@ func TestNoProgramsOutside(t *testing.T) {
 
 // TestMisfitRows: profiles that are wrong are, and are used.
 func TestMisfitRows(t *testing.T) {
-	b := newTinyPrefetch(t, rowMisfitWorst, "python_50ms", "python_first_50ms", "python_bytes")
+	b := newTinyPrefetch(t, 1, rowMisfitWorst, "python_50ms", "python_first_50ms", "python_bytes")
 	requireFUSE(t, b.measure(t.Context()))
 	rows := b.rows()
 	var names []string
@@ -314,7 +314,7 @@ func TestStage(t *testing.T) {
 
 // TestPrefetchFailedAction: an action that fails is an error that says why, not a fast run.
 func TestPrefetchFailedAction(t *testing.T) {
-	b := newTinyPrefetch(t, "none_0ms")
+	b := newTinyPrefetch(t, 2, "none_0ms")
 	root := b.works[workGo].actions[0].Root
 	b.works[workGo].actions = []*testbed.Action{catAction(root, "cat not-there")}
 	err := b.measure(t.Context())
