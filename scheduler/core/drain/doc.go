@@ -1,2 +1,3 @@
-// Package drain has the drains in force: patterns of workers that finish what they have and are given nothing more.
+// Package drain has the drains in force: patterns of workers that finish their actions and get no
+// more.
 package drain

@@ -9,7 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
-// A Record is a drain in force: of what, since when, and who wanted it for what reason, as far as that is known.
+// A Record is a drain in force: its pattern, its start, and its author and reason if they are
+// known.
 type Record struct {
 	Pattern        pattern.Pattern
 	Reason, Author string
@@ -20,7 +21,7 @@ type Record struct {
 // Max bounds the patterns in force: each new worker is compared with all.
 const Max = 1000
 
-// ErrTooMany says that Max patterns are in force.
+// ErrTooMany: Max patterns are in force.
 var ErrTooMany = errors.New("too many drains are in force; undrain some, or use patterns that match more")
 
 // A List has the drains in force, the oldest first. They hold for the workers that they match, now and later. The
@@ -48,7 +49,8 @@ func (l *List) Delete(p pattern.Pattern) bool {
 	return i >= 0
 }
 
-// Matches reports whether a pattern in force matches a worker, of which attribute says what patterns see.
+// Matches reports whether a pattern in force matches a worker; attribute returns the worker's
+// values.
 func (l *List) Matches(attribute func(name string) (string, bool)) bool {
 	return slices.ContainsFunc(l.records, func(r Record) bool { return r.Pattern.Match(attribute) })
 }

@@ -1,5 +1,6 @@
-// Package event has what core.State is told, and what it answers: an Event goes into core.State.Step with its time, and an
-// Out comes back that says what the caller must do.
+// Package event has the inputs and outputs of core.State: an Event goes into core.State.Step with
+// its time, and an Out comes back that says what the caller must do.
 //
-// Everything in it is a value. What becomes of an event is in package core alone, and so are those that operators cause.
+// Everything in it is a value. Only package core knows the transitions, and has the events of
+// operators.
 package event

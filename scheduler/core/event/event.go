@@ -12,21 +12,20 @@ import (
 
 // Why events are refused.
 var (
-	// ErrUnknown says that there is nothing of that name, or no longer.
+	// ErrUnknown: there is nothing of that name, or no longer.
 	ErrUnknown = errors.New("it is not known")
-	// ErrQueueFull says that tuning.Config.MaxQueued or tuning.Config.MaxPerQueue actions wait
-	// already.
+	// ErrQueueFull: tuning.Config.MaxQueued or tuning.Config.MaxPerQueue actions wait already.
 	ErrQueueFull = errors.New("the queue is full")
-	// ErrClientFull says that the client has tuning.Config.MaxPerClient operations already.
+	// ErrClientFull: the client has tuning.Config.MaxPerClient operations already.
 	ErrClientFull = errors.New("the client has too many operations")
-	// ErrDuplicate says that an operation of this name exists.
+	// ErrDuplicate: an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
-	// ErrTwin says that another process calls as the same worker.
+	// ErrTwin: another process calls as the same worker.
 	ErrTwin = errors.New("another process has this worker's identity")
 )
 
-// An Event is what core.State is told: Submit, Attach, Detach and Cancel of operations, *Report, Hangup and Disconnect of
-// workers, what operators order (Order), Restore, or Tick.
+// An Event is an input of core.State: Submit, Attach, Detach and Cancel of operations, *Report,
+// Hangup and Disconnect of workers, an Order of operators, Restore, or Tick.
 type Event interface{ isEvent() }
 
 func (Submit) isEvent()     {}
@@ -48,22 +47,22 @@ type Submit struct{ *request.Operation }
 // Attach adds a client that waits for an operation, or is refused with ErrUnknown.
 type Attach struct{ Name string }
 
-// Detach takes a client away that Submit or Attach had counted. When it was the
-// last one, the operation is parked for tuning.Config.ClientGrace: it keeps its place, is given to no worker, and what runs
-// of it gives way to what somebody waits for. With Now, as the client wants, it ends at once.
+// Detach removes a client that Submit or Attach has counted. If it was the last one, the operation
+// is parked for tuning.Config.ClientGrace: it keeps its place, no worker gets it, and its run
+// yields to tasks with waiting clients. With Now, as the client wants, it ends at once.
 type Detach struct {
 	Name string
 	Now  bool
 }
 
-// Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. One that is done stays
-// as it is.
+// Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. An
+// operation that is done does not change.
 type Cancel struct{ Name string }
 
-// Doing is what a worker says it does.
+// Doing is the state that a worker reports.
 type Doing uint8
 
-// What a worker can do.
+// States of a worker.
 const (
 	// Idle: it holds no action.
 	Idle Doing = iota + 1
@@ -73,12 +72,12 @@ const (
 	Completed
 )
 
-// A Stage says how far a worker is with an action.
+// A Stage is a worker's progress with an action.
 type Stage uint8
 
 // Stages of an action.
 const (
-	// Fetching: what its command needs is being made ready, or the worker does not say.
+	// Fetching: the inputs of its command are being prepared, or the worker does not report it.
 	Fetching Stage = iota
 	// Running: its command runs.
 	Running
@@ -92,22 +91,21 @@ const (
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
-	// Worker is the caller's identity (names.WorkerKey) and ID what that was made of with Prefix.
+	// Worker is the caller's identity (names.WorkerKey); ID and Prefix are its parts.
 	Worker string
 	ID     map[string]string
-	// Connection is the one that the call came over, for Disconnect; 0 if it is not
-	// known.
+	// Connection is the one of the call, for Disconnect; 0 if it is unknown.
 	Connection uint64
-	// Boot tells apart the processes that call as this worker, one after the other or, by mistake, at once; empty: it
-	// is not known. Address is where the call comes from, for people.
+	// Boot distinguishes the processes that call as this worker, one after the other or, by
+	// mistake, at once; empty: it is unknown. Address is where the call comes from, for people.
 	Boot, Address string
-	// Prefix, Platform and SizeClass say which actions it serves.
+	// Prefix, Platform and SizeClass define which actions it serves.
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
 
 	Doing Doing
-	// Action is its digest, whose function says nothing: workers do not know it.
+	// Action is its digest; the function of that is not set, because workers do not know it.
 	Action   digest.Digest
 	Response *repb.ExecuteResponse
 	// OutOfMemory: the run that has failed with Response lacked memory.
@@ -118,23 +116,24 @@ type Report struct {
 	Stage Stage
 }
 
-// Hangup says that the caller of a Report no longer waits for the answer.
+// Hangup means that the caller of a Report no longer waits for the answer.
 type Hangup struct {
 	Worker string
 	Call   uint64
 }
 
-// Disconnect says that a connection has ended. The workers that called over it
-// and have not come back over another one get tuning.Config.DisconnectSlack to do so.
+// Disconnect means that a connection has ended. The workers that called over it and have not come
+// back over another one get tuning.Config.DisconnectSlack to do so.
 type Disconnect struct{ Connection uint64 }
 
-// Restore takes over what a worker had when another State ended. Worker and operation are as if the
-// worker were late with its call: it has tuning.Config.WorkerSlack to come back, and a client ClientGrace. What
-// does not come back is forgotten, and not run again: it may have ended meanwhile, and only who asks for
-// the action can know. Nothing happens if something of it is known already.
+// Restore adds the action that a worker had when another State ended. Worker and operation are as
+// if the worker were late with its call: it has tuning.Config.WorkerSlack to come back, and a
+// client has ClientGrace. If they do not come back, the operation is forgotten, and not run again:
+// it may have ended meanwhile, and only a client that asks for the action can know. Nothing happens
+// if any of it is known already.
 type Restore struct{ Held }
 
-// A Held is an operation whose action a worker has, as far as a scheduler that comes next has to know.
+// A Held is an operation whose action a worker has, as the next scheduler needs to know it.
 type Held struct {
 	*request.Operation
 	Queued, Started time.Time
@@ -147,11 +146,12 @@ type Held struct {
 	SizeClass      uint32
 }
 
-// Tick lets what is due happen. Calling it early or often does no harm.
+// Tick handles due timers. Calling it early or often does no harm.
 type Tick struct{}
 
 // Settle ends the time of Config.Settle: every worker that could have an action has called, or there is none.
 type Settle struct{}
 
-// An Order is part of each event that operators cause. What those are, and what follows from each, is in package core.
+// An Order is embedded in each event that operators cause. Package core has these events and their
+// transitions.
 type Order struct{}

@@ -27,12 +27,11 @@ type branch struct {
 	// had a turn last before that, or that is gone after it.
 	served, clock float64
 
-	// backlogs are those kinds in which something waits, or somebody is idle, here
-	// or below.
+	// backlogs are the kinds in which an item waits or a worker is idle, in this branch or below.
 	backlogs []*backlog
 }
 
-// A backlog is what a branch has for one kind of workers.
+// A backlog is the state of a branch for one kind of workers.
 type backlog struct {
 	branch *branch
 	kind   uint32
@@ -50,8 +49,8 @@ type backlog struct {
 
 	// turn and rank are the backlog's own places in up; 0 is none.
 	turn, rank int32
-	// best is the best priority that waits, factor what it and the weight multiply
-	// running work by, score the product.
+	// best is the best priority of waiting items; factor is by what it and the weight multiply
+	// running work; score is the product.
 	best          int32
 	factor, score float64
 	grade         Grade
@@ -64,8 +63,8 @@ type backlog struct {
 	beside  links[backlog]
 }
 
-// byTurn orders backlogs by who goes first, byBest by priority. They hold what their
-// backlog said when it was placed last.
+// byTurn orders backlogs by turn, byBest by priority. They hold the values of each backlog when it
+// was placed last.
 type (
 	byTurn struct {
 		grade         Grade
@@ -101,7 +100,7 @@ func (s byBest) before(o byBest) bool { return s.best < o.best }
 
 func (s byBest) moved(slot int32) { s.backlog.rank = slot }
 
-// share returns what a priority and a weight multiply running work by.
+// share returns the factor by which a priority and a weight multiply running work.
 func share(priority int32, weight float64) float64 {
 	p := max(-maxSteps, min(maxSteps, priority))
 	if p == 0 {
@@ -149,7 +148,7 @@ func (s *backlog) tidy() {
 	}
 }
 
-// head returns the best priority of what waits; something does.
+// head returns the best priority of waiting items; at least one waits.
 func (s *backlog) head() int32 {
 	if s.entries.len() > 0 {
 		return s.entries.first().priority
@@ -157,8 +156,8 @@ func (s *backlog) head() int32 {
 	return s.byBest[0].best
 }
 
-// reorder puts a backlog where it belongs among its siblings, after any change of what
-// waits or runs below it. The root's backlogs have no siblings.
+// reorder moves a backlog to its place among its siblings, after any change of waiting or running
+// items below it. The root's backlogs have no siblings.
 func (t *Tree) reorder(s *backlog) {
 	up := s.up
 	if up == nil {

@@ -1,12 +1,12 @@
 package fair
 
-// mostLooks bounds the branches and items that Find looks at, mostInLeaf the items of one leaf: what
-// does not fit must not hide what other branches have.
+// mostLooks limits the branches and items that Find looks at, mostInLeaf the items of one leaf, so
+// that items that do not fit cannot hide those of other branches.
 const mostLooks, mostInLeaf = 100, 25
 
-// Find returns what a worker without a branch would be given of a kind if nothing waited but what fits,
-// in branches of the first level that may have more running. It is nil if none of the first mostLooks
-// branches and items is that. looks counts those that it has looked at.
+// Find returns the item of a kind that a worker without a branch would get if only fitting items
+// waited, in branches of the first level that may have more running. It is nil if none of the first
+// mostLooks branches and items fits. looks counts the branches and items that it looked at.
 func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) bool) (first *Item, looks int) {
 	s := t.root.backlog(kind)
 	if s == nil {
@@ -17,7 +17,7 @@ func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) boo
 	return first, mostLooks - f.left
 }
 
-// A finder goes through what waits in the order of turns.
+// A finder goes through waiting items in the order of turns.
 type finder struct {
 	left int
 	may  func(string) bool

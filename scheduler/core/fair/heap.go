@@ -2,17 +2,15 @@ package fair
 
 import "iter"
 
-// An element of a heap holds what orders it, so that no look at what it is for, which
-// is anywhere in memory, is needed. That is told its place, which counts from 1; 0 is
-// none.
+// An element of a heap holds its sort key, so that comparisons need not read its value, which is
+// anywhere in memory. The value learns its place, which counts from 1; 0 is none.
 type element[T any] interface {
 	comparable
 	before(T) bool
 	moved(slot int32)
 }
 
-// A heap has the element that is before all others at index 0, and up to four below
-// each.
+// A heap has its first element at index 0, and up to four children below each element.
 type heap[T element[T]] []T
 
 const below = 4
@@ -45,7 +43,7 @@ func (h heap[T]) set(slot int32, x T) {
 	}
 }
 
-// fix puts x where it belongs, the index i being free.
+// fix puts x in its place; index i is free.
 func (h heap[T]) fix(x T, i int) {
 	if h.up(x, i) == i {
 		h.down(x, i)

@@ -37,8 +37,8 @@ type Rank struct {
 	Priority int32
 	// Expected is how long the item is thought to run: the longest go first.
 	Expected time.Duration
-	// Age decides what is equal otherwise: the smallest goes first. No two entries
-	// of a tree have the same.
+	// Age orders entries that are otherwise equal: the smallest goes first. No two entries of a
+	// tree have the same age.
 	Age uint64
 }
 
@@ -55,14 +55,15 @@ type Entry struct {
 	returned bool
 	// parked: it keeps its rank and has no turn.
 	parked bool
-	// others are the entries of the same item.
+	// others links to the entries of the same item.
 	others links[Entry]
 }
 
-// Rank returns what the entry was attached with.
+// Rank returns the rank with which the entry was attached.
 func (e *Entry) Rank() Rank { return Rank{e.priority, e.expected, e.age} }
 
-// A sortKey says where an entry is in the ranking of its leaf. It is the same until it is out.
+// A sortKey is the position of an entry in the ranking of its leaf. It does not change while the
+// entry is in the ranking.
 type sortKey struct {
 	priority int32
 	returned bool

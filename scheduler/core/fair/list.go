@@ -1,7 +1,7 @@
 package fair
 
-// A list holds elements in order, without memory of its own: each has a links
-// inside. The zero list is empty.
+// A list holds elements in order, without memory of its own: each element has a links inside. The
+// zero list is empty.
 type list[T any] struct{ first, last *links[T] }
 
 // links are an element's place in one list; owner is the element while it is in

@@ -5,10 +5,9 @@ import (
 	"sort"
 )
 
-// A ranking holds sortKeys in order, in chunks. An entry is found by its rank, so it
-// needs not be told where it is: to take out the first one, which is what happens most,
-// no other entry is touched. Putting in and taking out cost O(log n), and the moving of
-// a chunk or, once for many, of the list of chunks.
+// A ranking holds sortKeys in order, in chunks. An entry is found by its rank, so it need not know
+// its position: removing the first one, which is the most frequent case, touches no other entry.
+// Insertion and removal cost O(log n), the move of a chunk and, sometimes, of the list of chunks.
 type ranking struct {
 	// chunks are never empty, nor longer than maxChunk.
 	chunks [][]sortKey
@@ -19,14 +18,14 @@ const maxChunk = 64
 
 func (r *ranking) len() int { return r.n }
 
-// first returns the sortKey before all others; there is one.
+// first returns the first sortKey; the ranking is not empty.
 func (r *ranking) first() sortKey { return r.chunks[0][0] }
 
 func (r *ranking) insert(p sortKey) {
 	r.n++
 	c, i := r.find(p)
 	if c == len(r.chunks) {
-		// It is the last: chunks of what comes in order become full.
+		// It is the last chunk: if keys arrive in order, chunks become full.
 		if c == 0 || len(r.chunks[c-1]) == maxChunk {
 			r.chunks = append(r.chunks, []sortKey{p})
 		} else {

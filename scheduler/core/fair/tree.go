@@ -20,7 +20,7 @@ type Level struct {
 	Weights map[string]float64
 }
 
-// A Grade says whether a branch of the first level may have more running.
+// A Grade is whether a branch of the first level may have more running.
 type Grade int8
 
 // The grades.
@@ -37,16 +37,14 @@ const (
 type Options struct {
 	// Levels are those of the trie, the outermost first.
 	Levels []Level
-	// Admit is asked for the grade of a branch of the first level, in a kind,
-	// whenever what waits or runs below it has changed. Whoever answers calls
-	// Reconsider when his answer for a key changes for another reason. It must not
-	// call the tree. Nil: all share.
+	// Admit returns the grade of a branch of the first level, in a kind, whenever waiting or
+	// running items below it have changed. If the grade of a key changes for another reason, the
+	// owner of Admit calls Reconsider. Admit must not call the tree. Nil: all share.
 	Admit func(kind uint32, key string) Grade
 }
 
-// A Tree holds what waits and what runs. The owner of entries, items and workers
-// uses each with one tree only, from its Attach (Wait, Start) to its Detach
-// (Leave).
+// A Tree holds waiting and running items. The owner of entries, items and workers uses each with
+// one tree only, from its Attach (Wait, Start) to its Detach (Leave).
 type Tree struct {
 	levels []Level
 	admit  func(kind uint32, key string) Grade
@@ -57,8 +55,8 @@ type Tree struct {
 	moved []moved
 }
 
-// New returns an empty tree. It panics if there are more than MaxLevels levels or a
-// weight is not above zero: whoever reads configuration has to say so first.
+// New returns an empty tree. It panics if there are more than MaxLevels levels or a weight is not
+// above zero: the reader of the configuration must reject these first.
 func New(o Options) *Tree {
 	if len(o.Levels) > MaxLevels {
 		panic(fmt.Sprintf("fair: %d levels", len(o.Levels)))
@@ -84,7 +82,7 @@ func (t *Tree) branch(path []string) *branch {
 		child := b.children[key]
 		if child == nil {
 			t.made++
-			key := strings.Clone(key) // the branch may outlive what it is a part of
+			key := strings.Clone(key) // the branch may outlive the string that contains the key
 			child = &branch{parent: b, key: key, depth: b.depth + 1, order: t.made, weight: 1}
 			if w, ok := t.levels[b.depth].Weights[key]; ok {
 				child.weight = w
@@ -99,20 +97,21 @@ func (t *Tree) branch(path []string) *branch {
 	return b
 }
 
-// release gives up one of a branch's refs and drops what is of no use now.
+// release drops one of a branch's refs, and branches that are no longer used.
 func (t *Tree) release(b *branch) {
 	b.refs--
 	for b != t.root && b.refs == 0 && len(b.children) == 0 {
 		delete(b.parent.children, b.key)
-		// It may come back, and its turns are not forgotten: else who comes and goes gets ahead of who waits.
+		// The branch may come back, and its turns count: otherwise a branch that comes and goes
+		// would get ahead of one that waits.
 		b.parent.clock = max(b.parent.clock, b.served)
 		b = b.parent
 	}
 }
 
-// Attach adds an entry to an item: another operation wants it. If the item waits,
-// it now also waits there. If it runs, the branches above pay for it from now on,
-// and the worker that runs it belongs to all who want it, as after Start.
+// Attach adds an entry to an item: another operation wants it. If the item waits, it now also waits
+// there. If it runs, the branches above pay for it from now on, and its worker belongs to all of
+// its operations, as after Start.
 func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
 	leaf := t.branch(path)
 	leaf.refs++
@@ -139,8 +138,8 @@ func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
 	}
 }
 
-// Detach takes an entry from its item, which goes on without it, even if that was
-// the last one. Nothing happens if it is in no tree.
+// Detach removes an entry from its item, which continues without it, even if that was the last one.
+// Nothing happens if the entry is in no tree.
 func (t *Tree) Detach(e *Entry) {
 	it := e.item
 	if it == nil {
@@ -158,8 +157,8 @@ func (t *Tree) Detach(e *Entry) {
 	t.release(leaf)
 }
 
-// Park has an entry keep its rank, without a turn: nobody waits for its operation. Its item has the turns of its other
-// entries. Nothing happens if it is in no tree.
+// Park makes an entry keep its rank without turns, because no client waits for its operation. Its
+// item has the turns of its other entries. Nothing happens if the entry is in no tree.
 func (t *Tree) Park(e *Entry) {
 	if e.item == nil || e.parked {
 		return
@@ -181,8 +180,8 @@ func (t *Tree) Unpark(e *Entry) {
 	}
 }
 
-// Enqueue has an item that is apart wait in a kind. One that is returned goes
-// before all others of its priority, from now on.
+// Enqueue makes an item that is apart wait in a kind. A returned item goes before all others of its
+// priority, from now on.
 func (t *Tree) Enqueue(it *Item, kind uint32, returned bool) {
 	it.must(apart)
 	it.stage, it.kind = waiting, kind
@@ -201,9 +200,9 @@ func (t *Tree) Dequeue(it *Item) {
 	it.stage = apart
 }
 
-// Start has a worker run an item that waits, or is apart. The branches
-// above its entries pay cost for it until Finish. The worker moves to the lowest
-// branch that is above all of the entries; without any it stays.
+// Start makes a worker run an item that waits, or is apart. The branches above its entries pay its
+// cost until Finish. The worker moves to the lowest branch above all of the entries; without any it
+// stays.
 func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 	if it.stage == running {
 		it.must(apart)
@@ -224,7 +223,7 @@ func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 		}
 		home = common(home, x.owner.leaf)
 	}
-	for x := first; x != nil; x = x.next { // after those whose turn it is
+	for x := first; x != nil; x = x.next { // after those with the next turns
 		if !waited || x.owner.parked {
 			t.charge(x.owner)
 		}
@@ -248,7 +247,7 @@ func (it *Item) must(s stage) {
 	}
 }
 
-// Reconsider asks for the grades of a branch of the first level anew.
+// Reconsider asks for the grades of a branch of the first level again.
 func (t *Tree) Reconsider(key string) {
 	if b := t.root.children[key]; b != nil {
 		for _, s := range b.backlogs {
@@ -305,18 +304,20 @@ func (t *Tree) start(e *Entry) {
 	}
 }
 
-// turn counts a start as a turn of a branch: it is then its cost over its weight ahead of the latest that had one. Priority is
-// left out, and so is how far behind it was, so that no branch comes to owe turns, or to have some in hand.
+// turn counts a start as a turn of a branch: the branch moves to its cost over its weight after the
+// branch with the latest turn. Neither its priority nor how far behind it was matters, so that no
+// branch owes or saves turns.
 func (t *Tree) turn(b *branch, cost int64) {
 	at := max(b.parent.clock, b.served)
 	t.moved = append(t.moved, moved{b.parent, at})
-	// However little that is beside what there was, it is a turn.
+	// However small it is in comparison, it is a turn.
 	b.served = max(at+float64(cost)/b.weight, math.Nextafter(at, math.Inf(1)))
 	t.made++
 	b.order = t.made
 }
 
-// A moved clock is where it goes once all branches that share an item have had their turn.
+// A moved clock is the new position of a branch once all branches that share an item have had their
+// turn.
 type moved struct {
 	branch *branch
 	clock  float64

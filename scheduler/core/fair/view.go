@@ -11,17 +11,16 @@ type View struct {
 	// Depth is 0 for the root, which has no Key, 1 for branches of the first level.
 	Depth int
 	Key   string
-	// Queued counts the operations that wait below, Running sums up the costs of
-	// what runs (in all kinds; 0 for the root), Idle counts the workers that belong
-	// there and are idle.
+	// Queued counts the operations that wait below, Running is the sum of the costs of running
+	// items (in all kinds; 0 for the root), Idle counts the idle workers that belong there.
 	Queued  int
 	Running int64
 	Idle    int
-	// Due is what the branch is due against its siblings: its weight, and while something
-	// waits there that times what the best priority makes of it. 0 for the root.
+	// Due is the share of the branch among its siblings: its weight, multiplied by the factor of
+	// the best waiting priority if operations wait there. 0 for the root.
 	Due float64
-	// Best is the best priority that waits, Score what decides whose turn it is:
-	// the lowest. Neither means anything when nothing waits.
+	// Best is the best waiting priority; the lowest Score has the next turn. Neither has a meaning
+	// when nothing waits.
 	Best  int32
 	Score float64
 	// Held: the branch may not start anything (Options.Admit).
@@ -36,8 +35,8 @@ func (t *Tree) Idle(kind uint32) int {
 	return 0
 }
 
-// Branches yields the root and all branches, each after its parent, siblings in the
-// order of their keys. It looks at all of the tree, which must not change meanwhile.
+// Branches yields the root and all branches, each after its parent, siblings in the order of their
+// keys. It visits the whole tree, which must not change meanwhile.
 func (t *Tree) Branches(kind uint32) iter.Seq[View] {
 	return func(yield func(View) bool) { t.Root(kind).views(yield) }
 }
@@ -55,13 +54,13 @@ func (n Node) views(yield func(View) bool) bool {
 	return true
 }
 
-// A Node is a branch, to be looked at in one kind as long as the tree does not change.
+// A Node is a read-only branch in one kind, valid as long as the tree does not change.
 type Node struct {
 	branch *branch
 	kind   uint32
 }
 
-// Root is the branch above all others.
+// Root is the topmost branch.
 func (t *Tree) Root(kind uint32) Node { return Node{t.root, kind} }
 
 // Children yields the branches right below, in any order.
@@ -75,7 +74,7 @@ func (n Node) Children() iter.Seq[Node] {
 	}
 }
 
-// View returns what there is of a branch.
+// View returns the state of a branch.
 func (n Node) View() View {
 	b := n.branch
 	v := View{Depth: b.depth, Key: b.key, Running: b.running}

@@ -2,20 +2,20 @@ package fair
 
 import "time"
 
-// A Worker is what a tree knows of one worker. It lives inside its owner; the zero
-// Worker, with owner and kind filled in, belongs to the root.
+// A Worker is a tree's state of one worker. It lives inside its owner; the zero Worker, with owner
+// and kind filled in, belongs to the root.
 type Worker struct {
-	// Owner is the caller's, Kind what the worker takes items from.
+	// Owner is the caller's; Kind is the kind from which the worker takes items.
 	Owner any
 	Kind  uint32
 
-	// home is where it was of use last; nil is the root.
+	// home is the branch of its last item; nil is the root.
 	home *branch
 	// since is, for each level down to home, when fairness sent the worker there
 	// last. It is empty where no level is sticky.
 	since []time.Time
-	// next is what Next chose, kept the levels at which that was not fairness's
-	// choice, one bit each.
+	// next is the choice of Next, kept the levels at which that was not fairness's choice, one bit
+	// each.
 	next *Item
 	kept uint32
 	// beside are the idle workers of the same branch and kind.
@@ -29,13 +29,13 @@ func (s *Worker) homeIn(t *Tree) *branch {
 	return s.home
 }
 
-// Next returns the item that a worker is to run, nil if there is none.
-// At each level that is the branch whose turn it is or, if the worker may still be
-// kept for it and the grades are the same, the one that it is in already.
+// Next returns the next item for a worker, nil if there is none. At each level it takes the branch
+// with the next turn or, if the worker may still stay and the grades are equal, the worker's
+// present branch.
 func (t *Tree) Next(worker *Worker, now time.Time) *Item { return t.next(worker, nil, now) }
 
-// NextOf is Next of what waits below the branch of the first level that has a key. It is nil
-// if nothing of that may start.
+// NextOf is Next for items below the branch of the first level with a key. It is nil if none of
+// these may start.
 func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
 	b := t.root.children[key]
 	if b == nil {
@@ -94,8 +94,8 @@ func (s *Worker) keep(own *branch, depth int, t *Tree, now time.Time) *backlog {
 	return nil
 }
 
-// settle has a worker belong to home because its worker starts it. What Next kept
-// stays kept since when it was; everything else is as fairness wants it, now.
+// settle moves a worker to home because its worker starts an item of it. Levels at which Next kept
+// the worker keep their start times; at others they begin now.
 func (s *Worker) settle(t *Tree, it *Item, home *branch, now time.Time) {
 	kept := s.kept
 	if s.next != it {
@@ -147,7 +147,7 @@ func (t *Tree) Leave(s *Worker) {
 	s.home, s.since, s.next, s.kept = nil, nil, nil, 0
 }
 
-// Wait says that a worker is idle. It stays in its branch.
+// Wait marks a worker as idle. It stays in its branch.
 func (t *Tree) Wait(s *Worker) {
 	backlog := s.homeIn(t).makeBacklog(s.Kind)
 	backlog.workers.pushBack(&s.beside, s)
@@ -162,7 +162,7 @@ func (t *Tree) Wait(s *Worker) {
 // Waits reports whether a worker is idle.
 func (s *Worker) Waits() bool { return s.beside.owner != nil }
 
-// Unwait says that a worker is not idle, or no longer.
+// Unwait marks a worker as not idle.
 func (t *Tree) Unwait(s *Worker) {
 	if !s.Waits() {
 		return
@@ -178,10 +178,9 @@ func (t *Tree) Unwait(s *Worker) {
 	}
 }
 
-// Nearest returns the idle worker of a kind that has the most keys in common with one
-// of the entries of an item; nil if no worker of the kind is idle. Of those it is
-// one that belongs to no deeper branch, if there is one, and that has waited
-// longest.
+// Nearest returns the idle worker of a kind that has the most keys in common with one of the
+// entries of an item; nil if no worker of the kind is idle. Among equals it prefers one that
+// belongs to no deeper branch, and then the one that has waited longest.
 func (t *Tree) Nearest(it *Item, kind uint32) *Worker {
 	var near *backlog
 	for x := it.entries.first; x != nil; x = x.next {

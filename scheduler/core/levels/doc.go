@@ -1,4 +1,5 @@
-// Package levels says by which keys operations share workers: which branch of each level of a fair.Tree an operation is in.
+// Package levels has the keys by which operations share workers: they select the branch of an
+// operation in each level of a fair.Tree.
 //
 // Operators choose the levels. A key that clients choose takes little memory, however long it is.
 package levels

@@ -14,10 +14,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A Key names what of an operation the branches of a level are made of.
+// A Key names the fact about an operation that selects its branch in a level.
 type Key string
 
-// The keys there are. Those with a name say in Level.Name which.
+// The keys. Some need a name, in Level.Name.
 const (
 	KeyInstance        Key = "instance_name"
 	KeyToolInvocation  Key = "tool_invocation_id"
@@ -61,14 +61,14 @@ type Level struct {
 	// Stickiness is how long a worker may be kept for a branch of this level although
 	// another one has its turn. Zero: not at all.
 	Stickiness time.Duration `yaml:"stickiness" default:"0s" doc:"time for which a worker may stay with its branch although another is next"`
-	// Weights of branches, by their key; others weigh 1. From 1e-6 to 1e6.
+	// Weights of branches, by their key; others have weight 1. From 1e-6 to 1e6.
 	Weights map[string]float64 `yaml:"weights" min:"0.000001" max:"1000000" doc:"weights of branches, by their key; others have weight 1"`
 }
 
-// A QueueConfig says how operations share the workers of some pools.
+// A QueueConfig is how operations share the workers of some pools.
 type QueueConfig struct {
-	// Prefix is the instance name prefix of the workers, or leads it. Platform are
-	// properties that they have, among others. Empty: all.
+	// Prefix is the instance name prefix of the workers, or its beginning. Platform are properties
+	// that they must have. Empty: all.
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, or its beginning; default any" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties that the workers must have; default any" example:"{gpu: \"1\"}"`
 	// Levels are those of the hierarchy, the outermost first. Without any there is
@@ -85,7 +85,7 @@ func DefaultLevels() []Level {
 	return []Level{{Key: KeyInstance}, {Key: KeyCorrelated}, {Key: KeyToolInvocation}}
 }
 
-// Validate returns what is wrong with a level.
+// Validate returns the error of a level.
 func (l Level) Validate() error {
 	switch {
 	case !slices.Contains(Keys(), l.Key):
@@ -105,7 +105,7 @@ func (l Level) Validate() error {
 	return nil
 }
 
-// Validate returns what is wrong with a configuration of queues.
+// Validate returns the error of a configuration of queues.
 func (q QueueConfig) Validate() error {
 	if err := instance.Check(q.Prefix); err != nil {
 		return err
@@ -155,7 +155,7 @@ func AppendKeys(keys []string, levels []Level, op *request.Operation) []string {
 	return keys
 }
 
-// Of returns an operation's key; what is not known of it is empty.
+// Of returns an operation's key; it is empty if the operation lacks it.
 func (l Level) Of(op *request.Operation) string {
 	switch l.Key {
 	case KeyInstance:

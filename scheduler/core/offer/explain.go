@@ -21,8 +21,8 @@ type Staffed struct {
 	Workers int
 }
 
-// Lack says why none of the pools, of which there is one at least, fits an operation: the first thing that none
-// has, and what there is instead. Of pools that take exactly what they offer it says so.
+// Lack says why none of the pools, of which there is at least one, fits an operation: the first
+// property that none has, and the existing ones. For pools with exact matching it says so.
 func Lack(spec *request.Operation, pools []Staffed) string {
 	var here []Staffed
 	for _, p := range pools {
@@ -50,7 +50,7 @@ func Lack(spec *request.Operation, pools []Staffed) string {
 		census(here, func(p Staffed) []string { return []string{p.Platform.String()} }), nearest(here, spec.Platform))
 }
 
-// lacking says which properties none of the pools has, and what they have instead.
+// lacking says which properties none of the pools has, and which they have instead.
 func lacking(here []Staffed, asked request.Platform) (missing []string) {
 	for _, want := range slices.Compact(asked.Properties()) {
 		if slices.ContainsFunc(here, func(p Staffed) bool { return !slices.Contains(first(p.differs(asked)), want) }) {
@@ -97,8 +97,8 @@ func join(ps []request.Property) string {
 	return strings.Join(texts, " and ")
 }
 
-// census lists what the pools have, most frequent first, with the number of
-// workers that have it; "" if none has anything.
+// census lists the properties of pools, most frequent first, with the number of workers that have
+// each; "" if there are none.
 func census(pools []Staffed, has func(Staffed) []string) string {
 	workers := map[string]int{}
 	for _, p := range pools {

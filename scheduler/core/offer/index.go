@@ -10,16 +10,17 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A Pool is whatever has an offer.
+// A Pool is any type with an offer.
 type Pool interface {
 	comparable
 	Offered() Offer
 }
 
-// An Index has the pools that there are, by what they offer.
+// An Index has the existing pools, by their offers.
 type Index[P Pool] struct {
 	byKey map[Key]P
-	// fitting has, by the key of a platform, the pools that fit it, the best first. It is made anew when the pools change.
+	// fitting has, by the key of a platform, the pools that fit it, the best first. It is
+	// recomputed when the pools change.
 	fitting map[string][]Candidate[P]
 	// known are the names of all properties that workers have or had.
 	known map[string]struct{}
@@ -38,10 +39,10 @@ func NewIndex[P Pool]() *Index[P] {
 // Get returns the pool of an offer; the zero P if there is none.
 func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
 
-// Find returns the pool that a worker is of that says this; false: none. Workers that say what they
-// imply and those that do not, such as Buildbarn's, are one pool if they are the same otherwise;
-// widen is that of the latter, if the worker is the first to say more: the caller has the pool
-// offer that from now on, by Remove and Add.
+// Find returns the pool of a worker with this offer; false: none. Workers that report implied
+// properties and those that do not, such as Buildbarn's, share a pool if they are otherwise equal;
+// widen is the pool of the latter, if the worker is the first to report more: the caller replaces
+// that pool's offer, by Remove and Add.
 func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 	var none P
 	if p, ok := x.byKey[o.Key()]; ok {
@@ -120,8 +121,8 @@ func (c Candidate[P]) Equals(other Candidate[P]) bool {
 }
 
 // Candidates yields the pools that may run an action, served or not: those with the longest
-// instance name prefix first, of these the ones that know most of what it asks for, then those with
-// the fewest properties for which it does not ask.
+// instance name prefix first, of these the ones that know most of its properties, then those with
+// the fewest properties that it does not ask for.
 func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
 	return func(yield func(Candidate[P]) bool) {
 		for _, c := range x.fittingTo(spec.Platform) {
@@ -132,7 +133,8 @@ func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
 	}
 }
 
-// Beside yields the pools of an instance name prefix that may run what asks for a platform, the best first.
+// Beside yields the pools of an instance name prefix that may run actions of a platform, the best
+// first.
 func (x *Index[P]) Beside(prefix string, asked request.Platform) iter.Seq[P] {
 	return func(yield func(P) bool) {
 		for _, c := range x.fittingTo(asked) {

@@ -7,28 +7,28 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// An Offer is what all workers of a pool serve.
+// An Offer is common to all workers of a pool.
 type Offer struct {
 	Prefix string
-	// Platform is what the workers have; Exact: they take those actions alone that ask for nothing else and nothing less.
+	// Platform is that of the workers; Exact: they take only actions with exactly these properties.
 	Platform request.Platform
 	Exact    bool
 }
 
-// A Key tells offers apart: by prefix, the Key of the platform, and what that implies.
+// A Key distinguishes offers: by prefix, the Key of the platform, and its implied properties.
 type Key struct{ prefix, platform, implied string }
 
 // Key is that of an offer.
 func (o Offer) Key() Key { return Key{o.Prefix, o.Platform.Key(), o.Platform.ImpliedKey()} }
 
-// Has reports whether a worker that says this is of the pool. One that says nothing of what it
-// implies is of any that is the same otherwise.
+// Has reports whether a worker with this offer belongs to the pool. A worker without implied
+// properties belongs to any pool that is otherwise equal.
 func (o Offer) Has(prefix string, platform request.Platform) bool {
 	return o.Prefix == prefix && o.Platform.Key() == platform.Key() &&
 		(platform.ImpliedKey() == "" || platform.ImpliedKey() == o.Platform.ImpliedKey())
 }
 
-// Fits reports whether the workers have what an action asks for.
+// Fits reports whether the workers have all properties of an action.
 func (o Offer) Fits(asked request.Platform) bool {
 	if o.Exact {
 		return o.Platform.Equal(asked)
@@ -41,7 +41,8 @@ func (o Offer) Serves(spec *request.Operation) bool {
 	return instance.Below(spec.Instance, o.Prefix) && o.Fits(spec.Platform)
 }
 
-// Stranger says by how many properties the workers are further from what an action asks for than those of another offer.
+// Stranger returns by how many properties the workers suit an action less than those of another
+// offer.
 func (o Offer) Stranger(than Offer, asked request.Platform) int {
 	distance := func(o Offer) int {
 		unknown, extras := o.Platform.Distance(asked)
@@ -61,8 +62,8 @@ func Compare(a, b Offer) int {
 		cmp.Compare(a.Platform.ImpliedKey(), b.Platform.ImpliedKey()))
 }
 
-// differs returns what the workers lack to run an action, and what the action does not ask for although they
-// have to be asked for it.
+// differs returns the properties that the workers lack for an action, and their required properties
+// that the action does not ask for.
 func (o Offer) differs(asked request.Platform) (lack, more []request.Property) {
 	if !o.Exact {
 		return o.Platform.Lacks(asked), o.Platform.Refuses(asked)

@@ -1,3 +1,3 @@
-// Package orphan keeps results that workers held when nobody had asked for them, as after a restart of the scheduler,
-// for clients to come back to.
+// Package orphan keeps results that workers had for no known operation, as after a restart of the
+// scheduler, for clients that come back.
 package orphan

@@ -13,10 +13,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// A Pool says for which operations what its workers ran is a result.
+// A Pool decides for which operations a run of its workers is a result.
 type Pool interface{ Serves(*request.Operation) bool }
 
-// A Result is one that a worker held when nobody had asked for it.
+// A Result is one that a worker had for no known operation.
 type Result struct {
 	Action   request.Key
 	Pool     Pool
@@ -34,7 +34,7 @@ func (r *Result) Kept() time.Time { return r.kept }
 // Until is until when it is.
 func (rs *Results) Until(r *Result) time.Time { return rs.clock.Timers.When(&r.timer) }
 
-// Results are those that are kept. Each is the owner of a timer, and to be removed when that is due.
+// Results are the kept results. Each owns a timer, and must be removed when that is due.
 type Results struct {
 	clock *timer.Clock
 	// keep is for how long each is kept; most is how many at once.
@@ -90,7 +90,7 @@ func (rs *Results) All() iter.Seq[*Result] { return rs.order.Values() }
 // Actions counts the actions of which there are results.
 func (rs *Results) Actions() int { return len(rs.byAction) }
 
-// Check returns what is wrong with the results, empty if nothing is.
+// Check returns an inconsistency of the results, empty if there is none.
 func (rs *Results) Check() string {
 	n := 0
 	for _, of := range rs.byAction {

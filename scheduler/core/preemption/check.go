@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// CheckRuns returns what is wrong with a task of an instance that runs in the queue, and counts; "" if nothing is.
+// CheckRuns returns an inconsistency of a task of an instance that runs in the queue, and counts;
+// "" if there is none.
 func (q *Queue) CheckRuns(sh *Share, instance string) string {
 	if sh.cohort != q.cohort || sh.run.Kind != any(q) || sh.line != nil || sh.instance != instance {
 		return "it counts elsewhere"
@@ -18,7 +19,7 @@ func (q *Queue) CheckRuns(sh *Share, instance string) string {
 	return ""
 }
 
-// CheckWaits returns what is wrong with a task that waits in the queue.
+// CheckWaits returns an inconsistency of a task that waits in the queue.
 func (q *Queue) CheckWaits(sh *Share) string {
 	if sh.line == nil || sh.line != q.lines[sh.instance] || sh.since.IsZero() || sh.cohort != nil {
 		return "it waits in no line"
@@ -26,16 +27,16 @@ func (q *Queue) CheckWaits(sh *Share) string {
 	return ""
 }
 
-// Counted is what there is in the queues of a cohort, as others count it.
+// Counted is the content of the queues of a cohort, as others count it.
 type Counted struct {
-	// Used is what each instance takes, Marked how many give way for each line.
+	// Used is the use of each instance, Marked how many tasks must yield for each line.
 	Used   map[string]int64
 	Marked map[*Line]int
 	// Waiting are the queues, with how many wait there by instance.
 	Waiting map[*Queue]map[string]int
 }
 
-// Check compares what a cohort counts between events with what there is; "" if that is the same.
+// Check compares a cohort's counters between events with the content; "" if they are equal.
 func (c *Cohort) Check(there Counted) string {
 	if c.stirred {
 		return fmt.Sprintf("cohort %s is stirred between events", c.Name)
@@ -68,7 +69,8 @@ func (c *Cohort) Check(there Counted) string {
 	return ""
 }
 
-// check compares what a queue has with how many wait by instance, and takes its lines from marked.
+// check compares a queue with the number of waiting tasks by instance, and removes its lines from
+// marked.
 func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
 	for m := range q.overdue.Values() {
 		if m.share.mark != m || m.claim.queue != q {

@@ -14,7 +14,8 @@ import (
 
 // Options are times and bounds of a cohort.
 type Options struct {
-	// Delay is how long an action of an instance below its minimum waits before others' are chosen to be stopped for it.
+	// Delay is how long an action of an instance below its minimum waits before other actions are
+	// chosen to be stopped for it.
 	Delay time.Duration
 	// Grace is how long after that these may still end by themselves.
 	Grace time.Duration
@@ -68,7 +69,7 @@ func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.settle(instance, true)
 }
 
-// StopOverMax marks what an instance has running above its maximum, to give way to nobody.
+// StopOverMax marks an instance's runs above its maximum, to yield for no other instance.
 func (c *Cohort) StopOverMax(instance string) {
 	for r := c.ledger.OverMax(instance); r != nil; r = c.ledger.OverMax(instance) {
 		c.ledger.Mark(r)
@@ -77,8 +78,8 @@ func (c *Cohort) StopOverMax(instance string) {
 	}
 }
 
-// settle follows a change of what an instance uses or may use. If it changed what
-// may run, it is asked for anew.
+// settle handles a change of the use or quota of an instance. If the instance may now run other
+// tasks, it asks for its grade again.
 func (c *Cohort) settle(instance string, changed bool) {
 	for _, l := range slices.Clone(c.lines[instance]) {
 		if changed {
@@ -95,7 +96,7 @@ func (c *Cohort) Stirred() bool {
 	return stirred
 }
 
-// forget drops a line in which nothing waits, and for which nobody gives way.
+// forget drops a line in which no task waits, and for which none must yield.
 func (c *Cohort) forget(l *Line) {
 	delete(l.queue.lines, l.instance)
 	left := slices.DeleteFunc(c.lines[l.instance], func(x *Line) bool { return x == l })
@@ -104,8 +105,7 @@ func (c *Cohort) forget(l *Line) {
 	}
 }
 
-// A Use is what an instance has of a cohort, what it uses now, and how many actions
-// it has waiting there.
+// A Use is an instance's quota in a cohort, its use, and the number of its waiting actions.
 type Use struct {
 	quota.Key
 	quota.Use
@@ -153,30 +153,30 @@ func (c *Cohort) Quotas() (records []quota.Record) {
 // Len counts the quotas in force.
 func (c *Cohort) Len() int { return len(c.quotas) }
 
-// Minimums is the sum of what is guaranteed.
+// Minimums is the sum of all minimums.
 func (c *Cohort) Minimums() int64 { return c.ledger.Minimums() }
 
-// Used returns what each instance takes that takes something.
+// Used returns the use of each instance that has any.
 func (c *Cohort) Used() map[string]int64 { return c.ledger.Used() }
 
 // Preemptions counts the runs that were stopped.
 func (c *Cohort) Preemptions() uint64 { return c.preemptions }
 
-// WhyHeld says why an instance may start nothing on workers of a size class.
+// WhyHeld says why an instance may start no task on workers of a size class.
 func (c *Cohort) WhyHeld(instance string, class uint32) string {
 	u := c.ledger.Of(instance)
 	return fmt.Sprintf("at its maximum: uses %d of %s of cohort %q, one more takes %d",
 		u.Used, c.units(u.Max), c.Name, c.Cost(class))
 }
 
-// WhyNever says why an instance may never start anything there; class is the smallest one.
+// WhyNever says why an instance may never start a task there; class is the smallest one.
 func (c *Cohort) WhyNever(instance string, class uint32) string {
 	return fmt.Sprintf("one action takes %s of cohort %q on the smallest worker, "+
 		"more than the maximum of instance name %q, %d",
 		c.units(c.Cost(class)), c.Name, instance, c.quotas[instance].Max)
 }
 
-// units writes a number of what the cohort counts.
+// units formats a number in the unit of the cohort.
 func (c *Cohort) units(n int64) string {
 	if c.Unit == quota.Slots {
 		return plural.Of(n, "slot")

@@ -20,21 +20,22 @@ const (
 	callsInGrace, maxCalls = 4, 8
 )
 
-// A Mark says that a task that runs has to give way: to a line, or to nobody if its own
-// instance is above its maximum.
+// A Mark means that a running task must yield: to a line, or to none if its own instance is above
+// its maximum.
 type Mark struct {
 	share    *Share
 	claim    *Line
 	deadline time.Time
-	// last runs, for a line, until anybody gives way instead who may; then element is in queue.overdue.
+	// last runs, for a line, until any other task may yield instead; then element is in
+	// queue.overdue.
 	last    timer.Timer
 	element fifo.Anchor
 }
 
-// StandBy, when a mark's time is over, has the next worker that calls and can be used do what this one did not.
+// StandBy makes the next worker that calls and can be used replace a mark whose time is over.
 func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.PushBack(m) }
 
-// ripe is when others have to give way for a task of the line.
+// ripe is when other tasks must yield for a task of the line.
 func (c *Cohort) ripe(l *Line, sh *Share) time.Time {
 	since := sh.since
 	if l.below.After(since) {
@@ -43,7 +44,7 @@ func (c *Cohort) ripe(l *Line, sh *Share) time.Time {
 	return since.Add(c.options.Delay)
 }
 
-// arm follows a change of a line, or of what its instance may use.
+// arm handles a change of a line, or of the quota of its instance.
 func (c *Cohort) arm(l *Line) {
 	if !l.Short() {
 		l.below = time.Time{}
@@ -76,7 +77,7 @@ func (l *Line) Ripen() {
 	}
 	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
 	var next time.Time
-	i := 0 // so many of the line have somebody who gives way for them
+	i := 0 // the number of tasks of the line for which another one yields
 	for sh := range l.tasks.Values() {
 		if i >= need {
 			break
@@ -120,7 +121,7 @@ func (c *Cohort) callBy(q *Queue, at time.Time) time.Time {
 	return at
 }
 
-// markFor has a run give way to a line.
+// markFor makes a run yield to a line.
 func (c *Cohort) markFor(r *quota.Run, l *Line, deadline time.Time) *Mark {
 	sh := r.Owner.(*Share)
 	c.ledger.MarkFor(r, l.instance)
@@ -142,7 +143,7 @@ func (c *Cohort) unmark(m *Mark) {
 	}
 }
 
-// spare takes back that a task is to give way; another one may have to.
+// spare removes the mark of a task; another one may have to yield.
 func (c *Cohort) spare(sh *Share) {
 	m := sh.mark
 	if m == nil {
@@ -154,8 +155,8 @@ func (c *Cohort) spare(sh *Share) {
 	}
 }
 
-// IsPreempted reports whether the worker of a task that counts, which calls, has to stop it now.
-// What need not is spared. A task that does not count need not stop.
+// IsPreempted reports whether the worker of a task that counts, which calls, must stop it now. A
+// task that need not yield is spared. A task that does not count need not stop.
 func (sh *Share) IsPreempted() bool {
 	if !sh.Counts() {
 		return false
@@ -171,7 +172,7 @@ func (sh *Share) IsPreempted() bool {
 	return !c.Now.Before(m.deadline)
 }
 
-// replaces has a task give way at once in the place of another one, whose time is over.
+// replaces makes a task yield at once in place of another one, whose time is over.
 func (c *Cohort) replaces(sh *Share) bool {
 	ledger, q := c.ledger, sh.run.Kind.(*Queue)
 	for m, ok := q.overdue.Front(); ok; m, ok = q.overdue.Front() {
@@ -179,7 +180,7 @@ func (c *Cohort) replaces(sh *Share) bool {
 		c.unmark(m)
 		switch {
 		case !l.Short() || l.marked >= l.tasks.Len() || ledger.Missing(l.instance, sh.run.Cost) == 0:
-			c.arm(l) // nobody need
+			c.arm(l) // none need yield
 		case ledger.Open(&sh.run):
 			c.markFor(&sh.run, l, c.Now)
 			return true

@@ -11,21 +11,22 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// A Queue is what a cohort knows of the queue of one size class of a pool.
+// A Queue is a cohort's state of the queue of one size class of a pool.
 //
-// A nil Queue is in no cohort: nothing waits for it or counts in it.
+// A nil Queue is in no cohort: no task waits for it or counts in it.
 type Queue struct {
 	cohort *Cohort
 	class  uint32
 	tree   *fair.Tree
-	// lines are by instance, calls are the next times at which all busy workers call,
-	// and overdue are marks for lines whose tasks should have given way by now.
+	// lines are by instance, calls are the next times by which all busy workers call, and overdue
+	// are marks for lines whose tasks should have yielded by now.
 	lines   map[string]*Line
 	calls   []time.Time
 	overdue fifo.List[*Mark]
 }
 
-// Queue returns what a cohort knows of a queue of a size class, whose tree grades by Grade. Of a nil Cohort it is nil.
+// Queue returns a cohort's state of a queue of a size class, whose tree gets its grades from Grade.
+// For a nil Cohort it is nil.
 func (c *Cohort) Queue(class uint32, tree *fair.Tree) *Queue {
 	if c == nil {
 		return nil
@@ -33,8 +34,8 @@ func (c *Cohort) Queue(class uint32, tree *fair.Tree) *Queue {
 	return &Queue{cohort: c, class: class, tree: tree}
 }
 
-// A Line is what waits of one instance in one queue of a cohort. It exists while
-// something does, or somebody gives way for it.
+// A Line has the waiting tasks of one instance in one queue of a cohort. It exists while any task
+// waits, or must yield for it.
 type Line struct {
 	queue    *Queue
 	instance string
@@ -42,9 +43,9 @@ type Line struct {
 	tasks fifo.List[*Share]
 	// below is since when the instance is below its minimum; zero: it is not.
 	below time.Time
-	// marked counts the tasks that are to give way.
+	// marked counts the tasks that must yield.
 	marked int
-	// timer runs until more have to give way, if nothing changes.
+	// timer runs until more tasks must yield, if nothing changes.
 	timer timer.Timer
 }
 
@@ -61,7 +62,7 @@ func (q *Queue) Admits(instance string) bool {
 	return most == 0 || q.cohort.Cost(q.class) <= most
 }
 
-// Grade says whether an instance may start something on the queue's workers.
+// Grade is whether an instance may start a task on the queue's workers.
 func (q *Queue) Grade(instance string) fair.Grade {
 	if q == nil {
 		return fair.Share
@@ -105,15 +106,16 @@ func (q *Queue) Waits(instance string) bool {
 	return l != nil && l.tasks.Len() > 0
 }
 
-// A LineView is what a queue has of an instance, for people.
+// A LineView is a queue's state of an instance, for people.
 type LineView struct {
 	Instance        string
 	Waiting, Marked int
-	// Below is since when the instance is below its minimum, Due when more have to give way; zero: it is not, and never.
+	// Below is since when the instance is below its minimum, Due when more tasks must yield; zero:
+	// it is not, and never.
 	Below, Due time.Time
 }
 
-// Lines returns what the queue has, by instance.
+// Lines returns the lines of the queue, by instance.
 func (q *Queue) Lines() (views []LineView) {
 	if q == nil {
 		return nil
@@ -135,8 +137,8 @@ func (l *Line) Short() bool {
 	return l.tasks.Len() > 0 && c.ledger.Standing(l.instance, c.Cost(l.queue.class)) == quota.BelowMin
 }
 
-// NextCall is when a worker of the queue that has a task has to call again: at a time, or soon
-// enough to hear that it, or another one, has to give way.
+// NextCall is when a worker of the queue that has a task must call again: at a given time, or soon
+// enough to learn that its task or another one must yield.
 func (q *Queue) NextCall(at time.Time, sh *Share) time.Time {
 	if q == nil {
 		return at

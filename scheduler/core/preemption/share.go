@@ -7,20 +7,20 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-// A Share is what quotas know of a task.
+// A Share is the quotas' state of a task.
 type Share struct {
 	// Owner is the caller's.
 	Owner any
 	// instance is its key: in the ledger, and on the first level of the tree.
 	instance string
-	// line and element are where it waits, since is since when.
+	// line and element are its place in the queue, since is since when.
 	line    *Line
 	element fifo.Anchor
 	since   time.Time
 	// run counts in cohort, which is nil while the task does not run.
 	run    quota.Run
 	cohort *Cohort
-	// mark is there while the task has to give way.
+	// mark is set while the task must yield.
 	mark *Mark
 }
 
@@ -31,7 +31,7 @@ func NewShare(owner any, instance string) *Share {
 	return sh
 }
 
-// A Run is what a cohort has to know of one.
+// A Run describes a running task to a cohort.
 type Run struct {
 	Started  time.Time
 	Priority int32
@@ -66,10 +66,10 @@ func (sh *Share) Discharge() {
 	c.settle(sh.instance, changed)
 }
 
-// Key says whose quota of which cohort a task that counts counts in, Cost what it counts.
+// Key is the quota in which a counting task counts, Cost its cost.
 func (sh *Share) Key() quota.Key { return quota.Key{Cohort: sh.cohort.Name, Instance: sh.instance} }
 
-// Cost is what a task that counts counts.
+// Cost is the cost of a counting task.
 func (sh *Share) Cost() int64 { return sh.run.Cost }
 
 // Urge notes the priority of another operation of a task.
@@ -80,7 +80,7 @@ func (sh *Share) Urge(priority int32) {
 	}
 }
 
-// Shield notes whether a task that counts is not to be stopped, and whether it is busy with what it is for.
+// Shield updates whether a counting task must not be stopped, and whether its command runs.
 func (sh *Share) Shield(shielded, busy bool) {
 	if shielded != sh.run.Shielded || busy != sh.run.Busy {
 		sh.run.Shielded, sh.run.Busy = shielded, busy
@@ -88,7 +88,7 @@ func (sh *Share) Shield(shielded, busy bool) {
 	}
 }
 
-// Claim returns for whom a task is to give way; nil if it need not.
+// Claim returns the instance for which a task must yield; nil if it need not.
 func (sh *Share) Claim() *Line {
 	if sh.Counts() && sh.mark != nil {
 		return sh.mark.claim
@@ -96,8 +96,8 @@ func (sh *Share) Claim() *Line {
 	return nil
 }
 
-// GivesWay is when a task that counts has to give way, and when another one does for it if it
-// cannot be stopped; false: it need not. The latter is zero for what gives way to nobody.
+// GivesWay is when a counting task must yield, and when another one yields for it if it cannot be
+// stopped; false: it need not. The latter is zero for a task that yields to no instance.
 func (sh *Share) GivesWay() (deadline, last time.Time, must bool) {
 	m := sh.mark
 	if m == nil {
@@ -109,7 +109,7 @@ func (sh *Share) GivesWay() (deadline, last time.Time, must bool) {
 	return m.deadline, last, true
 }
 
-// Preempt counts that a task which is to give way does, and returns for whom.
+// Preempt counts that a task that must yield does so, and returns for which instance.
 func (sh *Share) Preempt() *Line {
 	sh.cohort.preemptions++
 	return sh.mark.claim

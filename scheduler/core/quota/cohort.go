@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A Label names what has all of some properties.
+// A Label names the workers that have all of some properties.
 type Label struct {
 	Name       string
 	Properties map[string]string `yaml:",inline" min:"1" doc:"platform properties; a worker with all of them has the label"`
 }
 
-// A Unit is what quotas of a cohort count.
+// A Unit is how runs count in a cohort.
 type Unit string
 
 // The units. The empty one is SizeClasses.
@@ -34,7 +34,7 @@ type Cohort struct {
 	Unit   Unit     `yaml:"unit" default:"size_class" doc:"unit of an action: the size class of its worker, or 1 (slots)"`
 }
 
-// Cost is what a run on a worker of a size class counts.
+// Cost is the cost of a run on a worker of a size class.
 func (c Cohort) Cost(class uint32) int64 {
 	if c.Unit == Slots {
 		return 1
@@ -42,15 +42,15 @@ func (c Cohort) Cost(class uint32) int64 {
 	return max(int64(class), 1)
 }
 
-// A Config says which cohorts there are. What it holds is not to be changed.
+// A Config has the cohorts. Its contents must not be changed.
 type Config struct {
 	Labels  []Label
 	Cohorts []Cohort
 }
 
-// A Fault is what is wrong with a Config.
+// A Fault is an error in a Config.
 type Fault struct {
-	// Label or Cohort names what is at fault; the other is empty.
+	// Label or Cohort names the culprit; the other is empty.
 	Label, Cohort string
 	Reason        string
 }
@@ -110,7 +110,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// fault returns what is wrong with a label, given those before it.
+// fault returns the error of a label, given those before it.
 func (c Config) fault(l Label, before map[string]Label) string {
 	if l.Name == "" {
 		return "it has no name"
@@ -129,7 +129,8 @@ func (c Config) fault(l Label, before map[string]Label) string {
 	return ""
 }
 
-// equalled says that a cohort before another one has the same labels, so that no worker can be in the latter.
+// equalled reports that an earlier cohort has the same labels, so that no worker can be in the
+// later one.
 func (c Config) equalled(co Cohort) string {
 	for _, other := range c.Cohorts {
 		switch {
@@ -147,7 +148,8 @@ func (c Cohort) hasAll(names []string) bool {
 	return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(c.Labels, n) })
 }
 
-// shadowed says that whatever has some label of a cohort also has one of a cohort before it, and no cohort has both.
+// shadowed reports that every worker with some label of a cohort also has one of an earlier cohort,
+// and that no cohort has both.
 func (c Config) shadowed(co Cohort, labels map[string]Label) string {
 	for _, other := range c.Cohorts {
 		if other.Name == co.Name {
@@ -167,7 +169,7 @@ func (c Config) shadowed(co Cohort, labels map[string]Label) string {
 	return ""
 }
 
-// within reports whether whatever has l also has wide.
+// within reports whether every worker with l also has wide.
 func (l Label) within(wide Label) bool {
 	for k, v := range wide.Properties {
 		if got, ok := l.Properties[k]; !ok || got != v {
@@ -177,8 +179,9 @@ func (l Label) within(wide Label) bool {
 	return true
 }
 
-// Of returns the cohort of workers of which has tells the properties: that with all of
-// their labels, of several the one with the fewest besides, then the first. It is false without any label, and where none has all.
+// Of returns the cohort of workers with the properties in has: the one with all of their labels; of
+// several the one with the fewest others, then the first. It is false without any label, and if no
+// cohort has all labels.
 func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
 	var names []string
 	for _, l := range c.Labels {

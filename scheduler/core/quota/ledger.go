@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Quota is what an instance has of a cohort, in its unit. The zero Quota
-// guarantees nothing and limits nothing.
+// A Quota is the guarantee and the limit of an instance in a cohort, in its unit. The zero Quota
+// guarantees and limits nothing.
 type Quota struct {
 	// Min is guaranteed.
 	Min int64
@@ -18,7 +18,7 @@ type Quota struct {
 // most is more than anybody has, and so little that sums of it are no overflow.
 const most = 1_000_000_000_000
 
-// Validate returns what makes no sense in q.
+// Validate returns an error if q is inconsistent.
 func (q Quota) Validate() error {
 	switch {
 	case q.Min < 0 || q.Max < 0:
@@ -44,8 +44,8 @@ const (
 	BelowMin
 )
 
-// A Run is something that runs. It lives inside its owner, who fills in the exported
-// fields before Start and may change those of the second group later, with Fix.
+// A Run is a running task. It lives inside its owner, who fills in the exported fields before Start
+// and may change those of the second group later, with Fix.
 type Run struct {
 	Owner    any
 	Instance string
@@ -57,16 +57,16 @@ type Run struct {
 
 	// Priority: of an instance's runs, that with the highest goes first.
 	Priority int32
-	// Busy: it does what it is for. One that only prepares leaves less behind when it is stopped.
+	// Busy: its command runs. A run that only prepares loses less when it is stopped.
 	Busy bool
-	// Preempted is how often what runs has been stopped before.
+	// Preempted is how often the task has been stopped before.
 	Preempted int
 	// Shielded: it is not to be stopped.
 	Shielded bool
 
 	account *account
-	// marked: it is to be stopped, for the benefit of one below its minimum or, if
-	// that is nil, because its own instance is above its maximum.
+	// marked: it must be stopped, for the instance below its minimum in this field or, if that is
+	// nil, because its own instance is above its maximum.
 	marked bool
 	forWho *account
 	order  uint64
@@ -74,13 +74,13 @@ type Run struct {
 	slot int
 }
 
-// An account is what the Ledger knows of an instance. It exists while the instance has
-// a quota, a run, or is promised something.
+// An account is the Ledger's state of an instance. It exists while the instance has a quota, a run,
+// or a promise.
 type account struct {
 	instance string
 	quota    Quota
-	// used is the cost of its runs, marked that of those which are to be stopped,
-	// promised that of others' runs that are to be stopped for it.
+	// used is the cost of its runs, marked that of its runs that must be stopped, promised that of
+	// others' runs that must be stopped for it.
 	used, marked, promised int64
 	// kinds hold its runs.
 	kinds map[any]*runs
@@ -93,7 +93,7 @@ type Ledger struct {
 	accounts map[string]*account
 	// kinds are the same runs as in accounts.
 	kinds map[any]map[*account]*runs
-	// largest is the largest cost that somebody has asked about.
+	// largest is the largest cost in any question so far.
 	largest int64
 	started uint64
 	minSum  int64
@@ -120,8 +120,8 @@ func (l *Ledger) tidy(a *account) {
 	}
 }
 
-// Set gives an instance a quota; the zero Quota takes it away. What is marked stays
-// so until somebody asks whether it is Deserved.
+// Set gives an instance a quota; the zero Quota removes it. Marked runs stay marked until a call of
+// Deserved.
 func (l *Ledger) Set(instance string, q Quota) {
 	a := l.account(instance)
 	l.minSum += q.Min - a.quota.Min
@@ -129,7 +129,7 @@ func (l *Ledger) Set(instance string, q Quota) {
 	l.tidy(a)
 }
 
-// A Use is what an instance has and takes.
+// A Use is the quota and the use of an instance.
 type Use struct {
 	Quota
 	Used int64
@@ -147,7 +147,7 @@ func (l *Ledger) Of(instance string) Use {
 // Minimums is the sum of all minimums.
 func (l *Ledger) Minimums() int64 { return l.minSum }
 
-// Used returns what each instance takes that takes something.
+// Used returns the use of each instance that has any.
 func (l *Ledger) Used() map[string]int64 {
 	used := map[string]int64{}
 	for name, a := range l.accounts {
@@ -158,7 +158,7 @@ func (l *Ledger) Used() map[string]int64 {
 	return used
 }
 
-// Standing says whether an instance may start a run of a cost.
+// Standing is whether an instance may start a run of a cost.
 func (l *Ledger) Standing(instance string, cost int64) Standing {
 	l.largest = max(l.largest, cost)
 	a := l.accounts[instance]
@@ -173,8 +173,7 @@ func (l *Ledger) Standing(instance string, cost int64) Standing {
 	return Between
 }
 
-// Missing is how many runs of a cost an instance lacks to its minimum, less those that
-// are promised.
+// Missing is how many runs of a cost an instance lacks to its minimum, less the promised ones.
 func (l *Ledger) Missing(instance string, cost int64) int64 {
 	a := l.accounts[instance]
 	if a == nil {
@@ -228,8 +227,7 @@ func (l *Ledger) End(r *Run) (changed bool) {
 	return changed
 }
 
-// crossed reports whether there may be a cost for which the Standing is not what it
-// was when so much was used.
+// crossed reports whether the Standing may have changed for some cost since the use was so much.
 func (l *Ledger) crossed(a *account, before int64) bool {
 	q := a.quota
 	if (a.used < q.Min) != (before < q.Min) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 )
 
-// A Key says whose quota of what.
+// A Key names a quota: of which instance and cohort.
 type Key struct{ Cohort, Instance string }
 
 // A Record is a quota in force.
@@ -15,11 +15,11 @@ type Record struct {
 
 // Why a quota is refused.
 var (
-	// ErrNoCohort says that there is no cohort of that name.
+	// ErrNoCohort: there is no cohort of that name.
 	ErrNoCohort = errors.New("no such cohort")
-	// ErrBad says that a quota makes no sense.
+	// ErrBad: a quota is inconsistent.
 	ErrBad = errors.New("bad quota")
-	// ErrTooMany says that a cohort has MaxOfCohort.
+	// ErrTooMany: a cohort has MaxOfCohort.
 	ErrTooMany = errors.New("too many quotas")
 )
 

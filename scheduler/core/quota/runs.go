@@ -2,15 +2,14 @@ package quota
 
 import "container/heap"
 
-// runs are those of one account in one kind: a heap with the one on top that is to be
-// stopped first.
+// runs are those of one account in one kind: a heap with the first one to stop on top.
 type runs struct {
 	limit int
 	list  []*Run
 }
 
-// What may be stopped: open runs always, exhausted ones only for the maximum of their
-// own instance, closed ones never.
+// Classes of runs: open runs may be stopped, exhausted ones only for the maximum of their own
+// instance, closed ones never.
 const (
 	open = iota
 	exhausted
@@ -27,7 +26,7 @@ func (h *runs) class(r *Run) int {
 	return open
 }
 
-// before reports whether a is to be stopped before b: it costs less.
+// before reports whether a must be stopped before b, because it costs less.
 func (h *runs) before(a, b *Run) bool {
 	switch x, y := h.class(a), h.class(b); {
 	case x != y:
@@ -46,7 +45,7 @@ func (h *runs) push(r *Run)   { heap.Push((*order)(h), r) }
 func (h *runs) remove(r *Run) { heap.Remove((*order)(h), r.slot) }
 func (h *runs) fix(r *Run)    { heap.Fix((*order)(h), r.slot) }
 
-// order is what container/heap wants of runs.
+// order implements heap.Interface for runs.
 type order runs
 
 func (o *order) Len() int           { return len(o.list) }

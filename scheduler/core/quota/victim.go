@@ -1,7 +1,7 @@
 package quota
 
-// Victim returns the run of a kind that is to be stopped for an instance below its
-// minimum; nil if none may be.
+// Victim returns the run of a kind to stop for an instance below its minimum; nil if none may be
+// stopped.
 func (l *Ledger) Victim(kind any) *Run {
 	var best *account
 	var victim *Run
@@ -23,13 +23,11 @@ func (l *Ledger) Open(r *Run) bool {
 	return a.kinds[r.Kind].class(r) == open && a.spare() >= r.Cost
 }
 
-// spare is how much of what an account will have, once the marked runs have ended, is
-// over its minimum.
+// spare is how much an account will be over its minimum once the marked runs have ended.
 func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }
 
-// OverMax returns the run by which an instance is to come down to its maximum; nil if
-// it is there, or nothing more may be stopped. How often that was stopped before does
-// not count.
+// OverMax returns the run to stop to bring an instance down to its maximum; nil if it is there, or
+// no more may be stopped. It ignores how often the run was stopped before.
 func (l *Ledger) OverMax(instance string) *Run {
 	a := l.accounts[instance]
 	if a == nil || a.quota.Max == 0 || a.used-a.marked <= a.quota.Max {
@@ -44,7 +42,7 @@ func (l *Ledger) OverMax(instance string) *Run {
 	return best
 }
 
-// Mark says that a run is to be stopped for the maximum of its own instance.
+// Mark marks a run to be stopped for the maximum of its own instance.
 func (l *Ledger) Mark(r *Run) {
 	l.Unmark(r)
 	r.marked = true
@@ -52,7 +50,7 @@ func (l *Ledger) Mark(r *Run) {
 	l.Fix(r)
 }
 
-// MarkFor says that a run is to be stopped for the minimum of another instance.
+// MarkFor marks a run to be stopped for the minimum of another instance.
 func (l *Ledger) MarkFor(r *Run, instance string) {
 	l.Mark(r)
 	r.forWho = l.account(instance)
@@ -89,7 +87,7 @@ func (l *Ledger) Deserved(r *Run) bool {
 	return who.used+who.promised-r.Cost < who.quota.Min && a.used-r.Cost >= a.quota.Min
 }
 
-// Fix puts a run in order whose fields have changed.
+// Fix reorders a run whose fields have changed.
 func (l *Ledger) Fix(r *Run) {
 	r.account.kinds[r.Kind].fix(r)
 }

@@ -1,5 +1,5 @@
-// Package request has what a client asks for: an operation on an action, the platform that a worker must have for it,
-// and the size class on which it starts.
+// Package request has the requests of clients: an operation on an action, the platform that a
+// worker must have for it, and the size class on which it starts.
 //
-// Everything in it is a value that nobody changes once the scheduler has it.
+// Everything in it is a value that does not change once the scheduler has it.
 package request

@@ -5,22 +5,23 @@ import (
 	"strings"
 )
 
-// hows are properties by which other services and their clients say how an action is run: in which image, with which worker
-// of the build tool's, with how much memory. No worker needs to have them.
+// hows are properties with which other services and their clients describe how an action runs: in
+// which image, with which worker of the build tool, with how much memory. No worker needs to have
+// them.
 var hows = []string{
 	"container-image", "persistentWorkerKey", "persistentWorkerProtocol",
 	"EstimatedCPU", "EstimatedMemory", "EstimatedFreeDiskBytes", "EstimatedComputeUnits",
 	"cache-silo-key", "workload-isolation-type", "recycle-runner", "preserve-workspace",
 }
 
-// isHow reports whether a property says how an action is run, and not where.
+// isHow reports whether a property is about how an action runs, and not where.
 func isHow(name string) bool {
 	rest, docker := strings.CutPrefix(name, "docker")
 	return docker && rest != "" && (rest[0] < 'a' || rest[0] > 'z') || slices.Contains(hows, name)
 }
 
-// folds reports whether the values of a property are the same in small and large letters: those that the REv2 platform lexicon
-// lists, which some clients write otherwise (reclient and siso: OSFamily=Linux).
+// folds reports whether the values of a property match in upper and lower case: those of the REv2
+// platform lexicon, which some clients write otherwise (reclient and siso: OSFamily=Linux).
 func folds(name string) bool { return name == "OSFamily" || name == "ISA" }
 
 // is reports whether two properties are the same to a worker.
@@ -36,13 +37,13 @@ func (p Platform) Has(name, value string) bool {
 	return contains(p.properties, q) || contains(p.implied, q)
 }
 
-// Knows reports whether a worker that offers p says anything of a property.
+// Knows reports whether a worker that offers p has a value for a property.
 func (p Platform) Knows(name string) bool {
 	return p.names(name) || slices.ContainsFunc(p.implied, func(q Property) bool { return q.Name == name })
 }
 
-// Lacks returns those of the properties that an action asks for and a worker that offers p has not. A property that says how
-// an action is run counts only if the worker has another value of it.
+// Lacks returns the properties of an action that a worker that offers p lacks. A property about how
+// an action runs counts only if the worker has another value for it.
 func (p Platform) Lacks(asked Platform) (list []Property) {
 	for _, q := range asked.properties {
 		if !p.Has(q.Name, q.Value) && (!isHow(q.Name) || p.names(q.Name)) {
@@ -69,9 +70,9 @@ func (p Platform) Fits(asked Platform) bool {
 	return len(p.Lacks(asked)) == 0 && len(p.Refuses(asked)) == 0
 }
 
-// Distance says how far a worker that fits is from what an action asks for; the nearest has the least. First counts what
-// the action asks for that only says how it is run, and that the worker knows nothing of; then what the worker has
-// without being asked.
+// Distance returns how well a fitting worker suits an action; the best has the least. It first
+// counts properties about how the action runs that the worker lacks, then properties of the worker
+// that the action does not ask for.
 func (p Platform) Distance(asked Platform) (unknown, extras int) {
 	for _, q := range asked.properties {
 		if !p.Has(q.Name, q.Value) {

@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Key tells actions apart: it is the digest of one less its function, which workers do not say. The
-// zero Key is none.
+// A Key distinguishes actions: it is the digest of an action without its function, which workers do
+// not report. The zero Key is none.
 type Key struct {
 	hash [digest.HashSize]byte
 	// length is the size in bytes and one more.

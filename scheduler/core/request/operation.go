@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// An Operation is what a client asks for. State keeps it and never changes it;
-// nor may the caller once it is submitted.
+// An Operation is a client's request. State keeps it and never changes it; nor may the caller once
+// it is submitted.
 type Operation struct {
 	// Name identifies the operation; the caller makes it unique.
 	Name string
@@ -18,49 +18,48 @@ type Operation struct {
 	Instance string
 	// Digest is the action's.
 	Digest digest.Digest
-	// Action is what the worker is given; its timeout is set.
+	// Action is the one for the worker; its timeout is set.
 	Action *repb.Action
 	// Platform is what a worker must have.
 	Platform Platform
 	// Private operations are never joined with others of the same action.
 	Private bool
-	// Priority and Expected order the operations of one invocation: the lowest
-	// priority goes first (REv2, ExecutionPolicy), then what is thought to run
-	// longest. Priorities also shift the shares of invocations; see package fair.
+	// Priority and Expected order the operations of one invocation: the lowest priority goes first
+	// (REv2, ExecutionPolicy), then the longest expected duration. Priorities also change the
+	// shares of invocations; see package fair.
 	Priority int32
 	Expected time.Duration
-	// User is who asks, Claims are what else is known of him; empty if he has not
-	// said who he is.
+	// User is the caller, Claims are other facts about it; empty if the caller is not
+	// authenticated.
 	User   string
 	Claims map[string]string
-	// Client tells apart whose operations Config.MaxPerClient counts; empty: nobody's.
+	// Client identifies the caller for Config.MaxPerClient; empty: no one's.
 	Client string
-	// Size says on which size class the action starts.
+	// Size is the size class on which the action starts.
 	Size Size
 
-	// The rest is carried along: who asked, what the worker copies into the result besides, the
-	// W3C trace context, and whatever else the caller knows of it. Each may be nil or empty.
+	// The other fields are passed on: the client, metadata that the worker copies into the result,
+	// the W3C trace context, and other data of the caller. Each may be nil or empty.
 	Request   Metadata
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	Owner     any
 }
 
-// Metadata is what a client says of itself and of what it wants an action for (REv2,
-// RequestMetadata), as far as anything depends on it.
+// Metadata is a client's RequestMetadata (REv2), as far as it is used.
 //
-// Its strings may be parts of the header that they came in: to keep one for longer than the operation, clone it.
+// Its strings may be parts of the header: to keep one for longer than the operation, clone it.
 type Metadata struct {
 	ToolInvocation, Correlated, Mnemonic, Target, Configuration string
 	// Encoded is all of it, for the worker; empty if it did not come with a request.
 	Encoded string
 }
 
-// A Size says on which size class an action starts. The zero Size leaves it on the
-// largest, for its own timeout, and what happens there is final.
+// A Size is the size class on which an action starts. The zero Size leaves it on the largest, for
+// its own timeout, and the outcome there is final.
 type Size struct {
-	// Class is the one that is wanted. If it has no worker and is not declared the next larger
-	// one that has is taken, else the largest.
+	// Class is the wanted class. If it has no worker and is not declared, the next larger class
+	// with workers is taken, or else the largest.
 	Class uint32
 	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge the action is
 	// not stopped then, but started on the largest class, too, if a worker is idle there at the start.
@@ -72,7 +71,7 @@ type Size struct {
 	Reason   string
 }
 
-// Describe names an operation for people, by what the client calls it.
+// Describe names an operation for people, by the client's names.
 func (op *Operation) Describe() string {
 	name := op.Request.Target
 	if name == "" {
@@ -84,7 +83,7 @@ func (op *Operation) Describe() string {
 	return name
 }
 
-// Attribute is what patterns see of what a client asks for.
+// Attribute returns a value of a request, for patterns.
 func (op *Operation) Attribute(name string) (string, bool) {
 	switch name {
 	case "operation":

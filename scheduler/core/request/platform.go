@@ -10,13 +10,13 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// A Platform is a set of properties in canonical order: what an action asks for, or what a worker offers. Names may
-// repeat. The zero Platform has none. Two platforms are the same if their Keys are.
+// A Platform is a set of properties in canonical order: of an action, or of a worker. Names may
+// repeat. The zero Platform has none. Two platforms are equal if their Keys are.
 type Platform struct {
 	key        string
 	properties []Property
-	// required are those of a worker's properties for which an action has to ask; implied are what it offers besides,
-	// as it has found out itself. Key tells the former apart and not the latter.
+	// required are those of a worker's properties that an action must ask for; implied are further
+	// properties that the worker has detected. Key covers the former and not the latter.
 	required, implied []Property
 	impliedKey        string
 }
@@ -32,8 +32,8 @@ func NewPlatform(m *repb.Platform) Platform {
 	return Platform{key: string(appendKeys(nil, ps)), properties: ps}
 }
 
-// NewOffer is what a worker offers: the properties of m and required, and the implied ones of which m has no name. An
-// action has to ask for each of required.
+// NewOffer is the platform of a worker: the properties of m and required, and those implied ones
+// whose names are not in m. An action must ask for each of required.
 func NewOffer(m, required, implied *repb.Platform) Platform {
 	p := NewPlatform(m)
 	if len(required.GetProperties()) > 0 {
@@ -138,10 +138,10 @@ func (p Platform) Names() iter.Seq[string] {
 	}
 }
 
-// Required are the properties of a worker for which an action has to ask.
+// Required are the properties of a worker that an action must ask for.
 func (p Platform) Required() *repb.Platform { return message(p.required) }
 
-// Implied are what a worker offers besides.
+// Implied are further properties of a worker.
 func (p Platform) Implied() *repb.Platform { return message(p.implied) }
 
 // message is nil for no properties.
@@ -165,7 +165,7 @@ func (p Platform) Value(name string) string {
 	return ""
 }
 
-// Properties returns a copy of what the platform has, in canonical order.
+// Properties returns a copy of the platform's properties, in canonical order.
 func (p Platform) Properties() []Property { return slices.Clone(p.properties) }
 
 // names reports whether the platform itself has a property of a name.

@@ -1,4 +1,4 @@
-// Package roster has the workers that are known, by their keys and by the connections that they call over.
+// Package roster has the known workers, by their keys and by the connections that they call over.
 //
-// What else there is to know of a worker is the caller's: its type embeds a Member.
+// The caller's type of a worker embeds a Member and has everything else.
 package roster

@@ -8,19 +8,19 @@ import (
 	"slices"
 )
 
-// A Member is what a Roster knows of a worker, which embeds it.
+// A Member is a Roster's state of a worker, which embeds it.
 type Member struct {
-	// Key is its identity (names.WorkerKey), and ID what that was made of, not to be changed.
+	// Key is its identity (names.WorkerKey), and ID its parts, which must not be changed.
 	Key string
 	ID  map[string]string
-	// connection is the one that it last called over; 0 if it is not known.
+	// connection is the one of its last call; 0 if it is unknown.
 	connection uint64
 }
 
-// Connection returns the one that a worker last called over, 0 if that has ended or is not known.
+// Connection returns the one of a worker's last call, 0 if that has ended or is unknown.
 func (m *Member) Connection() uint64 { return m.connection }
 
-// Attribute is what patterns see of a worker: its identity.
+// Attribute returns a part of a worker's identity, for patterns.
 func (m *Member) Attribute(name string) (string, bool) {
 	v, ok := m.ID[name]
 	return v, ok
@@ -28,7 +28,7 @@ func (m *Member) Attribute(name string) (string, bool) {
 
 func (m *Member) member() *Member { return m }
 
-// A Worker is whatever embeds a Member.
+// A Worker is any type that embeds a Member.
 type Worker interface {
 	comparable
 	member() *Member
@@ -104,7 +104,7 @@ func (r *Roster[W]) Disconnect(connection uint64) []W {
 	return gone
 }
 
-// Check returns what is wrong with the roster, empty if nothing is.
+// Check returns an inconsistency of the roster, empty if there is none.
 func (r *Roster[W]) Check() string {
 	connected := 0
 	for connection, ws := range r.connections {

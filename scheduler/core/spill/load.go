@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Load is what the tasks of a queue are thought to take of its workers' time.
+// A Load is how much time of its workers the tasks of a queue are expected to take.
 type Load struct {
-	// Known is the sum of what is expected of the waiting tasks, Unknown counts those of which
-	// nothing is.
+	// Known is the sum of the expected durations of waiting tasks, Unknown counts those without
+	// one.
 	Known   time.Duration
 	Unknown int
 	// Typical is a mean of how long workers of the queue had a task, in which the last ones

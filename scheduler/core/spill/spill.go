@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Exponent is x where nobody says otherwise.
+// Exponent is the default x.
 const Exponent = 0.5
 
-// A Queue is what waits for a size class.
+// A Queue has the tasks that wait for a size class.
 type Queue struct {
 	// Waiting is how many actions wait for how many Workers that take work.
 	Waiting, Workers int
@@ -21,12 +21,13 @@ type Queue struct {
 // Unknown is how long an action is thought to take when nothing is known of any.
 const Unknown = 10 * time.Second
 
-// Again is the part of what makes a queue spill that stops it, once it has begun: a short queue does not
-// go to and fro between the two.
+// Again is the part of the spilling threshold below which a queue stops spilling, once it has
+// begun: a short queue does not alternate between the two.
 const Again = 0.5
 
-// Turns is how many turns an action waits for a worker of a class rather than run on one of a larger class that is stranger by so many
-// properties; x is from 0 to 1, both excluded. It is 0 for one that is no larger.
+// Turns is how many turns an action waits for a worker of a class before it runs on one of a larger
+// class that lacks or has so many more properties; x is from 0 to 1, both excluded. It is 0 for a
+// class that is no larger.
 func Turns(class, larger uint32, stranger int, x float64) float64 {
 	times := math.Ldexp(float64(max(larger, 1))/float64(max(class, 1)), stranger)
 	return math.Pow(max(times, 1), x/(1-x)) - 1
@@ -45,14 +46,14 @@ func (q Queue) Patience(turns float64) time.Duration {
 	return time.Duration(min(turns*float64(q.Typical), float64(longest)))
 }
 
-// longest bounds what anybody waits.
+// longest limits the wait of any task.
 const longest = 1000 * time.Hour
 
 // turns is for how many turns of the queue a time is enough.
 func (q Queue) turns(d time.Duration) float64 { return float64(d) / float64(max(q.Typical, 1)) }
 
-// Worth reports whether a queue whose next action has waited for so long is worth a worker for which actions wait so many turns.
-// open: it has been, and its queue has not become short since.
+// Worth reports whether a queue whose next action has waited so long should use a worker that is
+// worth so many turns. open: it has done so, and its queue has not become short since.
 func (q Queue) Worth(turns float64, waited time.Duration, open bool) bool {
 	if open {
 		turns *= Again

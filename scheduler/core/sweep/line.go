@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Place is what a Line knows of an item, which embeds it. An item is in one Line at most.
+// A Place is a Line's state of an item, which embeds it. An item is in one Line at most.
 type Place[T any] struct {
 	ahead, behind T
 	since         time.Duration
@@ -17,7 +17,7 @@ func (p *Place[T]) Since() time.Duration { return p.since }
 
 func (p *Place[T]) place() *Place[T] { return p }
 
-// An Item is a pointer to whatever embeds a Place.
+// An Item is a pointer to a type that embeds a Place.
 type Item[T any] interface {
 	comparable
 	place() *Place[T]
@@ -25,25 +25,25 @@ type Item[T any] interface {
 
 // A Line has items in the order in which they came there. The zero Line is empty.
 type Line[T Item[T]] struct {
-	// Owner is whose items these are.
+	// Owner is the owner of these items.
 	Owner any
 
 	first, last T
 	count       int
-	// cursor is what a pass looks at next; pass says whether there is one.
+	// cursor is the next item of a pass; pass says whether there is one.
 	cursor T
 	pass   pass
 }
 
-// A pass is how far it is looked at all items of a Line.
+// A pass is the state of looking at all items of a Line.
 type pass uint8
 
 const (
 	// over: there is none.
 	over pass = iota
-	// underway: what is from the cursor on is to be looked at.
+	// underway: the items from the cursor on are left.
 	underway
-	// again: and then all once more, as something has changed meanwhile.
+	// again: and then all items once more, because the state has changed meanwhile.
 	again
 )
 
@@ -106,7 +106,7 @@ func (l *Line[T]) All() []T {
 	return items
 }
 
-// Check returns what is wrong with the line, empty if nothing is.
+// Check returns an inconsistency of the line, empty if there is none.
 func (l *Line[T]) Check() string {
 	var none T
 	all := l.All()

@@ -1,14 +1,14 @@
 package sweep
 
-// Passes are those that are not over, through Lines of one kind.
+// Passes are the passes in progress, through Lines of one kind.
 type Passes[T Item[T]] struct {
-	// lines are what they go through, the present one first, while going it goes on; ended are those of which a pass
-	// has ended.
+	// lines are their lines, with the current one first while going is true; ended are lines whose
+	// pass has ended.
 	lines, ended []*Line[T]
 	going        bool
 }
 
-// Start has all items of a line be looked at, by GoOn.
+// Start schedules a look at all items of a line, by GoOn.
 func (ps *Passes[T]) Start(l *Line[T]) {
 	switch {
 	case l.count == 0:
@@ -20,11 +20,11 @@ func (ps *Passes[T]) Start(l *Line[T]) {
 	}
 }
 
-// GoOn makes passes go on, one after the other, as far as the effort goes: advance looks at what Look returns. It may
-// start and go on with passes itself.
+// GoOn continues passes, one after the other, as far as the effort allows: advance handles the
+// items that Look returns. It may start and continue passes itself.
 func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 	if ps.going {
-		return // by what a pass does
+		return // from within a pass
 	}
 	var none T
 	ps.going = true
@@ -45,8 +45,8 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 	ps.going = false
 }
 
-// Look moves the cursor of a line as far as the effort goes, and returns the items that are to move, each of which costs
-// so much.
+// Look moves the cursor of a line as far as the effort allows, and returns the items that must
+// move, each of which costs so much.
 func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	var none T
 	for l.cursor != none && e.Spend(1) {
@@ -67,7 +67,7 @@ func (ps *Passes[T]) Ended() []*Line[T] {
 	return ended
 }
 
-// Lines returns those that passes go through. They are not to be changed.
+// Lines returns the lines with passes. They must not be changed.
 func (ps *Passes[T]) Lines() []*Line[T] { return ps.lines }
 
 // IsBehind reports whether something is left to do.

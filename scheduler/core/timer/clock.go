@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// A Clock has the time of the present event, and what is due later. It stands still between events;
-// whoever moves it knows what to do for the owner of each timer.
+// A Clock has the time of the current event, and the timers. It stands still between events; the
+// code that moves it knows how to handle the owner of each timer.
 type Clock struct {
 	Now    time.Time
 	Timers Heap
 	// zero is when Awake is 0, if nothing is lost.
 	zero time.Time
-	// lost is the time in which nobody was awake.
+	// lost is the time during which the machine slept.
 	lost time.Duration
 }
 
-// PutOff puts all that is due off by d, in which nobody was awake.
+// PutOff postpones all timers by d, during which the machine slept.
 func (c *Clock) PutOff(d time.Duration) {
 	c.Timers.Shift(d)
 	c.lost += d
 }
 
-// Awake is for how long somebody has been awake since Awake was first asked. It is a third of the
-// size of a time, and has no less of the monotonic clock.
+// Awake is how long the machine has been awake since the first call of Awake. It is a third of the
+// size of a time, and keeps the monotonic clock.
 func (c *Clock) Awake() time.Duration {
 	if c.zero.IsZero() {
 		c.zero = c.Now.Add(-c.lost)
@@ -34,8 +34,8 @@ func (c *Clock) Awake() time.Duration {
 // When is when it will be that Awake returns that, if nothing more is lost.
 func (c *Clock) When(awake time.Duration) time.Time { return c.zero.Add(awake).Add(c.lost) }
 
-// After is when something has waited for so long that began to at a time of Clock.Awake; what waits
-// for as long as a Duration can be does so for ever.
+// After is when an object that began at a time of Clock.Awake will have waited so long; for the
+// longest Duration that is never.
 func After(awake, wait time.Duration) time.Duration {
 	if awake > 0 && wait > math.MaxInt64-awake {
 		return math.MaxInt64

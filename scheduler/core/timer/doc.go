@@ -1,5 +1,5 @@
-// Package timer keeps what is due at which time, for as many things as there are operations, tasks and workers.
+// Package timer keeps the due times of as many objects as there are operations, tasks and workers.
 //
-// A Timer is part of what it is for, and a Heap of them says which is due first. There is no clock:
-// who uses it brings the time.
+// A Timer is part of its object, and a Heap of timers knows which is due first. There is no clock:
+// the caller passes the time.
 package timer

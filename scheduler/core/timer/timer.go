@@ -15,16 +15,16 @@ type Timer struct {
 	slot int
 }
 
-// IsSet reports whether t is to be due.
+// IsSet reports whether t is set.
 func (t *Timer) IsSet() bool { return t.slot > 0 }
 
-// A moment is a time as far from Heap.zero: a third of the size, and nothing that
-// the garbage collector has to follow.
+// A moment is a time relative to Heap.zero: a third of the size, and without pointers for the
+// garbage collector.
 type moment time.Duration
 
-// A Heap has the Timers that are set, with four below each. Most are put
-// off again and again before they are due. So that costs nothing: a timer stays where
-// it was until it comes first there.
+// A Heap has the Timers that are set, four children below each. Most are postponed again and again
+// before they are due. To make that cheap, a postponed timer stays in its place until it comes
+// first there.
 type Heap struct {
 	heap  []alarm
 	order uint64
@@ -32,8 +32,8 @@ type Heap struct {
 	zero time.Time
 }
 
-// An alarm is a timer with what it is ordered by, which thus needs no look at timers
-// that are anywhere in memory: not after what the timer itself says.
+// An alarm is a timer with its sort key, so that comparisons need not read timers anywhere in
+// memory. The key is not later than the timer's time.
 type alarm struct {
 	at    moment
 	order uint64
@@ -47,7 +47,7 @@ func (a *alarm) before(b *alarm) bool {
 	return a.order < b.order
 }
 
-// Set has t be due at a time, whether it is set or not.
+// Set sets t to a time, whether it is set or not.
 func (h *Heap) Set(t *Timer, at time.Time) {
 	if h.zero.IsZero() {
 		h.zero = at
@@ -64,7 +64,7 @@ func (h *Heap) Set(t *Timer, at time.Time) {
 	}
 }
 
-// Stop has t not be due.
+// Stop unsets t.
 func (h *Heap) Stop(t *Timer) {
 	if t.slot == 0 {
 		return
@@ -106,7 +106,7 @@ func (h *Heap) When(t *Timer) time.Time { return h.zero.Add(time.Duration(t.at))
 // Len is how many timers are set.
 func (h *Heap) Len() int { return len(h.heap) }
 
-// Check returns what is wrong with the heap, empty if nothing is.
+// Check returns an inconsistency of the heap, empty if there is none.
 func (h *Heap) Check() string {
 	for i, a := range h.heap {
 		if a.timer.slot != i+1 || a.timer.at < a.at {
@@ -128,7 +128,7 @@ func (h *Heap) first() *Timer {
 	return nil
 }
 
-// fix puts a where it belongs, the place i being free.
+// fix puts a in its place; place i is free.
 func (h *Heap) fix(a alarm, i int) {
 	const below = 4
 	for i > 0 {

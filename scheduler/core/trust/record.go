@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Standing says how much a worker is given.
+// A Standing is how much work a worker gets.
 type Standing uint8
 
 // The standings.
@@ -26,7 +26,7 @@ const (
 	window = 16
 )
 
-// A Record is what is known of one worker. The zero Record is of one that has run nothing.
+// A Record is the history of one worker. The zero Record has no runs.
 type Record struct {
 	standing Standing
 	// last has a bit for each of the last runs, the lowest for the last one: 1 if it failed.
@@ -38,7 +38,7 @@ type Record struct {
 	until time.Time
 }
 
-// Standing says how much the worker is given.
+// Standing returns how much work the worker gets.
 func (r *Record) Standing() Standing { return r.standing }
 
 // Until is when the present suspension ends, or the last one ended.
@@ -80,8 +80,8 @@ func (r *Record) Suspend(now time.Time) time.Time {
 	return r.until
 }
 
-// Try has a suspended worker be on trial.
+// Try puts a suspended worker on trial.
 func (r *Record) Try(now time.Time) { r.standing, r.until = OnTrial, now }
 
-// Absolve has a worker be trusted, and forgets how its runs ended.
+// Absolve trusts a worker again, and forgets the outcomes of its runs.
 func (r *Record) Absolve() { r.standing, r.last, r.row = Trusted, 0, 0 }

@@ -20,77 +20,73 @@ import (
 type Config struct {
 	// ExecutionTimeout is given to actions that ask for none. Default 1h.
 	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" above:"0" doc:"Timeout of actions for which the client sets none"`
-	// MaxExecutionTimeout is the longest timeout of an action; what asks for more has
-	// this, and its client is told. Default 24h, at least ExecutionTimeout.
+	// MaxExecutionTimeout is the longest timeout of an action; a longer one is cut to it, and the
+	// client gets a message. Default 24h, at least ExecutionTimeout.
 	MaxExecutionTimeout time.Duration `tuning:"max_timeout" unit:"TIME" default:"24h" above:"0" doc:"Longest timeout of an action, whatever the client sets"`
 
-	// SyncInterval is how often a busy worker has to call. A worker learns of a
-	// cancellation at its next call, so this is also how long a cancelled action
-	// may go on. Default 5s.
+	// SyncInterval is how often a busy worker must call. A worker learns of a cancellation at its
+	// next call, so this is also how long a cancelled action may continue. Default 5s.
 	SyncInterval time.Duration
 	// IdleHold is how long the call of an idle worker is held. Default 30s.
 	IdleHold time.Duration
-	// ResultHold is how long the call of a worker that reports a result may be held for
-	// its next action, which spares it a call of its own for that. Until the answer it does
-	// not know that the result has arrived, and would report it again to a scheduler that
-	// was started anew. Default 0: it is answered at once.
+	// ResultHold is how long the call of a worker that reports a result may be held for its next
+	// action, which saves a call. Until the answer the worker does not know that the result has
+	// arrived, and would report it again to a restarted scheduler. Default 0: it is answered at
+	// once.
 	ResultHold time.Duration
 	// WorkerSlack is how late a worker may be before it is taken for dead. It
 	// also covers the difference between the clocks of worker and scheduler.
 	// Default 25s.
 	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" above:"0" doc:"Time without a call after which a worker counts as lost; busy workers call every 5s. At most 10s after its connection has broken"`
-	// DisconnectSlack is how long a worker whose connection has broken may take to
-	// call again, if that is sooner. A program that dies is noticed so, a machine
-	// that hangs by WorkerSlack. Default 10s: twice SyncInterval, as a busy worker
-	// finds out that its connection is gone when it next calls.
+	// DisconnectSlack is how long a worker whose connection has broken may take to call again, if
+	// that is sooner. It detects a program that dies; WorkerSlack detects a machine that hangs.
+	// Default 10s: twice SyncInterval, because a busy worker learns of the broken connection at its
+	// next call.
 	DisconnectSlack time.Duration
-	// Settle is how long after the first event no action is given to a worker, so
-	// that those which run actions since before a restart can say so, and none of
-	// these is started twice. Default 0: there was nothing before.
+	// Settle is how long after the first event no worker gets an action, so that workers with
+	// actions from before a restart can report them, and none of these is started twice. Default 0:
+	// there was nothing before.
 	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" min:"0" doc:"Time after the start in which workers can report their running actions, before the scheduler starts new ones"`
-	// Queues say how operations share workers; for each pool the first that is for
-	// it, and without one DefaultLevels. What they hold is not to be changed.
+	// Queues are how operations share workers; for each pool the first that matches it, and without
+	// one DefaultLevels. Their contents must not be changed.
 	Queues []levels.QueueConfig
-	// Sizes declare size classes of which there may be no worker for a while, each pool
-	// once. What they hold is not to be changed.
+	// Sizes declare size classes that may have no worker for a while, each pool once. Their
+	// contents must not be changed.
 	Sizes []Sizes
 	// SizeExponent is how much slower an action may be on a smaller size class, as in
-	// sizeclass.Options: it says how long one waits before it takes an idle worker of a larger
-	// class. Default 0.5; between 0 and 1.
+	// sizeclass.Options: it determines how long an action waits before it takes an idle worker of a
+	// larger class. Default 0.5; between 0 and 1.
 	SizeExponent float64
-	// Quotas say which workers instance names share by quotas; see PutQuota. In a
-	// pool of these, instance names are the first level, whatever Queues say.
+	// Quotas define which workers instance names share by quotas; see PutQuota. In a pool of these,
+	// instance names are the first level, whatever Queues has.
 	Quotas quota.Config
-	// PreemptionDelay is how long an action of an instance below its minimum waits
-	// before others' are chosen to be stopped for it. Default 10s.
+	// PreemptionDelay is how long an action of an instance below its minimum waits before other
+	// actions are chosen to be stopped for it. Default 10s.
 	PreemptionDelay time.Duration
-	// PreemptionGrace is how long after that these may still end by themselves. A worker
-	// that may have to stop calls at least as often. Default 5s.
+	// PreemptionGrace is how long after that these may still end by themselves. A worker that may
+	// have to stop calls at least as often. Default 5s.
 	PreemptionGrace time.Duration
 	// MaxPreemptions is how often the same action may be stopped so. Default 3.
 	MaxPreemptions int
-	// ActionProperties are the names of platform properties that say how an action
-	// is run, not where. They are not matched: no worker needs to have them. None by
-	// default.
+	// ActionProperties are the names of platform properties about how an action runs, not where.
+	// They are not matched: no worker needs them. None by default.
 	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties about how an action runs, not where; workers need not have them"`
-	// Match says which workers may run an action. Default MatchOffered.
+	// Match is which workers may run an action. Default MatchOffered.
 	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those with all its platform properties; exact, those with exactly these properties"`
-	// Apart: no operation gets a run of which it is not known that it was for its instance name. Workers say which
-	// action they run, and not for whom: what one runs after a restart is stopped then and run again, and
-	// what one brings that was taken for lost is not used.
+	// Apart: no operation gets a run that may not have been for its instance name. Workers report
+	// which action they run, but not for which instance. So a run from before a restart is stopped
+	// and repeated, and the result of a worker that was taken for lost is not used.
 	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Number of workers that an action may lose before it fails"`
 
-	// SuspendAfter is how many actions of a worker have to fail one after the other, for no fault
-	// of their own, for it to get nothing for a while, if those of most others do not fail. Default
-	// 5.
+	// SuspendAfter is how many actions of a worker must fail in a row, for no fault of the actions,
+	// for it to get none for a while, unless most other workers fail, too. Default 5.
 	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Number of failures in a row, with errors that are not the action's, after which a worker is suspended"`
 
-	// ClientGrace is how long an operation that nobody waits for, or an action or
-	// an orphan result, is kept for a client to come back.
-	// Default 60s.
+	// ClientGrace is how long an operation without waiting clients, or an action or an orphan
+	// result, is kept for a client to come back. Default 60s.
 	ClientGrace time.Duration `tuning:"client_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an operation is kept after its client's connection has broken"`
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
@@ -106,11 +102,11 @@ type Config struct {
 	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
 	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
 	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" min:"1" doc:"Number of actions that may be queued; beyond that clients must retry later"`
-	// MaxPerQueue bounds those that wait for one size class of one platform, and
-	// those that no worker can serve. Default: as MaxQueued.
+	// MaxPerQueue limits the actions that wait for one size class of one platform, and those that
+	// no worker can serve. Default: as MaxQueued.
 	MaxPerQueue int
-	// StepEffort bounds what one event does of what concerns many tasks, in looks at a task; the
-	// rest is left to the events that follow. Default 8000, some milliseconds.
+	// StepEffort limits the work of one event for many tasks, in looks at a task; the rest is left
+	// to later events. Default 8000, some milliseconds.
 	StepEffort int
 	// MaxPerClient bounds the operations of one client (Operation.Client) that are
 	// not done. Default 100000.
@@ -218,14 +214,14 @@ func (c Config) Claims() (names []string) {
 	return names
 }
 
-// A Match says which workers may run an action.
+// A Match is which workers may run an action.
 type Match string
 
 // The ways to match.
 const (
-	// MatchOffered: those that offer all that the action asks for.
+	// MatchOffered: those with all properties of the action.
 	MatchOffered Match = "offered"
-	// MatchExact: those whose platform is the action's, no more and no less.
+	// MatchExact: those with exactly the properties of the action.
 	MatchExact Match = "exact"
 )
 
@@ -251,7 +247,7 @@ type Sizes struct {
 	// Prefix and Platform are exactly those of the workers.
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, exactly; default none" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties of the workers, exactly" example:"{OSFamily: linux}"`
-	// Classes are declared; others are taken into account while they have workers.
+	// Classes are declared; others count while they have workers.
 	Classes []uint32 `yaml:"classes,required" min:"1" eachmin:"1" doc:"size classes that exist even without a worker" example:"[1, 4, 8]"`
 	// Startup is how long the first worker of a class takes to come, as far as the choice of a
 	// class goes. Default 1m.
@@ -261,7 +257,7 @@ type Sizes struct {
 	Patience time.Duration `yaml:"patience" default:"10m" doc:"time for which an action waits for the first worker of its class"`
 }
 
-// Validate returns what is wrong with a declaration.
+// Validate returns the error of a declaration.
 func (c Sizes) Validate() error {
 	switch {
 	case len(c.Classes) == 0:
@@ -285,7 +281,7 @@ func (c Sizes) WorkerPlatform() request.Platform {
 	return request.NewPlatform(m)
 }
 
-// declared returns a copy with the zero fields filled in, or what is wrong.
+// declared returns a copy with the zero fields filled in, or an error.
 func declared(list []Sizes) ([]Sizes, error) {
 	list = slices.Clone(list)
 	type pool struct{ prefix, platform string }

@@ -1,4 +1,4 @@
-// Package view has what people and metrics are shown of a State: values, as of its last event.
+// Package view has the values of a State for people and metrics, as of its last event.
 //
-// Who fills them in is core.View. What they say of themselves is here.
+// core.View fills them in. Their texts are in this package.
 package view

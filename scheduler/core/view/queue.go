@@ -12,18 +12,17 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// A Queue is what State knows of one queue. It is a value.
+// A Queue is State's view of one queue. It is a value.
 type Queue struct {
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
-	// Workers are its programs, Loads what each of them has to do, in any order.
+	// Workers are its programs, Loads the load of each of them, in any order.
 	Workers Workers
 	Loads   []Load
-	// Executing counts the actions that workers have, Queued those that wait.
+	// Executing counts the actions of workers, Queued the waiting ones.
 	Executing, Queued int
-	// Head is the operation that is next, nil if none waits that may run; Why says for
-	// what.
+	// Head is the next operation, nil if none that may run waits; Why says why it waits.
 	Head      *request.Operation
 	HeadSince time.Time
 	Why       string
@@ -33,24 +32,23 @@ type Queue struct {
 // A Branch is a part of a queue whose operations have a key in common.
 type Branch struct {
 	Key string
-	// Queued counts the operations that wait here and below; one action may have
-	// several. Running is what runs, in all size classes of the platform, each action
-	// with its size class: what decides whose turn it is. Of the root they count the
-	// actions that wait and run.
+	// Queued counts the operations that wait here and below; one action may have several. Running
+	// is the running work, in all size classes of the platform, each action with its size class: it
+	// decides the next turn. For the root they count the waiting and running actions.
 	Queued, Running int
-	// Due is what the branch is due against its siblings: its weight, shifted by the best
-	// priority of what waits. 0 for the root.
+	// Due is the share of the branch among its siblings: its weight, shifted by the best waiting
+	// priority. 0 for the root.
 	Due float64
-	// Why says why nothing of it may start; empty: it may.
+	// Why says why none of its operations may start; empty: they may.
 	Why string
 	// Children are the busiest ones; Omitted counts the others.
 	Children []Branch
 	Omitted  int
 }
 
-// BranchOf returns a queue by its keys, below the root of its tree, with at most so many of them: the busiest
-// ones of each level, the outer levels first. It looks at the children of those alone. Held says why nothing of a
-// key of the first level may start.
+// BranchOf returns a queue by its keys, below the root of its tree, with at most so many of them:
+// the busiest ones of each level, the outer levels first. It visits only the children of those.
+// Held says why no operation of a key of the first level may start.
 func BranchOf(tree fair.Node, atMost int, held func(key string) string) Branch {
 	type opened struct {
 		node   fair.Node
@@ -78,14 +76,14 @@ func BranchOf(tree fair.Node, atMost int, held func(key string) string) Branch {
 	return root
 }
 
-// A child is a branch of the tree with what there is of it.
+// A child is a branch of the tree with its view.
 type child struct {
 	fair.Node
 	fair.View
 }
 
-// busiest returns at most so many of the branches right below one, and how many others there are. Those that
-// only have workers do not count.
+// busiest returns at most so many of the direct children of a branch, and the number of others.
+// Branches that only have workers do not count.
 func busiest(parent fair.Node, atMost int) (children []child, omitted int) {
 	kept := least.Of(atMost, func(x, y child) int {
 		return cmp.Or(cmp.Compare(y.Queued, x.Queued), cmp.Compare(y.Running, x.Running), cmp.Compare(x.Key, y.Key))
@@ -101,7 +99,7 @@ func busiest(parent fair.Node, atMost int) (children []child, omitted int) {
 	return children, all - len(children)
 }
 
-// Behind says whose actions run, if there is somebody who has most of the workers.
+// Behind names the branch whose actions run on most of the workers, if there is one.
 func (b Branch) Behind() string {
 	all := 0
 	for _, child := range b.Children {

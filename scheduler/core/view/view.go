@@ -8,13 +8,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// An Entry is what patterns see of an operation that is not done. It is a value.
+// An Entry is an operation that is not done, for patterns. It is a value.
 type Entry struct {
-	Operation *request.Operation // which nobody changes
+	Operation *request.Operation // never changed
 	Worker    string             // that runs it; empty: it is queued
 }
 
-// OperationAttributes are the names of what patterns see of operations, besides platform.NAME for each property.
+// OperationAttributes are the names that patterns of operations may use, besides platform.NAME for
+// each property.
 func OperationAttributes() []string {
 	return []string{
 		"action", "client", "correlated", "instance", "invocation",
@@ -22,7 +23,7 @@ func OperationAttributes() []string {
 	}
 }
 
-// Attribute is what patterns see of it; false: it has none of that name.
+// Attribute returns a value for patterns; false: the operation has no such name.
 func (e Entry) Attribute(name string) (string, bool) {
 	switch name {
 	case "stage":
@@ -42,11 +43,11 @@ type SizeClass struct {
 	Wait time.Duration
 }
 
-// A Cohort is what State knows of one cohort. It is a value.
+// A Cohort is State's view of one cohort. It is a value.
 type Cohort struct {
 	quota.Cohort
-	// Capacity is what its workers that take work can run at once, Used what they run of
-	// known instances, Minimums the sum of what is guaranteed; all in its unit.
+	// Capacity is how much its workers that take work can run at once, Used the use of known
+	// instances, Minimums the sum of guarantees; all in its unit.
 	Capacity, Used, Minimums int64
 	// Preemptions counts the runs that were stopped.
 	Preemptions uint64
@@ -63,13 +64,13 @@ type QuotaRun struct {
 	Cost      int64
 }
 
-// A Tally counts what has happened to a State since it was made, for metrics.
+// A Tally has the totals of a State since it was made, for metrics.
 type Tally struct {
 	// Joined operations were added to an action that was queued or running.
 	Joined uint64
 	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
 	Outgrown uint64
-	// Hedges are second runs beside one that took too long; Won are those that ended first.
+	// Hedges are second runs of actions that took too long; Won are those that ended first.
 	Hedges, Won uint64
 	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
 	Spilled uint64
@@ -86,6 +87,7 @@ type Counts struct {
 	// Queued actions wait for a worker to be free, Unmatched ones for a first
 	// worker that can serve them; Executing ones are with a worker.
 	Queued, Unmatched, Executing int
-	// Idle, Busy, Draining and Suspended sum up to the known workers. Those that are suspended have nothing left to do.
+	// Idle, Busy, Draining and Suspended add up to the known workers. Suspended ones have no
+	// actions left.
 	Idle, Busy, Draining, Suspended int
 }

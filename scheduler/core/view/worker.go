@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// A Condition says what a program does: all of its positions together.
+// A Condition is the state of a program: of all of its positions together.
 type Condition uint8
 
 const (
@@ -18,9 +18,9 @@ const (
 	IsExecuting
 	// IsDraining: it has an action, and gets no further one.
 	IsDraining
-	// IsDrained: it has nothing and gets nothing, because operators want it so.
+	// IsDrained: it has no action and gets none, because operators drained it.
 	IsDrained
-	// IsResting: it has nothing and wants nothing for now.
+	// IsResting: it has no action and wants none for now.
 	IsResting
 	// IsAway: it had an action before the State began, and has not called since.
 	IsAway
@@ -28,11 +28,11 @@ const (
 	IsSuspended
 )
 
-// ranked are the conditions in the order in which that of one position is that of its program: one that runs an action
-// does so whatever the others do, and one rests only if all of its positions do, or are drained.
+// ranked are the conditions in order of precedence: a program is executing if one of its positions
+// is, and it rests only if all of its positions rest or are drained.
 var ranked = [...]Condition{IsExecuting, IsDraining, IsAway, IsIdle, IsSuspended, IsResting, IsDrained}
 
-// ConditionOf returns that of a program whose positions have these.
+// ConditionOf returns the condition of a program whose positions have these.
 func ConditionOf(positions iter.Seq[Condition]) Condition {
 	var found [len(ranked)]bool
 	for c := range positions {
@@ -78,17 +78,17 @@ func (n Workers) Plus(other Workers) Workers {
 	}
 }
 
-// A Load is how much a program has to do.
+// A Load is the load of a program.
 type Load struct {
 	// Worker is the key of one of its positions.
 	Worker string
 	// Positions is how many it has, Actions how many of them have an action.
 	Positions, Actions int
-	// Serves: it gets what it asks for.
+	// Serves: it gets actions.
 	Serves bool
 }
 
-// A Program is what State knows of one program. It is a value.
+// A Program is State's view of one program. It is a value.
 type Program struct {
 	ID        map[string]string // less the position
 	Prefix    string
@@ -103,19 +103,19 @@ type Program struct {
 	Standing      trust.Standing
 	Until         time.Time
 	Row, Failures int
-	// Address is where it calls from. Twin is where another process calls from as the same worker, and was refused last
-	// at Refused; empty: none.
+	// Address is where it calls from. Twin is where another process calls from as the same worker,
+	// and was refused last at Refused; empty: none.
 	Address, Twin string
 	Refused       time.Time
 	// Positions are in the order of their keys.
 	Positions []Position
 }
 
-// A Position is what State knows of one position of a program. It is a value.
+// A Position is State's view of one position of a program. It is a value.
 type Position struct {
 	ID        map[string]string // not to be changed
 	Condition Condition
-	// Action is what it runs since Since, or has not yet stopped; empty if nothing.
+	// Action is the one that it runs since Since, or has not stopped yet; empty if none.
 	Action string
 	Since  time.Time
 }
