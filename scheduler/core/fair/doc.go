@@ -1,44 +1,42 @@
-// Package fair chooses what is to run next, so that those who share a farm get
-// fair shares of it at every level of a hierarchy.
+// Package fair chooses the next item to run, so that branches at every level of a hierarchy get
+// fair shares of a farm.
 //
-// A Tree is a trie of keys (say instance name, build, invocation). What waits and
-// what runs belongs to its leaves. In each branch, the child goes first that has
-// the least running work relative to its weight. Within a leaf, it is priority,
-// then what came back from a lost worker, then the longest expected duration,
-// then age. The tree also knows where each worker was of use last, to
-// keep it there for a while, and to find the idle worker nearest to new work.
+// A Tree is a trie of keys (such as instance name, build, invocation). Waiting and running items
+// belong to its leaves. In each branch, the child with the least running work relative to its
+// weight goes first. Within a leaf, items are ordered by priority, then items that a lost worker
+// returned, then by the longest expected duration, then by age. The tree also knows the branch of
+// each worker's last item, to keep the worker there for a while, and to find the idle worker
+// nearest to new work.
 //
-// Running work is a sum of costs, numbers of the caller's (size classes). A branch
-// that holds work of priority p weighs 2^(-p/100) of what it would with priority
-// 0, p being the best priority of all that waits below it: 100 steps are a factor
-// of two. Branches that are equal in that take turns, by virtual time, in which
-// priority has no part: each start moves a branch to its cost over its weight after
-// the branch that had the latest turn, and one that comes back to the queue
-// starts at the time of the others. So there are neither debts nor savings. What is
-// still equal goes to whose last turn, or else creation, is longest ago. So:
+// Running work is a sum of costs, which the caller chooses (size classes). A branch with waiting
+// work of priority p has 2^(-p/100) of the weight that it would have with priority 0, p being the
+// best priority of all items that wait below it: 100 steps are a factor of two. Equal branches take
+// turns, by virtual time, in which priority has no part: each start moves a branch to its cost over
+// its weight after the branch with the latest turn, and a branch that comes back to the queue starts
+// at the time of the others. So there are neither debts nor savings. Remaining ties go to the branch
+// whose last turn, or else creation, is longest ago. So:
 //
-//   - A branch with nothing running goes before every one that has something
-//     running, whatever the weights.
-//   - Nobody starves: a branch with nothing running waits for one turn of each sibling
-//     at most or, where weights or costs differ, for as many as its own last turn was worth.
-//   - With much running, branches have shares in proportion to what they weigh with their
-//     priorities; with little, they have turns in proportion to their weights.
+//   - A branch without running items goes before every branch with running items, whatever the
+//     weights.
+//   - No branch starves: a branch without running items waits for at most one turn of each sibling
+//     or, if weights or costs differ, for as many as its own last turn was worth.
+//   - With much running work, branches have shares in proportion to their weights and priorities;
+//     with little, they have turns in proportion to their weights.
 //
-// An Item is one piece of work, and can be in several leaves at once, with an
-// Entry for each operation that waits for it. It starts when the first of its
-// entries has its turn, and is then gone from all leaves. An entry whose operation nobody waits for can be
-// parked: it keeps its rank and has no turn. While it runs, each
-// branch pays its whole cost, once, however many of its entries are below it: so
-// much it would have running if nobody else had wanted the same, and nobody's
-// account changes when others join or leave.
+// An Item is one piece of work, and can be in several leaves at once, with an Entry for each
+// operation that waits for it. It starts when the first of its entries has its turn, and then leaves
+// all leaves. An entry whose operation no client waits for can be parked: it keeps its rank and has
+// no turn. While the item runs, each branch pays its whole cost, once, however many of its entries
+// are below it: a branch pays as much as if it were alone, and no account changes when others join
+// or leave.
 //
-// Workers of all kinds share one account: an item waits for one of them
-// (its size class), but what runs counts in all.
+// Workers of all kinds share one account: an item waits for one of them (its size class), but
+// running work counts in all.
 //
-// A branch exists while something below it waits or runs, or a worker belongs to it; so
-// memory is bounded by work and workers. Choosing, starting and ending cost
-// O(levels · log n), and nothing looks at more than one child for each level.
+// A branch exists while an item below it waits or runs, or a worker belongs to it; so memory is
+// bounded by work and workers. Choosing, starting and ending cost O(levels · log n), and read only
+// one child at each level.
 //
-// The package has no clock, goroutine, randomness or I/O, knows nothing of quotas
-// (Options.Admit asks somebody who does) and is not safe for concurrent use.
+// The package has no clock, goroutine, randomness or I/O, does not know quotas (Options.Admit asks
+// their owner) and is not safe for concurrent use.
 package fair
