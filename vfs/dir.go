@@ -6,13 +6,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Dir is a folder of a root that somebody holds open. What is looked at from there costs the same
-// however deep it lies, where [Root.Unchanged] and [Root.Written] go the way from the top each time.
-// It belongs to one goroutine, which closes it before the root.
+// A Dir is an open folder of a root. Lookups from there cost the same at any depth, while
+// [Root.Unchanged] and [Root.Written] walk from the top each time. It belongs to one goroutine,
+// which closes it before the root.
 type Dir interface {
-	// Unchanged is Root.Unchanged of what the folder has by this name.
+	// Unchanged is Root.Unchanged of the folder's entry of this name.
 	Unchanged(name string) (Input, bool)
-	// Written is Root.Written of what the folder has by this name. The path that it returns is good until Close.
+	// Written is Root.Written of the folder's entry of this name. The returned path is valid until
+	// Close.
 	Written(name string) (string, bool)
 	// Enter opens the folder that this one has by this name. It follows no symlink.
 	Enter(name string) (Dir, error)
@@ -72,7 +73,7 @@ func topOf[P layerDir[P]](r *Root, open func() (P, error)) func() (Dir, error) {
 	}
 }
 
-// dirOf makes a Dir of what a layer has opened, unless that failed.
+// dirOf makes a Dir of a folder that a layer has opened, unless that failed.
 func dirOf[P layerDir[P]](r *Root, at P, err error) (Dir, error) {
 	if err != nil {
 		return nil, err

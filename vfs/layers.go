@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
-// A lowerLayer lets the inputs appear in folders. What Show has done when it fails is for Hide to
-// undo, which is called once, whether or not Show was.
+// A lowerLayer shows the inputs in folders. If Show fails, Hide undoes its work; Hide is called
+// once, whether or not Show was.
 type lowerLayer interface {
 	// Show blocks until the inputs are there. The end of ctx ends Show only.
 	Show(ctx context.Context) error
@@ -29,10 +29,10 @@ var (
 	_ lowerLayer = (*link.Layer)(nil)
 )
 
-// An upperLayer is what the action sees. It is asked between show and hide only.
+// An upperLayer is what the action sees. It is called only between show and hide.
 type upperLayer interface {
 	Path() string
-	// Base is the folder where what was written has its path.
+	// Base is the folder to which paths of written files are relative.
 	Base() string
 }
 
@@ -43,9 +43,9 @@ var (
 
 // A voucher has files that several roots share.
 type voucher interface {
-	// Stale reports whether Vouch would have to read something; it waits for nothing.
+	// Stale reports whether Vouch would have to read files; it does not wait.
 	Stale(due time.Time) bool
-	// Vouch is Root.Vouch of what was last seen to be right before due.
+	// Vouch is Root.Vouch of files that were last verified before due.
 	Vouch(ctx context.Context, due time.Time) error
 }
 
@@ -57,8 +57,8 @@ var (
 // arrange gives r the layers that this machine allows.
 func (r *Root) arrange() {
 	if r.spec.Digest.IsEmptyBlob() && r.spec.OnLook == nil && r.fs.upperMemory == 0 {
-		// It needs no mount, unless somebody wants to be told that an action found
-		// nothing, or memory bounds what it writes.
+		// It needs no mount, unless OnLook must learn of lookups that found nothing, or memory
+		// limits the files that it writes.
 		r.plain = &plainLayer{all: r.fs.plain, owner: r.owner}
 		r.upper, r.top = r.plain, topOf(r, r.plain.Top)
 		return
@@ -95,8 +95,8 @@ func (r *Root) linkOptions() link.LayerOptions {
 	return o
 }
 
-// addImages lets the root show what images have of its tree. They have no part where somebody wants to
-// know which names are looked up.
+// addImages lets the root show its trees by images. Images are not used if lookups of names must be
+// reported.
 func (r *Root) addImages() {
 	if r.fs.images == nil || r.spec.OnLook != nil {
 		return
@@ -124,10 +124,9 @@ func (r *Root) fuseOptions() fuse.Options {
 	return o
 }
 
-// stack lists what lies below the writable layer. With images it is the
-// FUSE layer (with what they lack), the images, and where the
-// files of images have their data: the folder of the blobs that are local, and
-// for those that are not the FUSE layer once more.
+// stack lists the layers below the writable one. With images these are the FUSE layer (with the
+// rest of the tree), the images, and the places of the data of the images' files: the folder of the
+// local blobs, and for others the FUSE layer once more.
 func (r *Root) stack() overlay.Stack {
 	switch {
 	case r.links != nil:
@@ -136,7 +135,7 @@ func (r *Root) stack() overlay.Stack {
 		return overlay.Stack{Folders: []string{r.inputs.InputFolder()}}
 	}
 	s := overlay.Stack{
-		Identified: true, // for the images to know what is opened in it
+		Identified: true, // tells the images which files are opened in it
 		Data:       []string{r.images.BlobDir(), r.inputs.BlobFolder()},
 	}
 	if !r.images.Cover().Empty() {
@@ -146,9 +145,9 @@ func (r *Root) stack() overlay.Stack {
 	return s
 }
 
-// imageWaiter lets images wait for what is not at hand as FUSE does.
+// imageWaiter lets images wait for missing blobs as FUSE does.
 type imageWaiter struct {
-	inputs atomic.Pointer[fuse.Layer] // set before anybody looks at the root
+	inputs atomic.Pointer[fuse.Layer] // set before the root is used
 }
 
 // Await implements image.Waiter.
@@ -159,7 +158,7 @@ func (w *imageWaiter) Await(a image.Asker, path string, d digest.Digest) (*tree.
 // Fail implements image.Waiter.
 func (w *imageWaiter) Fail(path string, err error) { w.inputs.Load().FailDirectory(path, err) }
 
-// imageCover is what images show, in the words of FUSE.
+// imageCover translates the content of images for FUSE.
 type imageCover struct{ *image.Cover }
 
 func coverOf(c *image.Cover) fuse.Cover {

@@ -18,21 +18,22 @@ import (
 // linkedName is the folder of the links of each root that has an overlay, in that of all links.
 const linkedName = "roots"
 
-// What it costs that inputs are shown as what they are on the disk, and how to get something better.
+// The cost of showing inputs with their owner on the disk, and how to avoid it.
 const (
 	costOfForeignLinks = "inputs belong to nobody in a sandbox: a command that writes to one, or changes its mode, fails, " +
 		"where with FUSE it changes its own copy"
 	linkViewsAdvice = "use Linux 5.19 or later, and put the upper folder on ext4, xfs, btrfs or tmpfs (since Linux 6.3)"
 )
 
-// linkViews are mounts of the folder of all links, one for each owner that is root of a user namespace: what belongs to
-// this process, such as the copies that all owners share, is his there. Overlays lie on them.
+// linkViews are mounts of the folder of all links, one for each owner that is root of a user
+// namespace: in its mount, files of this process, such as the shared copies, belong to that owner.
+// Overlays use them.
 type linkViews struct {
 	dir string // of all links
 	at  map[Owner]string
 }
 
-// ownerOf is whom the folders of links belong to that a root of owner has.
+// ownerOf is the owner of the folders of links of a root with this owner.
 func (v linkViews) ownerOf(owner Owner) Owner {
 	if _, ok := v.at[owner]; ok {
 		return folder.ProcessOwner()
@@ -40,7 +41,7 @@ func (v linkViews) ownerOf(owner Owner) Owner {
 	return owner
 }
 
-// seenBy says where folders of links are for an owner.
+// seenBy returns the path of folders of links for an owner.
 func (v linkViews) seenBy(owner Owner, folders []string) []string {
 	at, ok := v.at[owner]
 	if !ok {
@@ -60,7 +61,7 @@ func (f *FS) openLinkViews() {
 	}
 	points := filepath.Join(f.points.dir, linksName)
 	views := linkViews{dir: f.linkDir(), at: map[Owner]string{}}
-	err := os.Mkdir(points, 0o700) // a view is nothing to who does not have an overlay on it
+	err := os.Mkdir(points, 0o700) // a view is useless without an overlay on it
 	for owner, namespace := range f.namespaces {
 		if err != nil {
 			break

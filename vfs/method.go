@@ -8,7 +8,7 @@ type Method string
 
 // The methods. The zero Method is Auto.
 const (
-	// Auto is FUSE where the machine can, else HardLink, which is logged.
+	// Auto is FUSE if the machine supports it, or else HardLink, with a warning in the log.
 	Auto Method = "auto"
 	// FUSE asks for a file when the action does, and needs an overlayfs above it.
 	FUSE Method = "fuse"
@@ -35,5 +35,5 @@ func (m *Method) Set(name string) error {
 	return fmt.Errorf("method %q is none of %s, %s and %s", name, Auto, FUSE, HardLink)
 }
 
-// Type says what the flag wants.
+// Type is the type of the flag.
 func (m *Method) Type() string { return "method" }

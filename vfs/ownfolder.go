@@ -13,8 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// ownFolder is a folder that a root has for itself. What make has done when it fails is for its removal
-// to undo.
+// ownFolder is a folder of one root. If make fails, the removal undoes its work.
 type ownFolder struct {
 	path   string
 	memory int64 // if not 0, it is a file system in memory of so many bytes
@@ -29,9 +28,9 @@ const (
 	folderMounted // in memory
 )
 
-// make makes a folder that what the action sees is in. If the root belongs to
-// somebody else than the worker, only his group may pass through it, and else nobody: what is in the
-// root, whatever its mode, is nothing to the owners of other roots, nor to other users of the machine.
+// make makes a folder for the action's view. If the root has another owner than the worker, only
+// its group may pass through the folder: owners of other roots, and other users of the machine,
+// cannot reach the content of the root, whatever its mode.
 func (f *ownFolder) make(owner Owner) error {
 	if err := os.Mkdir(f.path, 0o700); err != nil {
 		return err
@@ -84,15 +83,15 @@ func (f *ownFolder) removePoints(points ...string) error {
 // memoryShare is the part of the memory that is full when less than that of it is left.
 const memoryShare = 64
 
-// left returns how many bytes and files it has room for in memory, and whether it is as good as full now. Of one that is not in
-// memory it knows nothing.
+// left returns how many bytes and files it has room for in memory, and whether it is nearly full.
+// For a folder that is not in memory it returns nothing.
 func (f *ownFolder) left() (bytes, files int64, full bool) {
 	if f.state != folderMounted {
 		return math.MaxInt64, math.MaxInt64, false
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(f.path, &st); err != nil {
-		return 0, 0, true // nobody knows
+		return 0, 0, true // unknown
 	}
 	bytes, files = int64(st.Bavail)*st.Bsize, int64(st.Ffree)
 	return bytes, files, bytes < f.memory/memoryShare || st.Ffree < st.Files/memoryShare

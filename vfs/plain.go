@@ -65,13 +65,13 @@ func (p *plainFolders) remove() error {
 type plainLayer struct {
 	all    *plainFolders
 	owner  Owner
-	around ownFolder // keeps others out
+	around ownFolder // other users cannot enter it
 	folder *folder.Folder
 }
 
 var _ upperLayer = (*plainLayer)(nil)
 
-// show finds an empty folder of the owner, in one that keeps others out.
+// show finds an empty folder of the owner, in one that other users cannot enter.
 func (l *plainLayer) show() error {
 	var name string
 	l.folder, name = l.all.take(l.owner)
@@ -90,7 +90,8 @@ func (l *plainLayer) show() error {
 	return err
 }
 
-// hide gives the folder to another root, if vacated says that nobody is at work in it, or away.
+// hide passes the folder on to another root, if vacated says that no process uses it, or removes
+// it.
 func (l *plainLayer) hide(vacated bool) error {
 	if l.folder != nil && vacated && l.folder.Untouched() && l.all.keep(l.folder) {
 		return nil

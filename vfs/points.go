@@ -34,7 +34,7 @@ func (p *mountPoints) open() error {
 	}
 	err := unix.Mount(names.MountSource, p.dir, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, "mode=0755,size=16m")
 	if err == nil {
-		// What is unmounted here goes from the mount namespaces of commands too.
+		// An unmount here also unmounts in the mount namespaces of commands.
 		err = unix.Mount("", p.dir, "", unix.MS_SHARED, "")
 	}
 	if p.mounted = err == nil; !p.mounted {
@@ -54,7 +54,7 @@ func (p *mountPoints) close() error {
 	return mounts.RemoveEmpty(p.dir)
 }
 
-// cleanPoints takes away what a killed process left mounted, and the folders of its mount points.
+// cleanPoints removes the mounts of a killed process, and the folders of its mount points.
 func (f *FS) cleanPoints() error {
 	if err := mounts.Detach(f.mountDir); err != nil {
 		return fmt.Errorf("clean up mounts below %s: %w", f.mountDir, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// What the fall-backs cost.
+// The cost of each fall-back.
 const (
 	costOfLinks = "every file of an input root is fetched and linked before its command starts, " +
 		"and nothing is known of what the command reads"
@@ -31,8 +31,8 @@ const (
 		"and keep the store on ext4, xfs or btrfs"
 )
 
-// probe has try try out a root of this FS as o wants it, and with what comes next
-// if the machine refuses it.
+// probe makes try test a root of this FS as o wants it, and with the next fall-back if the machine
+// refuses it.
 func (f *FS) probe(o Options, try func() error) error {
 	var lacks error
 	if o.Method != HardLink {
@@ -52,8 +52,8 @@ func (f *FS) probe(o Options, try func() error) error {
 	return f.probeLinks(!o.DisableOverlay, lacks, try)
 }
 
-// probeFUSE tries FUSE with passthrough if it is wanted, and otherwise, or if
-// the kernel refuses it, without.
+// probeFUSE tries FUSE with passthrough if that is wanted, and otherwise, or if the kernel refuses
+// it, without.
 func (f *FS) probeFUSE(passthrough bool, try func() error) error {
 	f.means = fuseCached
 	if passthrough {
@@ -69,8 +69,8 @@ func (f *FS) probeFUSE(passthrough bool, try func() error) error {
 	return err
 }
 
-// probeLinks tries hard links, with an overlay and without. It says that they
-// are in the place of FUSE, which lacks something, or that the overlay is not there.
+// probeLinks tries hard links, with an overlay and without. It warns that they replace FUSE, or
+// that the overlay is missing.
 func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 	f.means = bareLinks
 	if overlay {
@@ -114,7 +114,7 @@ func (f *FS) openLinks() (err error) {
 	return os.MkdirAll(filepath.Join(f.linkDir(), linkedName), 0o700)
 }
 
-// passthroughError says that a root works but for passthrough.
+// passthroughError is the error of a root that works except for passthrough.
 type passthroughError struct{ err error }
 
 func (e *passthroughError) Error() string { return "kernel passthrough: " + e.err.Error() }
@@ -130,7 +130,7 @@ func (f *FS) tryRoot() error {
 		return err
 	}
 	defer func() { _ = src.file.Close() }()
-	// Open has no context: what it tries takes milliseconds and waits for nobody.
+	// Open has no context: the probe takes milliseconds and waits for nothing.
 	r, err := f.newRoot(context.Background(), RootSpec{Name: probeName, Digest: src.root, Source: src})
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func (f *FS) tryRoot() error {
 	return errors.Join(r.tryOut(src), r.Close())
 }
 
-// Check makes a root, uses it as actions do, and drops it: the error says what does not work any more. It
-// takes milliseconds. One call at a time.
+// Check makes a root, uses it as actions do, and drops it: the error says what does not work any
+// more. It takes milliseconds. One call at a time.
 func (f *FS) Check() error { return f.tryRoot() }
 
 func (r *Root) tryOut(src *probeSource) error {
@@ -162,7 +162,7 @@ func (r *Root) tryOut(src *probeSource) error {
 	return nil
 }
 
-// advice says how to get what a failed mount lacks.
+// advice says how to get the part that a failed mount lacks.
 func advice(err error) string {
 	var m *mounts.Error
 	if !errors.As(err, &m) {

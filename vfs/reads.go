@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 )
 
-// reads counts what an action read of its inputs, each path once, whichever layer tells it.
+// reads counts the inputs that an action read, each path once, whichever layer reports it.
 type reads struct {
 	inodes  fuse.Inodes
 	onFirst func(path string, k Kind) // may be nil
@@ -28,8 +28,8 @@ func (r *reads) read(n *fuse.Node) {
 	}
 }
 
-// opened counts and reports the first read of the input e, which is at path,
-// and of the directories on the way.
+// opened counts and reports the first read of the input e, which is at path, and of its parent
+// directories.
 func (r *reads) opened(path string, e tree.Entry) {
 	type read struct {
 		path string
@@ -59,8 +59,8 @@ func (r *reads) opened(path string, e tree.Entry) {
 	}
 }
 
-// countLocked counts the first read of e, whose inode number is ino, and
-// reports whether it was that.
+// countLocked counts the first read of e, whose inode number is ino, and reports whether it was the
+// first.
 func (r *reads) countLocked(ino uint64, e tree.Entry) bool {
 	if _, again := r.seen[ino]; again {
 		return false

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
-// Kind is what an entry of an input root is.
+// Kind is the kind of an entry of an input root.
 type Kind = tree.Kind
 
 // The kinds of entries.
@@ -29,7 +29,7 @@ const (
 	Symlink   = tree.Symlink
 )
 
-// Look is what somebody wants to know of a path.
+// Look is a kind of access to a path.
 type Look = tree.Look
 
 // RootSpec describes the input root of one action.
@@ -37,28 +37,27 @@ type RootSpec struct {
 	Name   string        // unique among the roots that are open, and a file name
 	Digest digest.Digest // of the root Directory; its function is that of the whole tree
 	Source Source
-	// Owner, if not nil, is whom the root belongs to instead of Options.Owner. Then
-	// no metadata image has part in it, unless Options.Namespaces has the owner.
+	// Owner, if not nil, is the owner of the root instead of Options.Owner. Then it has no metadata
+	// images, unless Options.Namespaces has the owner.
 	Owner *Owner
-	// OnFirstRead, if not nil, is called once for each path that is read (the
-	// package comment says when that is): "" for the root, else "a/b". It may be
-	// called concurrently and must not block, nor touch the root. With hard links
-	// it is never called.
+	// OnFirstRead, if not nil, is called once for each path that is read (the package comment
+	// defines a read): "" for the root, else "a/b". It may be called concurrently and must not
+	// block, nor touch the root. With hard links it is never called.
 	OnFirstRead func(path string, k Kind)
-	// OnLook, if not nil, is told of all that anybody gets to know of the inputs, before
-	// he does: the action and, through Path and Unchanged, the worker. Path is
-	// that among the inputs, also of what was moved; the same look may be told again.
-	// It is called as OnFirstRead is. The root then shows no metadata images, in which
-	// names can be looked up unseen, and each stat(2) after a listing is a lookup.
+	// OnLook, if not nil, is called for everything that becomes known of the inputs, before the
+	// action learns it or, through Path and Unchanged, the worker. Path is the one among the
+	// inputs, also of moved ones; the same access may be reported again. It is called as
+	// OnFirstRead is. The root then has no metadata images, in which names can be looked up unseen,
+	// and each stat(2) after a listing is a lookup.
 	OnLook func(path string, l Look)
-	// OnBlob, if not nil, is told of each blob whose bytes the action, or the worker through Path
-	// and Unchanged, may get from the Source's files: before they do, but of what a metadata
-	// image shows soon after, and at the latest when Vouch returns. The same blob may be told
-	// again. Copies that hard links lead to are not told: Vouch vouches for them. It is called
-	// as OnFirstRead is.
+	// OnBlob, if not nil, is called for each blob whose bytes the action, or the worker through
+	// Path and Unchanged, may get from the Source's files: before they do, but for files of a
+	// metadata image soon after, and at the latest when Vouch returns. The same blob may be
+	// reported again. Copies for hard links are not reported: Vouch verifies them. It is called as
+	// OnFirstRead is.
 	OnBlob func(d digest.Digest)
-	// OnBlobRead, if not nil, is told in place of OnBlob of what a metadata image shows: the Source may have given up by now what
-	// the action has got.
+	// OnBlobRead, if not nil, is called instead of OnBlob for files of a metadata image: the Source
+	// may have dropped the blob since the action read it.
 	OnBlobRead func(d digest.Digest)
 	// OnStall, if not nil, is called when no access waits for the Source any
 	// longer, with the time since the first of them began: the d of all calls
@@ -66,19 +65,17 @@ type RootSpec struct {
 	OnStall func(d time.Duration)
 }
 
-// Stats says how much of an input root was read, each path once, and how often
-// a name was looked up.
+// Stats counts the reads of an input root, each path once, and the lookups.
 type Stats struct {
 	DirectoriesRead int64
 	FilesRead       int64
 	SymlinksRead    int64
 	BytesRead       int64 // sizes of the files that were opened
 
-	// Lookups and Absent count the names that the kernel asked for, those that are
-	// there and those that are not: for a stat, on the way to something deeper, or
-	// before an open. They are not reads. The kernel asks once for each path and
-	// remembers the answer until it is short of memory; what it learned from a
-	// listing it does not ask for.
+	// Lookups and Absent count the names that the kernel asked for, existing and missing ones: for
+	// a stat, as part of a path, or before an open. They are not reads. The kernel asks once for
+	// each path and remembers the answer until it is short of memory; it does not ask for names
+	// from a listing.
 	Lookups int64
 	Absent  int64
 }
@@ -89,27 +86,27 @@ type Root struct {
 	spec  RootSpec
 	owner Owner
 
-	// ctx is what the Source is asked with after NewRoot. Close cancels it.
+	// ctx is the context of calls to the Source after NewRoot. Close cancels it.
 	ctx    context.Context
 	cancel context.CancelFunc
-	ahead  sync.WaitGroup // who reads beside the action what Vouch would wait for
+	ahead  sync.WaitGroup // reads in advance what Vouch would wait for
 	reads  reads
 
-	// The layers; nil are those that the root has not got.
+	// The layers; nil are those that the root lacks.
 	inputs *fuse.Layer
 	images *image.View
 	waiter imageWaiter // of images
 	links  *link.Layer
 	over   *overlay.Layer
 	plain  *plainLayer // all there is of a root without inputs
-	// What they are to the root.
+	// Their roles for the root.
 	lower  lowerLayer
 	upper  upperLayer
 	top    func() (Dir, error) // of upper
 	shared voucher             // nil: nothing of it is other roots', too
 
 	points   ownFolder // of the mount points
-	writable ownFolder // of what the action writes
+	writable ownFolder // of files that the action writes
 	vacated  atomic.Bool
 	closed   func() error // release, once
 }
@@ -164,8 +161,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	return r, nil
 }
 
-// show makes the folders of the root and shows both layers. What it has done
-// when it fails is for release to undo.
+// show makes the folders of the root and shows both layers. If it fails, release undoes its work.
 func (r *Root) show(ctx context.Context) error {
 	if r.plain != nil {
 		return r.plain.show()
@@ -188,9 +184,9 @@ func (r *Root) show(ctx context.Context) error {
 	return nil
 }
 
-// release undoes show, however far it came. The order matters: the overlay
-// holds the FUSE layer, and only when FUSE is aborted are all answers that
-// somebody waits for an error, and all of the server's goroutines at an end.
+// release undoes show, however far it came. The order matters: the overlay holds the FUSE layer,
+// and only an abort of FUSE answers all waiting requests with an error and ends all of the server's
+// goroutines.
 func (r *Root) release() error {
 	r.cancel()
 	var errs []error
@@ -225,10 +221,9 @@ func (r *Root) fusePoint() string    { return filepath.Join(r.points.path, "lowe
 // writable. The caller makes the output directories in it.
 func (r *Root) Path() string { return r.upper.Path() }
 
-// Intact returns an error that wraps ErrInputChanged and names inputs that were
-// changed in place, which is possible only with hard links that have no overlayfs
-// above them. It looks at all of them; to be called when the action has ended,
-// whose result is then worth nothing.
+// Intact returns an error that wraps ErrInputChanged and names inputs that were changed in place,
+// which is possible only with hard links without overlayfs. It checks all inputs. Call it when the
+// action has ended; if it fails, the result is invalid.
 func (r *Root) Intact() error {
 	if bare, ok := r.upper.(link.Bare); ok {
 		return bare.Intact()
@@ -255,9 +250,8 @@ func (r *Root) Err() error {
 	return r.inputs.Err()
 }
 
-// Verify waits until every blob of which the action has got bytes is known to be
-// what its digest says, and returns Err. What the action made may be used only
-// if that is nil. When ctx ends Verify returns its error.
+// Verify waits until every blob whose bytes the action has got is verified, and returns Err.
+// Outputs of the action are valid only if that is nil. When ctx ends Verify returns its error.
 func (r *Root) Verify(ctx context.Context) error {
 	if r.inputs == nil {
 		return nil
@@ -265,8 +259,7 @@ func (r *Root) Verify(ctx context.Context) error {
 	return r.inputs.Verify(ctx)
 }
 
-// Stats returns how much has been read so far. Nobody sees what is read of hard
-// links: it is then zero.
+// Stats returns the reads so far. With hard links reads are not visible: it is zero.
 func (r *Root) Stats() Stats {
 	if r.images != nil {
 		r.images.Drain()
@@ -278,9 +271,8 @@ func (r *Root) Stats() Stats {
 	return s
 }
 
-// Vacated says that no process is at work in the root any more, nor ever will be, and that
-// none has one of its folders open. What
-// the action did not touch of it may then serve another root after Close.
+// Vacated declares that no process uses the root any more or has one of its folders open, now and
+// later. An untouched folder may then serve another root after Close.
 func (r *Root) Vacated() { r.vacated.Store(true) }
 
 // Close unmounts the root and removes all that the action wrote. Files that are
@@ -288,14 +280,14 @@ func (r *Root) Vacated() { r.vacated.Store(true) }
 // up. Accesses that wait for the Source are cancelled. Calling it again returns the same error.
 func (r *Root) Close() error { return r.closed() }
 
-// tellBlob reports that somebody may get the bytes of d.
+// tellBlob reports that the action may get the bytes of d.
 func (r *Root) tellBlob(d digest.Digest) {
 	if r.spec.OnBlob != nil {
 		r.spec.OnBlob(d)
 	}
 }
 
-// tellBlobRead reports that somebody may have got the bytes of d.
+// tellBlobRead reports that the action may have got the bytes of d.
 func (r *Root) tellBlobRead(d digest.Digest) {
 	if r.spec.OnBlobRead != nil {
 		r.spec.OnBlobRead(d)

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removeMountPoints removes the folders that roots left below dir. Only empty
-// ones: what else is there is not ours, and stays.
+// removeMountPoints removes the folders that roots left below dir, if they are empty: other entries
+// are not ours, and stay.
 func removeMountPoints(dir string, log *zap.Logger) error {
 	roots, err := os.ReadDir(dir)
 	if err != nil {
@@ -35,9 +35,8 @@ func removeMountPoints(dir string, log *zap.Logger) error {
 	return nil
 }
 
-// removeLayers gives the writable layers in the upper folder to the trash, and
-// the files that roots had links to. What does not look like one is not ours,
-// and stays.
+// removeLayers moves the writable layers in the upper folder to the trash, and the files that roots
+// had links to. Other entries are not ours, and stay.
 func (f *FS) removeLayers() error {
 	if err := f.trash.Sweep(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// Input is what an input root has at a path.
+// Input is the entry of an input root at a path.
 type Input struct {
 	Kind       Kind
 	Digest     digest.Digest // of a file or a Directory
@@ -16,15 +16,13 @@ type Input struct {
 	Target     string        // of a symlink
 }
 
-// Unchanged returns the input whose content is what the action left at path
-// (relative, slash-separated, without "." and ".."; symlinks are not followed),
-// so that its digest need not be computed. Inputs that were moved are
-// recognised; of a file, attributes may have changed, and Executable says how.
-// A directory is unchanged if the action wrote nothing in it or below it, nor to
-// its attributes. False says only that the content must be looked at, or that
-// there is none. It does not count as a read, though OnLook is told of a look
-// inside, and OnBlob of a file, and may have to ask the Source for a directory that was never
-// looked at.
+// Unchanged returns the input whose content is now at path (relative, slash-separated, without "."
+// and ".."; symlinks are not followed), so that its digest need not be computed. It recognizes
+// moved inputs; the attributes of a file may have changed, and Executable has the new one. A
+// directory is unchanged if the action wrote nothing in it or below it, nor to its attributes.
+// False only means that the content must be read, or that there is none. It does not count as a
+// read, but OnLook learns of a look inside, and OnBlob of a file, and it may have to ask the Source
+// for a directory that was never read.
 func (r *Root) Unchanged(path string) (in Input, ok bool) {
 	ok = r.fromFolder(path, func(p Dir, name string) bool {
 		in, ok = p.Unchanged(name)
@@ -33,13 +31,12 @@ func (r *Root) Unchanged(path string) (in Input, ok bool) {
 	return in, ok
 }
 
-// Written returns the path of the file in the writable layer that holds the
-// whole content of the regular file at path, so that it can be moved away
-// instead of copied, after the action has ended and if nobody else can have it
-// open. It is false for inputs, for whatever is no regular file, and for a file
-// with several links: what is moved into a store must have no second name. With
-// metadata images it is also false for inputs that were written to: whoever copies
-// them from Path is noticed, and OnBlob told of what they were.
+// Written returns the path of the file in the writable layer that holds the whole content of the
+// regular file at path, so that it can be moved instead of copied, after the action has ended and
+// if no process can have it open. It is false for inputs, for entries that are no regular files,
+// and for a file with several links: a file that is moved into a store must have no second name.
+// With metadata images it is also false for inputs that were written to: a copy from Path is
+// detected, and OnBlob learns of the original.
 func (r *Root) Written(path string) (string, bool) {
 	ok := r.fromFolder(path, func(p Dir, name string) bool {
 		_, ok := p.Written(name)
@@ -66,12 +63,11 @@ func (r *Root) fromFolder(path string, f func(p Dir, name string) bool) bool {
 	return f(p, names[last])
 }
 
-// WrittenBytes returns what the files take that the action has made or changed, on
-// the disk or, with Options.UpperMemory, in memory: each file and folder at least
-// 4 KiB. When it has seen more than most it looks no further. It looks at each of them, without
-// waiting for the action; what is removed meanwhile does not count. Not seen are
-// files that have no name any more and, among hard links without overlayfs, those
-// that have several.
+// WrittenBytes returns the size of the files that the action has made or changed, on the disk or,
+// with Options.UpperMemory, in memory: each file and folder counts as at least 4 KiB. Beyond most
+// it stops counting. It reads each file's attributes, while the action runs; files that are removed
+// meanwhile do not count. It misses files without a name and, with hard links without overlayfs,
+// those with several names.
 func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
 		return folder.Usage(string(r.over.Upper()), most)
@@ -80,11 +76,12 @@ func (r *Root) WrittenBytes(most int64) int64 {
 	return folder.UsageOf(r.Path(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }
 
-// InMemory reports whether what the action writes is in memory.
+// InMemory reports whether the action writes to memory.
 func (r *Root) InMemory() bool { return r.writable.state == folderMounted }
 
-// MemoryLeft returns how much of Options.UpperMemory is left, and whether it is as good as used up now: what the action writes
-// may have been cut short, whatever it says. It must not be called after Close.
+// MemoryLeft returns how much of Options.UpperMemory is left, and whether it is nearly used up:
+// files of the action may then be truncated, even if it succeeds. It must not be called after
+// Close.
 func (r *Root) MemoryLeft() (bytes, files int64, full bool) { return r.writable.left() }
 
 func splitPath(path string) ([]string, bool) {

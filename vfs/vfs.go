@@ -23,8 +23,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// ErrUnavailable is wrapped by the errors of Open that say what this machine
-// lacks: FUSE, privilege, overlayfs, or a file system that can hold its writable layer.
+// ErrUnavailable is wrapped by the errors of Open that name a missing part of this machine: FUSE,
+// privilege, overlayfs, or a file system for its writable layer.
 var ErrUnavailable = errors.New("input roots are not available")
 
 // ErrInvalidDirectory is wrapped by errors about a Directory that REv2 does not
@@ -34,37 +34,35 @@ var ErrInvalidDirectory = tree.ErrInvalid
 // ErrClosed is returned for an FS that was closed.
 var ErrClosed = errors.New("file system is closed")
 
-// Source is where an input root comes from. Its methods may be called
-// concurrently, may block while something is fetched, and must return soon
-// after ctx ends. What they fail with is seen by the action as EIO and reported
-// by Root.Err.
+// Source provides the content of an input root. Its methods may be called concurrently, may block
+// while something is fetched, and must return soon after ctx ends. The action sees their errors as
+// EIO, and Root.Err reports them.
 type Source interface {
 	// Directory returns the Directory with that digest.
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
-	// LocalDirectory returns what Directory would, if it is in memory or on the
-	// local disk. A Root keeps no directories of its own: it asks at every lookup
-	// and listing, and calls Directory, which counts as waiting, if there is none.
+	// LocalDirectory is Directory if the message is in memory or on the local disk. A Root keeps no
+	// directories of its own: it asks at every lookup and listing, and calls Directory, which
+	// counts as waiting, if there is none.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 	// OpenBlob returns a file that holds the blob; vfs closes it.
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }
 
-// Options say where an FS works. Both folders must be given and belong to this
-// FS alone; Open takes a lock on each.
+// Options are the folders and settings of an FS. Both folders are required and belong to this FS
+// alone; Open locks each.
 type Options struct {
 	MountDir string // roots are mounted below; created if missing
-	// UpperDir holds what actions write while they run. Created if missing. It
-	// must be on a real file system (ext4, xfs, btrfs, tmpfs), best the store's,
-	// so that outputs can be moved into it.
+	// UpperDir holds the files that running actions write. Created if missing. It must be on a real
+	// file system (ext4, xfs, btrfs, tmpfs), ideally the store's, so that outputs can be moved into
+	// it.
 	UpperDir string
-	// UpperMemory, if not 0, keeps what an action writes in memory instead of in
-	// UpperDir, up to so many bytes for each root, and about as much for many small
-	// files. What exceeds it fails with ENOSPC. The memory is charged to the cgroup
-	// of the process that writes, and free when the root is closed. Hard links do
-	// without it.
+	// UpperMemory, if not 0, keeps the files of an action in memory instead of in UpperDir, up to
+	// so many bytes for each root, and about as much for many small files. Writes beyond it fail
+	// with ENOSPC. The memory is charged to the cgroup of the process that writes, and free when
+	// the root is closed. Hard links do not use it.
 	UpperMemory int64
-	// Owner is whom inputs and the folders of a root belong to; nil is the user of
-	// this process. Hard links to inputs belong to the user of this process, but for Namespaces.
+	// Owner is the owner of inputs and of the folders of a root; nil is the user of this process.
+	// Hard links to inputs belong to the user of this process, except with Namespaces.
 	Owner *Owner
 	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata
 	// images, which belong to Owner, are shown to them, too, if Owner is user and group 0; and hard links below an
@@ -74,25 +72,25 @@ type Options struct {
 	Logger *zap.Logger
 	// Metrics is where counts of the kernel's requests are registered. Nil: nothing counts.
 	Metrics prometheus.Registerer
-	// Blobs, if not nil, is the folder where the Source's blobs lie when they are
-	// local. Then what several roots had in common is shown by metadata images,
-	// at the speed of a local disk, where the kernel can do that.
+	// Blobs, if not nil, is the folder of the Source's local blobs. Then subtrees that several
+	// roots have in common are shown by metadata images, at the speed of a local disk, if the
+	// kernel supports that.
 	Blobs *BlobFolder
 	// DisablePassthrough serves reads through the page cache of the FUSE mount
 	// even where the kernel could read the blobs itself.
 	DisablePassthrough bool
 	// Method is how inputs get to where the action sees them; empty is Auto.
 	Method Method
-	// DisableOverlay leaves hard links without an overlayfs even where there is
-	// one. It says nothing about FUSE.
+	// DisableOverlay uses hard links without an overlayfs even if there is one. It does not affect
+	// FUSE.
 	DisableOverlay bool
-	// VerifyEvery is how long Root.Vouch relies on what it last saw of the files that are
-	// kept for several roots. 0 is 24 h; with less than 0 they are read after each use.
+	// VerifyEvery is how long Root.Vouch relies on a verification of the files that are kept for
+	// several roots. 0 is 24 h; with less than 0 they are read after each use.
 	VerifyEvery time.Duration
-	// LinkBytes bounds the copies of blobs that hard links lead to, without those
-	// that roots use at the moment; 0 is a tenth of what is free when Open is called.
+	// LinkBytes limits the copies of blobs for hard links, without those that roots use at the
+	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
-	// Damaged is told of each such copy that has turned out to be damaged. Nil: it is logged.
+	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
 }
 
@@ -108,14 +106,14 @@ type FS struct {
 	mountDir, upperDir string
 	locks              []*os.File // of both
 	log                *zap.Logger
-	owner              Owner // of what roots do not say otherwise of
+	owner              Owner // the default for roots without an owner
 	namespaces         map[Owner]*os.File
 	upperMemory        int64
 	linkBytes          int64
 	damaged            func(d digest.Digest, file string)
 	verifyEvery        time.Duration // never 0
 
-	// What the layers of all roots share. Open sets it.
+	// State that the layers of all roots share. Open sets it.
 	means     means
 	points    mountPoints
 	trash     *folder.Trash
@@ -130,12 +128,11 @@ type FS struct {
 	roots  map[string]*Root // by name; a nil Root is a reserved name
 }
 
-// Open makes an FS of two folders, after it has removed what a killed process
-// left in them: mounts below MountDir and writable layers in UpperDir. Then it
-// mounts, uses and drops a small root. What the machine lacks for Options.Method
-// is in an error that wraps ErrUnavailable, with what to do about it. Where there
-// is a fall-back, from passthrough always and from FUSE with Auto, it warns once
-// of what is missing, what that costs and how to get it, and takes that.
+// Open makes an FS of two folders, after it has removed the remains of a killed process in them:
+// mounts below MountDir and writable layers in UpperDir. Then it mounts, uses and drops a small
+// root. If the machine lacks a part for Options.Method, the error wraps ErrUnavailable and has the
+// remedy. If there is a fall-back, from passthrough always and from FUSE with Auto, it warns once
+// of the missing part, its cost and the remedy, and uses that.
 func Open(o Options) (*FS, error) {
 	if o.MountDir == "" || o.UpperDir == "" {
 		return nil, errors.New("open file system: the mount folder and the upper folder are required")
@@ -230,14 +227,15 @@ func (f *FS) claim(dir string, to *string) error {
 	return nil
 }
 
-// passOnly lets others pass through a folder of ours, and not open it: who can open it can lock it, too.
+// passOnly lets other users pass through a folder of ours, but not open it: a user that can open it
+// can lock it, too.
 func passOnly(dir *os.File) error {
 	info, err := dir.Stat()
 	if err != nil || info.Mode()&0o066 == 0 {
 		return err
 	}
 	if err = dir.Chmod(info.Mode() &^ 0o066); errors.Is(err, os.ErrPermission) {
-		return nil // it is somebody else's
+		return nil // it is not ours
 	}
 	return err
 }
@@ -292,14 +290,14 @@ func (f *FS) Close() error {
 	return errors.Join(errs...)
 }
 
-// LeaveTrash stops the removal of what closed roots left, for which Close then does not wait. The next
-// Open of these folders goes on with it. It may be called at any time, and again.
+// LeaveTrash stops the removal of the remains of closed roots, for which Close then does not wait.
+// The next Open of these folders continues it. It may be called at any time, and again.
 func (f *FS) LeaveTrash() { f.trash.Stop() }
 
 func (f *FS) linkDir() string  { return filepath.Join(f.upperDir, linksName) }
 func (f *FS) plainDir() string { return filepath.Join(f.upperDir, plainName) }
 
-// sweepOut removes what is left in the upper folder, and waits for that.
+// sweepOut removes the remains in the upper folder, and waits for that.
 func (f *FS) sweepOut() error {
 	err := f.plain.remove()
 	if f.links != nil {

@@ -11,8 +11,8 @@ import (
 // Owner is a user and a group.
 type Owner = folder.Owner
 
-// ErrDamaged is wrapped by the errors of Root.Vouch, and where a blob that is to be copied is
-// not what its digest says.
+// ErrDamaged is wrapped by the errors of Root.Vouch, and returned if a blob to be copied does not
+// match its digest.
 var ErrDamaged = vouch.ErrDamaged
 
 // ErrInputChanged is wrapped by the errors of Root.Intact.
@@ -21,12 +21,11 @@ var ErrInputChanged = link.ErrInputChanged
 // A Loader is a Source that can fetch many blobs at once, which hard links need.
 type Loader = link.Loader
 
-// A Verifier is a Source that can look whether a local blob is what its digest says.
+// A Verifier is a Source that can check whether a local blob matches its digest.
 type Verifier = link.Verifier
 
-// BlobFolder is where the blobs that are local lie as plain files, which are
-// never changed and may go at any time. With it, what several roots have in
-// common is shown without asking this process.
+// BlobFolder is the folder of the local blobs, plain files that never change and may be removed at
+// any time. With it, subtrees that several roots have in common are shown without this process.
 type BlobFolder = image.Blobs
 
 // ArrivingSource is a Source that need not have all of a file before it is read.
