@@ -8,9 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 )
 
-// Blobs is where the blobs that are local lie as plain files, which are
-// never changed and may go at any time. With it, what several roots have in
-// common is shown without asking this process.
+// Blobs is the folder of the local blobs, plain files that never change and may be removed at any
+// time. With it, subtrees that several roots have in common are shown without this process.
 type Blobs struct {
 	Dir string
 	// Path returns where below Dir the file of a blob is, if it is there; Parse is its inverse.
@@ -21,7 +20,7 @@ type Blobs struct {
 	Used func(digest.Digest)
 }
 
-// show says what an image shows of an entry.
+// show returns an entry as an image shows it.
 func (b *Blobs) show(e tree.Entry) erofs.Entry {
 	out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
 	switch e.Kind {

@@ -28,8 +28,8 @@ const (
 	// file is worth as much: each read of it is one layer shorter.
 	MinEntries = 256
 	largeFile  = 64 << 20
-	// maxImages and maxImageBytes bound what is mounted at once; past them the one used
-	// the longest ago goes.
+	// maxImages and maxImageBytes limit the mounted images; beyond them the least recently used is
+	// removed.
 	maxImages     = 64
 	maxImageBytes = 1 << 30
 	// maxGrafts bounds the images that one root shows: each is a layer of its overlay.
@@ -38,16 +38,16 @@ const (
 	maxClosed = 16
 	// maxSightings bounds the subtrees that are remembered to have been seen.
 	maxSightings = 1 << 18
-	// maxVisits bounds the directories looked at to learn from one root.
+	// maxVisits limits the directories that are read to learn from one root.
 	maxVisits = 1 << 17
-	// RenewAfter is how many roots must have missed a directory in an image
-	// before it is made anew.
+	// RenewAfter is how many roots must have missed a directory in an image before the image is
+	// replaced.
 	RenewAfter = 3
 )
 
-// Cache makes, keeps and chooses metadata images: of the largest subtrees that
-// several roots had at the same path. It learns from roots that were closed, in
-// a goroutine of its own, so no action waits for an image.
+// Cache makes, keeps and chooses metadata images: of the largest subtrees that several roots had at
+// the same path. It learns from closed roots, in a goroutine of its own, so no action waits for an
+// image.
 type Cache struct {
 	blobs      Blobs
 	pointDir   string
@@ -59,7 +59,7 @@ type Cache struct {
 	cannotGrow atomic.Bool // the kernel has refused to mount one
 	unfit      unfit
 	log        *zap.Logger
-	// warnOwner says once that images cannot be shown to another owner.
+	// warnOwner warns once that images cannot be shown to another owner.
 	warnOwner sync.Once
 
 	closed chan closedRoot
@@ -78,18 +78,18 @@ type Cache struct {
 	clock  uint64
 }
 
-// Options say what images are made of, and for whom.
+// Options say where images get their data, and who owns them.
 type Options struct {
 	Blobs    Blobs
 	PointDir string       // mount points are made in it
-	Owner    folder.Owner // whom what they show belongs to
+	Owner    folder.Owner // owner of the entries
 	// Namespaces are user namespaces in which Owner, which is user and group 0, is these owners.
 	Namespaces map[folder.Owner]*os.File
 	Log        *zap.Logger
 }
 
-// Open makes a Cache without images, which Close ends. The error wraps a mounts.Error if the kernel does
-// not tell what is opened in images; whether it can show them, Make says.
+// Open makes a Cache without images, which Close ends. The error wraps a mounts.Error if the kernel
+// does not report opens in images; Make tests whether it can show them.
 func Open(o Options) (*Cache, error) {
 	var err error
 	if o.Blobs.Dir, err = filepath.Abs(o.Blobs.Dir); err != nil {
@@ -155,7 +155,7 @@ func (c *Cache) DropAll() error {
 	return errors.Join(errs...)
 }
 
-// rootClosed has the root looked at soon, unless there is too much to do.
+// rootClosed schedules learning from the root, unless the queue is full.
 func (c *Cache) rootClosed(r closedRoot) {
 	select {
 	case c.closed <- r:
@@ -163,8 +163,8 @@ func (c *Cache) rootClosed(r closedRoot) {
 	}
 }
 
-// choose returns the images that have a part of the tree d as it is, as far as
-// that can be told without waiting; release must be called with them.
+// choose returns the images that have a part of the tree d in its present form, as far as that is
+// known without waiting; release must be called with them.
 func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 	c.mu.Lock()
 	sorted := make([]string, 0, len(c.byPath))
@@ -172,7 +172,7 @@ func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 		sorted = append(sorted, p)
 	}
 	c.mu.Unlock()
-	// Parents come before what is below them.
+	// Parents come before their children.
 	slices.Sort(sorted)
 	var found []*graft
 	for _, p := range sorted {
@@ -197,8 +197,7 @@ func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 	return found
 }
 
-// descend follows path from the directory d, through what is at hand, to the
-// digest of what is there.
+// descend follows path from the directory d, through local directories, to the digest at its end.
 func descend(d digest.Digest, path string, source Source) (entries []tree.Entry, at digest.Digest, ok bool) {
 	if path == "" {
 		return nil, d, true
@@ -269,8 +268,8 @@ func (c *Cache) Len() int {
 	return c.all
 }
 
-// Serves reports whether the cache itself opens files on that thread, for the kernel to tell it what
-// others have opened: whoever serves the files must not make it wait, and count nothing.
+// Serves reports whether the cache itself opens files on that thread, so that the kernel can report
+// opens of others: a server of files must not make it wait, and must not count its opens.
 func (c *Cache) Serves(thread uint32) bool { return c.watcher.is(thread) }
 
 // make makes an image and lets roots choose it from now on.
@@ -291,7 +290,7 @@ func (c *Cache) make(p site, source Source) error {
 	return nil
 }
 
-// add enters img, and returns the images that are to be closed for it.
+// add enters img, and returns the images that must be closed for it.
 func (c *Cache) add(img *image) (gone []*image) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,8 +337,8 @@ func (c *Cache) retireLocked(img *image, gone []*image) []*image {
 	return gone
 }
 
-// verify reads an image that was last seen to be right before due, or was written to since. The
-// error wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
+// verify reads an image that was last verified before due, or was written to since. The error wraps
+// vouch.ErrDamaged if it is wrong: no root gets it any more.
 func (c *Cache) verify(ctx context.Context, img *image, due time.Time) error {
 	if !img.marked() {
 		due = time.Now()
@@ -351,7 +350,7 @@ func (c *Cache) verify(ctx context.Context, img *image, due time.Time) error {
 	return c.damaged(img, err)
 }
 
-// damaged has no root get an image any more, and says why. The caller's root is a user.
+// damaged retires an image and logs why. The caller's root is one of its users.
 func (c *Cache) damaged(img *image, err error) error {
 	c.mu.Lock()
 	known := c.byPath[img.path][img.digest] == img

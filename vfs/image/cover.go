@@ -7,12 +7,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Cover says what of a directory the FUSE layer shows when metadata images
-// below it show the rest. A nil cover: everything, no image is in play.
+// Cover says which entries of a directory the FUSE layer shows when metadata images below it show
+// the others. A nil cover: all entries, there is no image.
 type Cover struct {
-	// image shows what FUSE does not: then FUSE shows nothing but the names in
-	// below. If it is nil, FUSE shows everything, and below has the names of which
-	// it does not show all.
+	// image shows what FUSE does not: then FUSE shows only the names in below. If it is nil, FUSE
+	// shows everything, and below has the names that it shows in part.
 	image *image
 	below []Covered // in order of names
 }
@@ -20,10 +19,10 @@ type Cover struct {
 // Covered is a name in a directory of which images show a part.
 type Covered struct {
 	Entry tree.Entry
-	Rest  *Cover // nil for a hole: what an image lacks, and FUSE shows in full
+	Rest  *Cover // nil for a hole: the image lacks it, and FUSE shows it in full
 }
 
-// Child returns what is said of name.
+// Child returns the cover of name.
 func (c *Cover) Child(name string) (Covered, bool) {
 	i, ok := slices.BinarySearchFunc(c.below, name, compareName)
 	if !ok {
@@ -34,8 +33,8 @@ func (c *Cover) Child(name string) (Covered, bool) {
 
 func compareName(e Covered, name string) int { return strings.Compare(e.Entry.Name, name) }
 
-// Whole reports that an image shows the directory but for what Len and At list. Otherwise FUSE shows it
-// but for that.
+// Whole reports that an image shows the directory except for the entries in Len and At. Otherwise
+// FUSE shows it except for them.
 func (c *Cover) Whole() bool { return c.image != nil }
 
 // Len is how many names are listed.
@@ -50,7 +49,7 @@ func (c *Cover) Empty() bool { return c != nil && c.image != nil && len(c.below)
 // hole notes that the image lacks e, which comes after all that was noted.
 func (c *Cover) hole(e tree.Entry) { c.below = append(c.below, Covered{Entry: cloneEntry(e)}) }
 
-// cloneEntry returns e in memory of its own, so that the Directory can go.
+// cloneEntry returns a copy of e, so that the Directory can be freed.
 func cloneEntry(e tree.Entry) tree.Entry {
 	e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
 	return e

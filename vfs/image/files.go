@@ -19,13 +19,14 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// files is a folder that FUSE shows, with a file for each grown image: the kernel mounts it as an image, and reads
-// from it what it wants to know.
+// files is a folder that FUSE shows, with a file for each grown image: the kernel mounts the file
+// as an image, and reads the blocks that it needs.
 type files struct {
 	fuse.RawFileSystem
 	conn *mounts.FUSE
 	root fuse.Owner
-	// watcher reports whether a thread opens files only to know what others have opened: it must not wait.
+	// watcher reports whether a thread opens files only to learn of opens of others: it must not
+	// wait.
 	watcher func(thread uint32) bool
 
 	mu    sync.Mutex
@@ -35,14 +36,14 @@ type files struct {
 
 var _ fuse.RawFileSystem = (*files)(nil)
 
-// forGood is how long the kernel may keep what it was told.
+// forGood is how long the kernel may cache answers.
 const forGood = 10 * 365 * 24 * time.Hour
 
-// fileBytes is how large each file is said to be: all that an image can take.
+// fileBytes is the size of each file: the maximum of an image.
 const fileBytes = erofs.MaxRegionAt
 
-// maxBackground bounds the reads that the kernel lets us have at a time, of all grown images. Those of directories that
-// are not at hand may wait for long, in front of others.
+// maxBackground limits the reads that the kernel sends at a time, for all grown images. Reads of
+// missing directories may wait for long, before others.
 const maxBackground = 64
 
 func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*files, error) {
@@ -61,11 +62,11 @@ func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*
 	err = f.conn.Start(f, &fuse.MountOptions{
 		MaxWrite:      128 << 10,
 		MaxBackground: maxBackground,
-		// The kernel gets nothing that it did not ask for: of what lies behind it nothing is known yet.
+		// The kernel must not read ahead: the blocks behind are not known yet.
 		MaxReadAhead:             1,
 		DisableXAttrs:            true,
 		ExplicitDataCacheControl: true,
-		// An image can lie only on what lies on nothing else.
+		// An image cannot lie on a stacked file system.
 		DisabledCapabilities: fuse.CAP_PASSTHROUGH,
 		Logger:               std,
 		PanicHandler: func(v any) fuse.Status {
@@ -79,7 +80,7 @@ func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*
 	return f, nil
 }
 
-// close ends all reads. What grown images have shown so far is left to those who have it.
+// close ends all reads. The content that grown images have shown so far stays in the kernel.
 func (f *files) close() error { return errors.Join(f.conn.Stop(), os.Remove(f.conn.Dir())) }
 
 // add lets the kernel read g, and returns the path of its file.
@@ -92,12 +93,13 @@ func (f *files) add(g *grown) string {
 	return filepath.Join(f.conn.Dir(), strconv.FormatUint(g.node, 10))
 }
 
-// remove has the kernel forget g, which nobody uses any more.
+// remove makes the kernel forget g, which is no longer used.
 func (f *files) remove(g *grown) {
 	f.mu.Lock()
 	delete(f.grown, g.node)
 	f.mu.Unlock()
-	// Else its pages would stay until memory is short. Nobody looks at the result: the mount may be gone.
+	// Otherwise its pages would stay until memory is short. The result does not matter: the mount
+	// may be gone.
 	_ = f.conn.Server().EntryNotify(fuse.FUSE_ROOT_ID, strconv.FormatUint(g.node, 10))
 }
 
@@ -107,7 +109,7 @@ func (f *files) find(node uint64) *grown {
 	return f.grown[node]
 }
 
-// store gives the kernel what it would ask for: whole blocks.
+// store gives the kernel whole blocks before it asks for them.
 func (f *files) store(g *grown, at int64, b []byte) error {
 	const most = 64 << 10
 	for len(b) > 0 {
@@ -157,7 +159,7 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	return fuse.OK
 }
 
-// Read answers with all that is asked for, or not at all: what is left out the kernel would take for zeros.
+// Read answers completely, or not at all: the kernel would take missing bytes for zeros.
 func (f *files) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	g := f.find(in.NodeId)
 	if g == nil || in.Offset > math.MaxInt64 {

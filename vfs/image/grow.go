@@ -14,7 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
+// unfit are trees that did not fit in a grown image when a command looked at all of them: the next
+// root of one has none.
 type unfit struct {
 	mu    sync.Mutex
 	trees map[digest.Digest]struct{}
@@ -55,8 +56,8 @@ func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft 
 	return []*graft{{image: img, seen: map[uint64]struct{}{}}}
 }
 
-// worthGrowing reports whether the tree is large and its beginning is at hand, with files. Of files that are not local,
-// FUSE tells earlier that they are wanted.
+// worthGrowing reports whether the tree is large and its beginning is local, with files. For files
+// that are not local, FUSE reports earlier that they are needed.
 func (c *Cache) worthGrowing(d digest.Digest, source Source) bool {
 	entries := 0
 	todo := []digest.Digest{d}

@@ -20,17 +20,18 @@ import (
 )
 
 const (
-	// growAfter is how many directories have to be asked for before others are written unasked.
+	// growAfter is how many directories must be requested before the others are written ahead.
 	growAfter = 16
-	// maxAhead bounds the directories that have a place while others are written unasked, and maxAheadBytes where the last one
-	// is: the rest is for those who ask.
+	// maxAhead limits the directories that get a place while others are written ahead, and
+	// maxAheadBytes the position of the last one: the rest of the space is for requests.
 	maxAhead      = maxVisits
 	maxAheadBytes = erofs.MaxRegionAt / 4
 	// maxGrown bounds the directories of which a grown image knows where they are.
 	maxGrown = 1 << 21
 	// lastPlace is where no region is.
 	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
-	// maxKept bounds the sizes of the directories that a grown image keeps. Others it has to find again.
+	// maxKept limits the sizes of the directories that a grown image keeps. It must find others
+	// again.
 	maxKept = 256 << 20
 	// keptRegions bounds the regions that are kept for the next block.
 	keptRegions = 4
@@ -42,20 +43,20 @@ type Asker struct {
 	Thread uint32          // 0 if it is not known
 }
 
-// A Waiter gets what is not at hand for those who look at a root.
+// A Waiter fetches missing directories for readers of a root.
 type Waiter interface {
-	// Await waits for a directory, which is at that path of the root.
+	// Await waits for a directory at that path of the root.
 	Await(a Asker, path string, d digest.Digest) (*tree.Directory, error)
 	// Fail notes why a directory could not be shown.
 	Fail(path string, err error)
 }
 
-// errEnded is what is left to read of a grown image that was taken away.
+// errEnded is the error of reads of a removed grown image.
 var errEnded = errors.New("the metadata image was taken away")
 
-// A grown image is one of the tree of a single root, which is mounted before anything of it is written: each directory
-// is when the kernel looks at it, and once that has happened often all others, level by level. It lives in memory and
-// in the kernel's page cache only.
+// A grown image is that of the tree of a single root. It is mounted before anything of it is
+// written: each directory is written when the kernel looks at it, and after some of these all
+// others, level by level. It lives in memory and in the kernel's page cache only.
 type grown struct {
 	files   *files
 	blobs   *Blobs
@@ -65,16 +66,16 @@ type grown struct {
 	head    []byte
 	node    uint64 // in files
 
-	busy sync.WaitGroup // who reads, and who writes unasked; none begins once it has ended
+	busy sync.WaitGroup // readers, and the writer ahead; none begins after the end
 
 	limits growLimits
-	full   func() // called when somebody asks for a directory that has no place
+	full   func() // called at a request for a directory that has no place
 
 	mu     sync.Mutex
 	ended  bool
 	next   int64    // where the next region begins
 	places []*place // in the order of their regions
-	asked  int      // directories that the kernel looked at, as far as they were not written
+	asked  int      // directories that the kernel looked at before they were written
 	kept   []region // the last few
 	dirs   int64    // sizes of the directories that places keep
 }
@@ -132,8 +133,8 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, err
 	return img, nil
 }
 
-// end lets nobody read any more, and waits until nothing is read or written. Who waits for a directory must have been told
-// that it does not come.
+// end stops reads, and waits until no read or write is in progress. The caller must first fail
+// readers that wait for a directory.
 func (g *grown) end() {
 	g.mu.Lock()
 	g.ended = true
@@ -143,7 +144,7 @@ func (g *grown) end() {
 	g.files.remove(g)
 }
 
-// placeLocked gives a directory its place, and says whether it has one.
+// placeLocked gives a directory its place, and reports whether it has one.
 func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
 	size := e.Digest.SizeBytes()
@@ -179,7 +180,7 @@ func (g *grown) find(at int64) (*place, error) {
 	return g.places[i], nil
 }
 
-// begin counts somebody who reads, for end to wait for; false: it has ended.
+// begin counts a reader, for end to wait for; false: the image has ended.
 func (g *grown) begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,7 +190,8 @@ func (g *grown) begin() bool {
 	return !g.ended
 }
 
-// read fills b with what is at that offset, and waits for what it needs of it. False: something did not come.
+// read fills b with the bytes at that offset, and waits for the directories that it needs. False:
+// one did not come.
 func (g *grown) read(b []byte, at int64, asker Asker) bool {
 	if !g.begin() {
 		return false
@@ -220,7 +222,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 	return true
 }
 
-// regionOf returns the region of p for somebody who asks for it.
+// regionOf returns the region of p for a request.
 func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.kept, func(r region) bool { return r.of == p })
@@ -249,7 +251,7 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 	return b, err
 }
 
-// write makes the region of p, and gives what is in it its place.
+// write makes the region of p, and gives its entries their places.
 func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 	for i := range dir.Len() {
 		if e := dir.At(i); namesNothing(e) {
@@ -268,7 +270,7 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 			r.NIDs[i] = p.nids[i]
 		case g.placeLocked(p, e):
 			r.NIDs[i] = erofs.NID(g.places[len(g.places)-1].at)
-		default: // where no region is: who looks at it gets an error
+		default: // no region is there: the reader gets an error
 			r.NIDs[i] = erofs.NID(lastPlace)
 		}
 	}
@@ -296,7 +298,8 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 	return b, nil
 }
 
-// grow writes the directories that are at hand, level by level, and gives them to the kernel, until limits.ahead.
+// grow writes the local directories, level by level, and gives them to the kernel, until
+// limits.ahead.
 func (g *grown) grow() {
 	for i := 0; ; i++ {
 		g.mu.Lock()
@@ -312,7 +315,7 @@ func (g *grown) grow() {
 		}
 		b, err := g.write(p, dir)
 		if err != nil {
-			continue // who looks at it is told
+			continue // a reader gets the error
 		}
 		if g.files.store(g, p.at, b) != nil {
 			return
@@ -331,7 +334,7 @@ func (p *place) path() string {
 	return p.entry.Name
 }
 
-// directory returns the directory of p, if that needs no waiting: one that was written is kept.
+// directory returns the directory of p, if that needs no waiting: a written one is kept.
 func (g *grown) directory(p *place) (*tree.Directory, bool) {
 	g.mu.Lock()
 	dir := p.dir
@@ -342,7 +345,7 @@ func (g *grown) directory(p *place) (*tree.Directory, bool) {
 	return g.source.LocalDirectory(p.entry.Digest)
 }
 
-// Redirects implements nodes: what was not written nobody has opened.
+// Redirects implements nodes: files in directories that were not written cannot have been opened.
 func (g *grown) Redirects(found func(redirect string)) error {
 	g.mu.Lock()
 	places := slices.Clone(g.places)

@@ -34,11 +34,11 @@ const (
 // imageID is the UUID of an image, by which fanotify names it.
 type imageID [16]byte
 
-// image is a mounted EROFS file system that holds the names and attributes of a
-// subtree at its path, but no data: overlayfs takes that from the folder of the
-// store, or, where it is not there, from the FUSE layer. One that is written at once
-// does not change, and has only what was at hand then, and no symlinks, whose reading
-// nobody would see; cover has the rest. One that is grown has all of its tree.
+// image is a mounted EROFS file system with the names and attributes of a subtree at its path, but
+// no data: overlayfs takes that from the folder of the store, or, if it is missing there, from the
+// FUSE layer. An image that is written at once does not change, and has only what was local then,
+// and no symlinks, whose reads would be invisible; cover has the rest. A grown image has its whole
+// tree.
 type image struct {
 	id     imageID
 	path   string // from the root, "" for the root itself
@@ -46,8 +46,8 @@ type image struct {
 	cover  *Cover
 	dirs   int // that it shows
 	bytes  int64
-	point  string   // where it is mounted
-	file   *os.File // it has no name: when nobody uses it any more, it is gone; nil if it is grown
+	point  string   // mount point
+	file   *os.File // without a name: it is freed with its last user; nil if the image is grown
 	grown  *grown   // nil: all of it was written at once
 	nodes  nodes
 	sum    [sha256.Size]byte // of the file's bytes
@@ -55,7 +55,7 @@ type image struct {
 	mark   atomic.Pointer[imageMark]
 
 	shown sync.Mutex              // guards as
-	as    map[folder.Owner]string // where it is mounted for others than Cache.owner
+	as    map[folder.Owner]string // mount points for other owners than Cache.owner
 
 	// Guarded by Cache.mu.
 	users   int    // roots that show it
@@ -64,7 +64,7 @@ type image struct {
 	lacking int    // roots that read directories which it lacks
 }
 
-// nodes know what the inodes of an image are.
+// nodes know the inodes of an image.
 type nodes interface {
 	Node(nid uint64) (erofs.Node, error)
 	// Redirects calls found with that of each file with data that the image shows.
@@ -74,7 +74,7 @@ type nodes interface {
 // atHand returns a directory if that needs no waiting.
 type atHand func(digest.Digest) (*tree.Directory, bool)
 
-// subtree describes what is at hand of a tree.
+// subtree describes the local part of a tree.
 type subtree struct {
 	blobs  *Blobs
 	lookup atHand
@@ -83,7 +83,7 @@ type subtree struct {
 	image  *image // that it is for
 }
 
-// directory describes d for the image, and what the image will not show of it.
+// directory describes d for the image, and the part that the image will not show.
 func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover) {
 	s.dirs++
 	s.left -= d.Len()
@@ -117,13 +117,13 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 	return list, c
 }
 
-// namesNothing reports whether a file's digest is of no bytes and not that of no bytes: nobody can have it, and an image, which
-// shows files without bytes without looking for them, must not.
+// namesNothing reports whether a file has size 0 but not the digest of the empty blob: such a blob
+// cannot exist, and an image, which shows empty files without a blob, must not show it.
 func namesNothing(e tree.Entry) bool {
 	return e.Kind == tree.File && e.Digest.SizeBytes() == 0 && !e.Digest.IsEmptyBlob()
 }
 
-// newImage makes an image of the subtree d at path as far as it is at hand, and mounts it.
+// newImage makes an image of the local part of the subtree d at path, and mounts it.
 func (c *Cache) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
 	img = &image{path: path}
 	s := &subtree{blobs: &c.blobs, lookup: atHand, left: maxImageEntries, image: img}
@@ -195,7 +195,7 @@ func (img *image) mount(point string) error {
 	return nil
 }
 
-// imageMark is what changes when somebody writes to a file.
+// imageMark has the attributes that change when a process writes to a file.
 type imageMark struct {
 	inode   uint64
 	size    int64
@@ -216,7 +216,7 @@ func (img *image) markNow() error {
 	return err
 }
 
-// marked reports whether nobody wrote to the file since it was last seen to be right.
+// marked reports whether the file was not written to since its last verification.
 func (img *image) marked() bool {
 	mark, err := img.markOf()
 	return err == nil && mark == *img.mark.Load()

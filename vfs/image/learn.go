@@ -9,14 +9,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// closedRoot is what is to be learned from.
+// closedRoot is the input of learning.
 type closedRoot struct {
 	digest digest.Digest
 	source Source
 }
 
-// learn looks for subtrees of a closed root that were seen before at their
-// path, the largest first, and makes images of those that are large enough.
+// learn looks for subtrees of a closed root that were seen before at their path, the largest first,
+// and makes images of those that are large enough.
 func (c *Cache) learn(r closedRoot) {
 	s := &survey{images: c, source: r.source, small: map[digest.Digest]int{}, left: maxVisits}
 	if len(c.sightings) > maxSightings {
@@ -42,12 +42,12 @@ type site struct {
 	digest digest.Digest
 }
 
-// survey looks at what is at hand of one tree.
+// survey reads the local part of one tree.
 type survey struct {
 	images *Cache
 	source Source
-	small  map[digest.Digest]int // entries at hand in and below directories that have few
-	left   int                   // directories that may be looked at
+	small  map[digest.Digest]int // local entries in and below directories that have few
+	left   int                   // directories that may still be read
 	wanted []site
 }
 
@@ -84,14 +84,14 @@ func (s *survey) visit(path string, d digest.Digest) {
 	}
 }
 
-// large reports whether so much in and below d is at hand that an image is worth
-// its mount. It looks no further than it must.
+// large reports whether enough entries in and below d are local for an image to be worth its mount.
+// It reads no more than necessary.
 func (s *survey) large(d digest.Digest) bool {
 	return s.count(d, MinEntries, 0) >= MinEntries
 }
 
-// count returns the number of entries at hand in and below d, with what large
-// files count, or one that is not below want.
+// count returns the number of local entries in and below d, with an addition for large files, or a
+// number that is not below want.
 func (s *survey) count(d digest.Digest, want, depth int) int {
 	if n, ok := s.small[d]; ok {
 		return n
@@ -116,8 +116,7 @@ func (s *survey) count(d digest.Digest, want, depth int) int {
 	return n
 }
 
-// known reports whether there is an image, and whether it lacks so much that it
-// should be made anew.
+// known reports whether there is an image, and whether it lacks so much that it should be replaced.
 func (c *Cache) known(path string, d digest.Digest) (known, renew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// shownTo returns where the image is mounted as what belongs to owner. All images are made for
-// the owner of most roots; for another one of Options.Namespaces a mount of the same image, once
-// for each owner, changes whom the kernel says it belongs to.
+// shownTo returns a mount point where the image's entries belong to owner. All images are made for
+// the owner of most roots. For another one of Options.Namespaces a second mount of the same image,
+// once for each owner, maps the owner.
 func (c *Cache) shownTo(img *image, owner folder.Owner) (string, error) {
 	if owner == c.owner {
 		return img.point, nil

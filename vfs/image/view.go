@@ -20,28 +20,28 @@ import (
 // graft is an image that a root shows.
 type graft struct {
 	image   *image
-	point   string       // where it is mounted for the owner of the root
+	point   string       // mount point for the owner of the root
 	entries []tree.Entry // of the directories from the root to the image's, that one included
 	lacking atomic.Bool  // a directory was read that the image could have shown
-	// seen has the inodes whose opening was reported. Who has the watcher's turn has it.
+	// seen has the inodes whose opening was reported. The holder of the watcher's turn owns it.
 	seen map[uint64]struct{}
 }
 
-// Hooks are told of what is read of images. They may be called concurrently and must not block.
+// Hooks get the reads of images. They may be called concurrently and must not block.
 type Hooks struct {
-	// Opened is told of the first opening of each input that an image shows, soon after it.
+	// Opened gets the first open of each input that an image shows, soon after it.
 	Opened func(path string, e tree.Entry)
-	// Blob is told of the blobs whose bytes may have been read by that.
+	// Blob gets the blobs whose bytes these opens may have read.
 	Blob func(digest.Digest)
 }
 
-// View is what one root shows of images. It may be of none.
+// View is the images of one root. It may have none.
 type View struct {
 	cache  *Cache
 	root   closedRoot
 	hooks  Hooks
 	grafts []*graft
-	cover  *Cover // what they show; nil if there are none
+	cover  *Cover // cover of the images; nil if there are none
 
 	overlay fsid // in which they are shown, once they are watched
 	watch   atomic.Uint32
@@ -50,14 +50,15 @@ type View struct {
 
 // The states of View.watch.
 const (
-	unwatched uint32 = iota // nobody knows what is opened
+	unwatched uint32 = iota // opens are unknown
 	watched
 	watchOver // all is known that was opened
 )
 
-// View chooses images for the tree d of a root that belongs to owner, as far as that can be told without
-// waiting. Where there are none for a large tree that is at hand, the View has one that is written while it is used, if
-// waiter is not nil. It is nil where no image can be shown to owner. Release must be called with it.
+// View chooses images for the tree d of a root that belongs to owner, as far as that is known
+// without waiting. If there are none for a large local tree, the View has one that is written while
+// it is used, if waiter is not nil. It is nil if no image can be shown to owner. Release must be
+// called with it.
 func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks Hooks, waiter Waiter) *View {
 	if owner != c.owner && c.namespaces[owner] == nil {
 		return nil
@@ -93,7 +94,7 @@ func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks H
 	return v
 }
 
-// Cover says what the images show; nil if there are none.
+// Cover returns what the images show; nil if there are none.
 func (v *View) Cover() *Cover { return v.cover }
 
 // Folders are where the images are mounted.
@@ -111,8 +112,8 @@ func (v *View) BlobDir() string { return v.cache.blobs.Dir }
 // Blob returns the blob whose file has that path in BlobDir.
 func (v *View) Blob(path string) (digest.Digest, bool) { return v.cache.blobs.Parse(path) }
 
-// Watch has the hooks told of what is opened in the overlay at path, which shows the images. Without
-// it, or if it fails, nobody knows.
+// Watch makes the hooks get opens in the overlay at path, which shows the images. Without it, or if
+// it fails, opens are unknown.
 func (v *View) Watch(path string) error {
 	if len(v.grafts) == 0 {
 		return nil
@@ -120,21 +121,21 @@ func (v *View) Watch(path string) error {
 	return v.cache.watcher.watch(v, path)
 }
 
-// Unwatch returns when the hooks have been told of all that was opened.
+// Unwatch returns when the hooks have got all opens.
 func (v *View) Unwatch() {
 	if v.watch.CompareAndSwap(watched, watchOver) {
 		v.cache.watcher.forget(v)
 	}
 }
 
-// Drain returns when the hooks have been told of all that was opened until now.
+// Drain returns when the hooks have got all opens until now.
 func (v *View) Drain() {
 	if v.watch.Load() == watched {
 		v.cache.watcher.drain()
 	}
 }
 
-// Release gives the images back, and lets others be learned from this root.
+// Release gives the images back, and lets the cache learn from this root.
 func (v *View) Release() {
 	for _, g := range v.grafts {
 		v.cache.release(g.image)
@@ -181,8 +182,9 @@ func (v *View) opened(id imageID, nid uint64) {
 	}
 }
 
-// TellBlobs returns when Hooks.Blob has been told of all blobs that were opened in images until now: where
-// nobody knows which, of all there are. The error wraps vouch.ErrDamaged if an image does not say which these are.
+// TellBlobs returns when Hooks.Blob has got all blobs that were opened in images until now: if
+// these are unknown, all blobs of the images. The error wraps vouch.ErrDamaged if an image cannot
+// list them.
 func (v *View) TellBlobs() error {
 	if len(v.grafts) == 0 {
 		return nil
@@ -200,7 +202,8 @@ func (v *View) TellBlobs() error {
 	return nil
 }
 
-// tellAll tells of all blobs of an image. It asks the image itself: nobody else has to know by now what that was made of.
+// tellAll reports all blobs of an image. It reads the image itself, because its directories may no
+// longer be in memory.
 func (v *View) tellAll(img *image, seen map[digest.Digest]struct{}) error {
 	var strange string
 	err := img.nodes.Redirects(func(redirect string) {
@@ -220,8 +223,8 @@ func (v *View) tellAll(img *image, seen map[digest.Digest]struct{}) error {
 	return err
 }
 
-// Missed notes, once, that a directory was read that an image could have shown: it lies in one of
-// which c says what it shows.
+// Missed records, once, that a directory was read that an image could have shown: it lies in one
+// that c covers.
 func (v *View) Missed(c *Cover) {
 	for _, g := range v.grafts {
 		if g.image == c.image && g.lacking.CompareAndSwap(false, true) {
@@ -230,7 +233,7 @@ func (v *View) Missed(c *Cover) {
 	}
 }
 
-// Stale reports whether Vouch would have to read something; it waits for nothing.
+// Stale reports whether Vouch would have to read files; it does not wait.
 func (v *View) Stale(due time.Time) bool {
 	for _, g := range v.grafts {
 		if g.image.grown == nil && !g.image.said.Since(due) {
@@ -240,12 +243,12 @@ func (v *View) Stale(due time.Time) bool {
 	return false
 }
 
-// Vouch reads the images that were last seen to be right before due, or were written to since. The error wraps
-// vouch.ErrDamaged if one is wrong: no root gets it any more.
+// Vouch reads the images that were last verified before due, or were written to since. The error
+// wraps vouch.ErrDamaged if one is wrong: no root gets it any more.
 func (v *View) Vouch(ctx context.Context, due time.Time) error {
 	for _, g := range v.grafts {
 		if g.image.grown != nil {
-			continue // nobody but the kernel has its bytes
+			continue // only the kernel has its bytes
 		}
 		if err := v.cache.verify(ctx, g.image, due); err != nil {
 			return err

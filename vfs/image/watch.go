@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// watchPeriod is how long opens may wait before somebody looks at them. What
-	// they are needed for at once (Stats, Close) has them fetched.
+	// watchPeriod is how long opens may wait in the kernel. Stats and Close fetch them at once.
 	watchPeriod = 50 * time.Millisecond
 	// watchBuffer is how much is read from the kernel at once: some hundred
 	// events, each of which has a descriptor.
@@ -27,34 +26,34 @@ const (
 	eventHead = 24
 
 	groupFlags = unix.FAN_CLASS_NOTIF | unix.FAN_CLOEXEC | unix.FAN_NONBLOCK | unix.FAN_UNLIMITED_QUEUE | unix.FAN_UNLIMITED_MARKS
-	// fileFlags have nobody wait for a file of which a command has a lease.
+	// fileFlags prevent waiting for a file of which a command has a lease.
 	fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_LARGEFILE | unix.O_NONBLOCK
 )
 
-// watcher learns from fanotify what is opened in roots that show metadata
-// images: nobody is asked about that. One group serves all roots, since a user
-// may have only some hundred of them.
+// watcher learns from fanotify which files are opened in roots with metadata images, because these
+// opens do not reach this process. One group serves all roots, since a user may have only some
+// hundred of them.
 type watcher struct {
 	fd    int
 	bytes int // that are read at once
-	// turn holds a token, which belongs to whoever takes events from the kernel
-	// and hands them on: after drain all earlier opens have been handed on.
+	// turn holds a token, which belongs to the goroutine that takes events from the kernel and
+	// passes them on: after drain all earlier opens have been passed on.
 	turn chan struct{}
 	stop chan struct{}
 	done chan struct{}
-	// thread is that of whoever has the turn. The kernel opens for it what
-	// others have opened, so roots must not make it wait.
+	// thread is that of the holder of the turn. The kernel opens files for it that others have
+	// opened, so roots must not make it wait.
 	thread atomic.Uint32
 
 	mu    sync.Mutex
-	roots map[fsid]*View // those that are watched, by the number of their overlay
+	roots map[fsid]*View // watched views, by the id of their overlay
 }
 
 // newWatcher opens the group and starts to read it. Only close ends that.
 func newWatcher() (*watcher, error) {
 	buffer := watchBuffer
 	fd, err := unix.FanotifyInit(groupFlags|unix.FAN_REPORT_FD_ERROR, fileFlags)
-	if errors.Is(err, unix.EINVAL) { // Linux before 6.13 tells of a file that cannot be opened only if it is the first that is read
+	if errors.Is(err, unix.EINVAL) { // Linux before 6.13 reports a file that cannot be opened only if it is the first that is read
 		buffer = eventHead
 		fd, err = unix.FanotifyInit(groupFlags, fileFlags)
 	}
@@ -74,8 +73,7 @@ func newWatcher() (*watcher, error) {
 	return w, nil
 }
 
-// run looks at what was opened from time to time, so that hooks hear of it and
-// the kernel need not keep it.
+// run reads opens from time to time, so that hooks get them and the kernel need not keep them.
 func (w *watcher) run() {
 	defer close(w.done)
 	tick := time.NewTicker(watchPeriod)
@@ -105,8 +103,8 @@ func (w *watcher) close() {
 	_ = unix.Close(w.fd)
 }
 
-// watch reports what is opened in the overlay at path to r from now on, in whatever
-// mount namespace. The mark ends with the mount.
+// watch reports opens in the overlay at path to r from now on, in every mount namespace. The mark
+// ends with the mount.
 func (w *watcher) watch(r *View, path string) error {
 	id, err := fsidOf(unix.Statfs, path)
 	if err != nil {
@@ -132,7 +130,7 @@ func (w *watcher) watch(r *View, path string) error {
 	return nil
 }
 
-// forget ends the reports about r after those that are due.
+// forget ends the reports about r after the pending ones.
 func (w *watcher) forget(r *View) {
 	w.drain()
 	w.mu.Lock()
@@ -140,8 +138,8 @@ func (w *watcher) forget(r *View) {
 	delete(w.roots, r.overlay)
 }
 
-// is reports whether thread is the one for which the kernel opens again what
-// others have opened.
+// is reports whether thread is the one for which the kernel opens files again that others have
+// opened.
 func (w *watcher) is(thread uint32) bool { return w != nil && thread != 0 && w.thread.Load() == thread }
 
 // drain hands on all events of opens that have returned by now.
@@ -183,7 +181,7 @@ func (w *watcher) drain() {
 	}
 }
 
-// handOn tells the root what was opened in it, if that is from an image.
+// handOn tells the root which file was opened, if that is from an image.
 func (w *watcher) handOn(fd int) {
 	id, err := fsidOf(unix.Fstatfs, fd)
 	if err != nil {
@@ -206,7 +204,7 @@ func (w *watcher) handOn(fd int) {
 	}
 }
 
-// lost says that something was opened of which nobody knows what and where.
+// lost records that an unknown file was opened.
 func (w *watcher) lost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,8 +213,7 @@ func (w *watcher) lost() {
 	}
 }
 
-// fsid is what statfs(2) calls a mounted file system. Of an overlay with uuid=on
-// it is its own.
+// fsid is the id of a mounted file system in statfs(2). An overlay with uuid=on has its own.
 type fsid [2]int32
 
 func fsidOf[T any](statfs func(T, *unix.Statfs_t) error, of T) (fsid, error) {

@@ -11,24 +11,25 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Bare is a layer that the action sees as it is: what it
-// makes, renames and removes is beside the inputs, and what it writes into one,
-// if it may, reaches all who share it. Intact finds that out.
+// Bare is a layer that the action sees directly: it creates, renames and removes files beside the
+// inputs, and its writes to an input, if it may write, reach all roots that share it. Intact
+// detects that.
 type Bare struct {
 	*Layer
 	directory func(digest.Digest) (*tree.Directory, error)
 }
 
-// NewBare returns the layer l as what the action sees. It asks for directories once more, when it is
-// to know whether a symlink is an input.
+// NewBare returns the layer l as the action's view. It reads directories once more, to recognize
+// symlinks that are inputs.
 func NewBare(l *Layer, directory func(digest.Digest) (*tree.Directory, error)) Bare {
 	return Bare{l, directory}
 }
 
-// Path is where it is.
+// Path is its path.
 func (l Bare) Path() string { return l.own.base }
 
-// Intact returns an error that wraps ErrInputChanged and names the inputs that are not what was linked.
+// Intact returns an error that wraps ErrInputChanged and names the inputs that differ from their
+// links.
 func (l Bare) Intact() error {
 	var changed []string
 	for _, at := range l.own.byIno {
@@ -48,12 +49,12 @@ func (l Bare) Intact() error {
 		"without an overlayfs to keep them apart): %s", ErrInputChanged, strings.Join(changed, ", "))
 }
 
-// Base is where it is, and so where files are that were written.
+// Base is its path, and so the folder of written files.
 func (l Bare) Base() string { return l.own.base }
 
-// A Dir is a folder that the action sees, which somebody holds open. What is looked at from there costs the
-// same however deep it lies: it goes from descriptor to descriptor, a path may be longer than the kernel takes at
-// once, and no symlink is followed. It belongs to one goroutine, which closes it.
+// A Dir is an open folder of the action's view. Lookups from there cost the same at any depth: it
+// goes from descriptor to descriptor, a path may be longer than the kernel allows at once, and no
+// symlink is followed. It belongs to one goroutine, which closes it.
 type Dir struct {
 	bare  Bare
 	dir   int
@@ -79,7 +80,7 @@ func (p *Dir) Enter(name string) (*Dir, error) {
 	return &Dir{bare: p.bare, dir: dir, path: p.below(name), input: p.find(name)}, nil
 }
 
-// Close lets go of the folder. It may be called once.
+// Close closes the folder. It may be called once.
 func (p *Dir) Close() { _ = unix.Close(p.dir) }
 
 func (p *Dir) below(name string) string {
@@ -102,8 +103,8 @@ func (p *Dir) find(name string) tree.Entry {
 	return e
 }
 
-// Unchanged knows files by their inode, so also those that were moved, and
-// symlinks by their path. Of directories it knows nothing.
+// Unchanged recognizes files by their inode, so also moved ones, and symlinks by their path. It
+// does not recognize directories.
 func (p *Dir) Unchanged(name string) (in tree.Entry, from string, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -130,7 +131,8 @@ func (p *Dir) leadsTo(name, target string) bool {
 	return err == nil && string(buf[:n]) == target
 }
 
-// Written returns a path, good until Close, of what has one name: an input has another one in the Store.
+// Written returns a path, valid until Close, of a file with one name: an input has another one in
+// the Store.
 func (p *Dir) Written(name string) (string, bool) {
 	var st unix.Stat_t
 	err := unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)

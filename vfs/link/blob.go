@@ -27,7 +27,7 @@ type blob struct {
 	file  *os.File // of a large one
 }
 
-// close forgets what was read and opened: what comes next may be another file.
+// close closes the open file: the next one may be another file.
 func (s *blob) close() {
 	if s.file != nil {
 		_ = s.file.Close() // it was only read
@@ -71,8 +71,8 @@ func (s *blob) readSmall(ctx context.Context, file *os.File) error {
 	return nil
 }
 
-// copyTo makes the file path, with the bytes of the blob and what else k says, and tells what it is then.
-// That the bytes are those of another blob is vouch.ErrDamaged.
+// copyTo makes the file path, with the bytes of the blob and the other attributes in k, and returns
+// its inode. If the bytes do not match the digest, the error is vouch.ErrDamaged.
 func (s *blob) copyTo(ctx context.Context, path string, k fileKey) (st unix.Stat_t, err error) {
 	if err := s.load(ctx); err != nil {
 		return st, err
@@ -94,7 +94,7 @@ func (s *blob) copyTo(ctx context.Context, path string, k fileKey) (st unix.Stat
 	return st, errors.Join(err, to.Close())
 }
 
-// dress gives a new file the attributes of k, and tells what it is then.
+// dress gives a new file the attributes of k, and returns its inode.
 func dress(fd int, path string, k fileKey) (st unix.Stat_t, err error) {
 	mtime := unix.Timespec{Sec: k.sec, Nsec: int64(k.nsec)}
 	if err := unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{mtime, mtime}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -116,8 +116,8 @@ func wrongBlob(want, got digest.Digest) error {
 	return fmt.Errorf("blob %s: %w: its hash is %s", want, vouch.ErrDamaged, got.Hash())
 }
 
-// copyBlob copies and hashes the blob d. What shares its blocks with the other file is read
-// back, for that is what commands will read.
+// copyBlob copies and hashes the blob d. If the copy shares its blocks with the other file, it is
+// read back, because commands will read that.
 func copyBlob(ctx context.Context, to, from *os.File, d digest.Digest) error {
 	h := digest.NewHasher(d.Function())
 	var err error

@@ -18,11 +18,10 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// copies holds the files that roots have links to. They are copies of blobs
-// (reflinks, where the file system can), not the blobs: a link shows the mode and
-// the times of its inode, which are the input's and not the store's; and a
-// command that writes through a link does not reach the store. Beyond maxBytes
-// the copy unused for longest goes; one that a root uses does not.
+// copies holds the files that roots have links to. They are copies of blobs (reflinks, if the file
+// system supports them), not the blobs: a link shows the mode and the times of its inode, which are
+// the input's and not the store's; and a command that writes through a link does not reach the
+// store. Beyond maxBytes the least recently used copy is removed, unless a root uses it.
 type copies struct {
 	shards   [numShards]string // folders
 	maxBytes int64
@@ -30,22 +29,22 @@ type copies struct {
 	damaged  func(d digest.Digest, file string)
 	log      *zap.Logger
 
-	mu     sync.Mutex // guards what follows; no I/O under it
+	mu     sync.Mutex // guards the following; no I/O under it
 	serial uint64
 	byKey  map[fileKey]*sharedFile
-	byIno  map[uint64]*sharedFile    // those that have a name in shards
+	byIno  map[uint64]*sharedFile    // those with a name in shards
 	making map[fileKey]chan struct{} // closed when the copy is made, or could not be
 	idle   list.List                 // of *sharedFile without users, the one used last in front
 	bytes  int64                     // of the copies that have a name in shards
 }
 
-// fileKey is what tells one copy from another. No root has two links to one copy.
+// fileKey identifies a copy. No root has two links to one copy.
 type fileKey struct {
 	digest digest.Digest
 	perm   uint32
 	sec    int64 // of the modification time
 	nsec   int32
-	nth    int // of those that are equal; 0 for the first
+	nth    int // counts equal ones; 0 for the first
 }
 
 // keyOf is the key of the first copy.
@@ -53,17 +52,17 @@ func keyOf(e *tree.Entry) fileKey {
 	return fileKey{digest: e.Digest, perm: e.Perm, sec: e.MTime.Unix(), nsec: int32(e.MTime.Nanosecond())}
 }
 
-// numShards is over how many folders the copies are spread, so that those who
-// make them do not wait for each other in one.
+// numShards is the number of folders with copies, so that writers do not wait for each other in one
+// folder.
 const numShards = 64
 
-// topDirectory is FS_TOPDIR_FL (linux/fs.h): what is in a folder has nothing to do with each other.
+// topDirectory is FS_TOPDIR_FL (linux/fs.h): the entries of a folder are unrelated.
 const topDirectory = 0x00020000
 
-// spreadFolders has the folders that are made in dir be apart on the disk, if it has ext4. That puts a file near its
-// folder and a folder near its parent, unless told otherwise; and it looks at each inode near there that was freed in
-// the last minutes before it takes one. Beside what roots leave behind, making a file was measured to take 600 µs for
-// that, and 20 µs elsewhere.
+// spreadFolders makes ext4 spread the folders in dir over the disk. By default ext4 puts a file
+// near its folder and a folder near its parent, and before it uses an inode there it looks at each
+// one nearby that was freed in the last minutes. Beside the remains of roots, making a file took
+// 600 µs because of that, and 20 µs elsewhere.
 func spreadFolders(dir string) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -71,7 +70,7 @@ func spreadFolders(dir string) {
 	}
 	defer func() { _ = f.Close() }()
 	if flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
-		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDirectory) // others do not know it
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags|topDirectory) // other file systems do not support it
 	}
 }
 
@@ -85,7 +84,8 @@ func newCopies(o Options) (*copies, error) {
 		return nil, err
 	}
 	spreadFolders(dir)
-	// ext4 goes by the names where it puts folders; those of the run before are full of what is being freed.
+	// ext4 places folders by their names; the places of the last run are full of inodes that are
+	// being freed.
 	run := strconv.FormatUint(uint64(rand.Uint32()), 36)
 	for i := range c.shards {
 		c.shards[i] = filepath.Join(dir, run+"-"+strconv.Itoa(i))
@@ -129,8 +129,8 @@ func (c *copies) acquire(ctx context.Context, k fileKey, from *blob) (*sharedFil
 	}
 }
 
-// take returns the copy, or a channel that says when somebody has made it, or
-// one that the caller closes when he has.
+// take returns the copy, or a channel that is closed when another caller has made it, or one that
+// the caller must close when it has made the copy.
 func (c *copies) take(k fileKey) (l *sharedFile, wait <-chan struct{}, mine chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *copies) take(k fileKey) (l *sharedFile, wait <-chan struct{}, mine chan
 	return nil, nil, mine
 }
 
-// made adds a copy, or with nil says that there is none.
+// made adds a copy, or with nil reports that there is none.
 func (c *copies) made(k fileKey, l *sharedFile) {
 	c.mu.Lock()
 	delete(c.making, k)
@@ -195,7 +195,7 @@ func (c *copies) evictLocked() (out []*sharedFile) {
 	return out
 }
 
-// forgetLocked says that l is to lose its name.
+// forgetLocked schedules the removal of l's name.
 func (c *copies) forgetLocked(l *sharedFile) {
 	c.bytes -= l.key.digest.SizeBytes()
 	delete(c.byIno, l.as.number)
@@ -225,7 +225,7 @@ func (c *copies) overfull() bool {
 	return c.bytes > c.maxBytes
 }
 
-// retire lets nobody else have l. It reports whether that is news.
+// retire stops new uses of l. It reports whether l was in use before.
 func (c *copies) retire(l *sharedFile) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,8 +237,8 @@ func (c *copies) retire(l *sharedFile) bool {
 	return true
 }
 
-// spoil retires a copy that is not what it was. If commands see the links as they are, what the kernel knows to have been written was
-// one's doing; else it was a disk's, or somebody's who has no business there.
+// spoil retires a copy that has changed. If commands see the links directly, a write that the
+// kernel recorded was a command's; otherwise a disk or another process is the cause.
 func (c *copies) spoil(l *sharedFile) {
 	switch {
 	case !c.retire(l):

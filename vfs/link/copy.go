@@ -22,23 +22,25 @@ type sharedFile struct {
 	as   inode         // as it was made
 	said vouch.Verdict // of its bytes
 
-	// names is held while a name of it is made or removed, or its change time looked at: no other I/O.
+	// names is held while a name of the file is made or removed, or its change time is read: no
+	// other I/O.
 	names sync.Mutex
-	// changed is the change time that we know of, and doubt, that somebody else has changed the file since
-	// it was read. Nobody can set a change time; our own changes, which are of names, we know. Guarded by names.
+	// changed is the last known change time, and doubt is set if another process has changed the
+	// file since it was read. No process can set a change time; our own changes, which are of
+	// names, are known. Guarded by names.
 	changed unix.Timespec
 	doubt   bool
-	// strange counts how often somebody else was found to have changed it. Guarded by names.
+	// strange counts the changes by other processes. Guarded by names.
 	strange uint32
 
 	// Guarded by copies.mu.
 	users   int
 	idle    *list.Element // set while users is 0
-	retired bool          // nobody else gets it: it was changed, or can have no more links
+	retired bool          // no other root gets it: it was changed, or can have no more links
 }
 
-// inode is what stays the same of a file that nobody changes. The change time is
-// not: making and removing links sets it.
+// inode has the attributes that stay the same if no process changes a file. The change time is not
+// among them: making and removing links sets it.
 type inode struct {
 	number uint64
 	size   int64
@@ -50,8 +52,7 @@ func inodeOf(st *unix.Stat_t) inode {
 	return inode{st.Ino, st.Size, uint32(st.Mode), st.Mtim}
 }
 
-// intact reports whether the copy is what was made, as far as its inode tells, and nobody
-// has found its bytes wrong.
+// intact reports whether the copy is unchanged by its inode, and was never found wrong.
 func (l *sharedFile) intact() bool {
 	if l.said.Wrong() {
 		return false
@@ -61,7 +62,7 @@ func (l *sharedFile) intact() bool {
 	return l.lookLocked()
 }
 
-// strangers counts how often somebody else had changed the file when it was last looked at.
+// strangers counts the changes by other processes up to the last check.
 func (l *sharedFile) strangers() uint32 {
 	l.names.Lock()
 	defer l.names.Unlock()
@@ -73,8 +74,8 @@ func (l *sharedFile) link(dir int, name string) error {
 	return l.ours(func() error { return unix.Linkat(unix.AT_FDCWD, l.path, dir, name, 0) })
 }
 
-// ours does what changes the file's change time. Who changes the file between the look before and the
-// operation itself, a few microseconds, is not seen.
+// ours makes a change of our own to the file. A change by another process between the check before
+// and the operation itself, a few microseconds, is not detected.
 func (l *sharedFile) ours(op func() error) error {
 	l.names.Lock()
 	defer l.names.Unlock()
@@ -87,7 +88,7 @@ func (l *sharedFile) ours(op func() error) error {
 	return err
 }
 
-// lookLocked notes whether somebody else has changed the file. It reports whether its inode is what was made.
+// lookLocked checks for changes by other processes. It reports whether the inode is unchanged.
 func (l *sharedFile) lookLocked() bool {
 	var st unix.Stat_t
 	if unix.Lstat(l.path, &st) != nil {
@@ -102,14 +103,14 @@ func (l *sharedFile) lookLocked() bool {
 	return inodeOf(&st) == l.as
 }
 
-// doubtful reports whether somebody else may have written to the file since it was read.
+// doubtful reports whether another process may have written to the file since it was read.
 func (l *sharedFile) doubtful() bool {
 	l.names.Lock()
 	defer l.names.Unlock()
 	return !l.lookLocked() || l.doubt
 }
 
-// setDoubt says that nothing, or something, is known against the file as it is now.
+// setDoubt clears, or sets, the doubt about the file in its present state.
 func (l *sharedFile) setDoubt(doubt bool) {
 	l.names.Lock()
 	defer l.names.Unlock()
@@ -117,8 +118,8 @@ func (l *sharedFile) setDoubt(doubt bool) {
 	l.doubt = doubt
 }
 
-// verify reads a copy that was last seen to be right before due, or was changed since. The error
-// wraps vouch.ErrDamaged if it is wrong: no root gets it any more.
+// verify reads a copy that was last verified before due, or was changed since. The error wraps
+// vouch.ErrDamaged if it is wrong: no root gets it any more.
 func (c *copies) verify(ctx context.Context, l *sharedFile, due time.Time) error {
 	written := l.doubtful()
 	if written {
@@ -138,7 +139,7 @@ func (c *copies) verify(ctx context.Context, l *sharedFile, due time.Time) error
 	return fmt.Errorf("copy of blob %s: %w", l.key.digest, err)
 }
 
-// check reads the copy. What changes meanwhile is doubtful again.
+// check reads the copy. A change meanwhile makes it doubtful again.
 func (l *sharedFile) check(ctx context.Context) error {
 	l.setDoubt(false)
 	err := l.read(ctx)

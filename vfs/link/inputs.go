@@ -15,7 +15,7 @@ import (
 const (
 	// fetchWidth is how many calls of the Source wait at once.
 	fetchWidth = 16
-	// loadBlobs and loadBytes bound what one call of Load is asked for.
+	// loadBlobs and loadBytes limit one call of Load.
 	loadBlobs = 4096
 	loadBytes = 256 << 20
 	// maxEntries bounds a root: a tree of a few directories, each holding the
@@ -32,14 +32,14 @@ type Source interface {
 
 // A Loader is a Source that can fetch many blobs at once, which hard links need.
 type Loader interface {
-	// Load makes the blobs local, so that Directory and OpenBlob soon find them.
-	// Its error is one of those that OpenBlob would have returned.
+	// Load makes the blobs local, so that Directory and OpenBlob find them soon. Its error is one
+	// that OpenBlob would have returned.
 	Load(ctx context.Context, ds []digest.Digest) error
 }
 
-// A Verifier is a Source that can look whether a local blob is what its digest says.
+// A Verifier is a Source that can check whether a local blob matches its digest.
 type Verifier interface {
-	// Verify sets the blob aside if it is not, so that OpenBlob fetches it again.
+	// Verify sets the blob aside if it does not, so that OpenBlob fetches it again.
 	Verify(ctx context.Context, d digest.Digest) error
 }
 

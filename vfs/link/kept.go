@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// minKeptEntries is the size from which on a subtree is worth a layer of its own.
+	// minKeptEntries is the smallest subtree that is worth a layer of its own.
 	minKeptEntries = 256
 	// maxKept and maxKeptEntries bound the subtrees that are kept, in use or not.
 	maxKept        = 64
@@ -24,18 +24,17 @@ const (
 	maxSightings = 1 << 18
 )
 
-// keptTrees are linked subtrees that recur: folders which hold one at its path, for the
-// overlays of all roots that have it there to lie on. An overlay does not write to what
-// it lies on; what changed nevertheless is noticed when a root is vouched for and before the next use, and
-// thrown away.
-// A subtree is kept when it is seen for the second time.
+// keptTrees are linked subtrees that recur: folders with a subtree at its path, as layers for the
+// overlays of all roots that have it there. An overlay does not write to its lower layers; if they
+// change nevertheless, that is detected when a root is verified and before the next use, and the
+// tree is dropped. A subtree is kept when it is seen for the second time.
 type keptTrees struct {
 	dir   string
 	links *copies
 	trash *folder.Trash
 	log   *zap.Logger
 
-	mu        sync.Mutex // guards what follows; no I/O under it
+	mu        sync.Mutex // guards the following; no I/O under it
 	serial    int
 	clock     uint64
 	byKey     map[keptKey]*keptTree // a nil one is being made
@@ -45,7 +44,7 @@ type keptTrees struct {
 	held map[fileKey]*keptTree
 }
 
-// keptKey is what tells one kept tree from another.
+// keptKey identifies a kept tree.
 type keptKey struct {
 	path   string // "" for a whole root
 	digest digest.Digest
@@ -64,8 +63,8 @@ type keptTree struct {
 	// Guarded by keptTrees.mu.
 	users   int
 	lastUse uint64
-	retired bool // nobody else gets it
-	dropped bool // its last user, or who retired it, removes it
+	retired bool // no root gets it any more
+	dropped bool // its last user, or the one that retired it, removes it
 }
 
 func newKeptTrees(dir string, links *copies, trash *folder.Trash, log *zap.Logger) *keptTrees {
@@ -75,8 +74,8 @@ func newKeptTrees(dir string, links *copies, trash *folder.Trash, log *zap.Logge
 	}
 }
 
-// look returns the kept tree, with one user more, or that the caller is to make it,
-// and then calls add or forget.
+// look returns the kept tree, with one user more, or tells the caller to make it, and then to call
+// add or forget.
 func (k *keptTrees) look(key keptKey) (t *keptTree, mine bool) {
 	t, mine = k.take(key)
 	if t == nil || t.intact() {
@@ -102,7 +101,7 @@ func (k *keptTrees) take(key keptKey) (t *keptTree, mine bool) {
 		k.clock++
 		t.lastUse = k.clock
 		t.users++
-	case found: // somebody else makes it
+	case found: // another caller makes it
 	case seen && len(k.byKey) < maxKept:
 		k.byKey[key] = nil
 		return nil, true
@@ -134,7 +133,7 @@ func (k *keptTrees) hold(t *keptTree, p *plan) {
 	}
 }
 
-// drop removes t, which nobody uses, and gives up the copies that it leads to.
+// drop removes t, which has no users, and releases its copies.
 func (k *keptTrees) drop(t *keptTree) error {
 	k.mu.Lock()
 	for _, key := range t.keys {
@@ -155,16 +154,15 @@ func (k *keptTrees) add(t *keptTree) {
 	k.entries += t.entries
 }
 
-// forget says that a tree could not be made.
+// forget records that a tree could not be made.
 func (k *keptTrees) forget(key keptKey) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.byKey, key)
 }
 
-// release takes one user of each of ts away, and drops what is too much: the trees
-// unused for longest, as long as there are too many or the copies that they pin take
-// more than the cache may.
+// release removes one user of each of ts, and drops the surplus: the least recently used trees, as
+// long as there are too many or the copies that they pin exceed the cache.
 func (k *keptTrees) release(ts []*keptTree) {
 	k.mu.Lock()
 	for _, t := range ts {
@@ -185,8 +183,8 @@ func (k *keptTrees) release(ts []*keptTree) {
 	}
 }
 
-// surplusLocked returns a tree without users that is to be dropped: one of ts that is
-// retired, or the oldest if there is too much.
+// surplusLocked returns a tree without users that must be dropped: one of ts that is retired, or
+// the oldest if there are too many.
 func (k *keptTrees) surplusLocked(full bool, ts []*keptTree) (t *keptTree) {
 	for _, of := range ts {
 		if of.retired && !of.dropped && of.users == 0 {
@@ -207,7 +205,7 @@ func (k *keptTrees) surplusLocked(full bool, ts []*keptTree) (t *keptTree) {
 	return t
 }
 
-// retireLocked lets nobody else have t.
+// retireLocked stops new uses of t.
 func (k *keptTrees) retireLocked(t *keptTree) {
 	if t.retired {
 		return
@@ -217,13 +215,12 @@ func (k *keptTrees) retireLocked(t *keptTree) {
 	k.entries -= t.entries
 }
 
-// intact reports whether the folders have what they had when they were made, and the
-// copies that they lead to are what they were.
+// intact reports whether the folders are as they were made, and their copies unchanged.
 func (t *keptTree) intact() bool {
 	return t.names.check() == nil && !slices.ContainsFunc(t.links, func(l *sharedFile) bool { return !l.intact() })
 }
 
-// become notes what t is, whose links m has made of d and what is below.
+// become records the content of t, whose links m has made of d and below.
 func (t *keptTree) become(m *maker, d dirAt) error {
 	t.names = m.names
 	for _, d := range m.dirs {

@@ -20,7 +20,7 @@ var ErrInputChanged = errors.New("an input was changed in place")
 // maxNamed is how many inputs an error names.
 const maxNamed = 5
 
-// LayerOptions say what a layer shows and where.
+// LayerOptions say which tree a layer shows and where.
 type LayerOptions struct {
 	Folder string // which Show makes
 	Digest digest.Digest
@@ -28,16 +28,16 @@ type LayerOptions struct {
 	Owner  folder.Owner // of the folders
 }
 
-// Layer is the folders of hard links of one root. What Show has done when it fails is for Hide to undo.
+// Layer is the folders of hard links of one root. If Show fails, Hide undoes its work.
 type Layer struct {
 	store  *Store
 	root   digest.Digest
-	still  bool // nobody is to write to it
+	still  bool // it must not be written to
 	shares bool // kept trees may stand for parts of it
 	made   bool // the folder is ours
 	own    *maker
 
-	strange []uint32    // if it is still: how often strangers had changed each copy when it was shown
+	strange []uint32    // if it is still: the number of foreign changes of each copy when it was shown
 	kept    []*keptTree // in use by this root
 	toKeep  []dirAt     // that this root makes kept trees of
 }
@@ -117,7 +117,7 @@ func (l *Layer) tellApart() {
 	l.own.number(taken)
 }
 
-// share reports whether a kept tree stands for d and all below it, or is to be made for that.
+// share reports whether a kept tree replaces d and everything below it, or must be made for that.
 func (l *Layer) share(d dirAt, lists *listing) bool {
 	if !l.shares || len(l.kept)+len(l.toKeep) >= maxKeptLayers || lists.size(d.digest, 0) < minKeptEntries {
 		return false
@@ -132,12 +132,12 @@ func (l *Layer) share(d dirAt, lists *listing) bool {
 	return t != nil || mine
 }
 
-// keep makes the trees that are to be kept from now on, and uses them.
+// keep makes the trees that will be kept, and uses them.
 func (l *Layer) keep(ctx context.Context, lists *listing) error {
 	for ; len(l.toKeep) > 0; l.toKeep = l.toKeep[1:] {
 		t, err := l.makeKept(ctx, l.toKeep[0], lists)
 		if err != nil {
-			return err // letGo tells that they are not made
+			return err // letGo reports that they are not made
 		}
 		l.store.kept.add(t)
 		l.kept = append(l.kept, t)
@@ -197,7 +197,7 @@ func (l *Layer) each(f func(*sharedFile) bool) {
 	}
 }
 
-// Stale reports whether Vouch would have to read something; it waits for nothing.
+// Stale reports whether Vouch would have to read files; it does not wait.
 func (l *Layer) Stale(due time.Time) (stale bool) {
 	l.each(func(s *sharedFile) bool {
 		stale = !s.said.Since(due)
@@ -206,9 +206,10 @@ func (l *Layer) Stale(due time.Time) (stale bool) {
 	return stale
 }
 
-// Vouch reads the copies that were last seen to be right before due, or were changed since, and looks whether
-// somebody has changed them, or their names, since Show, unless the action may: what is right again may have been wrong when it was
-// read. The error wraps vouch.ErrDamaged if something is wrong: no root gets it any more.
+// Vouch reads the copies that were last verified before due, or were changed since, and checks
+// whether another process has changed them, or their names, since Show, unless the action may do
+// that: a file that is right again may have been wrong when it was read. The error wraps
+// vouch.ErrDamaged if anything is wrong: no root gets it any more.
 func (l *Layer) Vouch(ctx context.Context, due time.Time) error {
 	var errs []error
 	i := 0

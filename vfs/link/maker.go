@@ -29,7 +29,7 @@ const (
 
 // A maker makes a folder of links.
 type maker struct {
-	plan   // what is to be made; its memory is given back when that is done
+	plan   // its memory is freed when it is done
 	base   string
 	owner  folder.Owner
 	inputs inputs
@@ -40,7 +40,7 @@ type maker struct {
 
 	mu    sync.Mutex
 	byKey map[fileKey]*sharedFile // the ones to link to; guarded by mu
-	byIno map[uint64]linkAt       // what the inode numbers in the folder stand for; like links
+	byIno map[uint64]linkAt       // the meaning of the inode numbers in the folder; like links
 	names names                   // like links
 }
 
@@ -50,7 +50,7 @@ type linkAt struct {
 	path string
 }
 
-// make makes what the plan says.
+// make executes the plan.
 func (m *maker) make(ctx context.Context) error {
 	if err := m.fetch(ctx); err != nil {
 		return err
@@ -108,8 +108,8 @@ func (m *maker) acquireAll(ctx context.Context, d digest.Digest, keys []fileKey)
 	return nil
 }
 
-// acquire gets the copy for k, of the file at path. A blob that is not what its digest says
-// is fetched again, if the Source can.
+// acquire gets the copy for k, of the file at path. If the blob does not match its digest, it is
+// fetched again, if the Source can do that.
 func (m *maker) acquire(ctx context.Context, k fileKey, path string, from *blob) error {
 	got, err := m.copies.acquire(ctx, k, from)
 	source, ok := m.inputs.Source.(Verifier)
@@ -117,7 +117,7 @@ func (m *maker) acquire(ctx context.Context, k fileKey, path string, from *blob)
 		m.log.Warn("a blob was wrong when it was copied; it is fetched again",
 			zap.Stringer("blob", k.digest), zap.Error(err))
 		from.close()
-		_ = source.Verify(ctx, k.digest) // the next try says what is wrong
+		_ = source.Verify(ctx, k.digest) // the next try reports the error
 		got, err = m.copies.acquire(ctx, k, from)
 	}
 	if err != nil {
@@ -131,7 +131,7 @@ func (m *maker) acquire(ctx context.Context, k fileKey, path string, from *blob)
 	return nil
 }
 
-// populate makes the directories, then what is in them, then sets their times.
+// populate makes the directories, then their entries, then sets their times.
 func (m *maker) populate(ctx context.Context) error {
 	for _, d := range m.dirs {
 		if d.path == "" {
@@ -172,7 +172,7 @@ func (m *maker) fill(ctx context.Context, d dirAt) error {
 			return planError(d.path, err)
 		}
 	}
-	if err := errors.Join(dir.Chmod(0o755), m.owner.Give(path)); err != nil { // whatever the umask
+	if err := errors.Join(dir.Chmod(0o755), m.owner.Give(path)); err != nil { // independent of the umask
 		return err
 	}
 	old := time.Unix(tree.DefaultMTime, 0)
@@ -182,7 +182,7 @@ func (m *maker) fill(ctx context.Context, d dirAt) error {
 	return m.note(path)
 }
 
-// note remembers a folder or a file of its own as it is now.
+// note records a folder or a file of its own in its present state.
 func (m *maker) note(path string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

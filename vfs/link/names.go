@@ -10,9 +10,10 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
-// names are the folders in which a root has names of its inputs, and the files there that are no links, as they
-// were when they were made. Nobody has a reason to change them below an overlay; who does so all the same, as by
-// another file under the name of an input, changes a change time.
+// names are the folders in which a root has names of its inputs, and the files there that are no
+// links, in their state when they were made. Nothing should change them below an overlay; if a
+// process does so all the same, as by another file under the name of an input, a change time
+// changes.
 type names []nameAt
 
 type nameAt struct {

@@ -30,7 +30,7 @@ func (l *listing) size(d digest.Digest, depth int) int {
 	return l.sizes[d]
 }
 
-// A plan says what is to be made in a folder.
+// A plan is the list of entries to make in a folder.
 type plan struct {
 	dirs  []dirAt            // parents before children
 	files map[fileKey]string // a path of each copy that files lead to
@@ -41,11 +41,11 @@ type dirAt struct {
 	path   string // relative; "" for the root
 	digest digest.Digest
 	list   *tree.Directory
-	// which says to which copy each entry that is a file leads; nil: all to the first.
+	// which has the copy of each entry that is a file; nil: the first for all.
 	which []int
 }
 
-// key is that of the copy that entry i, which is e, leads to.
+// key is that of the copy of entry i, which is e.
 func (d *dirAt) key(i int, e *tree.Entry) fileKey {
 	k := keyOf(e)
 	if d.which != nil {
@@ -54,8 +54,8 @@ func (d *dirAt) key(i int, e *tree.Entry) fileKey {
 	return k
 }
 
-// spread notes what is to be made of top and below, but for the directories with all below that
-// share takes away.
+// spread adds top and everything below, except the directories that share removes with everything
+// below.
 func (p *plan) spread(top dirAt, lists *listing, share func(dirAt) bool) {
 	if share(top) {
 		return

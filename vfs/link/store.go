@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// What Open says where files can have one name only.
+// The text of Open's warning if files can have only one name.
 const (
 	CostOfCopies = "every file of an input root is copied for every root"
 	CopiesAdvice = "put the upper folder on ext4, xfs, btrfs or tmpfs"
@@ -21,14 +21,16 @@ const (
 type Options struct {
 	// Dir is the folder of the copies, on the file system of the roots. It is made; removing it is the caller's.
 	Dir string
-	// MaxBytes bounds the copies, without those that roots use at the moment; 0 is a tenth of what is free.
+	// MaxBytes limits the copies, without those that roots use at the moment; 0 is a tenth of the
+	// free space.
 	MaxBytes int64
-	// Bare says that commands see the links as they are, and may write to them. Else nobody does who has any business there, as
-	// below an overlay; and a root may have folders that are other roots', too.
+	// Bare: commands see the links directly, and may write to them. Otherwise nothing should write
+	// there, as below an overlay, and a root may have folders that it shares with other roots.
 	Bare  bool
-	Trash *folder.Trash // takes what roots leave
+	Trash *folder.Trash // takes the remains of roots
 	Log   *zap.Logger
-	// Damaged is told of each copy that is not what it was, unless a command may have done that. Nil: it is logged.
+	// Damaged gets each copy that has changed, unless a command may have done that. Nil: it is
+	// logged.
 	Damaged func(d digest.Digest, file string)
 }
 
