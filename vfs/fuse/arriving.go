@@ -10,19 +10,18 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// arriving is an Arrival that files of a root were opened on. Their reads come to
-// this process and go through the page cache, so that the file can be mapped.
-// The kernel opens a file either so or with passthrough: a file that is open when
-// its blob becomes whole is served like this until its last handle is closed.
-// One that fails stays in the table until the root closes.
+// arriving is an Arrival for open files of a root. Their reads come to this process and go through
+// the page cache, so that the file can be mapped. The kernel opens a file either this way or with
+// passthrough: a file that is open when its blob becomes complete is served this way until its last
+// handle is closed. A failed one stays in the table until the root closes.
 type arriving struct {
 	digest digest.Digest
 	data   Arrival
 	ended  chan struct{} // closed when the end has been dealt with
 
 	// Guarded by blobTable.mu.
-	opened map[uint64]*blob    // what is open, by node id
-	shown  map[uint64]struct{} // the nodes whose pages the kernel may have
+	opened map[uint64]*blob    // open files, by node id
+	shown  map[uint64]struct{} // the nodes with pages in the kernel
 	served bool                // bytes went out
 	whole  bool
 	err    error // why it failed
@@ -64,7 +63,7 @@ func (t *blobTable) addArriving(d digest.Digest, node uint64, data Arrival) (b *
 	return b, fresh
 }
 
-// settle notes how ar ended. It returns the nodes whose pages must go.
+// settle records the end of ar. It returns the nodes whose pages must be dropped.
 func (t *blobTable) settle(ar *arriving, err error) (shown []uint64) {
 	t.mu.Lock()
 	ar.whole, ar.err = err == nil, err
@@ -121,8 +120,8 @@ func (t *blobTable) unverified() (ars []*arriving) {
 	return ars
 }
 
-// follow waits for the end of ar, which n was the first to open. When it fails,
-// the kernel forgets what it has of it, and reads fail from then on.
+// follow waits for the end of ar, which n was the first to open. When it fails, the kernel drops
+// its pages, and reads fail from then on.
 func (l *Layer) follow(ar *arriving, n *Node) {
 	defer close(ar.ended)
 	err := ar.data.Wait(l.ctx)
@@ -135,7 +134,7 @@ func (l *Layer) follow(ar *arriving, n *Node) {
 	}
 }
 
-// readArriving answers a read of n, whose blob is on its way.
+// readArriving answers a read of n, whose blob is arriving.
 func (l *Layer) readArriving(
 	a access, n *Node, ar *arriving, p []byte, off int64,
 ) (fuse.ReadResult, fuse.Status) {
@@ -151,7 +150,7 @@ func (l *Layer) readArriving(
 			return b[:n], err
 		}, func([]byte) {})
 		if !ok {
-			return nil, fuse.EIO // nobody is left to see it
+			return nil, fuse.EIO // the caller is gone
 		}
 		p, got = own, len(own)
 	}
@@ -168,8 +167,8 @@ func (l *Layer) readArriving(
 	return fuse.ReadResultData(p[:got]), fuse.OK
 }
 
-// Verify waits until every blob of which somebody has got bytes is known to be
-// what its digest says, and returns Err. When ctx ends Verify returns its error.
+// Verify waits until every blob whose bytes were read is verified, and returns Err. When ctx ends
+// Verify returns its error.
 func (l *Layer) Verify(ctx context.Context) error {
 	for _, ar := range l.blobs.unverified() {
 		select {

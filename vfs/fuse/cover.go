@@ -4,14 +4,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Cover says what images show of a directory, and so this layer does not. Where there is none, the layer shows
-// all of the directory.
+// A Cover says which entries of a directory images show, so that this layer does not. Without one,
+// the layer shows the whole directory.
 type Cover interface {
-	// Whole reports that an image shows the directory but for what is listed: then this layer shows
-	// nothing else. Otherwise this layer shows the directory, and what is listed is what it does not
-	// show all of.
+	// Whole reports that an image shows the directory except for the listed entries: then this
+	// layer shows only these. Otherwise this layer shows the directory, and the listed entries only
+	// in part.
 	Whole() bool
-	// Child returns what is listed under name.
+	// Child returns the listed entry of that name.
 	Child(name string) (Covered, bool)
 	// Len and At are the list, in the order of names.
 	Len() int
@@ -21,19 +21,19 @@ type Cover interface {
 // Covered is a name in a directory of which images show a part.
 type Covered struct {
 	Entry tree.Entry
-	Rest  Cover // nil for what an image lacks, and this layer shows in full
+	Rest  Cover // nil if the image lacks it, and this layer shows it in full
 }
 
 // hidden reports that this layer shows nothing: an image has all of it.
 func hidden(c Cover) bool { return c != nil && c.Whole() && c.Len() == 0 }
 
-// shown is what the FUSE layer shows of a directory.
+// shown is the part of a directory that the FUSE layer shows.
 type shown struct {
 	dir   *tree.Directory // nil if an image has the directory
 	cover Cover           // nil if no image has a part of it
 }
 
-// find returns what is shown under name.
+// find returns the shown entry of that name.
 func (s shown) find(name string) (e tree.Entry, rest Cover, ok bool) {
 	if s.cover != nil {
 		if c, ok := s.cover.Child(name); ok {
@@ -55,7 +55,7 @@ func (s shown) len() int {
 	return s.dir.Len()
 }
 
-// at returns what is in place i. False means that an image shows it.
+// at returns entry i. False means that an image shows it.
 func (s shown) at(i int) (c Covered, ok bool) {
 	if s.dir == nil {
 		return s.cover.At(i), true

@@ -9,12 +9,11 @@ import (
 // RootInode is the inode number of the input root.
 const RootInode = fuse.FUSE_ROOT_ID
 
-// Inodes are the inode numbers of one root: hashes of paths. So they can stand for
-// the paths, and a collision (of 64 bits, with a seed that nobody knows) would hide a
-// read from whoever lets them, and do no other harm.
+// Inodes are the inode numbers of one root: hashes of paths. So they can replace the paths. A
+// collision (of 64 bits, with a secret seed) would hide a read, and do no other harm.
 type Inodes struct{ seed maphash.Seed }
 
-// NewInodes returns numbers that nobody else has.
+// NewInodes returns unique numbers.
 func NewInodes() Inodes { return Inodes{maphash.MakeSeed()} }
 
 // Of returns the number of a name in the directory whose number is parent.

@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// What it costs when the kernel does not read blobs itself, and how to have it do so.
+// The cost of reads without kernel passthrough, and the remedy.
 const (
 	CostOfCached      = "reads of inputs go through this process and the page cache of each root"
 	PassthroughAdvice = "use Linux 6.9 or later, run as root, and keep the blobs on ext4, xfs, btrfs or tmpfs"
@@ -31,15 +31,15 @@ const (
 	// passthrough it is asked for none, and small buffers are quicker to make.
 	cachedRead      = 1 << 20
 	passthroughRead = 128 << 10
-	// maxBackground bounds the reads through the page cache that the kernel lets us
-	// have at a time. Those of arriving files may wait for long, in front of others.
+	// maxBackground limits the reads through the page cache that the kernel sends at a time. Those
+	// of arriving files may wait for long, before others.
 	maxBackground = 64
 )
 
-// Driver is what the layers of all roots share.
+// Driver is shared by the layers of all roots.
 type Driver struct {
 	log          *zap.Logger
-	requests     *requests // nil: nobody counts
+	requests     *requests // nil: no counting
 	warnRegister sync.Once
 }
 
@@ -54,7 +54,7 @@ func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) 
 	return d, err
 }
 
-// Options say what a layer shows and where.
+// Options say which tree a layer shows and where.
 type Options struct {
 	Name   string // of the root, in logs
 	Folder string // the mount point, which Show makes
@@ -68,31 +68,31 @@ type Options struct {
 	Hooks       Hooks
 }
 
-// Images say what images show of the input root. Zero: there are none.
+// Images say which part of the input root images show. Zero: none.
 type Images struct {
 	Cover Cover
 	// Blob returns the blob of a file that images redirect to, by its path. Where the file is not, the layer shows it, in
 	// BlobFolder.
 	Blob func(path string) (digest.Digest, bool)
-	// Watcher reports whether a thread opens files only to know what others have opened.
+	// Watcher reports whether a thread opens files only to learn of opens of others.
 	Watcher func(thread uint32) bool
 }
 
-// Hooks are told of what happens. They are called concurrently, must not block, and must not touch the
-// layer. Those that say so may be nil.
+// Hooks get the events of a layer. They are called concurrently, must not block, and must not touch
+// the layer. Some may be nil.
 type Hooks struct {
-	// Read is told of each access that reads an input, see the package comment of vfs.
+	// Read gets each access that reads an input, see the package comment of vfs.
 	Read func(*Node)
-	// Look, which may be nil, is told of each look at a path before its answer; of one at the same only once,
-	// unless the kernel has forgotten it meanwhile.
+	// Look, which may be nil, gets each access to a path before its answer; the same access only
+	// once, unless the kernel has forgotten it meanwhile.
 	Look func(path string, l tree.Look)
-	// Blob is told of each blob whose bytes are about to be had.
+	// Blob gets each blob whose bytes are about to be read.
 	Blob func(digest.Digest)
-	// Missed is told that a directory was read that an image lacks; above is what is said of the one above.
-	// It may be nil if Cover is.
+	// Missed reports that a directory was read that an image lacks; above is the cover of its
+	// parent. It may be nil if Cover is.
 	Missed func(above Cover)
-	// Stall, which may be nil, is told when nobody waits for the Source any longer, with the time since the
-	// first began to.
+	// Stall, which may be nil, is called when the last access stops waiting for the Source, with
+	// the time since the first began to.
 	Stall func(time.Duration)
 }
 
@@ -140,8 +140,8 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	return l
 }
 
-// Show makes the mount point, mounts, and serves from then on. What it has done when it fails is for Hide to undo. The error
-// wraps a mounts.Error if the machine refuses it.
+// Show makes the mount point, mounts, and serves from then on. If it fails, Hide undoes its work.
+// The error wraps a mounts.Error if the machine refuses it.
 func (l *Layer) Show(context.Context) error {
 	if err := os.Mkdir(l.conn.Dir(), 0o755); err != nil {
 		return err
@@ -154,8 +154,9 @@ func (l *Layer) Show(context.Context) error {
 	return l.conn.Start(serve, l.mountOptions())
 }
 
-// Hide ends the connection, whoever still uses it, and all accesses, and returns when all goroutines
-// of the layer are gone. Later calls of Directory ask nobody. It does not remove the mount point.
+// Hide ends the connection, even if it is in use, and all accesses, and returns when all goroutines
+// of the layer have ended. Later calls of Directory do not ask the Source. It does not remove the
+// mount point.
 func (l *Layer) Hide() error {
 	l.mu.Lock()
 	l.cancel() // no load begins from now on
@@ -166,7 +167,7 @@ func (l *Layer) Hide() error {
 	return err
 }
 
-// InputFolder is where the inputs are shown, but for what images show.
+// InputFolder is the folder of the inputs, except for the part that images show.
 func (l *Layer) InputFolder() string {
 	if !l.covered {
 		return l.conn.Dir()
@@ -234,17 +235,17 @@ func (l *Layer) countLookup(there bool) {
 	}
 }
 
-// ignored reports whether a thread opens files only to know what others have opened.
+// ignored reports whether a thread opens files only to learn of opens of others.
 func (l *Layer) ignored(thread uint32) bool { return l.watcher != nil && l.watcher(thread) }
 
-// look reports that somebody looks at the input n.
+// look reports an access to the input n.
 func (l *Layer) look(n *Node, look tree.Look) {
 	if l.hooks.Look != nil && n.area == treeArea && l.nodes.noteLook(n, look) {
 		l.hooks.Look(n.Path(), look)
 	}
 }
 
-// lookAbsent reports that somebody finds that parent has no such name.
+// lookAbsent reports a lookup of a missing name in parent.
 func (l *Layer) lookAbsent(parent *Node, name string) {
 	if l.hooks.Look == nil {
 		return
@@ -256,9 +257,8 @@ func (l *Layer) lookAbsent(parent *Node, name string) {
 	l.hooks.Look(path+name, tree.LookUp)
 }
 
-// findBlob returns what the FUSE layer shows under name beside the input root:
-// files of blobs, and the folders on the way to them, about which nobody asks
-// who does not know what is in them.
+// findBlob returns the entry of that name beside the input root: files of blobs, and the folders on
+// the way to them. Only overlayfs knows these names.
 func (l *Layer) findBlob(parent *Node, name string) (tree.Entry, bool) {
 	e := tree.Entry{Name: name, Kind: tree.Dir, Perm: 0o700, MTime: parent.MTime}
 	if parent.area == topArea {
@@ -277,7 +277,7 @@ func (l *Layer) mountOptions() *fuse.MountOptions {
 		maxRead = passthroughRead
 	}
 	log := l.log
-	// What go-fuse has to say is about answers that came too late to be wanted.
+	// go-fuse's messages are about answers that came too late to matter.
 	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
 	if err != nil {
 		std = zap.NewStdLog(zap.NewNop())
@@ -287,10 +287,10 @@ func (l *Layer) mountOptions() *fuse.MountOptions {
 		MaxBackground:        maxBackground,
 		DisableXAttrs:        true,
 		EnableSymlinkCaching: true,
-		// Nobody but us could change an input, so no cache is ever out of date.
+		// Only this process could change an input, so no cache is ever out of date.
 		ExplicitDataCacheControl: true,
 		ExtraCapabilities:        fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT,
-		// A listing that comes with attributes would count as a look at every entry.
+		// A listing with attributes would count as an access to every entry.
 		DisableReadDirPlus: l.hooks.Look != nil,
 		MaxStackDepth:      1, // leaves room for the overlay
 		Logger:             std,

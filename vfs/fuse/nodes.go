@@ -9,20 +9,20 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Node is one path that the kernel knows. It lives as long as the kernel
-// remembers it or a node below it. Except for what nodeTable.mu guards it never changes.
+// Node is one path that the kernel knows. It lives as long as the kernel remembers it or a node
+// below it. It never changes, except for the part that nodeTable.mu guards.
 type Node struct {
 	tree.Entry
 	id     uint64 // node id of the FUSE protocol
 	ino    uint64 // a hash of the path: the same after the kernel forgot the node
 	parent *Node  // nil for the root of the area
 	area   area
-	cover  Cover // of a directory: what images show of it
+	cover  Cover // of a directory: the part that images show
 
 	// Guarded by nodeTable.mu.
-	lookups  uint64           // how often the kernel was told of it and has not forgotten
+	lookups  uint64           // lookups of the kernel that it has not forgotten
 	children map[string]*Node // those in the table
-	looked   tree.Look        // what was told
+	looked   tree.Look        // reported accesses
 }
 
 // area is a part of the FUSE layer.
@@ -31,7 +31,7 @@ type area uint8
 const (
 	// treeArea is the input root. It is all there is unless the root shows images.
 	treeArea area = iota
-	// topArea is the folder of the two others.
+	// topArea is the parent of the two other folders.
 	topArea
 	// blobArea has the files of blobs, as BlobFolder has them, for overlayfs.
 	blobArea
@@ -52,8 +52,8 @@ type nodeTable struct {
 	lastID uint64           // of the newest node; ids are never used again
 }
 
-// init makes the nodes that are always there: that of the input root d, and where images have parts of
-// it, of which c says which, what is beside it.
+// init makes the permanent nodes: that of the input root d and, if images have the parts of it in
+// c, the folder beside it.
 func (t *nodeTable) init(d digest.Digest, c Cover) {
 	t.byID = map[uint64]*Node{}
 	input := &Node{
@@ -90,14 +90,13 @@ func (t *nodeTable) get(id uint64) *Node {
 	return t.byID[id]
 }
 
-// know returns the node of e below parent, new or not, and counts that the
-// kernel is told of it.
+// know returns the node of e below parent, new or existing, and counts a lookup of the kernel.
 func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := parent.children[e.Name]
 	if n == nil {
-		// The node may outlive the directory, whose memory the strings are part of.
+		// The node may outlive the directory, which the strings point into.
 		e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
 		n = &Node{Entry: e, ino: t.inodes.Of(parent.ino, e.Name), parent: parent, area: parent.area, cover: rest}
 		if parent.children == nil {
@@ -110,7 +109,7 @@ func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 	return n
 }
 
-// forget takes back count tellings and drops what nothing refers to any more.
+// forget subtracts count lookups and drops nodes without references.
 func (t *nodeTable) forget(id, count uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +133,7 @@ func (t *nodeTable) hasChild(n *Node, name string) bool {
 	return ok
 }
 
-// noteLook notes that somebody looks at n, and reports whether that is news.
+// noteLook records an access to n, and reports whether it is the first.
 func (t *nodeTable) noteLook(n *Node, look tree.Look) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +142,7 @@ func (t *nodeTable) noteLook(n *Node, look tree.Look) bool {
 	return !again
 }
 
-// lackedBy returns what is said of the directory above, if an image shows that and lacks n; else nil.
+// lackedBy returns the cover of the parent directory, if an image shows that and lacks n; else nil.
 func (n *Node) lackedBy() Cover {
 	if n.parent == nil || n.parent.cover == nil || n.cover != nil || !n.parent.cover.Whole() {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// opened is what a Source gave for a file: one of the two.
+// opened is the Source's answer for a file: one of the two.
 type opened struct {
 	file *os.File
 	data Arrival
@@ -38,7 +38,7 @@ func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
 			return l.openBlob(ctx, n.Digest)
 		}, opened.close)
 		if !ok {
-			return nil, fuse.EIO // nobody is left to see it
+			return nil, fuse.EIO // the caller is gone
 		}
 		if err != nil {
 			l.fail(n, err)
@@ -53,7 +53,7 @@ func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
 	return b, fuse.OK
 }
 
-// add makes a blob of what the Source gave for n.
+// add makes a blob of the Source's answer for n.
 func (l *Layer) add(n *Node, o opened) *blob {
 	if o.data == nil {
 		return l.blobs.add(n.Digest, n.id, o.file, l.register)
@@ -65,8 +65,8 @@ func (l *Layer) add(n *Node, o opened) *blob {
 	return b
 }
 
-// openBlob opens the blob and checks its size, which the kernel was told
-// before and which a passthrough read would not keep to.
+// openBlob opens the blob and checks its size, because the kernel knows the expected size and a
+// passthrough read would not respect it.
 func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
 	l.hooks.Blob(d)
 	if source, ok := l.source.(ArrivingSource); ok {
@@ -88,9 +88,9 @@ func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err er
 	return o, nil
 }
 
-// forCopyUp reports whether overlayfs opens a file to copy it up. Mostly it wants
-// the attributes alone, for an input that is moved or gets other attributes, and
-// then reads nothing. What programs open it opens with O_NOATIME.
+// forCopyUp reports whether overlayfs opens a file to copy it up. Mostly it needs only the
+// attributes, for an input that is moved or gets other attributes, and then reads nothing. It opens
+// files for programs with O_NOATIME.
 func forCopyUp(in *fuse.OpenIn) bool {
 	return in.Flags&(unix.O_ACCMODE|unix.O_NOATIME) == unix.O_RDONLY
 }
@@ -107,7 +107,7 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 		return l.source.OpenBlob(ctx, n.Digest)
 	}, func(f *os.File) { _ = f.Close() })
 	if !ok {
-		return nil, fuse.EIO // nobody is left to see it
+		return nil, fuse.EIO // the caller is gone
 	}
 	if err != nil {
 		l.fail(n, err)
@@ -126,8 +126,8 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 	return fuse.ReadResultData(buf[:size]), fuse.OK
 }
 
-// register lets the kernel read file without asking. Where it does not want
-// to, though it did when it was tried, the file is read through us.
+// register lets the kernel read file directly. If the kernel refuses that, although the probe
+// succeeded, this process serves the file.
 func (l *Layer) register(file *os.File) (int32, bool) {
 	if !l.passthrough {
 		return 0, false

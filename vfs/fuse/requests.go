@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// timedEvery is of how many requests of a kind one is timed: to look at the clock twice
-// and find the bucket takes as long as to answer a lookup from memory.
+// timedEvery is how many requests of a kind share one measurement: two readings of the clock and
+// the search for the bucket take as long as answering a lookup from memory.
 const timedEvery = 16
 
-// requests counts what the kernel asks of all layers of a Driver, by kind.
+// requests counts the kernel's requests to all layers of a Driver, by kind.
 type requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -21,7 +21,7 @@ type requests struct {
 }
 
 type requestsOf struct {
-	count   atomic.Uint64 // to know whom to time
+	count   atomic.Uint64 // selects the requests to measure
 	total   prometheus.Counter
 	seconds prometheus.Observer
 }

@@ -13,9 +13,8 @@ import (
 // inputs do not change while the root is there.
 const forGood = 10 * 365 * 24 * time.Hour
 
-// handler answers the kernel for one layer. What it does not define answers
-// ENOSYS, after which the kernel does not ask again: opendir, access, xattrs,
-// statx, lseek, ioctl.
+// handler answers the kernel for one layer. Undefined requests get ENOSYS, after which the kernel
+// does not ask again: opendir, access, xattrs, statx, lseek, ioctl.
 type handler struct {
 	fuse.RawFileSystem
 	layer *Layer
@@ -52,7 +51,7 @@ func (h *handler) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
 	return fuse.OK // node 0: the absence is kept as well
 }
 
-// tell answers with the entry e of parent, and counts that the kernel knows it.
+// tell answers with the entry e of parent, and counts the kernel's lookup.
 func (h *handler) tell(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) {
 	n := h.layer.nodes.know(parent, e, rest)
 	h.layer.look(n, tree.LookUp)
@@ -96,11 +95,11 @@ func (h *handler) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 	if watching || forCopyUp(in) {
 		if b = l.blobs.use(n.Digest, n.id); b == nil {
 			out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH
-			return fuse.OK // handle 0, for which Read has to get the content
+			return fuse.OK // handle 0, for which Read must get the content
 		}
 	} else {
 		if n.area == treeArea {
-			l.hooks.Read(n) // before it waits, so that what is next to it can come meanwhile
+			l.hooks.Read(n) // before the wait, so that neighbouring files can be fetched meanwhile
 		}
 		var status fuse.Status
 		if b, status = l.open(l.access(cancel, &in.InHeader), n); !status.Ok() {
@@ -157,7 +156,7 @@ func (h *handler) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse
 		if o == nil {
 			return false
 		}
-		if c != nil { // not "." or "..", which the kernel is not told of
+		if c != nil { // not "." or "..", which the kernel does not need
 			h.tell(n, c.Entry, c.Rest, o)
 		}
 		return true
@@ -214,7 +213,7 @@ func (h *handler) StatFs(_ <-chan struct{}, _ *fuse.InHeader, out *fuse.StatfsOu
 	return fuse.OK
 }
 
-// attr fills in what stat(2) shows of n.
+// attr fills in the attributes of n for stat(2).
 func (l *Layer) attr(n *Node, a *fuse.Attr) {
 	*a = fuse.Attr{
 		Ino:   n.ino,

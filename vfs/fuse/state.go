@@ -9,7 +9,7 @@ func (l *Layer) Nodes() int {
 	return len(l.nodes.byID)
 }
 
-// ArrivalState says what is known of the coming of a blob.
+// ArrivalState is the state of an arriving blob.
 type ArrivalState uint8
 
 // The states of an arrival.
@@ -19,7 +19,7 @@ const (
 	Ended // whole, or failed for good; paths that were opened before are still served from it
 )
 
-// BlobState says how a blob is open.
+// BlobState is how a blob is open.
 type BlobState struct {
 	Whole    bool // as a file
 	Users    int  // of that

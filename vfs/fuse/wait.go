@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// killPoll is how often an interrupted access looks whether its process is
-// being killed. FUSE tells of the first signal only.
+// killPoll is how often an interrupted access checks whether its process is being killed. FUSE
+// reports only the first signal.
 const killPoll = 10 * time.Millisecond
 
 // access is one FUSE request that may have to wait.
@@ -26,9 +26,9 @@ func (l *Layer) access(cancel <-chan struct{}, h *fuse.InHeader) access {
 	return access{l, cancel, h.Pid}
 }
 
-// await runs call while the access waits, and tells the stall clock. When the
-// root closes or the process is killed it returns early, with ok false; the
-// result of call, whose context has ended then, goes to drop.
+// await runs call while the access waits, and updates the stall clock. When the root closes or the
+// process is killed it returns early, with ok false; the result of call, whose context has ended
+// then, goes to drop.
 func await[T any](a access, call func(context.Context) (T, error), drop func(T)) (v T, err error, ok bool) {
 	l := a.layer
 	ctx, stop := context.WithCancel(l.ctx)
@@ -86,8 +86,8 @@ func (l *Layer) beginLoad() bool {
 	return true
 }
 
-// read returns what the FUSE layer shows of directory n. It waits only where the
-// Source has not got it at hand, and not for what an image knows.
+// read returns the part of directory n that the FUSE layer shows. It waits only if the Source does
+// not have it locally, and not for the part of an image.
 func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 	if n.cover != nil && n.cover.Whole() {
 		l.hooks.Read(n)
@@ -100,7 +100,7 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 			return l.source.Directory(ctx, n.Digest)
 		}, func(*tree.Directory) {})
 		if !ok {
-			return shown{}, fuse.EIO // nobody is left to see it
+			return shown{}, fuse.EIO // the caller is gone
 		}
 		if err != nil {
 			l.fail(n, err)
@@ -121,7 +121,7 @@ func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d 
 		return l.source.Directory(ctx, d)
 	}, func(*tree.Directory) {})
 	if !ok {
-		return nil, context.Canceled // nobody is left to see it
+		return nil, context.Canceled // the caller is gone
 	}
 	if err != nil {
 		l.FailDirectory(path, err)
