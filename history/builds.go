@@ -7,10 +7,11 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// maxFound bounds what a build is found by in place of one target, in bytes.
+// maxFound limits the texts by which a build is found in place of a target, in bytes.
 const maxFound = 2 << 10
 
-// targetsOf returns what a build is found by in place of a target, one a line: what was to be built, and what failed of it.
+// targetsOf returns the texts by which a build is found in place of a target, one a line: the
+// patterns to build, and the targets that failed.
 func targetsOf(b *historypb.Build) string {
 	var list strings.Builder
 	add := func(label string) {
@@ -34,7 +35,8 @@ func targetsOf(b *historypb.Build) string {
 	return strings.TrimSuffix(list.String(), "\n")
 }
 
-// placeOf returns what a build is found by in place of a worker: who ran it where, as he says.
+// placeOf returns the text by which a build is found in place of a worker: its user and host, by
+// the build tool's account.
 func placeOf(b *historypb.Build) string {
 	if b.GetLocalUser() == "" && b.GetHost() == "" {
 		return ""
@@ -42,7 +44,7 @@ func placeOf(b *historypb.Build) string {
 	return b.GetLocalUser() + "@" + b.GetHost()
 }
 
-// builds are those that a search has come across, the last record of each first.
+// builds are those that a search has found, the last record of each first.
 type builds struct {
 	seed maphash.Seed
 	seen map[uint64]bool
@@ -74,7 +76,8 @@ func (b *builds) isLast(m *matcher, row int) bool {
 	return true
 }
 
-// globbedBuilds says of each text of a field of builds whether it fits: as a whole, or a part of it.
+// globbedBuilds reports for each text of a field of builds whether it matches: as a whole, or a
+// part of it.
 func globbedBuilds(f Field, table []string, glob string) ([]bool, error) {
 	fits, err := globbed(table, glob)
 	if err != nil || f != Target && f != Worker {
@@ -97,7 +100,7 @@ func globbedBuilds(f Field, table []string, glob string) ([]bool, error) {
 	return fits, nil
 }
 
-// globbedUsers says of each place whether its user fits.
+// globbedUsers reports for each place whether its user matches.
 func globbedUsers(places []string, glob string) ([]bool, error) {
 	users := make([]string, len(places))
 	for i, s := range places {

@@ -16,16 +16,17 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// ErrToken says that Query.After is none that Find returned.
+// ErrToken: Query.After is not a token from Find.
 var ErrToken = errors.New("no such page")
 
-// A Query says which records are looked for: those for which all holds that is set.
+// A Query selects records: those that match all its fields.
 type Query struct {
 	// Operation is a name, Action a hash/size.
 	Operation, Action string
 	// Where has globs by field: "*" is any text, "?" any character.
 	Where map[Field]string
-	// Exact: the texts of Where are no globs but all there is of a field, and a user is one who is known, not whom a build tool names.
+	// Exact: the texts of Where are whole fields and no globs, and a user is an authenticated one,
+	// not one that a build tool names.
 	Exact bool
 	// Text is in one of the fields, or begins the action's hash or the digits of the operation's name. Case does not matter.
 	Text string
@@ -33,19 +34,21 @@ type Query struct {
 	Outcomes []historypb.Outcome
 	// Retried: it was given to more than one worker.
 	Retried bool
-	// Builds are looked for in place of operations; of each, the last record only, which has to match.
+	// Builds selects builds instead of operations; for each build, only the last record, which must
+	// match.
 	Builds bool
 	// Since and Before bound when it ended, MinRun how long its last run took.
 	Since, Before time.Time
 	MinRun        time.Duration
-	// Slowest returns those that ran longest, in that order, Latest those that ended last; both return no further page.
+	// Slowest returns those that ran longest, in that order, Latest those that ended last; both
+	// return no further page.
 	Slowest, Latest bool
 	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless Slowest is set; 0: any.
 	// After is the token of the page before.
 	Limit    int
 	MaxBytes int
 	After    string
-	// Owned says whether the caller may see what a user had done for an instance name; nil: he may see all.
+	// Owned reports whether the caller may see operations of a user for an instance name; nil: all.
 	Owned func(user, instance string) bool
 }
 
@@ -61,7 +64,8 @@ type hit struct {
 	took uint32
 }
 
-// Find returns records, the latest first, and the token of the next page, which is empty if there is none.
+// Find returns records, the latest first, and the token of the next page, which is empty if there
+// is none.
 func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, next string, err error) {
 	after := place{segment: ^uint32(0)}
 	if q.After != "" {
@@ -94,7 +98,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 			s.options.Logger.Warn("records cannot be searched", zap.String("file", g.path), zap.Error(err))
 		}
 		if m == nil {
-			continue // gone meanwhile, damaged, or of another time
+			continue // removed meanwhile, damaged, or of another time
 		}
 		m.builds = known
 		from := m.begin(after)
@@ -118,14 +122,14 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 	return p.records, "", nil
 }
 
-// A page is what is found.
+// A page is the result of a search.
 type page struct {
 	q       *Query
 	records []*historypb.Record
 	bytes   int
 }
 
-// done reports whether it has all that is wanted.
+// done reports whether it is full.
 func (p *page) done() bool { return p.q.Latest && len(p.records) == p.q.Limit }
 
 // add adds the record of a row, if it can be read and is looked for, and reports whether there was room.

@@ -25,15 +25,16 @@ const (
 	blockBytes = 64 << 10
 	// MaxRecordBytes bounds one record.
 	MaxRecordBytes = 64 << 10
-	// leastIndex and mostIndex bound what the index of a segment takes in memory, which is one part in indexParts of
-	// what the program may use. Twice that may wait to be written; while the disk does not keep up, records are lost.
+	// leastIndex and mostIndex limit the memory of a segment's index, which is one part in
+	// indexParts of the program's memory. Twice that may wait to be written; if the disk is slower,
+	// records are lost.
 	leastIndex, mostIndex, indexParts = 1 << 20, 8 << 20, 32
-	// flushEvery is how often what there is gets written.
+	// flushEvery is how often records are written.
 	flushEvery = 500 * time.Millisecond
 	// segmentBytes, before they are compressed, make a segment, or an index that is full.
 	segmentBytes = 128 << 20
-	// segmentParts is in how many parts of the time, or of the bytes, that are kept a segment is begun anew, so that
-	// the oldest can go.
+	// segmentParts is into how many segments the kept time, or the kept bytes, are divided, so that
+	// the oldest can be removed.
 	segmentParts = 14
 	// memoryBytes bounds a Store that has no folder, which takes one part in memoryParts.
 	memoryBytes, memoryParts = 32 << 20, 8
@@ -41,9 +42,9 @@ const (
 )
 
 var (
-	// ErrLocked says that another process has the folder.
+	// ErrLocked: another process has the folder.
 	ErrLocked = errors.New("folder is in use by another process")
-	// ErrFormat says that another version wrote what is there.
+	// ErrFormat: another version wrote the files.
 	ErrFormat = errors.New("a format that this version cannot read")
 )
 
@@ -53,7 +54,7 @@ type Options struct {
 	Keep time.Duration
 	// MaxBytes bounds the files; 0: nothing does. A Store without a folder has its own bound.
 	MaxBytes int64
-	// Memory is what the program may use, of which the Store takes a small part; 0: there is plenty.
+	// Memory is the program's memory, of which the Store takes a small part; 0: no limit.
 	Memory int64
 	Logger *zap.Logger
 }
@@ -83,7 +84,7 @@ type Store struct {
 	decoder *zstd.Decoder
 	// full has a value when there is a whole block to write.
 	full chan struct{}
-	// writing is held by who writes.
+	// writing is held by the writer.
 	writing sync.Mutex
 
 	mu sync.Mutex
@@ -91,14 +92,14 @@ type Store struct {
 	segments []*segment
 	next     uint32 // number of the next segment
 	pending  int64  // bytes that wait
-	// shares are what builds take of the segment that records go to, by who published them.
+	// shares are the sizes of builds in the segment that takes records, by their publishers.
 	shares  map[string]*share
 	lost    uint64
 	failing bool // the last write failed, and was logged
 }
 
-// Open returns what is in a folder, which is made if it does not exist. An empty folder: in memory. Run has to run
-// for anything to be written.
+// Open opens the records in a folder, which is made if it does not exist. An empty name: in memory.
+// Records are written only while Run runs.
 func Open(folder string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -156,7 +157,8 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Add keeps a record, which is the Store's from then on, and reports whether there was room. It does not block.
+// Add keeps a record, which is the Store's from then on, and reports whether there was room. It
+// does not block.
 func (s *Store) Add(r *historypb.Record) bool {
 	encoded := encode(r)
 	s.mu.Lock()
@@ -218,7 +220,7 @@ func (s *Store) openLocked(r *historypb.Record) *segment {
 	return g
 }
 
-// Run writes what is added until ctx ends, and then the rest.
+// Run writes added records until ctx ends, and then the rest.
 func (s *Store) Run(ctx context.Context) {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
@@ -236,10 +238,10 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// Flush writes what was added.
+// Flush writes added records.
 func (s *Store) Flush() { s.write(true) }
 
-// Close writes what was added and gives the folder back. A Store that was closed is not used any more.
+// Close writes added records and releases the folder. A closed Store must not be used.
 func (s *Store) Close() error {
 	s.write(true)
 	s.writing.Lock()
@@ -268,7 +270,7 @@ func (s *Store) release() error {
 // Keep is for how long records are kept; 0: as long as there is room.
 func (s *Store) Keep() time.Duration { return s.options.Keep }
 
-// Stats are what a Store holds.
+// Stats are the sizes of a Store.
 type Stats struct {
 	Records, Bytes int64
 	// Lost were not kept, because the disk did not keep up or failed, or a caller's builds took his share.
@@ -277,7 +279,7 @@ type Stats struct {
 	Oldest time.Time
 }
 
-// Stats returns what is held now.
+// Stats returns the present sizes.
 func (s *Store) Stats() (t Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

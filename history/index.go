@@ -12,8 +12,9 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// A Field is a text by which records are found. Of a build, Target is each of its patterns and each target or test that failed, Mnemonic
-// the command, User also who the build tool says he is, and Worker the host, or user@host, on which it ran.
+// A Field is a text by which records are found. For a build, Target is each of its patterns and
+// each target or test that failed, Mnemonic the command, User also the user that the build tool
+// names, and Worker the host, or user@host, on which it ran.
 type Field int
 
 // The Fields there are.
@@ -35,13 +36,14 @@ const (
 )
 
 const (
-	// rowBytes is what a row of an index takes.
+	// rowBytes is the size of a row of an index.
 	rowBytes = 8 + 4 + 1 + 2*8 + 2*4 + 4*int64(fields)
-	// textBytes is what a text takes beside itself, while its number is looked for.
+	// textBytes is the size of a text beside its bytes, while its number is looked up.
 	textBytes = 64
 )
 
-// An index says of each record of a segment what it can be found by, in columns. Texts are numbers in tables.
+// An index has the searchable fields of each record of a segment, in columns. Texts are numbers in
+// tables.
 type index struct {
 	rows  int
 	bytes int64 // that it takes in memory
@@ -49,8 +51,8 @@ type index struct {
 	ended   []uint64 // milliseconds
 	took    []uint32 // milliseconds of the last run
 	marks   []uint8
-	ops     []uint64 // begin of the name's digits
-	actions []uint64 // begin of the hash
+	ops     []uint64 // beginning of the name's digits
+	actions []uint64 // beginning of the hash
 	blocks  []uint32 // which block the record is in, and where there
 	items   []uint32
 	texts   [fields][]uint32
@@ -68,8 +70,8 @@ func newIndex() *index {
 	return x
 }
 
-// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many there were. It passes over
-// dashes, and what is before the last slash of a name.
+// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many there
+// were. It skips dashes, and everything before the last slash of a name.
 func digits(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && n < 16; i++ {
 		c := s[i]
@@ -125,7 +127,7 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	}
 }
 
-// textsOf returns what a record is found by.
+// textsOf returns the texts by which a record is found.
 func textsOf(r *historypb.Record) [fields]string {
 	texts := [fields]string{
 		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
@@ -188,7 +190,7 @@ func (x *index) encode(s section) []byte {
 	return encodeTable(x.tables[s-tableSections])
 }
 
-// decode takes over one section. What is not what encode writes is an error.
+// decode reads one section. Anything that encode does not write is an error.
 func (x *index) decode(s section, b []byte) (err error) {
 	n := x.rows
 	switch s {
@@ -291,8 +293,8 @@ func decodeTable(b []byte) ([]string, error) {
 
 const (
 	indexMagic = "forerunner history index 1\n"
-	// indexHeader is what follows the magic: rows, first and last, then for each section its offset, length and checksum, and at the
-	// end a checksum of it all.
+	// indexHeader follows the magic: rows, first and last, then for each section its offset, length
+	// and checksum, and at the end a checksum of all.
 	sectionHeader = 8 + 8 + 4
 	indexHeader   = 4 + 8 + 8 + int(sections)*sectionHeader + 4
 )
@@ -336,7 +338,7 @@ func writeIndex(segment string, x *index) (size int64, err error) {
 	return size, err
 }
 
-// openIndex reads what an index says of itself, and returns it with its size.
+// openIndex reads the header of an index, and returns it with its size.
 func openIndex(segment string) (*indexFile, int64, error) {
 	file, err := os.Open(indexPath(segment))
 	if err != nil {

@@ -23,10 +23,11 @@ type matcher struct {
 	took          uint32
 	outcomes      uint16
 	fits          [fields][]bool // by number; nil: all do
-	// localUser are places of builds whose user fits, where fits[User] does not.
+	// localUser are places of builds whose user matches, if fits[User] does not.
 	localUser []bool
 	text      [fields][]bool
-	// hash is what begins a hash or a name, in its last bits, if text may be that; shift is how many bits follow it.
+	// hash is the beginning of a hash or a name, in its last bits, if text may be one; shift is how
+	// many bits follow it.
 	hash, shift uint64
 	mayBeHash   bool
 	owned       map[[2]uint32]bool
@@ -35,7 +36,7 @@ type matcher struct {
 	blockNumber uint32
 }
 
-// match returns a matcher with what q needs of a segment's index; nil if nothing there can match.
+// match returns a matcher for a segment's index; nil if nothing there can match.
 func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 	m := &matcher{s: s, g: g, q: q, outcomes: ^uint16(0)}
 	s.mu.Lock()
@@ -179,7 +180,7 @@ func (m *matcher) prepareText() error {
 	return m.x.need(opsSection, actionsSection)
 }
 
-// equal says of each text whether it is another one.
+// equal reports for each text whether it equals another one.
 func equal(table []string, text string) []bool {
 	fits := make([]bool, len(table))
 	for i, s := range table {
@@ -188,7 +189,7 @@ func equal(table []string, text string) []bool {
 	return fits
 }
 
-// globbed says of each text whether it fits.
+// globbed reports for each text whether it matches.
 func globbed(table []string, glob string) ([]bool, error) {
 	if !strings.ContainsAny(glob, "*?") {
 		return equal(table, glob), nil
@@ -204,7 +205,7 @@ func globbed(table []string, glob string) ([]bool, error) {
 	return fits, nil
 }
 
-// matches reports whether the index says that a record is one that is looked for.
+// matches reports whether a record is selected by the index.
 func (m *matcher) matches(row int) bool {
 	x := m.x
 	mark := x.marks[row]

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// BoltOptions are what may be chosen about a Bolt. Zero values mean the defaults.
+// BoltOptions are the options of a Bolt. Zero values mean the defaults.
 type BoltOptions struct {
 	Logger *zap.Logger
 	// MaxBytes bounds each bucket; default 128 MiB. BucketMaxBytes has other bounds for some.
@@ -63,16 +63,16 @@ type Bolt struct {
 	closing sync.Once
 	stop    chan struct{} // closed to make the committer finish
 	stopped chan struct{} // closed when it has
-	// bytes is what the records of each bucket count, and failing whether the last commit failed.
+	// bytes is the size of the records of each bucket, and failing whether the last commit failed.
 	// They are the committer's.
 	bytes   map[string]int64
 	failing bool
 	broken  atomic.Bool // a commit panicked: bbolt's locks may be held for ever
 }
 
-// OpenBolt opens the file at path, which together with its folder is made if it is not there. If
-// another process holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is
-// renamed to path.damaged-TIME, which is logged, and a new one begun.
+// OpenBolt opens the file at path, and creates it and its folder if necessary. If another process
+// holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is renamed to
+// path.damaged-TIME, with a line in the log, and a new one begun.
 func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
 	o.validate()
 	db, err := openFile(path, o.LockTimeout, o.Logger)
@@ -95,8 +95,8 @@ func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
 	return b, nil
 }
 
-// Close commits what is queued and closes the file. It returns the error of a commit that no Flush
-// has returned. Later calls of any method but Close, which then does nothing, return ErrClosed.
+// Close commits the queue and closes the file. It returns the error of a commit that no Flush has
+// returned. Later calls of any method but Close, which then does nothing, return ErrClosed.
 func (b *Bolt) Close() (err error) {
 	b.closing.Do(func() {
 		b.queue.close()
@@ -110,8 +110,8 @@ func (b *Bolt) Close() (err error) {
 	return err
 }
 
-// Flush waits until all is committed that was queued before, or ctx ends. It returns the error of
-// what was lost since the last Flush that returned one.
+// Flush waits until everything that was queued before is committed, or ctx ends. It returns the
+// error of commits that were lost since the last Flush that returned one.
 func (b *Bolt) Flush(ctx context.Context) error {
 	if err := b.queue.flush(ctx); err != nil {
 		return fmt.Errorf("flush records %s: %w", b.db.Path(), err)
@@ -183,7 +183,7 @@ const sumBytes = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal returns what is stored for a value: a checksum over the key and it, and itself.
+// seal returns the stored form of a value: a checksum over the key and the value, and the value.
 func seal(k Key, value []byte) []byte {
 	stored := make([]byte, sumBytes, sumBytes+len(value))
 	sum := crc32.Update(crc32.Checksum(encodeKey(k), castagnoli), castagnoli, value)
@@ -191,7 +191,7 @@ func seal(k Key, value []byte) []byte {
 	return append(stored, value...)
 }
 
-// unseal returns a copy of the value in what is stored under an encoded key; nil if there is none or
+// unseal returns a copy of the value in the stored form of an encoded key; nil if there is none or
 // it is damaged.
 func unseal(key, stored []byte) []byte {
 	if len(stored) < sumBytes {
@@ -205,9 +205,9 @@ func unseal(key, stored []byte) []byte {
 	return value
 }
 
-// guard calls f and makes an error of a panic. bbolt panics, and its mapping of the file faults,
-// where the disk returns other bytes than it was given; the store holds hints, which must not take the
-// program down. What bbolt does in goroutines of its own, which is little, is not guarded.
+// guard calls f and makes an error of a panic. bbolt panics, and its mapping of the file faults, if
+// the disk returns other bytes than were written; the store has only hints, which must not crash
+// the program. The few goroutines of bbolt itself are not guarded.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

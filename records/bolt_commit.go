@@ -19,9 +19,9 @@ import (
 // usesEvery is how often the times of last use are written, unless an eviction needs them sooner.
 const usesEvery = time.Minute
 
-// Each bucket of records is two of bbolt's, of the same keys: the values, and for each its time of
-// last use and what it counts. That keeps a new time of last use from rewriting a value, and an
-// eviction from reading them.
+// Each bucket of records is two of bbolt's, with the same keys: the values, and for each its time
+// of last use and its size. So a new time of last use does not rewrite a value, and an eviction
+// does not read values.
 const (
 	valuesPrefix = "values "
 	usesPrefix   = "uses "
@@ -38,8 +38,8 @@ func encodeUse(stamp, bytes int64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(bytes))
 }
 
-// decodeUse returns what is in an entry, and zeroes for none. What no record can have is that of
-// a small one that was never used: where it comes from the file was damaged.
+// decodeUse decodes an entry; it returns zeroes for none. A value that no record can have is taken
+// as a small record that was never used: the file was damaged.
 func decodeUse(b []byte) (stamp, bytes int64) {
 	if b == nil {
 		return 0, 0
@@ -55,8 +55,8 @@ func decodeUse(b []byte) (stamp, bytes int64) {
 	return stamp, bytes
 }
 
-// countUses adds up what the records of each bucket count, and sees to it that each time of last
-// use from now on is later than all in the file.
+// countUses adds up the sizes of each bucket's records, and ensures that each time of last use from
+// now on is later than all in the file.
 func (b *Bolt) countUses() error {
 	last := int64(0)
 	err := guard(func() error {
@@ -79,7 +79,7 @@ func (b *Bolt) countUses() error {
 	return err
 }
 
-// commitAll commits what is queued until the Bolt is closed.
+// commitAll commits the queue until the Bolt is closed.
 func (b *Bolt) commitAll() {
 	defer close(b.stopped)
 	ticks := time.NewTicker(usesEvery)
@@ -110,8 +110,8 @@ func (b *Bolt) gather() {
 	}
 }
 
-// commit writes the batch that waits, and the times of last use if it is told to or if records must
-// go.
+// commit writes the waiting batch, and the times of last use if asked or if records must be
+// evicted.
 func (b *Bolt) commit(withUses bool) {
 	batch := b.queue.take()
 	var uses map[Key]int64
@@ -135,8 +135,8 @@ func (b *Bolt) commit(withUses bool) {
 	b.failing = err != nil
 }
 
-// update writes one transaction. Where bbolt panics, it may do so with its locks held, so it is not
-// called again; the file is set aside for the next process to begin a new one.
+// update writes one transaction. When bbolt panics, it may hold its locks, so it is not called
+// again; the file is set aside so that the next process begins a new one.
 func (b *Bolt) update(batch *batch, uses map[Key]int64) error {
 	if b.broken.Load() {
 		return errDamaged
@@ -193,7 +193,7 @@ func (b *Bolt) apply(t *transaction, batch *batch, uses map[Key]int64) error {
 // A transaction is one of bbolt's and the buckets that it has come across.
 type transaction struct {
 	tx      *bbolt.Tx
-	before  map[string]int64 // what the records of each bucket count before it
+	before  map[string]int64 // size of each bucket's records before it
 	buckets map[string]*boltBucket
 }
 

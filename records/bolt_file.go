@@ -62,29 +62,30 @@ func openFile(path string, timeout time.Duration, log *zap.Logger) (*bbolt.DB, e
 			fault = err
 		}
 		if errors.Is(fault, berrors.ErrTimeout) {
-			fault = nil // somebody else has the lock now
+			fault = nil // another process has the lock now
 		}
-		// Closing unlocks. Who waited for the lock sees that the name is another file's now.
+		// Closing unlocks. A process that waited for the lock sees that the name is another file's
+		// now.
 		if err := errors.Join(fault, file.Close()); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// A file that was closed has its sum beside it. bbolt believes what is in a file: where a page is not
-// what it should be it crashes the program, also in goroutines of its own, or takes all memory. So it
-// is only ever given a file to write to that is, byte for byte, as bbolt left it. Any other one, after a
-// crash or when the disk has changed it, is read with care and written anew.
+// A closed file has its sum beside it. bbolt trusts its file: if a page is damaged, it crashes the
+// program, also in goroutines of its own, or takes all memory. So it only ever gets a file to write
+// to that is, byte for byte, as bbolt left it. Any other file, after a crash or a change by the
+// disk, is read carefully and rewritten.
 func sumPath(path string) string { return path + ".sum" }
 
-// sumOf returns what the sum of a file says.
+// sumOf returns the content of the sum's file.
 func sumOf(file io.Reader) (string, error) {
 	h := crc32.New(castagnoli)
 	n, err := io.Copy(h, file)
 	return fmt.Sprintf("crc32c %08x of %d bytes\n", h.Sum32(), n), err
 }
 
-// noteSum writes the sum of the file at path, which is whole, and locked.
+// noteSum writes the sum of the file at path, which is complete and locked.
 func noteSum(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -98,7 +99,7 @@ func noteSum(path string) error {
 	return os.WriteFile(sumPath(path), []byte(sum), 0o600)
 }
 
-// isAsWritten reports whether a file has its sum, which is of no use from then on. An empty file has
+// isAsWritten reports whether a file matches its sum, which becomes useless then. An empty file has
 // none.
 func isAsWritten(path string, file *os.File) (bool, error) {
 	noted, err := os.ReadFile(sumPath(path))
@@ -112,11 +113,11 @@ func isAsWritten(path string, file *os.File) (bool, error) {
 	return sum == string(noted), err
 }
 
-// copyBytes bounds one transaction of a file that is written anew.
+// copyBytes limits one transaction of a file that is rewritten.
 const copyBytes = 16 << 20
 
-// renewFile writes what is in a file to a new one and puts that in its place, with its sum, for the
-// next one who locks path. The error wraps errDamaged if not all can be read.
+// renewFile copies the content of a file to a new one and replaces it, with its sum, for the next
+// process that locks path. The error wraps errDamaged if not all can be read.
 func renewFile(path string, file *os.File) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +160,7 @@ func copyFile(to *bbolt.DB, path string, file *os.File) error {
 	return errors.Join(err, from.Close())
 }
 
-// readBucket reads all that is in a bucket. The order of its keys tells a page that is read twice.
+// readBucket reads a bucket. The order of its keys reveals a page that is read twice.
 func readBucket(_ []byte, b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(k, v []byte) error {
@@ -196,7 +197,7 @@ func lockFile(path string, deadline time.Time) (*os.File, error) {
 	}
 }
 
-// isAt reports whether file is the one that path names.
+// isAt reports whether path names file.
 func isAt(file *os.File, path string) bool {
 	ours, err := file.Stat()
 	if err != nil {
@@ -216,7 +217,7 @@ func boltOptions() *bbolt.Options {
 	}
 }
 
-// openLocked opens a file that is locked, and stays open and locked whatever comes of it.
+// openLocked opens a locked file, which stays open and locked whatever the result.
 func openLocked(path string, file *os.File, readOnly bool) (db *bbolt.DB, err error) {
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -241,8 +242,8 @@ func damageOf(err error) error {
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// setAside renames the file at path, which the caller has locked, and returns its new name. Of
-// several set aside it keeps the last few.
+// setAside renames the file at path, which the caller has locked, and returns its new name. It
+// keeps only the last few.
 func setAside(path string) (string, error) {
 	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
 	if err := os.Rename(path, aside); err != nil {

@@ -16,13 +16,13 @@ const (
 	maxUses = 1 << 16
 )
 
-// A queue holds what was written to a Bolt and is not committed yet.
+// A queue holds uncommitted writes of a Bolt.
 type queue struct {
 	// begun has a token when there is a batch to commit, urgent when there is no time to lose.
 	begun, urgent chan struct{}
 
 	mu         sync.Mutex
-	waiting    *batch // takes what is written
+	waiting    *batch // takes new writes
 	committing *batch // is being committed; nil if none is
 	// uses are the times of last use that are not in a commit yet, lastStamp the last one given.
 	uses      map[Key]int64
@@ -32,7 +32,7 @@ type queue struct {
 	closed  bool
 }
 
-// A batch is what goes into one commit.
+// A batch is the content of one commit.
 type batch struct {
 	writes map[Key]*write
 	bytes  int64
@@ -60,7 +60,7 @@ func newBatch() *batch {
 	return &batch{writes: map[Key]*write{}, taken: make(chan struct{}), done: make(chan struct{})}
 }
 
-// look returns what is queued for k, nil for nothing.
+// look returns the queued write of k, nil for none.
 func (q *queue) look(k Key) (w *write, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +110,7 @@ func (q *queue) put(ctx context.Context, k Key, w *write) error {
 	}
 }
 
-// tryPut does the work of put. If there is no room it returns what to wait for.
+// tryPut does the work of put. If there is no room it returns a channel to wait for.
 func (q *queue) tryPut(k Key, w *write) (<-chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +130,7 @@ func (q *queue) tryPut(k Key, w *write) (<-chan struct{}, error) {
 	return nil, nil
 }
 
-// take makes the batch that waits the one that is being committed, and returns it.
+// take makes the waiting batch the one that is being committed, and returns it.
 func (q *queue) take() *batch {
 	q.mu.Lock()
 	b := q.waiting
@@ -196,7 +196,7 @@ func (q *queue) flush(ctx context.Context) error {
 	return failure
 }
 
-// takeFailure returns the error that nobody has been told yet.
+// takeFailure returns the error that was not returned yet.
 func (q *queue) takeFailure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,8 +17,8 @@ var _ Durable = (*Folder)(nil)
 
 // A Folder keeps Durable records as files of one folder, which is made with the first of them: few
 // records that change rarely, such as quotas. A record is on disk when a method that writes it has
-// returned. What is damaged stays where it is, and is an error until somebody has restored or removed
-// it. A Folder belongs to one process at a time; it needs no closing.
+// returned. A damaged file stays, and is an error until an operator has restored or removed it. A
+// Folder belongs to one process at a time; it needs no closing.
 type Folder struct {
 	dir string
 	mu  sync.Mutex // held while a record is written, so that CompareAndSwap sees no other
@@ -97,7 +97,7 @@ func heading(k Key, value []byte) []byte {
 	return fmt.Appendf(nil, "forerunner durable record, crc32c %08x, %d bytes\n", sum, len(value))
 }
 
-// read returns what the file of k holds, and ErrNotFound if there is none.
+// read returns the content of the file of k, and ErrNotFound if there is none.
 func (f *Folder) read(k Key) ([]byte, error) {
 	content, err := os.ReadFile(f.Path(k))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +114,8 @@ func (f *Folder) read(k Key) ([]byte, error) {
 	return value, nil
 }
 
-// write replaces the file of k, which is on disk when it returns. A crash leaves the old one or the new
-// one, and perhaps a file beside it that nobody reads.
+// write replaces the file of k, which is on disk when it returns. A crash leaves the old one or the
+// new one, and perhaps an unused file beside it.
 func (f *Folder) write(k Key, value []byte) error {
 	path := f.Path(k)
 	if err := makeDurable(filepath.Dir(path)); err != nil {

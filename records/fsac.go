@@ -10,14 +10,14 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// defaultServiceTimeout bounds a call of a service of Buildbarn where nothing else is said.
+// defaultServiceTimeout is the default limit of a call of Buildbarn's services.
 const defaultServiceTimeout = time.Second
 
-// FSACOptions are what may be chosen about an FSAC. Zero values mean the defaults.
+// FSACOptions are the options of an FSAC. Zero values mean the defaults.
 type FSACOptions struct {
-	// Buckets are those that are kept in the service; default names.ProfileBucket alone. As it knows of no
-	// buckets, the same digest in two of them is the same record: their digests have to be those
-	// of different messages.
+	// Buckets are those that are kept in the service; default only names.ProfileBucket. As the
+	// service has no buckets, the same digest in two of them is the same record: their digests must
+	// be those of different messages.
 	Buckets []string
 	// Timeout bounds each call; default 1 s.
 	Timeout time.Duration
@@ -33,14 +33,14 @@ func (o *FSACOptions) validate() {
 }
 
 // An FSAC keeps Hints in a FileSystemAccessCache of Buildbarn or of RegisterFSAC, which keeps
-// FileSystemAccessProfile messages by reduced action digest. In a bucket that is not among
-// FSACOptions.Buckets nothing is ever found, and Put returns ErrInvalid, as it does for a value that is
-// no such message. Fields that the schema does not have are sent along; the service may drop them.
-// Get returns an encoding of the message, which need not be the one that was put, and may be larger than
-// MaxValueBytes where others have put it; the connection bounds it.
+// FileSystemAccessProfile messages by reduced action digest. A bucket that is not among
+// FSACOptions.Buckets is always empty, and Put to it returns ErrInvalid, as it does for a value
+// that is no such message. Unknown fields are sent along; the service may drop them. Get returns an
+// encoding of the message, which need not be the one that was put, and may be larger than
+// MaxValueBytes if another client put it; the connection limits it.
 //
-// Errors of the service other than NOT_FOUND keep their status (status.FromError). An FSAC tries
-// nothing again: a profile that comes late is of no use.
+// Errors of the service other than NOT_FOUND keep their status (status.FromError). An FSAC does not
+// retry: a late profile is useless.
 type FSAC struct {
 	serviceStore[*fsac.FileSystemAccessProfile]
 }

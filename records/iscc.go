@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// ISCCOptions are what may be chosen about an ISCC. Zero values mean the defaults.
+// ISCCOptions are the options of an ISCC. Zero values mean the defaults.
 type ISCCOptions struct {
 	// Timeout bounds each call; default 1 s.
 	Timeout time.Duration
@@ -23,12 +23,13 @@ func (o *ISCCOptions) validate() {
 }
 
 // An ISCC keeps Hints in an InitialSizeClassCache of Buildbarn or of RegisterISCC, which keeps
-// PreviousExecutionStats messages by reduced action digest. In buckets other than names.StatisticsBucket
-// nothing is ever found, and Put returns ErrInvalid, as it does for a value that is no such message.
-// Get returns an encoding of the message, which need not be the one that was put.
+// PreviousExecutionStats messages by reduced action digest. Buckets other than
+// names.StatisticsBucket are always empty, and Put to them returns ErrInvalid, as it does for a
+// value that is no such message. Get returns an encoding of the message, which need not be the one
+// that was put.
 //
-// Errors of the service other than NOT_FOUND keep their status (status.FromError). An ISCC tries
-// nothing again.
+// Errors of the service other than NOT_FOUND keep their status (status.FromError). An ISCC does not
+// retry.
 type ISCC struct {
 	serviceStore[*iscc.PreviousExecutionStats]
 }

@@ -18,12 +18,12 @@ import (
 // DefaultLeaseDuration is a Lease's without LeaseOptions.Duration.
 const DefaultLeaseDuration = 10 * time.Second
 
-// ErrLeaseLost: somebody else may have the lease now.
+// ErrLeaseLost: another program may have the lease now.
 var ErrLeaseLost = errors.New("lease is lost")
 
-// LeaseOptions are what may be chosen about a Lease.
+// LeaseOptions are the options of a Lease.
 type LeaseOptions struct {
-	// Holder says who has it, in logs; default "somebody".
+	// Holder names the holder, in logs; default "somebody".
 	Holder string
 	// Duration is how long a holder that has died keeps it; default DefaultLeaseDuration, and the
 	// same for all. A holder that cannot renew it ends itself after 4/5 of that.
@@ -33,23 +33,23 @@ type LeaseOptions struct {
 	wall func() time.Time // of a test
 }
 
-// A Lease is the right, of one program at a time, to serve under a name. No clocks are compared: the
-// holder changes a record again and again, and who wants to have the lease waits until it has not
-// seen a change for Duration. So a lease is safe if clocks run at the same speed, give or take a
-// fifth; where one does not, or a store forgets what it had, terms tell the holders apart.
+// A Lease is the right, of one program at a time, to serve under a name. No clocks are compared:
+// the holder changes a record again and again, and a program that wants the lease waits until it
+// has seen no change for Duration. So a lease is safe if clocks run at the same speed, within a
+// fifth; if one does not, or if a store loses data, terms distinguish the holders.
 type Lease struct {
 	store   Durable
 	key     Key
 	options LeaseOptions
 
-	// What was read last, and since when it has been the same. They are Hold's.
+	// The record that was read last, and since when it has been the same. They are Hold's.
 	seen  []byte
 	since time.Time
 	term  uint64 // the highest that was ever seen
 	gave  bool   // it was ours last, and we gave it up
 }
 
-// A tenancy is what the record of a lease says.
+// A tenancy is the content of the record of a lease.
 type tenancy struct {
 	Term   uint64 `json:"term"`
 	Holder string `json:"holder"` // empty: it is free
@@ -75,10 +75,11 @@ func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 	return &Lease{store: s, key: Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte(name))}, options: o}
 }
 
-// Hold waits for the lease, has serve run while it holds it, gives it up, and returns what serve has.
-// The context of serve ends with ctx, and before anybody else can have the lease: then the error wraps
-// ErrLeaseLost, beside that of serve. term is higher than that of any holder before.
-// Hold is not called again before it has returned; then all others who wait come first.
+// Hold waits for the lease, runs serve while it holds it, gives it up, and returns the result of
+// serve. The context of serve ends with ctx, and before another program can have the lease: then
+// the error wraps ErrLeaseLost, beside that of serve. term is higher than that of any holder
+// before. Hold must not be called again before it has returned; then all other waiting programs
+// come first.
 func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term uint64) error) error {
 	held, err := l.acquire(ctx)
 	if err != nil {

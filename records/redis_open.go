@@ -19,14 +19,14 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// RedisOptions are what may be chosen about a Redis. Zero values mean the defaults.
+// RedisOptions are the options of a Redis. Zero values mean the defaults.
 type RedisOptions struct {
 	// MaxBytes bounds each bucket; default 128 MiB.
 	MaxBytes int64
 	// Timeout bounds each call, connecting included; default 1 s.
 	Timeout time.Duration
-	// TLS returns what is used for the next connection with rediss and its kin; the name is that of
-	// the address. Default: what the system trusts.
+	// TLS returns the configuration for the next connection with rediss and similar schemes; the
+	// server name is that of the address. Default: the system's authorities.
 	TLS func() *tls.Config
 }
 
@@ -79,7 +79,7 @@ func OpenRedis(address string, o RedisOptions) (*Redis, error) {
 	return r, nil
 }
 
-// redisOptions returns what a URL says.
+// redisOptions returns the options in a URL.
 func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 	parameters, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -99,8 +99,8 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
-		// Nothing is tried again: a swap that was done although its answer was lost would conflict
-		// with itself, and who asks for a hint rather goes without.
+		// There are no retries: a swap that was done although its answer was lost would conflict
+		// with itself, and a caller prefers to do without a hint.
 		MaxRetries: -1, DialerRetries: 1,
 		// Only a service of Redis's makers knows these.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
@@ -138,6 +138,6 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 	return c, nil
 }
 
-// quietRedis keeps go-redis, whose log is one for the process, from writing each failure to
-// standard error: who calls gets it as an error and says so once.
+// quietRedis prevents go-redis, whose log is one for the process, from writing each failure to
+// standard error: the caller gets it as an error and logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)

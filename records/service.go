@@ -13,13 +13,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// maxServiceMessage is what a call may carry: a value, a digest, and an instance name.
+// maxServiceMessage is the limit of a call: a value, a digest, and an instance name.
 const maxServiceMessage = MaxValueBytes + instance.MaxBytes + 1024
 
 // A serviceStore keeps Hints in a service of Buildbarn, as messages of one type by reduced
 // action digest.
 type serviceStore[M proto.Message] struct {
-	buckets []string // the others have nothing and take nothing
+	buckets []string // the others are empty and reject writes
 	timeout time.Duration
 	empty   func() M
 	get     func(ctx context.Context, k Key) (M, error)

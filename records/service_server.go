@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A serviceRequest is what the requests of Buildbarn's services have in common.
+// A serviceRequest is the common part of the requests of Buildbarn's services.
 type serviceRequest interface {
 	GetInstanceName() string
 	GetDigestFunction() repb.DigestFunction_Value
@@ -64,8 +64,8 @@ func putMessage(ctx context.Context, s Hints, k Key, field string, m proto.Messa
 	return nil
 }
 
-// serviceStatus makes a gRPC status of an error of Hints. Nothing but hints is at stake, so that a
-// store that fails is as good as one that is away.
+// serviceStatus makes a gRPC status of an error of Hints. As only hints are at stake, every failure
+// is UNAVAILABLE.
 func serviceStatus(err error) error {
 	code := codes.Unavailable
 	switch {

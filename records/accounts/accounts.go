@@ -25,14 +25,14 @@ const (
 	MaxRuns = 4
 )
 
-// ErrMalformed is about a record or run that is not what it has to be.
+// ErrMalformed: a record or run has an invalid form.
 var ErrMalformed = errors.New("record is malformed")
 
 // Reduced returns the digest of an Action that has only the command, platform and salt of a; false if it cannot be encoded.
 func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
 	platform := proto.CloneOf(a.GetPlatform())
 	if platform != nil {
-		// They are the same to everybody, and some put them in order.
+		// Clients put equal properties in different order.
 		slices.SortStableFunc(platform.Properties, func(x, y *repb.Platform_Property) int {
 			return cmp.Or(cmp.Compare(x.GetName(), y.GetName()), cmp.Compare(x.GetValue(), y.GetValue()))
 		})
@@ -78,8 +78,8 @@ func Decode(value []byte) (*reuse.Record, error) {
 	return r, nil
 }
 
-// Merge returns a record of young and of those of the former runs, in their order, that other reports to be worth keeping
-// beside it, within the bounds. It is false if young alone is beyond them.
+// Merge returns a record of young and of those earlier runs, in their order, that other reports to
+// be worth keeping beside it, within the limits. It is false if young alone exceeds them.
 func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (*reuse.Record, bool) {
 	merged := &reuse.Record{Runs: []*reuse.Run{young}}
 	size := proto.Size(merged)
@@ -98,7 +98,8 @@ func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (
 	return merged, true
 }
 
-// sameLooks reports whether two runs looked at the same and saw the same. What else was in the directories may differ.
+// sameLooks reports whether two runs looked up the same paths and saw the same. Other entries of
+// the directories may differ.
 func sameLooks(a, b *reuse.Directory) bool {
 	if (a == nil) != (b == nil) || !bytes.Equal(a.GetNames(), b.GetNames()) {
 		return false

@@ -1,23 +1,24 @@
-// Package accounts keeps exact accounts of what runs of commands looked at, with their results, and serves them to
-// workers, so that each spares a run that any other has made.
+// Package accounts keeps exact records of the inputs that runs of commands read, with their
+// results, and serves them to workers, so that no worker repeats a run of another.
 //
-// It says how the runs of a command are encoded (Encode, Decode), under which digest (Key), and how many are kept
-// (Merge). What an account means, and whether a run stands for another one, is for package worker/reuse to know: the
-// service compares nothing with input trees.
+// It defines the encoding of a command's runs (Encode, Decode), their digest (Key), and how many
+// are kept (Merge). Package worker/reuse interprets them, and decides whether a run can be reused:
+// the service compares nothing with input trees.
 //
-// # Who may call
+// # Authorization
 //
-// A wrong account makes a wrong result, so who may write accounts is who may write results. Where callers are known by
-// name, package auth lets workers call and nobody else. Where they are not, a call shows the grant of its action, and a
-// run is kept under the command of that action alone: the service reads the Action itself.
+// A wrong record causes a wrong result, so callers that may write records are those that may write
+// results. With authentication, package auth lets only workers call. Without it, a call presents
+// the grant of its action, and a run is kept only under the command of that action: the service
+// reads the Action itself.
 //
-// # Bounds
+// # Limits
 //
-// A record has at most MaxRuns runs and MaxBytes bytes; the store bounds all records together. At most maxKeeping runs
-// are being added at a time, others are refused: they are hints.
+// A record has at most MaxRuns runs and MaxBytes bytes; the store limits all records together. At
+// most maxKeeping runs are added at a time, others are refused, because they are hints.
 //
 // # Goroutines and locks
 //
-// It has no goroutines. service.locks serialize those who add runs to one record, while the store is read and written; nothing
-// else is held then.
+// It has no goroutines. service.locks serialize additions to one record, while the store is read
+// and written; no other lock is held then.
 package accounts

@@ -18,15 +18,17 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// maxKeeping bounds the runs that are being added at a time, lockCount the records to which that is, and maxFinding those that are
-// being read: decoded, a record takes several times the room that an answer is charged for.
+// maxKeeping limits the runs that are added at a time, lockCount the records that are locked for
+// that, and maxFinding those that are read at a time: a decoded record takes several times the
+// memory that an answer is charged for.
 const maxKeeping, lockCount, maxFinding = 32, 64, 16
 
-// Options are what the service works with.
+// Options are the dependencies of the service.
 type Options struct {
 	// Store keeps the records. Required.
 	Store record.Hints
-	// Granted reports whether the caller of ctx shows that it may write the result of an action. Nil: who may call at all may.
+	// Granted reports whether the caller of ctx proves that it may write the result of an action.
+	// Nil: every caller may.
 	Granted func(ctx context.Context, instance string, action digest.Digest) bool
 	// Read returns a blob of the storage. Required.
 	Read func(ctx context.Context, instance string, d digest.Digest) ([]byte, error)
@@ -47,7 +49,7 @@ type service struct {
 	options Options
 	keeping chan struct{} // has a token for each run that is being added
 	finding chan struct{} // has a token for each record that is being read
-	// locks have a token each while somebody adds to a record, by its key.
+	// locks have a token each while a caller adds to a record, by its key.
 	locks [lockCount]chan struct{}
 }
 
@@ -107,7 +109,7 @@ func (s *service) Keep(ctx context.Context, r *reuse.KeepRequest) (*emptypb.Empt
 	return &emptypb.Empty{}, nil
 }
 
-// A request is what both kinds have in common.
+// A request is the common part of both kinds.
 type request interface {
 	GetInstanceName() string
 	GetDigestFunction() repb.DigestFunction_Value
@@ -115,7 +117,8 @@ type request interface {
 	GetCircumstances() []byte
 }
 
-// authorize returns the action that a request is about, whose result the caller may write. Its errors are statuses.
+// authorize returns the action of a request, whose result the caller may write. Its errors are
+// statuses.
 func (s *service) authorize(ctx context.Context, r request) (digest.Digest, error) {
 	fn, err := digest.FunctionFromProto(r.GetDigestFunction())
 	if err != nil {
@@ -156,7 +159,7 @@ func (s *service) reduced(ctx context.Context, instance string, action digest.Di
 	return reduced, nil
 }
 
-// add puts a run before those that are known, of which one that looked at the same goes.
+// add puts a run before the known ones, and removes one that looked up the same.
 func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error {
 	lock := s.locks[int(k.Digest.AppendHash(nil)[0])%lockCount]
 	if err := enter(ctx, lock); err != nil {

@@ -15,27 +15,26 @@ const (
 	// A failure that took long to come was waited for: then the part is left alone for so many times
 	// as long, up to mostPatience.
 	patienceShare, mostPatience = 10, 30 * time.Second
-	// A caller whose own deadline passes says that the store hangs only if it had at least one part of
-	// the timeout in so many.
+	// A caller whose own deadline passes only shows that the store hangs if it had at least a
+	// hundredth of the timeout.
 	fairShare = 100
 )
 
-// Careful keeps the failures of Hints from whoever waits: each call has a deadline, a part
-// that fails is left alone for a second or, if it hangs, longer, and then tried by one caller while
-// the others go without. Its failure is logged once, as is its recovery. Its methods may be called
-// concurrently.
+// Careful hides the failures of Hints from callers: each call has a deadline. A part that fails is
+// not called for a second or, if it hangs, longer, and then one caller tries it while the others do
+// without. Its failure is logged once, as is its recovery. Its methods may be called concurrently.
 type Careful struct {
 	store   Hints
 	options CarefulOptions
 
 	mu     sync.Mutex
-	failed map[part]fault // of those that do not work; guarded by mu
+	failed map[part]fault // failed parts; guarded by mu
 }
 
-// A fault is what is known of a part that does not work.
+// A fault is the state of a part that does not work.
 type fault struct {
 	until time.Time // it is left alone
-	tried bool      // somebody is finding out whether it works again
+	tried bool      // a caller is trying it
 }
 
 // CarefulOptions are all needed.
@@ -43,12 +42,12 @@ type CarefulOptions struct {
 	// Timeout bounds one call.
 	Timeout time.Duration
 	Logger  *zap.Logger
-	// Subject is what the store keeps, in the plural, and Without what goes on without it, both
-	// for the log.
+	// Subject is the content of the store, in the plural, and Without the work that continues
+	// without it, both for the log.
 	Subject, Without string
 }
 
-// part is what of a store works, or fails, as a whole.
+// part is a part of a store that works, or fails, as a whole.
 type part struct{ operation, bucket string }
 
 // NewCareful returns a Careful for s, which stays the caller's. Nil: only Try may be called.
@@ -56,7 +55,7 @@ func NewCareful(s Hints, o CarefulOptions) *Careful {
 	return &Careful{store: s, options: o, failed: map[part]fault{}}
 }
 
-// Get returns nil if there is no record; it is false if the store cannot tell.
+// Get returns nil if there is no record; it is false if the store fails.
 func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
 	ok = c.try(ctx, part{"get", k.Bucket}, func(ctx context.Context) (err error) {
 		value, err = c.store.Get(ctx, k)
@@ -68,7 +67,7 @@ func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
 	return value, ok
 }
 
-// Put reports whether the store took the record. One that is invalid says nothing about it.
+// Put reports whether the store accepted the record. An invalid one does not count as a failure.
 func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	return c.try(ctx, part{"put", k.Bucket}, func(ctx context.Context) error {
 		return c.store.Put(ctx, k, value)
@@ -94,13 +93,13 @@ func (c *Careful) try(ctx context.Context, p part, do func(context.Context) erro
 	left := ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare)
 	if err != nil && (left || errors.Is(err, ErrInvalid)) {
 		c.giveUp(p)
-		return false // that says nothing about the store
+		return false // this shows nothing about the store
 	}
 	c.note(p, err, took)
 	return err == nil
 }
 
-// begin reports whether p is to be asked. The caller tells note or giveUp what came of it.
+// begin reports whether p must be called. The caller passes the outcome to note or giveUp.
 func (c *Careful) begin(p part) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,13 +9,13 @@ import (
 )
 
 var (
-	// ErrNotFound says that there is no record under a key.
+	// ErrNotFound: there is no record under a key.
 	ErrNotFound = errors.New("no such record")
-	// ErrInvalid says that a key or a value breaks a rule of the store; trying again is of no use.
+	// ErrInvalid: a key or a value breaks a rule of the store; a retry is useless.
 	ErrInvalid = errors.New("invalid record")
-	// ErrConflict says that a record is not what CompareAndSwap was told that it is.
+	// ErrConflict: a record differs from the old value of CompareAndSwap.
 	ErrConflict = errors.New("record was changed meanwhile")
-	// ErrDamaged says that a record is not what was written. Of hints nobody is told so.
+	// ErrDamaged: a record differs from the bytes that were written. Hints never return it.
 	ErrDamaged = errors.New("record is damaged")
 )
 
@@ -26,8 +26,8 @@ type Key struct {
 	Bucket string
 	// Instance is the instance name of REv2, at most 1024 bytes; it may be empty.
 	Instance string
-	// Digest is what the record is about; its digest function is part of the key. What has a name
-	// instead takes the digest of the name.
+	// Digest is the subject of the record; its digest function is part of the key. A subject with a
+	// name takes the digest of the name.
 	Digest digest.Digest
 }
 
@@ -36,10 +36,9 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %q %s %s", k.Bucket, k.Instance, k.Digest.Function(), k.Digest)
 }
 
-// Hints keep records of up to 1 MiB that may be lost: what similar actions read (profiles) and how
-// they ran (statistics). A record may be evicted, a damaged one is as good as absent, and a store of
-// hints that cannot be read is begun anew. The methods may be called concurrently. A store that has
-// no bucket of some name may fail for it.
+// Hints keep records of up to 1 MiB that may be lost: profiles and statistics of actions. A record
+// may be evicted, a damaged one counts as absent, and an unreadable store of hints is begun again.
+// The methods may be called concurrently. A store without a bucket of some name may fail for it.
 type Hints interface {
 	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
 	// ErrNotFound.
@@ -49,9 +48,10 @@ type Hints interface {
 	Put(ctx context.Context, k Key, value []byte) error
 }
 
-// Durable keeps records of up to 1 MiB that may not be lost: quotas, drains, leases. None is evicted,
-// and a damaged one is an error that wraps ErrDamaged and says what to do. The methods may be called
-// concurrently; when one that writes has returned nil, the record is as durable as the store makes it.
+// Durable keeps records of up to 1 MiB that must not be lost: quotas, drains, leases. None is
+// evicted, and a damaged one is an error that wraps ErrDamaged and has the remedy. The methods may
+// be called concurrently; when one that writes has returned nil, the record is as durable as the
+// store makes it.
 type Durable interface {
 	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
 	// ErrNotFound.
@@ -59,8 +59,8 @@ type Durable interface {
 	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid where the
 	// fault is not the store's.
 	Put(ctx context.Context, k Key, value []byte) error
-	// CompareAndSwap sets the value under k to value if it is now old, and else returns an error
-	// that wraps ErrConflict. A nil old stands for no record; an empty one that is not nil for an
-	// empty value.
+	// CompareAndSwap sets the value under k to value if it is now old, and otherwise returns an
+	// error that wraps ErrConflict. A nil old stands for no record; an empty one that is not nil
+	// for an empty value.
 	CompareAndSwap(ctx context.Context, k Key, old, value []byte) error
 }
