@@ -11,16 +11,17 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// ownOnly returns protect for a port, which is for the user of this process and root if who calls can act as that user, and
-// nothing else tells callers apart. Ports that other machines reach are for everybody: flags have said so.
+// ownOnly returns protect for a port if it must serve only the user of this process and root:
+// callers can act as that user, and nothing else distinguishes callers. Ports that other machines
+// reach serve everybody: flags allow that.
 func (s *Scheduler) ownOnly(protect serve.Protection, address string) serve.Protection {
 	host, _, _ := net.SplitHostPort(address)
 	protect.OwnUser = s.unboxed && protect.Guard == nil && dial.IsLoopback(host)
 	return protect
 }
 
-// checkAccess returns an error if the guard does not know all that is served, and warns
-// if there is none where others can call.
+// checkAccess returns an error if the guard does not know all served methods, and warns if there is
+// no authentication where others can call.
 func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error {
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())

@@ -2,22 +2,22 @@ package farm
 
 import "fmt"
 
-// CacheWrites says who may write the action cache where callers are not known by name.
+// CacheWrites is who may write the action cache without authentication.
 type CacheWrites string
 
-// What may be chosen.
+// The choices.
 const (
 	CacheWritesWorkers CacheWrites = "workers" // each the results of actions that it was given
 	CacheWritesClients CacheWrites = "clients" // all who reach the port
 )
 
-// grantsFile has the key of what workers are granted, beside the storage.
+// grantsFile has the key of workers' grants, beside the storage.
 const grantsFile = "grants.key"
 
 // String returns the name of w.
 func (w *CacheWrites) String() string { return string(*w) }
 
-// Set makes w what is called name.
+// Set parses name.
 func (w *CacheWrites) Set(name string) error {
 	switch CacheWrites(name) {
 	case CacheWritesWorkers, CacheWritesClients:
@@ -27,5 +27,5 @@ func (w *CacheWrites) Set(name string) error {
 	return fmt.Errorf("%q is neither %s nor %s", name, CacheWritesWorkers, CacheWritesClients)
 }
 
-// Type says what the flag wants.
+// Type is the type of the flag.
 func (w *CacheWrites) Type() string { return "who" }

@@ -8,8 +8,9 @@ import (
 	"github.com/forerunner-build/forerunner/farm/config"
 )
 
-// CheckFile returns what is wrong with a configuration file: an error that names file, line, column and field, nil
-// if scheduler and worker would start with it. What is named in it, such as files of keys, is not looked at.
+// CheckFile returns the error of a configuration file with file, line, column and field, nil if
+// scheduler and worker would start with it. It does not read files that the configuration names,
+// such as keys.
 func CheckFile(file string) error {
 	f, err := config.Read(file)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A closers is what is to be closed, in the opposite order.
+// A closers has functions that close parts, in reverse order.
 type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }

@@ -1,6 +1,6 @@
-// Package farm puts the parts together: it is where a program gets a scheduler
-// with its storage, or a worker, from flags. It holds no logic of either.
+// Package farm assembles the parts: here a program gets a scheduler with its storage, or a worker,
+// from flags. It has none of their logic.
 //
-// Each Run starts what it needs, serves until its context ends and then takes
-// everything down again in the reverse order; it owns all its goroutines.
+// Each Run starts what it needs, serves until its context ends and then closes everything in
+// reverse order; it owns all its goroutines.
 package farm

@@ -30,7 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
-// A FindingState is what a Finding comes to.
+// A FindingState is the verdict of a Finding.
 type FindingState string
 
 // The FindingStates there are.
@@ -41,11 +41,12 @@ const (
 	FindingSkipped FindingState = "skipped"
 )
 
-// A Finding is what Examine found.
+// A Finding is a result of Examine.
 type Finding struct {
 	What  string       `json:"what"`
 	State FindingState `json:"state"`
-	// Why says what there is or what is missing, Costs what that means, and ToHave how to get it; each may be empty.
+	// Why is the present state or the missing part, Costs the consequence, and ToHave the remedy;
+	// each may be empty.
 	Why    string `json:"why,omitempty"`
 	Costs  string `json:"costs,omitempty"`
 	ToHave string `json:"to_have_it,omitempty"`
@@ -60,8 +61,9 @@ const (
 	remotePatience = 10 * time.Second
 )
 
-// Examine tries what w needs of this machine by starting as a worker does, in a folder of its own below Data, which it removes
-// again; and the scheduler and the storage, if they are to be asked. It serves nobody. w is not used after it.
+// Examine checks w's needs of this machine by starting as a worker does, in a temporary folder
+// below Data, and checks the scheduler and the storage, if asked. It serves no one. w must not be
+// used after it.
 func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding {
 	e := &examination{}
 	w.Logger = zap.New(e)
@@ -78,8 +80,8 @@ func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding
 	return e.findings
 }
 
-// An examination collects findings. It is a zapcore.Core: what a worker warns of at its start, with what that costs and
-// how to have it, is one.
+// An examination collects findings. It is a zapcore.Core: each warning of a worker at its start,
+// with its cost and remedy, is a finding.
 type examination struct {
 	mu       sync.Mutex
 	findings []Finding
@@ -87,10 +89,10 @@ type examination struct {
 	parent   *examination // that has the findings; nil: this one
 }
 
-// errSkipped says that something was not tried.
+// errSkipped: a check was not made.
 var errSkipped = errors.New("not tried")
 
-// try adds what was found of one thing.
+// try adds the result of one check.
 func (e *examination) try(what string, do func() (found string, err error)) {
 	found, err := do()
 	f := Finding{What: what, State: FindingOK, Why: found}
@@ -151,7 +153,7 @@ func (e *examination) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 // Sync implements zapcore.Core.
 func (e *examination) Sync() error { return nil }
 
-// kernel says what machine this is.
+// kernel describes the machine.
 func kernel() (string, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
@@ -164,7 +166,7 @@ func kernel() (string, error) {
 	return fmt.Sprintf("%s %s on %s, as %s", unix.ByteSliceToString(u.Sysname[:]), unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), user), nil
 }
 
-// certificates reads the files of TLS as the programs do, and says until when they last.
+// certificates reads the files of TLS as the programs do, and reports when they expire.
 func (w *Worker) certificates(e *examination) (string, error) {
 	if _, err := w.Client.Certificates(); err != nil {
 		return "", err
@@ -310,7 +312,7 @@ func (w *Worker) askScheduler(ctx context.Context, wanted bool) (string, error) 
 	return fmt.Sprintf("%s answers after %s", w.Scheduler, time.Since(start).Round(time.Millisecond)), nil
 }
 
-// askStorage asks the storage for a blob that nobody has.
+// askStorage asks the storage for a blob that does not exist.
 func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	if !wanted {
 		return "--storage says which one to ask", errSkipped
@@ -371,7 +373,7 @@ func (w *Worker) examineStart(ctx context.Context, e *examination) {
 	}
 }
 
-// describe says what commands have.
+// describe describes the view of commands.
 func (s *Started) describe() string {
 	parts := []string{fmt.Sprintf("launchers start for %d slots", s.w.Slots)}
 	if s.plan.parent != nil {
@@ -383,7 +385,7 @@ func (s *Started) describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// quotas says which quotas bound what commands write, and warns of what cannot be known.
+// quotas lists the disk quotas that limit commands, and warns if they are unknown.
 func (s *Started) quotas() string {
 	isolation := s.isolation.defaults()
 	quotas := diskquota.New(s.w.Data, isolation.Owners())
@@ -392,7 +394,7 @@ func (s *Started) quotas() string {
 	return cmp.Or(said, "none are seen")
 }
 
-// tryRoots makes an input root as actions have it, in a store of its own.
+// tryRoots makes an input root as for actions, in a store of its own.
 func (s *Started) tryRoots() (string, error) {
 	upperMemory, _, err := s.w.writes()
 	if err != nil {

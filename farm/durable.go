@@ -14,11 +14,11 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
-// durableFolder is where a scheduler keeps what may not be lost, in its data folder.
+// durableFolder is where a scheduler keeps data that must not be lost, in its data folder.
 const durableFolder = "durable"
 
-// durable returns where drains and quotas are kept: schedulers that take turns share drains, those
-// that share a store have the same quotas, and the rest is in a folder of this one's.
+// durable returns the stores of drains and quotas: schedulers with a lease share drains, those that
+// share a store have the same quotas, and the rest is in a folder of this scheduler.
 func (s *Scheduler) durable(shared records.Durable) (drains durable.Text, quotas durable.Quotas) {
 	own := records.NewFolder(filepath.Join(s.Data, durableFolder))
 	drains = durable.Text{Store: own, Key: records.Key{Bucket: names.DrainsBucket, Digest: digest.Of(digest.SHA256, []byte(s.Lease))}}
@@ -32,8 +32,8 @@ func (s *Scheduler) durable(shared records.Durable) (drains durable.Text, quotas
 	return drains, quotas
 }
 
-// takeOver moves what an earlier version kept elsewhere to where it is kept now: drains in a file of
-// their own, quotas among the hints.
+// takeOver moves data of earlier versions to their present place: drains from a file of their own,
+// quotas from the hints.
 func (s *Scheduler) takeOver(ctx context.Context, hints records.Hints, drains durable.Text, quotas durable.Quotas) error {
 	if s.Lease == "" {
 		if err := durable.TakeOverDrains(ctx, filepath.Join(s.Data, "drains.json"), drains); err != nil {

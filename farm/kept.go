@@ -19,7 +19,7 @@ import (
 // historyFolder is where the records of operations that have ended are, in the durable folder.
 const historyFolder = "history"
 
-// A Kept says for how long records of operations that have ended are kept.
+// A Kept is how long records of completed operations are kept.
 type Kept struct {
 	// Records is 0 for none.
 	Records time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
@@ -27,8 +27,8 @@ type Kept struct {
 	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }
 
-// openRecords has the scheduler keep records. Where the folder cannot be used, they are in memory, bounded; but what another version
-// wrote there is an error. Nil: none are kept.
+// openRecords makes the scheduler keep records. If the folder cannot be used, they are in memory,
+// with a limit; but files of another version are an error. Nil: no records.
 func (s *Scheduler) openRecords(storage *storage, registry prometheus.Registerer, o *scheduler.ServerOptions) (store *history.Store, err error) {
 	if s.Kept.Records <= 0 {
 		return nil, nil

@@ -50,14 +50,14 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 	return s.serve(ctx, abort, term, ready)
 }
 
-// Run serves until ctx ends, with a Lease only while it has that: then what does not answer when a
-// turn begins ends that turn, not Run. Once abort ends, Run waits for nobody. ready is called with the address
-// of the gRPC port each time that calls are answered from then on.
+// Run serves until ctx ends, with a Lease only while it has that: then a server that does not
+// answer at the beginning of a turn ends that turn, not Run. Once abort ends, Run waits for
+// nothing. ready is called with the address of the gRPC port each time when calls are answered.
 func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
 		err := s.serveAlone(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {
-			return nil // it was told to end while it waited for the storage
+			return nil // it was stopped while it waited for the storage
 		}
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	return nil
 }
 
-// openIndex returns where this scheduler, and the one that takes its place, remembers what workers have.
+// openIndex returns the store of the index of running operations, which the next scheduler reads.
 func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) {
 	name := "lease " + s.Lease
 	if s.Lease == "" {
@@ -102,8 +102,8 @@ func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) 
 	return scheduler.NewIndex(shared, name, s.Logger), nil
 }
 
-// takeTurn waits for the lease and serves while it holds. Until then nobody listens for gRPC, so that
-// clients and workers try the next address, but health and metrics can be asked for.
+// takeTurn waits for the lease and serves while it holds. Until then gRPC is not served, so that
+// clients and workers try the next address, but health and metrics are.
 func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, serves func(address string) error) error {
 	config, err := s.configured()
 	if err != nil {

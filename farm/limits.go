@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
-// What cgroup can be.
+// The choices of cgroup.
 const (
 	cgroupAuto    = "auto"
 	cgroupRequire = "require"
@@ -26,8 +26,8 @@ type slotPlan struct {
 	limits []cgroup.Limits // of each slot, if there is a parent
 }
 
-// planSlots finds out what there is and makes the group that slots are made in. What
-// is missing is an error or a warning, as cgroup says.
+// planSlots measures the machine and makes the cgroup of slots. A missing controller is an error or
+// a warning, as cgroup says.
 func (w *Worker) planSlots(name string) (slotPlan, error) {
 	switch w.Cgroup {
 	case "", cgroupAuto, cgroupRequire:
@@ -46,7 +46,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	if !(w.SlotCPUs >= 0 && w.SlotCPUs <= 1<<20) {
 		return slotPlan{}, fmt.Errorf("tuning.slot_cpus: %v CPUs", w.SlotCPUs)
 	}
-	// Before this process may have to move to another group.
+	// Before this process may have to move to another cgroup.
 	capacity, err := cgroup.Measure()
 	if err != nil {
 		return slotPlan{}, err
@@ -85,7 +85,8 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	return slotPlan{parent, limits}, nil
 }
 
-// maxHeld is how many former workers with the same data may have left processes that the kernel holds.
+// maxHeld is how many earlier workers with the same data may have left processes that the kernel
+// holds.
 const maxHeld = 4
 
 // openParent opens the group called name, or another one if the kernel holds processes in that.
@@ -123,7 +124,7 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 	return s, nil
 }
 
-// writes are the bounds of what an action writes in memory and returns.
+// writes are the limits of an action's files in memory and of its outputs.
 func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error) {
 	if upperMemory, err = settings.ParseSize(w.UpperMemory); err != nil {
 		return 0, outputs, fmt.Errorf("tuning.upper_memory: %w", err)

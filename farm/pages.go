@@ -22,8 +22,8 @@ import (
 	"github.com/forerunner-build/forerunner/web"
 )
 
-// pages returns what shows the scheduler to people. On a port that other machines reach, and that
-// asks nobody who he is, they may look and change nothing.
+// pages returns the scheduler's pages for people. On a port that other machines reach, and without
+// authentication, they are read-only.
 func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
@@ -44,7 +44,8 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state
 	})
 }
 
-// farmName tells s from other schedulers that keep what pages show in the same place, except those that take turns with it.
+// farmName distinguishes s from other schedulers that keep charts in the same store, except those
+// with the same lease.
 func (s *Scheduler) farmName(shared bool) string {
 	switch {
 	case s.Lease != "":
@@ -68,7 +69,7 @@ func (s *Scheduler) Pages() string {
 	return strings.Replace(s.Scheme(), "grpc", "http", 1) + s.HTTP + "/"
 }
 
-// site returns pages, each for those whom it is for.
+// site returns pages, each for its audience.
 func site(guard *auth.Guard, site *web.Site) http.Handler {
 	pages := site.Handler()
 	if guard == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// openProfiles opens what the worker remembers of what actions read, nil if nothing.
+// openProfiles opens the worker's profiles, nil if there are none.
 func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, err error) {
 	if !w.Prefetch {
 		return nil, func() error { return nil }, nil
@@ -27,7 +27,7 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 	return prefetch.NewProfiles(state.Hints, prefetch.ProfilesOptions{CacheBytes: int(memory / 4), Logger: w.Logger}), state.Close, nil
 }
 
-// memoryCache returns the bytes of MemoryCache or, without it, what there is memory for.
+// memoryCache returns the bytes of MemoryCache or the default by the memory.
 func (w *Worker) memoryCache() (int64, error) {
 	n, err := settings.ParseSize(w.MemoryCache)
 	if err != nil {
@@ -42,7 +42,7 @@ func (w *Worker) memoryCache() (int64, error) {
 // flushTimeout bounds how long the end of a worker waits for its profiles.
 const flushTimeout = 2 * time.Second
 
-// flushProfiles saves what was learned and not written yet, unless abort ends.
+// flushProfiles saves unwritten profiles, unless abort ends.
 func flushProfiles(abort context.Context, p *prefetch.Profiles) {
 	if p == nil {
 		return

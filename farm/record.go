@@ -15,8 +15,8 @@ import (
 // use, so it ends rather than be rotated.
 const maxRecord = 1 << 30
 
-// record opens the file of --record and writes what the recorder takes down until
-// finish is called. Without that flag the recorder is nil.
+// record opens the file of --record and writes the recorder's events until finish is called.
+// Without that flag the recorder is nil.
 func (s *Scheduler) record() (recorder *journal.Journal, finish func() error, err error) {
 	if s.Record == "" {
 		return nil, func() error { return nil }, nil

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// endPatience is how long a launcher and its group may take to go when they are replaced
-	// or the worker ends. What takes longer is held by the kernel.
+	// endPatience is how long a launcher and its cgroup may take to end when they are replaced or
+	// the worker ends. After that the kernel holds them.
 	endPatience = time.Second
 	// A group that a process was left in is tried to be removed after firstRetry, and then
 	// each time after twice as long, up to lastRetry.
@@ -27,9 +27,9 @@ func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
 	})
 }
 
-// relaunch replaces a launcher that no longer works. Only who has slot i calls
-// it with i, and Close comes after all positions have ended. What the kernel holds of the old
-// one keeps its group, and the slot gets another.
+// relaunch replaces a launcher that no longer works. Only the holder of slot i calls it with i, and
+// Close comes after all positions have ended. A process that the kernel holds keeps its cgroup, and
+// the slot gets another.
 func (s *Started) relaunch(ctx context.Context, i int) (*runner.Launcher, error) {
 	closing, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
@@ -56,7 +56,7 @@ func empty(ctx context.Context, slot *cgroup.Slot) bool {
 	return slot == nil || slot.Kill(ctx) == nil
 }
 
-// replaceSlot gives slot i another group, and leaves the old one with its launcher.
+// replaceSlot gives slot i another cgroup, and leaves the old one with its launcher.
 func (s *Started) replaceSlot(ctx context.Context, i int) error {
 	s.replaced++
 	slot, err := s.plan.slot(i, s.replaced)
@@ -68,8 +68,8 @@ func (s *Started) replaceSlot(ctx context.Context, i int) error {
 	return nil
 }
 
-// Close ends the guard and the launchers, and removes their cgroups. What the kernel holds is left to it, and
-// a cgroup with a process in it to the next worker with these data.
+// Close ends the guard and the launchers, and removes their cgroups. Processes that the kernel
+// holds stay, and their cgroup is left to the next worker with this data folder.
 func (s *Started) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *Started) Close(ctx context.Context) error {
 }
 
 // retired are launchers that were replaced while the kernel held a process of theirs. Each has a
-// goroutine that removes what is left of it once the kernel has let go, until close.
+// goroutine that removes its remains once the kernel has released it, until close.
 type retired struct {
 	log  *zap.Logger
 	stop chan struct{}
@@ -157,7 +157,7 @@ func (r *retired) bury(ctx context.Context, l *runner.Launcher, slot *cgroup.Slo
 		if err := slot.Close(); !errors.Is(err, cgroup.ErrBusy) {
 			return err
 		}
-		_ = slot.Strike() // what is frozen takes it when it thaws
+		_ = slot.Strike() // a frozen process gets it when it thaws
 		select {
 		case <-time.After(pause):
 		case <-r.stop:

@@ -15,10 +15,10 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// Reuse says when a worker may give the result of a former run.
+// Reuse is when a worker may reuse the result of an earlier run.
 type Reuse string
 
-// What may be chosen.
+// The choices.
 const (
 	ReuseOff     Reuse = "off"
 	ReuseProfile Reuse = "profile" // by an exact record of what the run looked at
@@ -27,7 +27,7 @@ const (
 // String returns the name of r.
 func (r Reuse) String() string { return string(r) }
 
-// Set makes r what is called name.
+// Set parses name.
 func (r *Reuse) Set(name string) error {
 	switch Reuse(name) {
 	case ReuseOff, ReuseProfile:
@@ -37,20 +37,20 @@ func (r *Reuse) Set(name string) error {
 	return fmt.Errorf("%q is neither %s nor %s", name, ReuseOff, ReuseProfile)
 }
 
-// Type says what the flag wants.
+// Type is the type of the flag.
 func (r *Reuse) Type() string { return "when" }
 
 const (
-	// reuseFile is where a worker keeps what runs looked at, in its data folder.
+	// reuseFile has a worker's records of runs, in its data folder.
 	reuseFile = "reuse.db"
-	// accountsFile is where a scheduler keeps those that workers share.
+	// accountsFile has a scheduler's records of runs that workers share.
 	accountsFile = "accounts.db"
 	// reuseBytes bounds each: some 10,000 runs of a compiler.
 	reuseBytes = 512 << 20
 )
 
-// checkReuse sees to it that a worker which is to know what commands look at can. Where
-// the method was left open it must be FUSE, and the start says what is missing.
+// checkReuse ensures that a worker with reuse can see which inputs commands read. If the method was
+// left open it must be FUSE, and the start reports missing parts.
 func (w *Worker) checkReuse() error {
 	switch {
 	case w.Reuse != ReuseProfile:
@@ -78,7 +78,7 @@ func program() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// setting is what runs are remembered under beside how each is run.
+// setting has the facts of the worker in the key of runs, beside those of each run.
 func (s *Started) setting() (worker.Setting, error) {
 	w := s.w
 	if w.Reuse != ReuseProfile {
@@ -97,13 +97,14 @@ func (s *Started) setting() (worker.Setting, error) {
 	set := worker.Setting{Program: name, Epoch: w.ReuseEpoch, Inherited: s.inherited, Bounds: bounds}
 	if s.isolation.sandbox != nil {
 		seen := *s.isolation.sandbox
-		seen.Hide = seen.Covered() // of what is hidden elsewhere no command sees anything
+		seen.Hide = seen.Covered() // no command sees paths that are hidden otherwise
 		set.Sandbox = &seen
 	}
 	return set, err
 }
 
-// openReuse opens the worker's records of what runs looked at, nil if it keeps none. The file is this worker's.
+// openReuse opens the worker's records of runs, nil if it keeps none. The file belongs to this
+// worker.
 func (w *Worker) openReuse() (_ *reuse.Records, closeStore func() error) {
 	if w.Reuse != ReuseProfile {
 		return nil, func() error { return nil }

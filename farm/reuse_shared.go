@@ -18,11 +18,12 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// ownMachine is the ReuseMachine of a worker that shares former runs with nobody.
+// ownMachine is the ReuseMachine of a worker that does not share runs.
 const ownMachine = "own"
 
-// examine has all that commands see of the machine be examined, if that is to say with whom former runs are shared. It comes
-// before the launchers, which put together what commands see. A machine that cannot be examined is like no other.
+// examine starts the examination of all files that commands see, if that decides with which workers
+// runs are shared. It comes before the launchers, which prepare the view of commands. A machine
+// that cannot be examined is like no other.
 func (s *Started) examine() {
 	w := s.w
 	if w.Reuse != ReuseProfile || w.ReuseMachine != "" || s.isolation.sandbox == nil {
@@ -39,7 +40,7 @@ func (s *Started) examine() {
 	}
 }
 
-// machine returns what tells which machines are like this one; nil: former runs are not shared.
+// machine returns the identity of the machine for sharing runs; nil: runs are not shared.
 func (s *Started) machine(open *closers) reuse.Machine {
 	switch w := s.w; {
 	case w.Reuse != ReuseProfile, w.ReuseMachine == ownMachine:
@@ -63,7 +64,7 @@ func (s *Started) machine(open *closers) reuse.Machine {
 	return s.examined
 }
 
-// openShared opens what this worker and others have in common of former runs; nil: nothing.
+// openShared opens this worker's view of shared runs; nil: none.
 func (s *Started) openShared(
 	abort context.Context, conn grpc.ClientConnInterface, registry prometheus.Registerer, open *closers,
 ) (*reuse.Shared, error) {
@@ -82,8 +83,8 @@ func (s *Started) openShared(
 	return shared, nil
 }
 
-// openAccounts opens what workers share of former runs, in the Redis of --state, else in a file of the data folder. It
-// returns what closes all of state.
+// openAccounts opens the store of shared runs, in the Redis of --state, else in a file of the data
+// folder. It returns the function that closes all of state.
 func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
 	if of.Accounts = of.Hints; of.Shared != nil {
 		return of.Close
@@ -93,7 +94,7 @@ func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
 	return func() error { return errors.Join(closeStore(), of.Close()) }
 }
 
-// shareRuns serves what workers share of former runs.
+// shareRuns serves shared runs.
 func shareRuns(g grpc.ServiceRegistrar, of *storage, state *state.Opened) {
 	accounts.Register(g, accounts.Options{
 		Store: state.Accounts, Granted: of.granted,

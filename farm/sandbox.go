@@ -29,7 +29,7 @@ const (
 	networkOff        = "off"
 )
 
-// isolation is what the flags come to on this machine.
+// isolation is the outcome of the flags on this machine.
 type isolation struct {
 	sandbox    *sandbox.Options // nil: none
 	users      *policy.Users
@@ -37,11 +37,10 @@ type isolation struct {
 	own        *ids.Own               // users are these; nil: they are not the worker's own
 	unnamed    error                  // why users of own have no namespaces; nil: they have
 	policies   *policy.Set
-	commands   sandbox.Policy // unless they or a policy say otherwise
+	commands   sandbox.Policy // unless they or a policy set them
 }
 
-// checkIsolation reads what the flags name, and makes the folders that commands are
-// not to see.
+// checkIsolation reads the files in flags, and makes the folders that commands must not see.
 func (w *Worker) checkIsolation() (isolation, error) {
 	is := isolation{commands: sandbox.Policy{NoNetwork: w.Network == networkOff}}
 	var err error
@@ -84,7 +83,8 @@ func terminalsOf(slots int) int {
 	return max(few, min(reserve/2/max(slots, 1), many))
 }
 
-// makeOwnUsers gives each action a user namespace of its own or, where the kernel makes none, a user.
+// makeOwnUsers gives each action a user namespace of its own or, if the kernel supports none, a
+// user.
 func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	positions := w.Slots + w.FetchWidth + w.ReportWidth
 	if is.own, err = ids.Take(w.Data, positions); err != nil {
@@ -99,7 +99,8 @@ func (is *isolation) makeOwnUsers(w *Worker) (err error) {
 	return err
 }
 
-// warnOfUsers says whom commands run as if that is not what it should be. It comes when it is known whether there is a sandbox.
+// warnOfUsers warns about the user of commands if it is not isolated. It is called when the sandbox
+// is known.
 func (is *isolation) warnOfUsers(log *zap.Logger) {
 	switch {
 	case is.own == nil:
@@ -114,12 +115,12 @@ func (is *isolation) warnOfUsers(log *zap.Logger) {
 	}
 }
 
-// defaults are what a worker does with commands that say nothing.
+// defaults are the worker's settings for commands that set none.
 func (is *isolation) defaults() policy.Defaults {
 	return policy.Defaults{Sandboxed: is.sandbox != nil, Sandbox: is.commands, Users: is.users, Policies: is.policies}
 }
 
-// close gives back what checkIsolation took.
+// close releases the resources of checkIsolation.
 func (is *isolation) close() error {
 	var errs []error
 	for _, f := range is.namespaces {
@@ -128,7 +129,8 @@ func (is *isolation) close() error {
 	return errors.Join(append(errs, is.own.Close())...)
 }
 
-// hidden lists what commands never see, wherever it is: folders of data, which it makes, and what flags name.
+// hidden lists the paths that commands never see, wherever they are: folders of data, which it
+// makes, and files in flags.
 func (w *Worker) hidden() (hide []string, err error) {
 	for _, dir := range append([]string{w.Data, w.below(w.CacheDir, "cas"), w.below(w.Mount, "mount")}, w.Hide...) {
 		if dir, err = filepath.Abs(dir); err != nil {
@@ -151,9 +153,9 @@ func (w *Worker) hidden() (hide []string, err error) {
 		}
 		real, err := filepath.EvalSymlinks(file)
 		if err != nil {
-			continue // it is not there; who reads it says so
+			continue // it is missing; its reader reports that
 		}
-		// The folder as it is for everybody: /proc/self is another one for who hides it.
+		// The folder as other processes see it: /proc/self differs for the process that hides it.
 		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
 		if err != nil {
 			return nil, err
@@ -171,13 +173,13 @@ func (w *Worker) hidden() (hide []string, err error) {
 	return append(hide, environmentFiles(os.Environ())...), nil
 }
 
-// files are those that the flags and the configuration name.
+// files are those in the flags and the configuration.
 func (w *Worker) files() []string {
 	return slices.Concat(config.Files(w.ConfigFile), []string{w.Policies, w.State.File()}, w.Ports.Files(), w.Client.Files(), w.HideFiles)
 }
 
-// environmentFiles are the files that environment variables name and that not everybody may read, or
-// that have keys: of credentials that libraries find by themselves.
+// environmentFiles are the files in environment variables that not everybody may read, or that have
+// keys: of credentials that libraries find by themselves.
 func environmentFiles(environment []string) (files []string) {
 	for _, v := range environment {
 		name, value, _ := strings.Cut(v, "=")
@@ -195,8 +197,8 @@ func environmentFiles(environment []string) (files []string) {
 	return files
 }
 
-// makeFile makes an empty file, so that it can be hidden before it is written; who opens it says why
-// it cannot be made.
+// makeFile makes an empty file, so that it can be hidden before it is written; its reader reports
+// why it cannot be made.
 func makeFile(file string) {
 	_ = os.MkdirAll(filepath.Dir(file), 0o755)
 	if f, err := os.OpenFile(file, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
@@ -204,8 +206,7 @@ func makeFile(file string) {
 	}
 }
 
-// isListed reports whether a folder as such is for commands to see: what else is in it is not hidden
-// with a file.
+// isListed reports whether commands see a folder as such: its other files are not hidden with one.
 func (w *Worker) isListed(dir string) bool {
 	listed := append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, sandbox.DefaultShow...)
 	for _, path := range w.Show {
@@ -237,9 +238,9 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	return s.launch(ctx, i)
 }
 
-// doWithoutSandbox returns an error if a flag means nothing without a sandbox, or if
-// the user of commands could not get to their input roots, which are then where the
-// worker has them. What is only a default of a sandbox is gone then.
+// doWithoutSandbox returns an error if a flag needs a sandbox, or if the user of commands cannot
+// reach their input roots, which are then at the worker's path. Mere defaults of a sandbox are
+// dropped.
 func (s *Started) doWithoutSandbox() error {
 	w := s.w
 	switch {
@@ -263,8 +264,8 @@ func (s *Started) doWithoutSandbox() error {
 	return nil
 }
 
-// passable returns an error that names a folder on the way to dir that is closed to
-// other users. What is not there yet will be open.
+// passable returns an error that names a folder on the path to dir that other users cannot enter.
+// Missing folders will be open.
 func passable(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

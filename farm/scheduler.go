@@ -40,8 +40,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
-// A Scheduler is the configuration of a scheduler and of the storage that it
-// may embed. The tags say what users are told of each setting.
+// A Scheduler is the configuration of a scheduler and of its embedded storage. The tags are the
+// users' documentation of each setting.
 type Scheduler struct {
 	// Listen is HOST:PORT; port 0 picks one.
 	Listen string `flag:"listen" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address for gRPC: clients, workers, storage"`
@@ -71,34 +71,35 @@ type Scheduler struct {
 	// SpreadFolders is as that of a Worker.
 	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
 
-	// Lease is what this scheduler has to hold to serve, in a State that is a Redis; empty: nothing.
+	// Lease is the lease that this scheduler must hold to serve, in a State that is a Redis; empty:
+	// none.
 	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name of the lease of schedulers with the same --state (a Redis): one serves, and when it dies another takes over"`
 	// LeaseTime is the same for all schedulers with the Lease.
 	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
-	// LearnSizes has actions start on the size class that former runs speak for; else they
-	// start on the largest.
+	// LearnSizes starts actions on the size class that earlier runs suggest; otherwise they start
+	// on the largest.
 	LearnSizes bool          `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
 	Config     tuning.Config `settings:"inline"`
-	// Record is a file for what happens, for journal.Replay; empty: none.
+	// Record is a file for events, for journal.Replay; empty: none.
 	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, for forerunner-scheduler replay; it ends at 1 GiB"`
-	// ConfigFile is a YAML file that says how operations share workers; empty: none.
+	// ConfigFile is a YAML file with the sharing of workers and other settings; empty: none.
 	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with queues, quotas, size classes, access and tuning settings (docs/reference/configuration.md)"`
 
-	// Client is whom storage elsewhere is shown.
+	// Client is the identity that this program presents to external storage.
 	Client dial.Client `settings:"inline"`
-	// Callers bound what is taken in, and say how much memory there is.
+	// Callers limit callers, and set the memory.
 	Callers serve.Callers `settings:"inline"`
 	// Tracing is also the worker's, if there is one in this process.
 	Tracing serve.Tracing `settings:"inline"`
 
-	// EndsWithReady has Run end after ready has returned, as soon as clients have had
-	// time to fetch what they were told of.
+	// EndsWithReady ends Run after ready has returned, as soon as clients have had time to fetch
+	// their results.
 	EndsWithReady bool
 	Logger        *zap.Logger
-	workers       *prometheus.Registry // what that worker counts; nil: there is none
+	workers       *prometheus.Registry // metrics of that worker; nil: there is none
 	ready         *serve.Readiness     // of both; nil: there is no worker
 	local         *serve.InProcess     // for a worker in this process; nil: there is none
-	unboxed       bool                 // that worker has no sandbox: who may call can act as the user of this process
+	unboxed       bool                 // that worker has no sandbox: callers can act as the user of this process
 }
 
 // Settings are those of a scheduler. Its file may be that of a worker, too.
@@ -111,8 +112,8 @@ func (s *Scheduler) own() *settings.Set {
 	return settings.Of(s)
 }
 
-// Join has a worker work for s in this process, over connections that nobody else can make.
-// It comes before the Run of either.
+// Join makes a worker work for s in this process, over private connections. It comes before the Run
+// of either.
 func (s *Scheduler) Join(started *Started) {
 	w := started.w
 	s.local, s.unboxed = serve.NewInProcess(), started.isolation.sandbox == nil
@@ -123,10 +124,10 @@ func (s *Scheduler) Join(started *Started) {
 	w.metrics, w.ready = s.workers, s.ready
 }
 
-// Files are those that the flags and the configuration name.
+// Files are those in the flags and the configuration.
 func (s *Scheduler) Files() []string { return append(config.Files(s.ConfigFile), s.Ports.Files()...) }
 
-// Scheme returns what the addresses of clients of s begin with.
+// Scheme returns the scheme of the addresses of clients of s.
 func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
@@ -197,7 +198,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	return s.run(ctx, abort, parts, ready)
 }
 
-// A schedulerOf is what a scheduler.Server is made of.
+// A schedulerOf has the components of a scheduler.Server.
 type schedulerOf struct {
 	config   schedulerConfig
 	storage  *storage
@@ -206,7 +207,7 @@ type schedulerOf struct {
 	term     uint64
 }
 
-// schedule makes the scheduler.Server, and adds what it needs to open.
+// schedule makes the scheduler.Server, and adds the components that it must open.
 func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (*scheduler.Server, *history.Store, error) {
 	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
 	if err != nil {
@@ -256,7 +257,7 @@ type undescribed struct{ prometheus.Collector }
 // Describe implements prometheus.Collector.
 func (undescribed) Describe(chan<- *prometheus.Desc) {}
 
-// schedulerParts are what a Scheduler consists of while it runs.
+// schedulerParts are the parts of a running Scheduler.
 type schedulerParts struct {
 	listener net.Listener
 	clients  *serve.Activity
@@ -265,10 +266,10 @@ type schedulerParts struct {
 	sched    *scheduler.Server
 	pages    *web.Site
 	scrubber *disk.Scrubber              // nil: none
-	learn    func(context.Context) error // of the storage; nil: what it can is known
+	learn    func(context.Context) error // of the storage; nil: its capabilities are known
 }
 
-// run has all parts run until ctx ends, or one of them fails. Once abort ends it waits for no call.
+// run runs all parts until ctx ends, or one of them fails. Once abort ends it waits for no call.
 func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready func(address string) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -310,7 +311,7 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return readyErr // whatever it says, also when it came with the end of ctx
+	return readyErr // whatever its error, also when it came with the end of ctx
 }
 
 // isFirst reports whether no scheduler of this farm was there before: nothing was kept in the data folder, which has all
@@ -320,8 +321,8 @@ func (s *Scheduler) isFirst() bool {
 	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage == ""
 }
 
-// remember fills in what outlives a scheduler: drains, quotas and what is known of sizes.
-// ctx is the whole time that it serves.
+// remember fills in the data that outlive a scheduler: drains, quotas and statistics of sizes. ctx
+// is the whole time that it serves.
 func (s *Scheduler) remember(
 	ctx context.Context, state *state.Opened, sizes sizeclass.Options, o *scheduler.ServerOptions,
 ) (err error) {
@@ -339,7 +340,7 @@ func (s *Scheduler) remember(
 	}
 	o.KeepDrains = func(ds []drain.Record) error { return durable.KeepDrains(ctx, drains, ds) }
 	o.KeepQuota = quotas.Keep
-	shared := state.Shared != nil // others may have it, too, or this one's place
+	shared := state.Shared != nil // other schedulers may have it, too
 	if len(o.Config.Quotas.Cohorts) > 0 {
 		if o.Quotas, err = s.firstQuotas(ctx, quotas, shared); err != nil {
 			return err
@@ -360,12 +361,12 @@ func (s *Scheduler) remember(
 // each costs one call less.
 const resultHold = time.Second
 
-// schedulerConfig is what flags and the configuration file say.
+// schedulerConfig is the core's configuration from flags and the configuration file.
 type schedulerConfig struct {
 	scheduler tuning.Config
 	sizes     sizeclass.Options
 	protect   serve.Protection
-	logins    *login.Logins // nil: nobody logs in
+	logins    *login.Logins // nil: no log-in
 }
 
 func (s *Scheduler) configured() (c schedulerConfig, err error) {

@@ -32,8 +32,8 @@ func (w *Worker) protect() (serve.Protection, error) {
 	return w.Ports.Protect(access)
 }
 
-// serve serves what the worker does over HTTP, and its store to other workers, until stop is called. cache
-// is where these find it; empty: they do not. Once abort ends, stop waits for no call.
+// serve serves the worker's HTTP port, and its store to other workers, until stop is called. cache
+// is the address for these; empty: none. Once abort ends, stop waits for no call.
 func (w *Worker) serve(
 	ctx, abort context.Context, what serve.Shown, store *disk.Store, readers *serve.Activity,
 ) (cache string, stop func() error, err error) {
@@ -108,8 +108,8 @@ func (w *Worker) serveCache(
 	}, nil
 }
 
-// checkReaders returns an error if the guard does not know all that is served, and warns if there is none
-// where others can call.
+// checkReaders returns an error if the guard does not know all served methods, and warns if there
+// is no authentication where others can call.
 func (w *Worker) checkReaders(guard *auth.Guard, host string, server *intake.Server) error {
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
@@ -136,7 +136,7 @@ func (w *Worker) reaches(host string) bool {
 	return true
 }
 
-// countServed registers metrics of what peers read.
+// countServed registers metrics of reads by peers.
 func countServed(registry *prometheus.Registry, s *peer.Server) error {
 	return errors.Join(
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{

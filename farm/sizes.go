@@ -5,7 +5,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// openSizes returns what chooses size classes by the hints, nil if nothing does.
+// openSizes returns the component that chooses size classes by the hints, nil if there is none.
 func (s *Scheduler) openSizes(hints records.Hints, o sizeclass.Options) (*sizeclass.Analyzer, error) {
 	if !s.LearnSizes {
 		return nil, nil

@@ -167,13 +167,13 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	return work.Run(ctx, abort)
 }
 
-// A keeping is what a worker consists of, with its store.
+// A keeping has the parts of a worker, with its store.
 type keeping struct {
 	worker.Options
 	store *disk.Store
 }
 
-// keep opens what a worker has on its machine: folders, input roots, store, launchers.
+// keep opens the worker's resources on its machine: folders, input roots, store, launchers.
 func (s *Started) keep(abort context.Context, registry *prometheus.Registry, open *closers) (*keeping, error) {
 	w := s.w
 	upperMemory, outputs, err := w.writes()
@@ -214,7 +214,7 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	}}, nil
 }
 
-// know fills in who the worker is, and what it knows from before and tells of itself.
+// know fills in the worker's identity, its earlier knowledge, and what it announces.
 func (s *Started) know(ctx, abort context.Context, o *worker.Options, open *closers) (err error) {
 	w := s.w
 	if o.ID, err = w.identity(); err != nil {

@@ -21,26 +21,27 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// A storage is what the scheduler reads actions and results from.
+// A storage is where the scheduler reads actions and results.
 type storage struct {
 	register     func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
 	of           func(instance string, fn digest.Function) scheduler.Storage
 	capabilities func() *repb.CacheCapabilities // nil: not known yet
-	// learn waits until storage elsewhere has said what it can; nil: it is here.
+	// learn waits for the capabilities of external storage; nil: the storage is embedded.
 	learn func(ctx context.Context) error
-	ready func() error // says why it cannot be used now
-	// grant returns what a worker shows to write the result of an action; nil: nothing.
+	ready func() error // returns why it cannot be used now
+	// grant returns a worker's grant to write the result of an action; nil: none.
 	grant func(instance string, action digest.Digest) string
-	// granted reports whether the caller of ctx shows that; nil: nobody need to.
+	// granted reports whether the caller of ctx presents that grant; nil: no grant is needed.
 	granted func(ctx context.Context, instance string, action digest.Digest) bool
-	// isolated: the blobs of instance names are kept apart. missingInputs returns what an action's lacks.
+	// isolated: the blobs of instance names are kept apart. missingInputs returns the blobs that an
+	// action's instance name lacks.
 	isolated      bool
 	missingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
 	blobs         scrub.Store // here; none if it is elsewhere
 	close         func() error
 }
 
-// ownStore returns what tells of the blobs that are here; nil if they are elsewhere.
+// ownStore returns the statistics of embedded storage; nil for external storage.
 func (s *storage) ownStore() func() *admin.Store {
 	if s.blobs.Store == nil {
 		return nil
@@ -58,7 +59,7 @@ func (s *storage) grants(g *casserver.Grants) {
 	}
 }
 
-// openStorage opens storage, or connects to it. guarded tells that callers are known by name.
+// openStorage opens storage, or connects to it. guarded means that authentication is on.
 func (s *Scheduler) openStorage(ctx context.Context, l scrub.Load, guarded bool) (*storage, error) {
 	spec := s.Storage
 	if spec == "" {
@@ -109,7 +110,7 @@ func (s *Scheduler) embedStorage(dir string, l scrub.Load, guarded bool) (*stora
 		Logger: s.Logger, AllowActionUpdates: guarded || s.CacheWrites == CacheWritesClients,
 		Room: intake.Reserve,
 	}
-	var grants *casserver.Grants // nil: nobody needs one
+	var grants *casserver.Grants // nil: none are needed
 	if !options.AllowActionUpdates {
 		if grants, err = casserver.OpenGrants(filepath.Join(dir, grantsFile)); err != nil {
 			return nil, errors.Join(err, actions.Close(), store.Close())

@@ -28,22 +28,24 @@ import (
 const storageCalls = 256
 
 const (
-	// storagePatience is how long storage elsewhere may be silent before it is said that nothing is served.
+	// storagePatience is how long external storage may be silent before a warning that the
+	// scheduler does not serve.
 	storagePatience = 5 * time.Second
 	// storagePause is how long it is left alone after an answer that is of no use.
 	storagePause = 500 * time.Millisecond
 )
 
-// A remoteStorage is storage elsewhere. What it can is asked while the scheduler's port is open: a server that has this
-// scheduler behind it, as bb_storage may, first asks the scheduler the same.
+// A remoteStorage is external storage. Its capabilities are requested while the scheduler's port is
+// open: a storage that forwards to this scheduler, such as bb_storage, first requests the
+// scheduler's capabilities.
 type remoteStorage struct {
 	*dial.Storage
 	s     *Scheduler
 	knows atomic.Pointer[repb.CacheCapabilities]
 }
 
-// remoteStorage connects to storage elsewhere. ctx is for as long as it is used. Where callers are not known by name, there are
-// grants for what workers share here; that storage knows nothing of them.
+// remoteStorage connects to external storage. ctx is as long as it is used. Without authentication,
+// grants are for runs that workers share here; that storage does not know them.
 func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, error) {
 	var grants *casserver.Grants
 	if !guarded {
@@ -79,8 +81,8 @@ func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, 
 	return opened, nil
 }
 
-// elsewhere is the scheduler's view of storage elsewhere. A result that contradicts itself is none: no client is
-// given bytes that are not what the result says.
+// elsewhere is the scheduler's view of external storage. An inconsistent result counts as none: no
+// client gets bytes that do not match their digest.
 type elsewhere struct{ *casclient.Client }
 
 // GetActionResult implements scheduler.Storage.
@@ -100,8 +102,8 @@ func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, erro
 	return repb.NewCapabilitiesClient(r.Blobs).GetCapabilities(ctx, request, grpc.WaitForReady(true))
 }
 
-// learn asks until there is an answer, or one that no patience changes. With a lease, which others who reach the storage
-// could have, it waits for half of its time only.
+// learn asks until there is an answer, or a permanent error. With a lease, which another scheduler
+// that reaches the storage could have, it waits for only half of its time.
 func (r *remoteStorage) learn(ctx context.Context) error {
 	waits := time.AfterFunc(storagePatience, func() {
 		r.s.Logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", r.s.Storage))
@@ -123,7 +125,7 @@ func (r *remoteStorage) learn(ctx context.Context) error {
 			r.knows.Store(can)
 			return nil
 		case ctx.Err() != nil:
-			return nil // it is told to end
+			return nil // it is stopped
 		case isFinal(err):
 			return fmt.Errorf("get capabilities of storage %s: %w", r.s.Storage, err)
 		}
@@ -135,14 +137,14 @@ func (r *remoteStorage) learn(ctx context.Context) error {
 	}
 }
 
-// askOnce asks for no longer than an answer may be on its way: one that hangs is asked again.
+// askOnce limits the time of one request: one that hangs is repeated.
 func (r *remoteStorage) askOnce(ctx context.Context) (*repb.ServerCapabilities, error) {
 	limited, cancel := context.WithTimeout(ctx, storagePatience)
 	defer cancel()
 	return r.ask(limited)
 }
 
-// isFinal reports whether who asks again would get the same.
+// isFinal reports whether a retry would get the same error.
 func isFinal(err error) bool {
 	switch status.Code(err) {
 	case codes.Unimplemented, codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument:

@@ -23,8 +23,8 @@ func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
 	r.ServiceRegistrar.RegisterService(d, service)
 }
 
-// serveStreams registers what clients find of storage on the scheduler's port,
-// which may be nothing, and the streams of the scheduler.
+// serveStreams registers the storage services on the scheduler's port, if the storage is embedded,
+// and the scheduler's streams.
 func (s *storage) serveStreams(g grpc.ServiceRegistrar, sched *scheduler.Server) {
 	if s.register == nil {
 		casserver.RegisterByteStream(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))

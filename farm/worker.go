@@ -38,7 +38,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/historical"
 )
 
-// A Worker is the configuration of a worker. The tags say what users are told of each setting.
+// A Worker is the configuration of a worker. The tags are the users' documentation of each setting.
 type Worker struct {
 	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
 	Storage        string      `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
@@ -48,7 +48,8 @@ type Worker struct {
 	InstancePrefix string      `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
 	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers without size classes"`
-	// Platform is what actions may ask for, besides what the machine is; Require what they have to.
+	// Platform has the properties that actions may ask for, beside the detected ones; Require those
+	// that they must ask for.
 	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker; repeatable, also with one name. OSFamily and ISA are detected"`
 	Require  client.Properties `flag:"require" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker that every action must ask for, such as gpu=1; repeatable"`
 	// ID is empty for the host's name and the data folder.
@@ -64,7 +65,7 @@ type Worker struct {
 	Mount       string         `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
 	VerifyEvery VerifyEvery    `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which a verification of a blob is valid unless its file changes; 0 verifies after each use"`
 	Scrub       scrub.Schedule `settings:"inline"`
-	// SpreadFolders is for who wants folders close together, or compares.
+	// SpreadFolders is turned off to keep folders close together, or to compare.
 	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
 
 	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces if this machine supports them"`
@@ -76,16 +77,17 @@ type Worker struct {
 	Show     []string `flag:"show" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
 	Policies string   `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 
-	// SlotCPUs and SlotMemory are what each slot has; zero: an equal share.
+	// SlotCPUs and SlotMemory are the resources of each slot; zero: an equal share.
 	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole CPUs are exclusive"`
 	SlotMemory string  `tuning:"slot_memory" unit:"SIZE" otherwise:"nine tenths of all, divided by the slots" doc:"Memory of each slot, with swap"`
 	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Cgroups for slots: require, all limits or the worker does not start; auto, the limits that this machine supports; off"`
-	// MaxOutputBytes, MaxScratch and MaxOutputFiles bound what an action may return, or write at all.
+	// MaxOutputBytes, MaxScratch and MaxOutputFiles limit the outputs of an action, and all its
+	// files.
 	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of the outputs of one action, including holes"`
 	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Number of output files of one action"`
 	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
 
-	// FreshNetworks is for who looks for what an action left to another.
+	// FreshNetworks is for debugging: it excludes that an action sees traces of another.
 	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
@@ -97,23 +99,23 @@ type Worker struct {
 	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When the result of an earlier run is reused: off, never; profile, if all inputs that the earlier run read are unchanged (docs/RUNNING_AHEAD.md)"`
 	// ReuseEpoch is worker.Setting.Epoch.
 	ReuseEpoch string `tuning:"reuse_epoch" unit:"TEXT" otherwise:"none" doc:"Any text; change it when tools of the machine change, and no earlier run is reused"`
-	// ReuseMachine is "own" to share with nobody.
+	// ReuseMachine is "own" to share with no worker.
 	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name of the files on this machine, such as the digest of its image; workers with the same name share runs. own shares with no other worker"`
 
-	// CommandsCome is for who compares, or looks for what a scheduler sends.
+	// CommandsCome is turned off to compare, or to debug what a scheduler sends.
 	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Asks a scheduler with embedded storage to send each Command with its action, which saves a call"`
 	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
 	// ReportWidth is negative for as many as there are slots.
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
-	// Prefetch lets what similar actions read be fetched ahead, and be remembered.
+	// Prefetch turns profiles and prefetching on.
 	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers which files actions read, and prefetches them for similar actions"`
 
 	HTTP       string      `flag:"http" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8982" doc:"Address for health and metrics over HTTP; empty is none"`
 	ServeCache string      `flag:"serve-cache" unit:"ADDRESS" otherwise:"none" doc:"Address at which this worker serves its store to other workers, HOST:PORT as they reach it"`
 	Ports      serve.Ports `settings:"inline"`
-	// Client is whom scheduler, storage and profiles are shown.
+	// Client is the identity that this program presents to scheduler, storage and profiles.
 	Client dial.Client `settings:"inline"`
-	// Callers bound what is taken in at ServeCache, and say how much memory there is.
+	// Callers limit callers at ServeCache, and set the memory.
 	Callers serve.Callers `settings:"inline"`
 	Tracing serve.Tracing `settings:"inline"`
 	// ConfigFile has tokens and access for ServeCache and HTTP, and tuning.
@@ -125,7 +127,8 @@ type Worker struct {
 	ready   *serve.Readiness
 	// Hide are more files and folders that commands are not to see.
 	Hide []string
-	// HideFiles are files that the program reads, with what is beside them.
+	// HideFiles are files that the program reads; they and their neighbours are hidden from
+	// commands.
 	HideFiles []string
 	// NoCompression is for storage on this machine.
 	NoCompression bool
@@ -146,7 +149,7 @@ func (w *Worker) own() *settings.Set {
 // VerifyEvery is for how long content counts as verified; 0: 24 h; less: no longer than one use.
 type VerifyEvery = flags.VerifyEvery
 
-// absolute makes folders absolute: launchers want that, and Data tells this worker from others.
+// absolute makes folders absolute: launchers need that, and Data identifies this worker.
 func (w *Worker) absolute() (err error) {
 	for _, dir := range []*string{&w.Data, &w.CacheDir, &w.Mount} {
 		if *dir == "" {
@@ -159,7 +162,7 @@ func (w *Worker) absolute() (err error) {
 	return nil
 }
 
-// checks returns what a worker tries of its machine.
+// checks returns the worker's checks of its machine.
 func checks(store *disk.Store, roots *vfs.FS) []health.Check {
 	return []health.Check{
 		{What: "store", Try: func() error { return disk.Writable(store.TempDir()) }},
@@ -167,7 +170,7 @@ func checks(store *disk.Store, roots *vfs.FS) []health.Check {
 	}
 }
 
-// readiness returns what a worker checks of itself when somebody asks.
+// readiness returns the worker's checks of itself for /readyz.
 func (w *Worker) readiness(ctx context.Context, scheduler *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) *serve.Readiness {
 	can := cmp.Or(w.ready, &serve.Readiness{})
 	can.Add("worker", serve.Serving(ctx))
@@ -193,8 +196,9 @@ func taken(ctx context.Context, conn *grpc.ClientConn, started *atomic.Pointer[w
 	}
 }
 
-// answers fails if the other side of a connection does not answer: one that hangs keeps the connection, and a call of
-// an idle worker for as long as it likes. Any answer will do, also that there is no such method.
+// answers fails if the other side of a connection does not answer: one that hangs keeps the
+// connection, and a call of an idle worker, open for as long as it likes. Any answer counts, also
+// that there is no such method.
 func answers(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 	defer cancel()
@@ -205,8 +209,7 @@ func answers(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// openRoots opens what input roots are made in, and the store that they are made of. Who gets them
-// closes the store first.
+// openRoots opens the input roots, and their store. The caller closes the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
 	size, err := settings.ParseSize(w.CacheSize)
@@ -224,7 +227,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if w.SpreadFolders {
 		spread(w.Logger, upperDir)
 	}
-	// Roots first: what a dead worker left mounted may be below the store.
+	// Roots first: mounts of a dead worker may be below the store.
 	var store *disk.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
@@ -257,7 +260,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	return roots, store, nil
 }
 
-// openFetches returns what fetches into the store.
+// openFetches returns the component that fetches into the store.
 func (w *Worker) openFetches(store *disk.Store, registry prometheus.Registerer) (*fetch.Group, error) {
 	memory, err := w.memoryCache()
 	if err != nil {
@@ -303,7 +306,7 @@ func (w *Worker) makeWorkDir() (string, error) {
 	return dir, nil
 }
 
-// spread has folders that are made in dirs put far from each other where that is faster, which is a matter of speed alone.
+// spread makes folders in dirs lie far from each other if that is faster. It affects only speed.
 func spread(log *zap.Logger, dirs ...string) {
 	for _, dir := range dirs {
 		if err := folder.Spread(dir); err != nil {
@@ -319,7 +322,7 @@ func (w *Worker) below(chosen, name string) string {
 	return filepath.Join(w.Data, name)
 }
 
-// identity is what tells this worker from all others.
+// identity distinguishes this worker from all others.
 func (w *Worker) identity() (map[string]string, error) {
 	if len(w.ID) > 0 {
 		return w.ID, nil
