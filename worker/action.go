@@ -31,7 +31,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// An action is what a scheduler wants to be run, from start to report.
+// An action is an action of the scheduler, from start to report.
 type action struct {
 	p        *position
 	w        *Worker
@@ -51,13 +51,13 @@ type action struct {
 	depart   func()             // lets another run of the same action begin; nil: it could already
 	times    timeline
 	health   health.Period // zero: it has no permit yet
-	last     *run          // of its command, the one that counts; it has done nothing before begin has ended
+	last     *run          // of its command, the one that counts; empty until begin has ended
 }
 
-// execute runs the action that t names and returns the answer for the client.
-// Every fault becomes a status in that answer; none reaches the next action. The
-// caller calls release when the answer is on its way, before the next action. The
-// answer is nil for an action that another worker has to run.
+// execute runs the action of t and returns the response for the client. Every fault becomes a
+// status in that response; none affects the next action. The caller calls release when the response
+// is on its way, before the next action. The response is nil for an action that another worker must
+// run.
 func (p *position) execute(ctx context.Context, t *task) (response *repb.ExecuteResponse, release func()) {
 	a := &action{p: p, w: p.w, task: t, log: p.log, message: t.desired.GetAction()}
 	a.last = a.newRun()
@@ -106,7 +106,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 }
 
-// begin takes the action to where its input root can be made. A response says that there is no need.
+// begin prepares the action for its input root. A response means that there is no need to run it.
 func (a *action) begin(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if err := a.enter(ctx); err != nil {
 		return nil, err
@@ -124,11 +124,10 @@ func (a *action) begin(ctx context.Context) (*repb.ExecuteResponse, error) {
 	return nil, nil
 }
 
-// seesReads reports whether anybody could see what the command read.
+// seesReads reports whether reads of the command are visible.
 func (a *action) seesReads() bool { return a.w.opts.Roots.Method() != vfs.HardLink }
 
-// enter occupies the action's permit, which is there unless the scheduler sends
-// work that was not asked for.
+// enter takes the action's permit, which is free unless the scheduler sends unrequested work.
 func (a *action) enter(ctx context.Context) (err error) {
 	if a.task.permit == nil {
 		if a.task.permit, err = a.w.pipeline.Enter(ctx); err != nil {
@@ -201,11 +200,11 @@ func platformOf(action *repb.Action, command *repb.Command) *repb.Platform {
 	return command.GetPlatform()
 }
 
-// errOtherPlatform says that an action is not for this worker.
+// errOtherPlatform: an action is not for this worker.
 var errOtherPlatform = errors.New("action is for another platform")
 
-// serves returns errOtherPlatform for an action that does not ask for what it has to. What else it asks for is between it and
-// the scheduler, which may have properties that it does not match.
+// serves returns errOtherPlatform for an action that does not ask for the required properties. The
+// scheduler checks its other properties, some of which it may not match.
 func (o *Options) serves(asked *repb.Platform) error {
 	for _, own := range o.Require.GetProperties() {
 		if !slices.ContainsFunc(asked.GetProperties(), func(p *repb.Platform_Property) bool {
@@ -217,8 +216,8 @@ func (o *Options) serves(asked *repb.Platform) error {
 	return nil
 }
 
-// mayCache reports whether a result may serve others: the command ended by itself
-// with exit code 0, had room for all it wrote, and nothing forbids it.
+// mayCache reports whether a result may be cached: the command ended by itself with exit code 0,
+// had room for all its files, and caching is allowed.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
 		a.health.HadRoom() && !a.last.crowded
@@ -284,7 +283,7 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	a.log.Info(names.ActionFinished, fields...)
 }
 
-// named says what an action is for, if the scheduler knows it.
+// named describes an action by the client's names, if the scheduler knows them.
 func named(known []*anypb.Any) []zap.Field {
 	for _, packed := range known {
 		var m repb.RequestMetadata
@@ -295,8 +294,8 @@ func named(known []*anypb.Any) []zap.Field {
 	return nil
 }
 
-// failedByWorker reports whether an action may have failed for what is wrong with the worker alone: then another one has to
-// run it. A command's own exit code counts, too, as it may be the disk's.
+// failedByWorker reports whether the worker alone may be the cause of an action's failure: then
+// another one must run it. A command's own exit code counts, too, as the disk may be the cause.
 func (a *action) failedByWorker(ctx context.Context, response *repb.ExecuteResponse, err error) bool {
 	failed := response.GetResult().GetExitCode() != 0 && a.last.used.Cause != runner.OutOfMemory
 	if err != nil {
@@ -308,13 +307,14 @@ func (a *action) failedByWorker(ctx context.Context, response *repb.ExecuteRespo
 	return a.crowdedOut() || a.w.health.Blame(err, a.w.opts.WorkDir, a.w.opts.Store.Dir()) || a.health.WasFaulty()
 }
 
-// crowdedOut reports whether the action may have lacked room that it has not taken itself: most of what was free at its
-// start.
+// crowdedOut reports whether the action may have lacked room that it did not take itself: most of
+// the free space at its start.
 func (a *action) crowdedOut() bool {
 	return a.health.WasShort() && (a.last.root == nil || a.last.written(a.health.Free()/2) <= a.health.Free()/2)
 }
 
-// allMissing returns err, or where it says that an input is missing, one that says what else storage lacks.
+// allMissing returns err, or if it reports a missing input, an error with all inputs that storage
+// lacks.
 func (a *action) allMissing(ctx context.Context, err error) error {
 	if a.inputs == nil {
 		return err

@@ -13,12 +13,12 @@ import (
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
-// maxRuns is how often a command is run, at most, because what it read was wrong, or something killed it.
+// maxRuns is the limit of runs of a command because of damaged inputs or an unknown kill.
 const maxRuns = 3
 
-// runVouched takes the action through its stages, until nothing that its command read was damaged, and once more if
-// something has killed it that nobody knows of: whatever came out of such a run, an error too, nobody is told. What was
-// damaged has been set aside by then, and comes from elsewhere the next time.
+// runVouched takes the action through its stages, until its command read no damaged inputs, and
+// once more if an unknown process has killed it: the outcome of such a run, even an error, is
+// discarded. The damaged files have been set aside by then, and the next run fetches them again.
 func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) {
 	if response, err := a.begin(ctx); response != nil || err != nil {
 		return response, err
@@ -57,15 +57,16 @@ func (a *action) runVouched(ctx context.Context) (*repb.ExecuteResponse, error) 
 	}
 }
 
-// wasKilled reports whether the run, which ended with err, came to a sudden end that neither the worker nor the kernel
-// has brought about, for want of memory or time. It may be the command's own doing, which a second run shows.
+// wasKilled reports whether the run, which ended with err, was killed neither by the worker nor by
+// the kernel for lack of memory or time. The command itself may be the cause, which a second run
+// shows.
 func (r *run) wasKilled(err error) bool {
 	return errors.Is(err, runner.ErrLauncherDied) && r.used.Cause != runner.TimedOut ||
 		err == nil && r.used.Cause == runner.Signaled && r.used.Signal == "SIGKILL"
 }
 
-// again makes the action what it was when its input root was to be made. Its permit may be one
-// to report: it gives that up for a slot, for who has one may wait for the permit.
+// again resets the action to the state before its input root. If its permit is one to report, it
+// exchanges that for a slot, because the holder of a slot may wait for the permit.
 func (a *action) again(ctx context.Context) error {
 	a.endRace()
 	a.last.shown.Decide(false)

@@ -47,8 +47,8 @@ func parseCommand(m *repb.Command) (*command, error) {
 // mostCommandBytes is how large a Command may be that comes with its action.
 const mostCommandBytes = 64 << 10
 
-// takeCommand takes the Command out of what came with an action, nil if there is none: it is no part of the metadata of
-// its result.
+// takeCommand removes the Command from the metadata of an action, nil if there is none: it is not
+// part of the metadata of the result.
 func takeCommand(desired *remoteworker.DesiredState_Executing) []byte {
 	i := slices.IndexFunc(desired.GetAuxiliaryMetadata(), func(m *anypb.Any) bool { return m.GetTypeUrl() == names.CommandType })
 	if i < 0 {
@@ -59,7 +59,8 @@ func takeCommand(desired *remoteworker.DesiredState_Executing) []byte {
 	return command
 }
 
-// readCommand returns the encoded Command: what came with the action, if it is that, or what storage has.
+// readCommand returns the encoded Command: the one that came with the action, if its digest is
+// right, or the one in storage.
 func (a *action) readCommand(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if came := a.task.command; int64(len(came)) == d.SizeBytes() && digest.Of(a.fn, came) == d {
 		return came, nil

@@ -13,30 +13,30 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
-// A Setting is what decides what commands do and no other Option says. Runs are reused
-// only where all of it is the same.
+// A Setting has the facts that affect commands and are in no other Option. Runs are reused only if
+// all of it is equal.
 type Setting struct {
 	// Program names the build of this program: no two that differ have the same. Required.
 	Program string
-	// Epoch is what the operator changes when something else of the machine has changed.
+	// Epoch is changed by the operator when another part of the machine has changed.
 	Epoch string
 	// Sandbox is that of the Launchers; nil: none.
 	Sandbox *sandbox.Options
-	// Inherited is what commands inherit from the process (sandbox.Inherited).
+	// Inherited are the properties that commands inherit from the process (sandbox.Inherited).
 	Inherited []string
-	// Bounds are those of Outputs that the operator has set. Those that he has not depend on how full the disk is when a
-	// worker starts, and are as good as none.
+	// Bounds are those limits of Outputs that the operator has set. The others depend on the free
+	// space when a worker starts, and are practically none.
 	Bounds outputs.Policy
 }
 
-// circumstances are all that a run takes place in, its inputs aside.
+// circumstances are all facts about a run except its inputs.
 type circumstances struct {
 	how     *policy.Execution
 	options *Options
 }
 
-// A decision says whether a field decides what a command does: with value it is in the
-// key under which runs are remembered, else it is not, for the reason because.
+// A decision says whether a field affects a command: with value it is in the key of runs; otherwise
+// it is not, for the reason because.
 type decision struct {
 	value   func(c *circumstances) []string
 	because string
@@ -56,8 +56,8 @@ const (
 	ended      = "a run that meets it fails, and is not remembered"
 )
 
-// decisions has each field of all that says how commands are run, by type and name. A
-// field that is new there gets its line here: TestDecisions fails until it has one.
+// decisions has each field of the types that describe how commands run, by type and name. A new
+// field needs a line here: TestDecisions fails until it has one.
 func decisions() map[string]map[string]decision {
 	return map[string]map[string]decision{
 		"policy.Execution": {
@@ -162,7 +162,7 @@ func optionDecisions() map[string]decision {
 	return all
 }
 
-// key returns all that decides what a command does, its Action aside, for reuse.KeyOf.
+// key returns all facts that affect a command, except its Action, for reuse.KeyOf.
 func (c *circumstances) key() []byte {
 	types := decisions()
 	var b []byte
@@ -200,7 +200,7 @@ func numbers(list ...int64) (texts []string) {
 	return texts
 }
 
-// limitsOf returns what the slots of a worker may use.
+// limitsOf returns the limits of a worker's slots.
 func limitsOf(launchers []*runner.Launcher) []string {
 	var all []cgroup.Limits
 	for _, l := range launchers {

@@ -11,14 +11,15 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// isas are the names of instruction sets in REv2's platform lexicon, by those that Go has for them.
+// isas are the names of instruction sets in REv2's platform lexicon, by Go's names.
 var isas = map[string]string{
 	"386": "x86-32", "amd64": "x86-64", "arm": "arm-a32", "arm64": "arm-a64", "loong64": "la64v100",
 	"ppc64": "power-isa-be", "ppc64le": "power-isa-le", "riscv64": "rv64g",
 }
 
-// machine is what this machine is, by REv2's platform lexicon: what commands find on all workers of its kind. Extensions of an
-// instruction set are not there, because machines of the same farm differ in them.
+// machine describes this machine by REv2's platform lexicon: the facts that all workers of its kind
+// share. Extensions of an instruction set are not included, because machines of the same farm
+// differ in them.
 func machine() *repb.Platform {
 	m := &repb.Platform{}
 	if isa := isas[runtime.GOARCH]; isa != "" {
@@ -28,7 +29,8 @@ func machine() *repb.Platform {
 	return m
 }
 
-// hello returns the headers by which a worker tells a scheduler of ours what its protocol has no room for.
+// hello returns the headers for a Forerunner scheduler, with facts for which the protocol has no
+// field.
 func (o *Options) hello(boot string) ([]string, error) {
 	pairs := []string{names.BootHeader, boot}
 	if o.CommandsCome {

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// A metrics value counts what the worker does; see the Help texts.
+// A metrics value has the worker's counters; see the Help texts.
 type metrics struct {
 	slots       prometheus.Gauge
 	actions     *prometheus.CounterVec
@@ -32,7 +32,8 @@ type metrics struct {
 	peerBlobs, peerBytes prometheus.Counter
 }
 
-// newMetrics registers what a worker with so many slots counts. resting is asked by whoever reads the metrics.
+// newMetrics registers the counters of a worker with so many slots. resting is called when the
+// metrics are read.
 func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*metrics, error) {
 	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "forerunner_worker_" + name, Help: help}, []string{label})
@@ -98,7 +99,7 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 	return m, m.register(r)
 }
 
-// register has every stage counted from the start, and r show all; nil: nobody does.
+// register adds all stages at zero, and registers the metrics with r; nil: nowhere.
 func (m *metrics) register(r prometheus.Registerer) error {
 	for _, name := range stageNames {
 		m.stage.WithLabelValues(name)
@@ -134,7 +135,7 @@ func (m *metrics) observe(stage string, d time.Duration) {
 	m.stage.WithLabelValues(stage).Observe(d.Seconds())
 }
 
-// observeGroup counts what the slot's cgroup says of a command; nil where nothing counts it.
+// observeGroup adds the slot's cgroup figures of a command; it does nothing without them.
 func (m *metrics) observeGroup(used *cgroup.Usage) {
 	if used == nil {
 		return

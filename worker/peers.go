@@ -41,7 +41,7 @@ type connectedPeer struct {
 }
 
 func newPeers(o *Options) *peers {
-	known, err := lru.NewLRU[string, *connectedPeer](math.MaxInt, nil) // at parts with those that are too many
+	known, err := lru.NewLRU[string, *connectedPeer](math.MaxInt, nil) // at closes those that are too many
 	if err != nil {
 		panic(err) // the size is positive
 	}
@@ -137,7 +137,7 @@ func (a *action) readThrough(instance string) *fetch.ReadThrough {
 	return a.w.opts.Fetches.Through(a.peers)
 }
 
-// peerFields returns what the log line of the action says of peers.
+// peerFields returns the log fields about peers.
 func (a *action) peerFields() []zap.Field {
 	if a.peers == nil {
 		return nil

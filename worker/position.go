@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// A scheduler that does not answer is asked again after minBackoff, then
-	// after twice as long, up to maxBackoff; each time with jitter over the upper
-	// half. A scheduler that starts anew waits for as long (its settle).
+	// A scheduler that does not answer is called again after minBackoff, then after twice as long,
+	// up to maxBackoff; each time with jitter over the upper half. A restarting scheduler waits as
+	// long (its settle).
 	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
-	// The scheduler says by its clock when it wants to hear of an action. It hears
-	// after maxSilence, and not without end, also if this machine's clock is wrong.
+	// The scheduler's clock sets the time of the next call. The worker calls after maxSilence at
+	// the latest, and not more often than minSilence, even if this machine's clock is wrong.
 	maxSilence, minSilence = 10 * time.Second, time.Second
-	// stageDelay is how long an action goes on before the scheduler hears that it is in
-	// another stage. What is shorter is over before anybody could look.
+	// stageDelay is how long an action continues before the scheduler learns its new stage. A
+	// shorter stage is over before it could be seen.
 	stageDelay = 20 * time.Millisecond
 	// reportTimeout bounds a call that the scheduler may not hold.
 	reportTimeout = 30 * time.Second
-	// heldTimeout bounds a call that the scheduler may hold: ours for 30 s, Buildbarn's for a minute. Whoever holds it for longer
-	// hangs.
+	// heldTimeout limits a call that the scheduler may hold: Forerunner's for 30 s, Buildbarn's for
+	// a minute. A scheduler that holds it longer hangs.
 	heldTimeout = 90 * time.Second
 	// leaveTimeout bounds the last words of a position that drains.
 	leaveTimeout = 5 * time.Second
-	// abortedLeaveTimeout bounds those of one that gave up.
+	// abortedLeaveTimeout limits the calls of a position that gave up.
 	abortedLeaveTimeout = 300 * time.Millisecond
-	// everybodyTakes is what every server takes in a message: the least bound there is by default.
+	// everybodyTakes is a message size that every server accepts: the smallest default limit.
 	everybodyTakes = 4 << 20
 	// relaunchTimeout bounds how long a launcher may take to be replaced, which the client of the action
 	// that lost it waits for.
@@ -58,18 +58,18 @@ type position struct {
 	next *pipeline.Permit
 	// work is the folder of the action to come; nil: it makes one.
 	work *workFolder
-	// called has a token when the scheduler wants to be called now.
+	// called has a token when the scheduler wants a call now.
 	called chan struct{}
-	// peers are those that the scheduler named with its last answer.
+	// peers are those of the scheduler's last answer.
 	peers []string
-	// grant is what came with it, to write the result of the action that is in it.
+	// grant is the one of that answer, to write the result of its action.
 	grant string
 }
 
 // A task is the action that a position runs.
 type task struct {
 	desired *remoteworker.DesiredState_Executing
-	command []byte   // the encoded Command that the scheduler says it has; nil: it sent none
+	command []byte   // the encoded Command from the scheduler; nil: it sent none
 	peers   []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
 	permit  *pipeline.Permit
@@ -79,7 +79,7 @@ type task struct {
 
 	mu    sync.Mutex
 	state *remoteworker.CurrentState_Executing // guarded by mu
-	kept  bool                                 // its slot is for what comes in its place; guarded by mu
+	kept  bool                                 // its slot is for its replacement; guarded by mu
 }
 
 // enter records the stage that the action is in now.
@@ -90,7 +90,7 @@ func (t *task) enter(state *remoteworker.CurrentState_Executing) {
 	t.mu.Unlock()
 	select {
 	case t.changed <- struct{}{}:
-	default: // a token that nobody took yet tells the same
+	default: // a token that is still there means the same
 	}
 }
 
@@ -132,8 +132,8 @@ func (t *task) shorten(report *remoteworker.SynchronizeRequest, err error) {
 	})
 }
 
-// refused reports whether the action has ended without a response: it is not
-// for this worker, and another one has to run it.
+// refused reports whether the action has ended without a response: it is not for this worker, and
+// another one must run it.
 func (t *task) refused() bool {
 	select {
 	case <-t.done:
@@ -143,8 +143,8 @@ func (t *task) refused() bool {
 	}
 }
 
-// run keeps the scheduler informed and does what it asks, until draining is
-// over: nothing runs any more and the last result was delivered, or abort.
+// run keeps the scheduler informed and follows its instructions, until draining is over (no action
+// runs and the last result was delivered) or abort.
 func (p *position) run(ctx, abort context.Context) {
 	var current *task
 	backoff := minBackoff
@@ -175,10 +175,10 @@ func (p *position) run(ctx, abort context.Context) {
 		refused := current != nil && current.refused()
 		switch {
 		case report.GetCurrentState().GetExecuting().GetCompleted() != nil:
-			<-current.done // delivered; what it used is released now
+			<-current.done // delivered; its resources are released now
 			current = nil
 		case refused:
-			current = nil // the scheduler knows that it was here, and is told at once that it is not
+			current = nil // the scheduler knows that it was here, and learns at once that it is gone
 		}
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
@@ -196,7 +196,7 @@ func (p *position) run(ctx, abort context.Context) {
 	}
 }
 
-// heard says when a call to the scheduler ended otherwise than the last one, of whichever position.
+// heard reports a change in how calls to the scheduler end, of any position.
 func (p *position) heard(err error) {
 	code := uint32(status.Code(err))
 	if err == nil {
@@ -213,7 +213,7 @@ func (p *position) heard(err error) {
 	}
 }
 
-// silence returns how long to be silent when the scheduler wants to hear in d.
+// silence returns how long to wait when the scheduler wants the next call in d.
 func silence(d time.Duration) time.Duration {
 	if d <= 0 {
 		return minSilence
@@ -221,8 +221,8 @@ func silence(d time.Duration) time.Duration {
 	return min(d, maxSilence)
 }
 
-// full reports whether the position is to be given no further action. One that
-// has none, or has ended it, must have a permit for the next, and a worker that can run it.
+// full reports whether the position must get no further action. One without an action, or with an
+// ended one, needs a permit for the next, and a worker that can run it.
 func (p *position) full(current *task, draining bool) bool {
 	if draining {
 		p.giveBack()
@@ -249,7 +249,7 @@ func (p *position) giveBack() {
 	}
 }
 
-// report says what the position does now.
+// report describes the present state of the position.
 func (p *position) report(current *task, full bool) *remoteworker.SynchronizeRequest {
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
@@ -267,9 +267,8 @@ func (p *position) report(current *task, full bool) *remoteworker.SynchronizeReq
 	}
 }
 
-// synchronize makes the call. One that the scheduler may hold, because the
-// position has nothing to do, ends when the worker begins to drain, or to rest
-// (health.ErrUnfit).
+// synchronize makes the call. A call that the scheduler may hold, because the position is idle,
+// ends when the worker begins to drain, or to rest (health.ErrUnfit).
 func (p *position) synchronize(
 	ctx, abort context.Context, report *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
@@ -292,8 +291,9 @@ func (p *position) synchronize(
 	return p.call(call, report)
 }
 
-// wait returns when there is something to tell the scheduler, of a stage not at once; when that wants to be called;
-// when a position without an action has got a permit for one, or its worker has ended its rest; or after d.
+// wait returns when there is news for the scheduler, of a stage with a delay; when the scheduler
+// wants a call; when a position without an action has got a permit for one, or its worker has ended
+// its rest; or after d.
 func (p *position) wait(ctx, abort context.Context, current *task, d time.Duration) {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
@@ -369,7 +369,7 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 	return t
 }
 
-// stop ends an action whose result nobody wants, and waits for its end.
+// stop ends an action whose result is not wanted, and waits for its end.
 func (p *position) stop(t *task) {
 	if t == nil {
 		return
@@ -378,8 +378,8 @@ func (p *position) stop(t *task) {
 	<-t.done
 }
 
-// stopFor is stop, for an action that comes at once and in whose favour the first one had to give way. It
-// gets the slot, before those that wait for one with their inputs fetched.
+// stopFor is stop, for an action that follows at once and for which the first one had to yield. It
+// gets the slot before actions that wait for one with their inputs fetched.
 func (p *position) stopFor(t *task) {
 	if t == nil {
 		return
@@ -394,8 +394,8 @@ func (p *position) stopFor(t *task) {
 	}
 }
 
-// leave tells the scheduler that this identity takes no more work, so that it
-// need not wait to find out. Failing to is harmless.
+// leave tells the scheduler that this identity takes no more work, so that it need not find out. A
+// failure is harmless.
 func (p *position) leave(abort context.Context) {
 	most := leaveTimeout
 	if abort.Err() != nil {
@@ -408,9 +408,9 @@ func (p *position) leave(abort context.Context) {
 	}
 }
 
-// relaunch replaces the launcher of a slot, so that the next action has one that
-// works, be the one that found out cancelled or not. If that fails, the next one tries
-// again. The caller has the slot.
+// relaunch replaces the launcher of a slot, so that the next action has a working one, even if the
+// action that noticed was cancelled. If that fails, the next one tries again. The caller has the
+// slot.
 func (w *Worker) relaunch(ctx context.Context, s *pipeline.Slot) {
 	if w.opts.Relaunch == nil {
 		return

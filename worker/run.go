@@ -30,7 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/vouching"
 )
 
-// A run is one run of an action's command, which is run again if what it read was damaged.
+// A run is one run of an action's command, which runs again if its inputs were damaged.
 type run struct {
 	a      *action
 	w      *Worker
@@ -40,13 +40,13 @@ type run struct {
 	root  *vfs.Root
 	work  *workFolder
 	used  usage.Command  // zero: the command did not run
-	shown *live.Printing // nil: the command did not run, or nobody can see it
-	// vacated: neither a process of it is alive nor does another one have what was open
-	// in it, nor will the kernel do anything more that a process of it has asked for, but what a lease
-	// tells; runCommand finds out. watched: somebody asked for what it printed.
+	shown *live.Printing // nil: the command did not run, or its output cannot be watched
+	// vacated: no process of it is alive, no other process has its open files, and the kernel will
+	// do nothing more that one of its processes has requested, except what a lease reveals;
+	// runCommand determines it. watched: a client asked for its output.
 	vacated, watched bool
-	crowded          bool // memory for what the command writes was full, so that its outputs may be cut short
-	// What the command read, before the worker itself looks for outputs.
+	crowded          bool // memory for files of the command was full, so its outputs may be truncated
+	// The reads of the command, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration
 	size    inputs.Size
@@ -61,8 +61,8 @@ func (a *action) newRun() *run {
 	return r
 }
 
-// do takes the action through its stages, from its inputs to its outputs. It returns a response beside an
-// error when the command ran, so that the client sees what it printed.
+// do takes the run through its stages, from its inputs to its outputs. It returns a response beside
+// an error when the command ran, so that the client sees its output.
 func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
 	r.vouch = vouching.New(r.w.opts.Store.Verifier())
 	r.a.task.enter(fetchingInputs())
@@ -94,8 +94,8 @@ func (r *run) do(ctx context.Context) (*repb.ExecuteResponse, error) {
 	return response, err
 }
 
-// makeRoot lets the input root appear and makes what the command finds in it:
-// the parents of its outputs, and a folder for temporary files outside.
+// makeRoot makes the input root and the folders for the command: the parents of its outputs, and a
+// temporary folder outside.
 func (r *run) makeRoot(ctx context.Context) error {
 	rootDigest, err := digest.FromProto(r.a.fn, r.a.message.GetInputRootDigest())
 	if err != nil {
@@ -138,8 +138,8 @@ func (r *run) hasRead(d digest.Digest) {
 	r.a.ahead.Used(d)
 }
 
-// runCommand runs the command under the action's timeout, whose clock stands
-// still while the command waits for storage.
+// runCommand runs the command under the action's timeout. Time in which the command waits for
+// storage does not count.
 func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := r.a.task.permit.Slot()
 	r.used.Limits = slot.Launcher.Limits()
@@ -173,7 +173,7 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 		if errors.Is(err, runner.ErrUnkillable) {
 			r.part(left)
 		}
-		if result.Cause == runner.TimedOut { // which is final, where clients try again what is unavailable
+		if result.Cause == runner.TimedOut { // which is final, while clients retry UNAVAILABLE
 			return result, fault.Errorf(codes.DeadlineExceeded, "command ran longer than its timeout of %s, and was not seen to end: %w",
 				r.a.message.GetTimeout().AsDuration(), err)
 		}
@@ -182,8 +182,8 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("run command: %w", err)
 	}
-	// All processes of it are gone; what they had open only if they could not hand it on, which takes
-	// a sandbox, where none has io_uring.
+	// All its processes are gone. Their open files are, too, if they could not pass them on, which
+	// requires a sandbox, where no process has io_uring.
 	if r.a.how.Sandbox.NoNetwork || slot.Launcher.NotApart() == nil {
 		r.vacated = true
 		r.root.Vacated()
@@ -192,8 +192,8 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 		return result, err
 	}
 	if err := r.root.Intact(); err != nil {
-		// Nobody knows who did it, and who else shares the input fails as well:
-		// for those another try is right.
+		// The process that did it is unknown, and all actions that share the input fail as well: a
+		// retry is right for them.
 		return result, fault.Errorf(codes.Aborted, "run command: %w", err)
 	}
 	switch result.Cause {
@@ -205,8 +205,8 @@ func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 	return result, nil
 }
 
-// part gives the position another user, as a process of this one is left in a launcher. Without a
-// sandbox nothing tells when it ends.
+// part gives the position another user, because a process of the present one is left in a launcher.
+// Without a sandbox its end cannot be detected.
 func (r *run) part(left *runner.Launcher) {
 	gone := left.Gone()
 	if !r.w.opts.Isolation.Sandboxed {
@@ -218,7 +218,7 @@ func (r *run) part(left *runner.Launcher) {
 	}
 }
 
-// measure sees what the command read, and of how much.
+// measure records the reads of the command.
 func (r *run) measure() {
 	r.read, r.stalled = r.root.Stats(), r.root.Stalled()
 	r.w.metrics.stalled.Add(r.stalled.Seconds())
@@ -253,7 +253,7 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	for d := range out.Unread() {
 		r.vouch.Used(d)
 	}
-	// What was printed and made is worth having beside any error.
+	// Output and outputs are useful beside any error.
 	if uploadErr := out.Upload(ctx); uploadErr != nil {
 		return nil, errors.Join(err, uploadErr)
 	}
@@ -277,7 +277,7 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	return response, nil
 }
 
-// usage starts the metadata with what the command used.
+// usage starts the metadata with the resource usage of the command.
 func (r *run) usage(result runner.Result) *repb.ExecutedActionMetadata {
 	elapsed := result.Ended.Sub(result.Started)
 	m := &repb.ExecutedActionMetadata{
@@ -292,7 +292,7 @@ func (r *run) usage(result runner.Result) *repb.ExecutedActionMetadata {
 	return m
 }
 
-// appendInputUse says what the command read, unless nobody could see that.
+// appendInputUse adds the reads of the command, unless they were invisible.
 func (r *run) appendInputUse(list []*anypb.Any) []*anypb.Any {
 	if !r.a.seesReads() {
 		return list
@@ -325,16 +325,15 @@ func (r *run) inRoot(f func(*os.Root) error) error {
 		return fmt.Errorf("open input root: %w", err)
 	}
 	err = f(root)
-	// The file system says only that an input could not be read, the root why.
+	// The file system only reports that an input could not be read; the root has the reason.
 	if cause := r.root.Err(); cause != nil && fault.IsUnreadable(err) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return errors.Join(err, root.Close())
 }
 
-// verify fails if an input could not be read, or is not what its digest says: that
-// has shaped whatever was made of it. It waits for inputs of which a part was
-// read before the whole had come.
+// verify fails if an input could not be read, or does not match its digest, because that may have
+// changed the outputs. It waits for inputs that were read in part before they were complete.
 func (r *run) verify(ctx context.Context) error {
 	if err := r.root.Verify(ctx); err != nil {
 		return fmt.Errorf("the command used an input that cannot be read: %w", err)
@@ -342,8 +341,8 @@ func (r *run) verify(ctx context.Context) error {
 	return nil
 }
 
-// vouchFor waits until all that this run used is known to be right. err is how it ended; it may be
-// that itself which says that something was not.
+// vouchFor waits until all inputs of this run are verified. err is the outcome of the run; it may
+// itself report damage.
 func (r *run) vouchFor(ctx context.Context, err error) error {
 	if vouching.IsDamage(err) {
 		return err
@@ -353,12 +352,12 @@ func (r *run) vouchFor(ctx context.Context, err error) error {
 	}
 	var damage error
 	if r.root != nil {
-		damage = r.root.Vouch(ctx) // first: it tells what was used
+		damage = r.root.Vouch(ctx) // first: it reports which blobs were used
 	}
 	return errors.Join(damage, r.vouch.Wait(ctx))
 }
 
-// leave takes away what the run had. It may be called again.
+// leave removes the resources of the run. It may be called again.
 func (r *run) leave() {
 	if r.root != nil {
 		if err := r.root.Close(); err != nil {

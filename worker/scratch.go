@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// scratchInterval is how often what a command has written is added up, at most.
+	// scratchInterval is the shortest time between two measurements of a command's files.
 	scratchInterval = 500 * time.Millisecond
 	// scratchShare bounds the time that this takes: one part in so many.
 	scratchShare = 20
 )
 
-// runBounded has run execute the command and stops it when it writes more than the
-// policy allows, or uses too much memory that is not charged, which is then the error.
+// runBounded makes run execute the command and stops it when its files exceed the limit of the
+// policy, or when it uses too much uncharged memory, which is then the error.
 func (r *run) runBounded(
 	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
@@ -70,7 +70,7 @@ func (r *run) watchScratch(ctx context.Context, stop func()) bool {
 	return false
 }
 
-// watchMemory reports whether memory for what the command writes was full until ctx ended.
+// watchMemory reports whether memory for the command's files was full at any time until ctx ended.
 func (r *run) watchMemory(ctx context.Context) bool {
 	for {
 		bytes, files, full := r.root.MemoryLeft()

@@ -49,7 +49,7 @@ func (t *timeline) enter(s stage) {
 	}
 }
 
-// again has what follows the fetch of inputs come once more: the run before belongs to that.
+// again resets the stages after the fetch of inputs: they belong to the discarded run.
 func (t *timeline) again() { t.current = min(t.current, stageFetch) }
 
 func (t *timeline) end() { t.enter(stages) }
@@ -95,7 +95,8 @@ func (a *action) metadata(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMe
 	return m
 }
 
-// pack appends m. One that cannot be packed is left out, as metadata are no part of the result.
+// pack appends m. A message that cannot be packed is omitted, as metadata are not part of the
+// result.
 func pack(list []*anypb.Any, m proto.Message) []*anypb.Any {
 	packed, err := anypb.New(m)
 	if err != nil {

@@ -21,7 +21,7 @@ func (t *totals) count(f prefetch.Figures) {
 // Busy reports whether the Worker has actions.
 func (w *Worker) Busy() bool { return w.actions.Load() > 0 }
 
-// report is what people are shown of the worker.
+// report has the worker's figures for pages.
 func (w *Worker) report() *live.Report {
 	store := w.opts.Store.Stats()
 	var health *live.StoreHealth

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// trace makes the spans of an action that has ended, one for each stage that it was in, below
-// the one that the scheduler names. It does nothing without Options.Tracer.
+// trace makes the spans of an action that has ended, one for each of its stages, below the
+// scheduler's span. It does nothing without Options.Tracer.
 func (a *action) trace(ctx context.Context, outcome, failure string) {
 	tracer := a.w.opts.Tracer
 	if tracer == nil {

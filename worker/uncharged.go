@@ -19,7 +19,8 @@ const (
 	firstLook = 10 * time.Millisecond
 	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that time.
 	unchargedInterval = 100 * time.Millisecond
-	// looksForLocks is how many looks there are for each that counts locks: meanwhile the kernel gives none to anybody.
+	// looksForLocks is how many checks there are for each that counts locks: during a count the
+	// kernel grants no locks to any process.
 	looksForLocks = 10
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
@@ -38,7 +39,8 @@ type unchargedWatch struct {
 	lately   *lockCount
 	network  bool // the command has the machine's
 	looks    int  // so far
-	// What others had when the command began. unknown: their locks could not be counted, or are so many that it would cost too much.
+	// The use of others when the command began. unknown: their locks could not be counted, or are
+	// too many to count.
 	locks   int
 	netlink int64
 	kernel  int64
@@ -98,7 +100,8 @@ func (r *run) watchUncharged(ctx context.Context, launcher *runner.Launcher, sto
 	}
 }
 
-// look returns what the command has too much of. What the kernel does not tell is not looked at.
+// look returns the kind of memory of which the command has too much. Kinds that the kernel does not
+// report are skipped.
 func (u *unchargedWatch) look() *excess {
 	pids := u.launcher.Processes()
 	slices.Sort(pids)
@@ -136,8 +139,9 @@ func (u *unchargedWatch) lookAtNetlink(pids []int) *excess {
 	return nil
 }
 
-// lookAtMachine sees what there is no better way to see, such as lists of folders that somebody has open. It does nothing while there
-// is enough memory: others on the machine have such objects, too.
+// lookAtMachine detects memory that can only be measured for the whole machine, such as lists of
+// open folders. It does nothing while there is enough memory, because other programs have such
+// objects, too.
 func (u *unchargedWatch) lookAtMachine(m uncharged.Memory) *excess {
 	part := m.Total / mostKernel
 	switch {
@@ -166,8 +170,8 @@ func (u *unchargedWatch) lookAtLocks(pids []int) *excess {
 	return &excess{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), own > mostLocks}
 }
 
-// tooMuch is the error of an action whose command was stopped for an excess. If that may be of another command that ran at the time, it is
-// worth another try.
+// tooMuch is the error of an action whose command was stopped for an excess. If another command
+// that ran at the time may be the cause, a retry makes sense.
 func (r *run) tooMuch(e *excess) error {
 	if e.own {
 		r.w.refusals.add(r.a.digest, time.Now())

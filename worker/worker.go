@@ -39,34 +39,37 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// Options say who a Worker is and what it works with. All but Logger, Metrics,
-// Platform, SizeClass and InstancePrefix are required.
+// Options are the identity of a Worker and its dependencies. All but Logger, Metrics, Platform,
+// SizeClass and InstancePrefix are required.
 type Options struct {
 	// ID is the identity of this worker; each position adds names.PositionKey to it.
 	ID map[string]string
 	// InstancePrefix limits the worker to actions of this instance name and of
 	// those below it. Empty: all.
 	InstancePrefix string
-	// Platform is what actions may ask for, Require what of it they have to; nil is empty.
+	// Platform has the properties that actions may ask for, Require those that they must ask for;
+	// nil is empty.
 	Platform, Require *repb.Platform
-	// SizeClass is the size relative to other workers; 0, where schedulers know no size classes. It is told as it is.
+	// SizeClass is the size relative to other workers; 0 for schedulers without size classes. It is
+	// sent unchanged.
 	SizeClass uint32
 
 	Scheduler remoteworker.OperationQueueClient
-	// CommandsCome has the scheduler send Commands with their actions if it has them at hand, which saves a call for each.
+	// CommandsCome asks the scheduler to send Commands with their actions if it has them, which
+	// saves a call for each.
 	CommandsCome bool
-	// Live is the scheduler's service for those who watch what commands print. Nil:
-	// nobody can.
+	// Live is the scheduler's service for watching output of commands. Nil: output cannot be
+	// watched.
 	Live livepb.OutputsClient
-	// Store holds blobs on this machine; Storage is where it gets them from and
-	// where outputs go.
+	// Store has the blobs on this machine; Storage is the source of inputs and the destination of
+	// outputs.
 	Store   *disk.Store
 	Storage *casclient.Client
 	// Browser is where pages of Buildbarn show results that are in no action cache. Nil: such results are not stored.
 	Browser *historical.Browser
-	// Fetches has what is on its way into Store.
+	// Fetches has the blobs on their way into Store.
 	Fetches *fetch.Group
-	// StoreHealth is what people are shown of Store beyond its size. Nil: nothing.
+	// StoreHealth is the state of Store for pages, beyond its size. Nil: none.
 	StoreHealth func() *livepb.StoreHealth
 	// CacheAddress is where a peer.Server serves Store to other workers. Empty: nowhere.
 	CacheAddress string
@@ -76,8 +79,8 @@ type Options struct {
 	Roots    *vfs.FS
 	// Launchers start the commands, one for each slot.
 	Launchers []*runner.Launcher
-	// Relaunch replaces the launcher of a slot that died, or that holds a command
-	// which cannot be killed. Nil: the slot goes on failing.
+	// Relaunch replaces the launcher of a slot that died, or that has a command which cannot be
+	// killed. Nil: the slot continues to fail.
 	Relaunch func(ctx context.Context, slot int) (*runner.Launcher, error)
 	// FetchWidth is how many actions beyond those in slots are accepted, to fetch
 	// their inputs while they wait for a slot. 0: an action is accepted when a slot
@@ -88,36 +91,36 @@ type Options struct {
 	ReportWidth int
 	// WorkDir is a folder of the Worker's own for temporary files.
 	WorkDir string
-	// Checks try, beside WorkDir, what actions need of the machine. While one fails the Worker takes no action.
+	// Checks test, beside WorkDir, the machine for actions. While one fails the Worker takes no
+	// action.
 	Checks []health.Check
 
-	// Profiles remember what actions read, so that it can be fetched ahead of the
-	// next one of their kind. Nil: nothing is.
+	// Profiles remember the reads of actions, for prefetching. Nil: none.
 	Profiles *prefetch.Profiles
-	// Limits bound what is fetched ahead for all actions together; nil means the defaults.
+	// Limits limit prefetching for all actions together; nil means the defaults.
 	Limits *prefetch.Limits
 
-	// Reuse remembers exactly what runs looked at, so that one whose outcome is known can be
-	// spared. Nil: nothing is. It needs roots of FUSE.
+	// Reuse has exact records of runs, so that a run with a known outcome can be skipped. Nil:
+	// none. It needs roots of FUSE.
 	Reuse *reuse.Records
 	// Shared are runs that stand for those of other workers, too. Nil: there are none. It needs Reuse.
 	Shared *reuse.Shared
-	// Setting says under what else runs are remembered. It is required with Reuse.
+	// Setting has further facts for the key of runs. It is required with Reuse.
 	Setting Setting
 
-	// Isolation says how commands are run; it tells that the Launchers have a sandbox. Roots are best made for
-	// Isolation.Users.Owner.
+	// Isolation is how commands run; it says whether the Launchers have a sandbox. Roots should
+	// belong to Isolation.Users.Owner.
 	Isolation policy.Defaults
 	// MaxStall bounds the time for which the clock of an action's timeout stands
 	// still because the command waits for storage; 0 means an hour.
 	MaxStall time.Duration
 	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
-	// Outputs bounds what an action may return.
+	// Outputs limits the outputs of an action.
 	Outputs outputs.Policy
 	Logger  *zap.Logger
 	Metrics prometheus.Registerer
-	// Tracer makes spans of the stages of actions, below those of the scheduler. Nil: nobody does.
+	// Tracer makes spans of the stages of actions, below those of the scheduler. Nil: none.
 	Tracer trace.Tracer
 }
 
@@ -164,8 +167,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// checkReuse refuses to reuse results without knowing what commands look at, and of what
-// program they are.
+// checkReuse rejects reuse if reads of commands are invisible, or if the worker's build is unknown.
 func (o *Options) checkReuse() error {
 	if o.Reuse != nil && o.Setting.Program == "" {
 		return errors.New("results cannot be reused: the build of this worker is unknown")
@@ -177,7 +179,7 @@ func (o *Options) checkReuse() error {
 	return nil
 }
 
-// checkIsolation refuses, among others, to give several actions at a time one user of a range.
+// checkIsolation rejects, among others, one user of a range for several concurrent actions.
 func (o *Options) checkIsolation() error {
 	return o.Isolation.Check(o.FetchWidth + len(o.Launchers) + o.ReportWidth)
 }
@@ -196,13 +198,13 @@ type Worker struct {
 	locks    lockCount
 
 	peers *peers
-	// boot tells this Worker from others with the same identity.
+	// boot distinguishes this Worker from others with the same identity.
 	boot string
 	// hello are headers of each call to the scheduler.
 	hello   []string
 	actions atomic.Int64 // that it has
-	// answered is the gRPC code of the last call to the scheduler, of any position: what goes wrong with all
-	// of them, and again and again, is logged once.
+	// answered is the gRPC code of the last call to the scheduler, of any position: an error of all
+	// positions is logged once.
 	answered atomic.Uint32
 	// refusal is why the last call to the scheduler failed; nil if it did not.
 	refusal atomic.Pointer[error]
@@ -223,7 +225,7 @@ func (w *Worker) Unfit() error {
 	if w == nil {
 		return errors.New("the worker has not started yet")
 	}
-	_ = w.health.Examine() // takes down what it finds
+	_ = w.health.Examine() // records its findings
 	return w.health.Reason()
 }
 
@@ -283,7 +285,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer watched.Wait()
-	defer stop() // what runs while the worker drains can be watched, too
+	defer stop() // actions during a drain can be watched, too
 	watched.Go(func() { w.live.Run(watching, w.opts.InstancePrefix, ids) })
 	watched.Go(func() { w.health.Watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),

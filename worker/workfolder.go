@@ -14,9 +14,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// A workFolder holds what an action has outside its input root: the files that it
-// prints to, and the folder that is its /tmp. A position keeps its folder for the next
-// action if nothing of the last one is in it (folder.Folder says what for).
+// A workFolder has the files of an action outside its input root: those of its output, and the
+// folder that is its /tmp. A position keeps its folder for the next action if nothing of the last
+// one is in it (folder.Folder has the reason).
 type workFolder struct {
 	dir  string
 	temp *folder.Folder
@@ -30,7 +30,7 @@ func makeWorkFolder(dir string) (*workFolder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
-	// As /tmp is: whoever the command becomes can use it.
+	// As for /tmp: every user that the command becomes can use it.
 	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
 	temp, err := folder.Make(filepath.Join(dir, "tmp"), unix.S_ISVTX|0o777, own)
 	if err != nil {
@@ -39,9 +39,9 @@ func makeWorkFolder(dir string) (*workFolder, error) {
 	return &workFolder{dir, temp}, nil
 }
 
-// clear reports whether the next action may have the folder, whose last one has ended,
-// and would find nothing there. Files that were printed to are removed: they may be large,
-// or the store's by now. Empty ones stay.
+// clear reports whether the next action may have the folder, whose last action has ended, and would
+// find nothing there. Files with output are removed: they may be large, or belong to the store by
+// now. Empty ones stay.
 func (f *workFolder) clear() bool {
 	for _, file := range []string{f.stdout(), f.stderr()} {
 		info, err := os.Lstat(file)
@@ -73,8 +73,8 @@ func (r *run) enterWorkFolder(name string) (err error) {
 	return err
 }
 
-// leaveWorkFolder gives it back to the position, or removes it. Who watches what the
-// command printed may go on reading its files: these are then not for another.
+// leaveWorkFolder gives it back to the position, or removes it. A client that watches the command's
+// output may continue to read its files: these are then not for another action.
 func (r *run) leaveWorkFolder() {
 	if r.work != nil && r.vacated && !r.watched && r.work.clear() {
 		r.a.p.work = r.work
