@@ -24,7 +24,7 @@ import (
 // learnTimeout bounds the time that saving a profile may take.
 const learnTimeout = 5 * time.Second
 
-// A Spec says for which action, and with what.
+// A Spec has the action and the dependencies of a Fetch.
 type Spec struct {
 	Action   prefetch.Action // without the tool
 	Root     digest.Digest   // of the input root
@@ -35,8 +35,8 @@ type Spec struct {
 	Held bool
 }
 
-// A Fetch is what is known of what an action will read, and what is done about it. The methods of a nil
-// Fetch do nothing.
+// A Fetch has the profile of an action, and prefetches by it. The methods of a nil Fetch do
+// nothing.
 type Fetch struct {
 	spec     Spec
 	action   prefetch.Action // without the tool until known is closed
@@ -45,7 +45,7 @@ type Fetch struct {
 	parts    prefetch.PartReads
 
 	cancel context.CancelFunc
-	known  chan struct{} // closed when the command has been read
+	known  chan struct{} // closed when the command is known
 	begun  chan struct{} // closed when inputs may be fetched
 	run    bool          // begun is closed
 	// found is closed when race is set, or never will be.
@@ -60,8 +60,8 @@ type Fetch struct {
 	figures     prefetch.Figures
 }
 
-// Start begins to fetch what similar actions read, before anything else is known of this one; if it is Held, it
-// finds out what that is. The caller ends it with End.
+// Start begins to fetch the files of the profile, before anything else is known of the action; if
+// it is Held, it only looks up the profile. The caller ends it with End.
 func Start(ctx context.Context, s Spec) *Fetch {
 	f := &Fetch{
 		spec: s, action: s.Action,
@@ -81,7 +81,7 @@ func Start(ctx context.Context, s Spec) *Fetch {
 			return
 		}
 		if profile == nil {
-			// Whatever there is to know of others, all reads begin with the root.
+			// Whatever the profile, all reads begin with the root.
 			came, _ := s.Inputs.PrefetchDirectories(ctx, []digest.Digest{s.Root})
 			f.early = int64(len(came))
 			select {
@@ -100,7 +100,7 @@ func Start(ctx context.Context, s Spec) *Fetch {
 	return f
 }
 
-// KnowCommand says what the action runs. It is called once.
+// KnowCommand sets the action's command. It is called once.
 func (f *Fetch) KnowCommand(args []string) {
 	if f == nil {
 		return
@@ -109,7 +109,7 @@ func (f *Fetch) KnowCommand(args []string) {
 	close(f.known)
 }
 
-// Go says that the action will be run. It is called once, if the Fetch was Held.
+// Go means that the action will run. It is called once, if the Fetch was Held.
 func (f *Fetch) Go() {
 	if f != nil {
 		f.run = true
@@ -117,7 +117,7 @@ func (f *Fetch) Go() {
 	}
 }
 
-// Similar says which actions one is like. known is what the scheduler knows of it.
+// Similar returns the kind of similar actions. known is the scheduler's knowledge of the action.
 func Similar(instance string, fn digest.Function, action *repb.Action, known []*anypb.Any) prefetch.Action {
 	s := prefetch.Action{
 		Instance: instance,
@@ -133,8 +133,8 @@ func Similar(instance string, fn digest.Function, action *repb.Action, known []*
 	return s
 }
 
-// platformText writes a platform in one form, whatever the order of its properties:
-// the text of a message may differ from one build of this program to the next.
+// platformText formats a platform canonically, whatever the order of its properties: the text of a
+// message may differ between builds of this program.
 func platformText(p *repb.Platform) string {
 	lines := make([]string, 0, len(p.GetProperties()))
 	for _, property := range p.GetProperties() {
@@ -159,7 +159,7 @@ func (f *Fetch) read(path string, kind vfs.Kind) {
 	}
 }
 
-// Opened is told of each input file that the command opens, and where its blob was.
+// Opened gets each input file that the command opens, and where its blob was.
 func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 	if f != nil {
 		f.tally.Opened(d, was)
@@ -169,23 +169,23 @@ func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 	}
 }
 
-// ReadPart is told of each read of a large file that was on its way when the command opened it.
+// ReadPart gets each read of a large file that was arriving when the command opened it.
 func (f *Fetch) ReadPart(d digest.Digest, off, n int64) {
 	if f != nil {
 		f.parts.Read(d, off, n)
 	}
 }
 
-// Used is told of each blob that the command may read, those included of which Opened is not told as the kernel
-// opens them by itself.
+// Used gets each blob that the command may read, including those that the kernel opens without
+// Opened.
 func (f *Fetch) Used(d digest.Digest) {
 	if f != nil {
 		f.tally.Used(d)
 	}
 }
 
-// End stops what is fetched ahead, and sees what it was good for. It reports whether it has ended now and
-// something could be fetched: it may be called again.
+// End stops prefetching, and computes the figures. It reports whether this call ended it and
+// prefetching was possible: it may be called again.
 func (f *Fetch) End() bool {
 	if f == nil || f.ended {
 		return false
@@ -203,7 +203,7 @@ func (f *Fetch) End() bool {
 	return f.run
 }
 
-// Forget forgets what the command read, which is run again.
+// Forget forgets the reads of a command that runs again.
 func (f *Fetch) Forget() {
 	if f != nil {
 		f.recorder = prefetch.Recorder{}
@@ -211,7 +211,7 @@ func (f *Fetch) Forget() {
 	}
 }
 
-// Figures say what it was good for; valid after End.
+// Figures are the prefetch figures; valid after End.
 func (f *Fetch) Figures() (figures prefetch.Figures) {
 	if f != nil {
 		figures = f.figures
@@ -219,10 +219,10 @@ func (f *Fetch) Figures() (figures prefetch.Figures) {
 	return figures
 }
 
-// Origin says where what was known came from; valid after End.
+// Origin is the kind of the profile; valid after End.
 func (f *Fetch) Origin() prefetch.Origin { return f.origin }
 
-// Learn remembers what the action read, which was successful.
+// Learn remembers the reads of a successful action.
 func (f *Fetch) Learn(ctx context.Context) {
 	if f == nil {
 		return
@@ -234,7 +234,7 @@ func (f *Fetch) Learn(ctx context.Context) {
 	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories, seen...)
 }
 
-// Metadata says what was fetched ahead; nil: nothing could be.
+// Metadata has the prefetch figures; nil: prefetching was not possible.
 func (f *Fetch) Metadata() *actionstats.Prefetch {
 	if f == nil {
 		return nil
@@ -251,7 +251,7 @@ func (f *Fetch) Metadata() *actionstats.Prefetch {
 	return m
 }
 
-// Fields are for the log line of the action, which has none if nothing could be fetched.
+// Fields are for the log line of the action, none if prefetching was not possible.
 func (f *Fetch) Fields() []zap.Field {
 	if f == nil || !f.run {
 		return nil

@@ -1,6 +1,6 @@
-// Package ahead fetches what an action is likely to read while its other stages go on: it looks for what
-// similar actions read, races the command for it, records what the command does read, and remembers that. None
-// of it can fail the action.
+// Package ahead prefetches the inputs of an action during its other stages: it looks up the profile
+// of similar actions, prefetches their files, records the reads of the command, and remembers them.
+// None of its failures reaches the action.
 //
-// A Fetch has one goroutine, which End waits for; the race has its own (package prefetch).
+// A Fetch has one goroutine, which End waits for; prefetching has its own (package prefetch).
 package ahead

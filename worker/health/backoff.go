@@ -2,15 +2,16 @@ package health
 
 import "time"
 
-// A backoff says for how long a worker with a fault rests. The zero backoff is ready.
+// A backoff is how long a worker with a fault rests. The zero backoff is ready.
 type backoff struct {
 	next time.Duration // after the next fault; less than leastPause counts as that
 	last time.Time     // when a fault was found
-	// blamed: an action has found a fault that no check did, so that it says little when none fails.
+	// blamed: an action has found a fault that no check did, so that successful checks mean little.
 	blamed bool
 }
 
-// rest returns for how long the worker rests that has a fault: twice as long as the last time, unless that was long ago.
+// rest returns how long a worker with a fault rests: twice as long as the last time, unless that
+// was long ago.
 func (b *backoff) rest(now time.Time) time.Duration {
 	if now.Sub(b.last) > 2*mostPause {
 		b.next = 0

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// patience is how long a check may take until what it tries counts as broken.
+// patience is how long a check may take before it counts as failed.
 const patience = 10 * time.Second
 
 var errSlow = fmt.Errorf("no answer from the worker's own disks and mounts within %s", patience)
@@ -38,7 +38,7 @@ func (m *Monitor) examinationDue(now time.Time) bool {
 	return m.under == nil && now.After(m.due)
 }
 
-// begin begins an examination, or returns that which goes on.
+// begin begins an examination, or returns the one in progress.
 func (m *Monitor) begin() (_ *examination, isNew bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,12 +73,12 @@ func (m *Monitor) run(e *examination) {
 	close(e.ended)
 }
 
-// found takes down what is wrong with the worker, and for how long it is not to be asked again.
+// found records the fault of the worker, and how long it lasts before the next examination.
 func (m *Monitor) found(fault error) {
 	m.learn(func() {
 		now := time.Now()
 		switch {
-		case m.fault != nil && now.Before(m.due): // it rests on
+		case m.fault != nil && now.Before(m.due): // it continues to rest
 			m.fault = cmp.Or(fault, m.fault)
 		case fault != nil:
 			m.fault, m.due = fault, now.Add(m.backoff.rest(now))
@@ -92,14 +92,14 @@ func (m *Monitor) found(fault error) {
 	})
 }
 
-// Examine returns what is wrong with the worker now: nil, if no check failed. One that does not end in time has
-// failed.
+// Examine returns the present fault of the worker: nil, if no check failed. A check that does not
+// end in time has failed.
 func (m *Monitor) Examine() error {
 	late, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	e, isNew := m.begin()
 	err := e.wait(late)
-	if !isNew && err == nil { // it may have looked before what the caller has seen
+	if !isNew && err == nil { // it may have run before the caller's failure
 		e, _ = m.begin()
 		err = e.wait(late)
 	}
@@ -109,7 +109,7 @@ func (m *Monitor) Examine() error {
 	return err
 }
 
-// wait returns what e has found, or errSlow when late ends.
+// wait returns the result of e, or errSlow when late ends.
 func (e *examination) wait(late context.Context) error {
 	select {
 	case <-e.ended:
@@ -119,9 +119,9 @@ func (e *examination) wait(late context.Context) error {
 	}
 }
 
-// Blame reports whether err is of the worker's own files and folders, below one of dirs: no action can bring that about,
-// so that another worker is to run the one that failed. It has the worker rest for a while that grows if that happens
-// again and again.
+// Blame reports whether err is about the worker's own files and folders, below one of dirs: no
+// action can cause that, so another worker must run the one that failed. It makes the worker rest
+// for a while, longer each time.
 func (m *Monitor) Blame(err error, dirs ...string) bool {
 	if !isOwn(err, dirs) {
 		return false
@@ -133,7 +133,7 @@ func (m *Monitor) Blame(err error, dirs ...string) bool {
 	return true
 }
 
-// ownFaults are errors of a file system that has failed, or that somebody has changed below a program.
+// ownFaults are errors of a file system that has failed, or that another process has changed.
 var ownFaults = []error{
 	syscall.EROFS, syscall.EIO, syscall.ENOENT, syscall.ESTALE, syscall.ENOTDIR, syscall.EUCLEAN, syscall.ENODEV,
 	syscall.ENXIO, syscall.ENOTCONN, syscall.EMFILE, syscall.ENFILE,

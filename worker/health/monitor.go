@@ -20,49 +20,50 @@ import (
 )
 
 const (
-	// examineInterval is how often a worker is examined that nobody complains of.
+	// examineInterval is how often a healthy worker is examined.
 	examineInterval = 30 * time.Second
-	// A worker that rests is examined again after leastPause, then after twice as long, up to mostPause.
+	// A resting worker is examined again after leastPause, then after twice as long, up to
+	// mostPause.
 	leastPause, mostPause = time.Second, time.Minute
-	// commitTime is how long a file system may take to count what was removed.
+	// commitTime is how long a file system may take to count removed files.
 	commitTime = time.Second
 )
 
-// ErrUnfit says that an action failed on a worker that could not run it, where another can.
+// ErrUnfit: an action failed on a worker that could not run it, but another can.
 var ErrUnfit = errors.New("this worker cannot run actions")
 
 // A Monitor watches one worker. Its methods may be called concurrently.
 type Monitor struct {
 	dir    string
-	store  *disk.Store // on the same disk, gives way; nil: it is on another
+	store  *disk.Store // on the same disk, whose blobs are evicted; nil: it is on another
 	quotas *diskquota.Quotas
 	checks []Check
 	log    *zap.Logger
 
 	mu sync.Mutex
-	// shortage, refusal and fault are why the worker rests: its disk has no room, a quota that nobody can measure refused what a
-	// check wrote, or a check failed. Guarded by mu, as all below.
+	// shortage, refusal and fault are why the worker rests: its disk has no room, an invisible
+	// quota refused a check's write, or a check failed. Guarded by mu, as all below.
 	shortage, refusal, fault error
 	// shortages, which refusals are, too, and faults count how often each began.
 	shortages, faults int
 	// misses counts how often the disk may have been full without a shortage; lookout knows that.
 	misses  int
 	lookout lookout
-	// committed is when the file system was last to count what was removed.
+	// committed is when the file system was last asked to count removed files.
 	committed time.Time
 	// fit is closed when the worker can work again; nil: it can.
 	fit chan struct{}
 	// calls ends calls for work when the worker begins to rest.
 	calls map[*context.CancelCauseFunc]struct{}
-	// under is the examination that goes on; nil: none does.
+	// under is the examination in progress; nil: none.
 	under *examination
 	// due is when the next one begins, backoff how long the worker rests if it finds a fault.
 	due     time.Time
 	backoff backoff
 }
 
-// New watches the disk of the folder dir, which it makes, with the quotas of owners, and what checks try. Of store blobs that
-// nobody uses are given up when it is on the same disk.
+// New watches the disk of the folder dir, which it makes, with the quotas of owners, and runs
+// checks. Unused blobs of store are evicted if it is on the same disk.
 func New(dir string, store *disk.Store, owners []folder.Owner, checks []Check, log *zap.Logger) (*Monitor, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
@@ -99,8 +100,9 @@ func (m *Monitor) Watch(ctx context.Context) {
 	}
 }
 
-// look measures the disk now, and returns when to look again. If it is full, blobs that nobody uses are given up for it, which on a
-// read-only one helps nobody. A disk that cannot be measured is the business of examinations.
+// look measures the disk now, and returns when to measure again. If it is full, unused blobs are
+// evicted, which does not help on a read-only one. Examinations handle a disk that cannot be
+// measured.
 func (m *Monitor) look() (next time.Duration) {
 	now, err := m.measure()
 	if m.makeRoom(now) {
@@ -111,14 +113,14 @@ func (m *Monitor) look() (next time.Duration) {
 	}
 	shortage := now.shortage(m.dir)
 	m.learn(func() { m.shortage = shortage })
-	if shortage != nil { // all who are there know it
+	if shortage != nil { // all waiting calls know it
 		return mostLook
 	}
 	return NextLook(now.lasts)
 }
 
-// makeRoom gives up blobs that nobody uses for what now lacks, and reports whether there were any. Where room counts late, it first
-// waits whether what others have removed is enough.
+// makeRoom evicts unused blobs for the present shortage, and reports whether there were any. If the
+// file system counts removed files late, it first waits whether earlier removals are enough.
 func (m *Monitor) makeRoom(now space) bool {
 	if now.late && !m.hasCommitted() {
 		return false
@@ -126,8 +128,8 @@ func (m *Monitor) makeRoom(now space) bool {
 	return now.yields > 0 && m.store != nil && m.store.MakeRoom(now.yields) > 0
 }
 
-// hasCommitted reports whether the file system counts what had been removed when it was last called, and has it begin to count
-// what is by now, or will be soon.
+// hasCommitted reports whether the file system has counted the files that were removed before its
+// last call, and makes it count the present and future ones.
 func (m *Monitor) hasCommitted() bool {
 	m.mu.Lock()
 	since := time.Since(m.committed)
@@ -157,7 +159,7 @@ func (m *Monitor) measure() (space, error) {
 	return now, nil
 }
 
-// learn takes down with set why the worker rests, and ends calls for work when it begins to.
+// learn sets why the worker rests, and ends calls for work when it begins to.
 func (m *Monitor) learn(set func()) {
 	for _, end := range m.change(set) {
 		(*end)(ErrUnfit)
@@ -207,8 +209,8 @@ func (m *Monitor) Rests() <-chan struct{} {
 	return m.fit
 }
 
-// Calling returns a context for a call for work. When the worker begins to rest it ends, with ErrUnfit as its cause.
-// The caller calls done.
+// Calling returns a context for a call for work. When the worker begins to rest it ends, with
+// ErrUnfit as its cause. The caller calls done.
 func (m *Monitor) Calling(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	m.mu.Lock()
@@ -226,7 +228,7 @@ func (m *Monitor) Calling(ctx context.Context) (_ context.Context, done func()) 
 	}
 }
 
-// A Period is what an action knows of the worker since it was begun. The zero Period knows nothing.
+// A Period has the events of the worker since the start of an action. The zero Period has none.
 type Period struct {
 	m                 *Monitor
 	free              int64
@@ -238,7 +240,7 @@ type Period struct {
 // Begin begins a Period.
 func (m *Monitor) Begin() Period {
 	p := m.period()
-	now, _ := m.measure() // an error is told by examinations
+	now, _ := m.measure() // examinations report errors
 	p.free = now.free
 	return p
 }

@@ -13,23 +13,24 @@ import (
 const (
 	// A disk is full from where less of it is free than one part in reserveShare, or than mostReserve.
 	reserveShare, mostReserve = 64, 256 << 20
-	// leastFiles is how many files it has to have room for.
+	// leastFiles is the number of files for which there must be room.
 	leastFiles = 1000
 )
 
-// errReadOnly says that nothing can be written, as when the kernel has found a disk damaged.
+// errReadOnly: the disk cannot be written, as when the kernel has found it damaged.
 var errReadOnly = errors.New("the disk is read-only")
 
-// space is what a disk has room for.
+// space is the free space of a disk.
 type space struct {
-	free, lack int64 // bytes that may be written, and that would have to be free besides; no lack: there is room
+	free, lack int64 // free bytes, and bytes that are missing to the reserve; no lack: there is room
 	readOnly   bool
-	// scarce: there is less than half of what has to be free, so that writes may have failed before anybody looked.
+	// scarce: less than half of the required space is free, so that writes may have failed before
+	// the measurement.
 	scarce bool
 	lasts  time.Duration // how soon it could be used up
-	of     string        // whose quota lacks; empty: it is the disk itself
-	// yields is how much of lack there is room for when the worker removes files of its own; late says that it counts only when the
-	// file system has committed that.
+	of     string        // the quota that lacks room; empty: the disk itself
+	// yields is how much of lack the worker can gain by removing its own files; late means that it
+	// counts only when the file system has committed that.
 	yields int64
 	late   bool
 }
@@ -49,14 +50,14 @@ func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return space{lack: reserve(all), readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
 	}
-	rooms, _ := quotas.Rooms() // what cannot be read is told of at the start
+	rooms, _ := quotas.Rooms() // unreadable quotas are reported at the start
 	for _, r := range rooms {
 		now = now.within(spaceOf(r))
 	}
 	return now, nil
 }
 
-// reserve is how many bytes have to be free.
+// reserve is the number of bytes that must be free.
 func reserve(r diskquota.Room) int64 {
 	return max(min(r.MostBytes/reserveShare, mostReserve), r.AtOnce)
 }
@@ -78,7 +79,7 @@ func spaceOf(r diskquota.Room) space {
 	return now
 }
 
-// within returns what there is of s where there is no more than o, too.
+// within returns the part of s that o has, too.
 func (s space) within(o space) space {
 	if o.lack > s.lack {
 		s.lack, s.of = o.lack, o.of
@@ -88,7 +89,7 @@ func (s space) within(o space) space {
 	return s
 }
 
-// shortage returns what is wrong with the room of dir; nil: nothing is.
+// shortage returns the lack of room of dir; nil: none.
 func (s space) shortage(dir string) error {
 	switch {
 	case s.readOnly:

@@ -11,16 +11,16 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// Source lets an input root read large files while they arrive in the store, and have blobs
-// looked at that it finds wrong.
+// Source lets an input root read large files while they arrive in the store, and verifies blobs
+// that it finds wrong.
 type Source struct {
 	*fetch.ReadThrough
-	// Verifier looks at those.
+	// Verifier verifies those.
 	Verifier *disk.Verifier
-	// Opened is told of each file that the root opens, and where its blob was.
+	// Opened gets each file that the root opens, and where its blob was.
 	Opened func(d digest.Digest, was cas.Presence)
-	// ReadPart is told of each read of a file that was on its way when it was opened; may be nil. The kernel
-	// reads the others by itself.
+	// ReadPart gets each read of a file that was arriving when it was opened; may be nil. The
+	// kernel reads other files without this process.
 	ReadPart func(d digest.Digest, off, n int64)
 }
 
@@ -46,7 +46,7 @@ func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vf
 	return file, watched{arrival, d, s.ReadPart}, err
 }
 
-// watched is an arrival of which it is noted what is read.
+// watched is an arrival whose reads are recorded.
 type watched struct {
 	*fetch.Arrival
 	digest   digest.Digest

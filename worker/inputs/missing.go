@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// missingTimeout bounds how long an action that lacks an input waits to learn what else it lacks.
+	// missingTimeout limits how long an action that lacks an input waits to learn which others are
+	// missing.
 	missingTimeout = 10 * time.Second
-	// maxAsked bounds the inputs that are asked for then, maxMissing those that a client is told of.
+	// maxAsked limits the inputs in that question, maxMissing those in the error.
 	maxAsked, maxMissing = 100_000, 10_000
 )
 
-// A Search finds what storage lacks of an action's inputs.
+// A Search finds the inputs of an action that storage lacks.
 type Search struct {
-	Named   []digest.Digest // what the action names beside Root
+	Named   []digest.Digest // the action's blobs beside Root
 	Root    digest.Digest   // of the input root; zero: there is none
 	Inputs  Loader
 	Storage Storage
@@ -43,9 +44,9 @@ type Storage interface {
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 }
 
-// All returns err, or where it says that an input is missing, one that says what else the
-// storage lacks of the action's inputs: who uploads one at a time tries as often. What cannot be
-// found out within bounds is left out.
+// All returns err, or if it reports a missing input, an error with all inputs of the action that
+// the storage lacks: a client that uploads one at a time would need as many attempts. Inputs that
+// cannot be determined within the limits are omitted.
 func (s *Search) All(ctx context.Context, err error) error {
 	var first *cas.MissingError
 	if !errors.As(err, &first) || ctx.Err() != nil {
@@ -76,8 +77,8 @@ func (s *Search) All(ctx context.Context, err error) error {
 	return fmt.Errorf("%v; the storage lacks all of: %w", err, &cas.MissingError{Digests: all})
 }
 
-// collect adds what the action names and, level by level, what its input root does, as far as
-// that can be read.
+// collect adds the action's own blobs and, level by level, those of its input root, as far as that
+// can be read.
 func (s *Search) collect(ctx context.Context, inputs map[digest.Digest]struct{}) {
 	add := func(d digest.Digest) (isNew bool) {
 		_, known := inputs[d]
@@ -95,7 +96,7 @@ func (s *Search) collect(ctx context.Context, inputs map[digest.Digest]struct{})
 		level = append(level, s.Root)
 	}
 	for len(level) > 0 && ctx.Err() == nil {
-		// One call for all of the level; what does not come is not there below.
+		// One call for the whole level; missing directories have no children here.
 		_ = s.Inputs.Load(ctx, level)
 		var next []digest.Digest
 		for _, d := range level {

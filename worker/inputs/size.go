@@ -11,12 +11,12 @@ import (
 
 // The bounds of finding out how large an input root is.
 const (
-	maxSizes  = 1 << 16 // directories whose sums are kept, over all actions
-	maxVisits = 1 << 16 // directories looked at for one action
+	maxSizes  = 1 << 16 // directories with kept sums, over all actions
+	maxVisits = 1 << 16 // directories read for one action
 )
 
-// A Size is how much there is below a directory, once per path. It is a lower
-// bound unless it is Whole: directories that the worker does not have are not looked at.
+// A Size is the total below a directory, once per path. It is a lower bound unless it is Whole:
+// directories that the worker does not have are not read.
 type Size struct {
 	Files, Bytes int64
 	Whole        bool
@@ -28,8 +28,8 @@ func (s *Size) add(o Size) {
 	s.Whole = s.Whole && o.Whole
 }
 
-// sumOf adds what a small tree can make too large: one directory may be in it at very
-// many paths.
+// sumOf adds numbers that a small tree can make huge: one directory may be in it at very many
+// paths.
 func sumOf(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

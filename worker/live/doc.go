@@ -1,5 +1,6 @@
-// Package live shows what running commands print, and how the worker is doing, to those who ask the
-// scheduler for it. All of it is a hint: no failure of it reaches an action.
+// Package live shows the output of running commands, and the state of the worker, to clients of the
+// scheduler. All of it is a hint: none of its failures reaches an action.
 //
-// Outputs.Run owns the goroutines: one for the call that asks, one that reports, and one for each stream that is shown.
+// Outputs.Run owns the goroutines: one for the call that takes requests, one that reports, and one
+// for each stream that is watched.
 package live

@@ -19,8 +19,8 @@ import (
 const (
 	// A scheduler that does not answer is asked again after minBackoff, then after twice as long, up to maxBackoff.
 	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
-	// maxWatches is how many streams of output a worker shows at once: twice as many as a scheduler lets be read, because those
-	// that have ended are known here a little later.
+	// maxWatches is how many streams of output a worker shows at once: twice as many as a scheduler
+	// allows, because the worker learns of their end a little later.
 	maxWatches = 64
 	// chunkBytes is the most that it sends at once of one of them.
 	chunkBytes = 64 << 10
@@ -29,11 +29,10 @@ const (
 	growthInterval, askInterval = 50 * time.Millisecond, time.Second
 )
 
-// Outputs show what commands print to those who ask the scheduler for it.
-// It is a hint: none of its failures reaches an action, and a slow reader holds up
-// nothing but the goroutine that reads for it.
+// Outputs show the output of commands to clients of the scheduler. It is a hint: none of its
+// failures reaches an action, and a slow reader delays only the goroutine that reads for it.
 type Outputs struct {
-	client livepb.OutputsClient // nil: nobody can ask
+	client livepb.OutputsClient // nil: output cannot be watched
 	report func() *livepb.Report
 	call   func(position int) // has a position call the scheduler now
 	log    *zap.Logger
@@ -42,7 +41,8 @@ type Outputs struct {
 	running map[int]*Printing // by position; guarded by mu
 }
 
-// A Printing is one run of a command. Its methods may be called for nil: nobody can see it.
+// A Printing is the output of one run of a command. Its methods may be called for nil: it cannot be
+// watched.
 type Printing struct {
 	Action         string // "<hash>/<size>"
 	Run            int    // of it, from 1; that of the next one is one more
@@ -56,20 +56,20 @@ type Printing struct {
 	watched  bool // guarded by Outputs.mu
 }
 
-// New returns Outputs that nobody can ask for before Run. Without a client nobody can at all. report is what
-// people are shown of the worker; it may be called concurrently.
+// New returns Outputs that cannot be watched before Run. Without a client they never can. report
+// has the worker's figures for pages; it may be called concurrently.
 func New(client livepb.OutputsClient, report func() *livepb.Report, log *zap.Logger) *Outputs {
 	return &Outputs{client: client, report: report, log: log, running: map[int]*Printing{}, call: func(int) {}}
 }
 
-// OnCall has f called, which must not wait, when the scheduler wants a position to call it now. It comes
-// before Run.
+// OnCall makes the worker call f, which must not wait, when the scheduler wants a call of a
+// position now. It comes before Run.
 func (l *Outputs) OnCall(f func(position int)) {
 	l.call = f
 }
 
-// Begin shows a run of a command of a position, whose files may not be there yet. The caller calls End when the
-// command has ended, and Decide after it. Nil: nobody can ask.
+// Begin shows a run of a position's command, whose files may not exist yet. The caller calls End
+// when the command has ended, and Decide after it. Nil: it cannot be watched.
 func (l *Outputs) Begin(position int, p Printing) *Printing {
 	if l.client == nil {
 		return nil
@@ -82,8 +82,8 @@ func (l *Outputs) Begin(position int, p Printing) *Printing {
 	return &p
 }
 
-// End says that the command prints no more. It reports whether anybody asked for what it printed, and may go on
-// reading its files.
+// End ends the output of the command. It reports whether a client has watched it, and may continue
+// to read its files.
 func (p *Printing) End() (watched bool) {
 	if p == nil {
 		return false
@@ -95,7 +95,8 @@ func (p *Printing) End() (watched bool) {
 	return p.watched
 }
 
-// Decide says whether the run counts; else the action is run again, and who watches is told at once.
+// Decide sets whether the run counts; otherwise the action runs again, and watching clients learn
+// it at once.
 func (p *Printing) Decide(counts bool) {
 	if p != nil {
 		p.counts = counts
@@ -142,7 +143,7 @@ func (l *Outputs) Run(ctx context.Context, prefix string, positions []map[string
 	}
 }
 
-// serve makes one call and shows what is asked for, until the call breaks.
+// serve makes one call and shows requested streams, until the call breaks.
 func (l *Outputs) serve(ctx context.Context, hello *livepb.ServeRequest) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
@@ -175,7 +176,7 @@ func (l *Outputs) serve(ctx context.Context, hello *livepb.ServeRequest) error {
 	}
 }
 
-// show sends what a command prints until it ends, or nobody wants it any more.
+// show sends the output of a command until it ends, or the client has enough.
 func (l *Outputs) show(ctx context.Context, w *livepb.Watch) {
 	ticker := time.NewTicker(growthInterval)
 	defer ticker.Stop()
@@ -220,15 +221,16 @@ func (l *Outputs) push(ctx context.Context, c *livepb.Chunk) bool {
 	return err == nil && !pushed.GetDone()
 }
 
-// A growing is what a command prints to a stream, in whichever run of it counts. It begins where a watch does.
+// A growing is the output of a command on a stream, of whichever run counts. It begins when it is
+// first watched.
 type growing struct {
 	of     *Printing // nil: none runs
 	file   *os.File  // nil: it was not there yet
-	run    uint32    // what offset counts in; 0: it is not known
-	offset int64     // of what is read next
+	run    uint32    // the run of offset; 0: unknown
+	offset int64     // of the next read
 }
 
-// follow goes on with a run, from its begin unless that is the one before. Nil: none runs.
+// follow continues with a run, from its beginning unless it is the same as before. Nil: none runs.
 func (g *growing) follow(p *Printing) {
 	if p == nil {
 		return
@@ -256,15 +258,15 @@ func (g *growing) decided() <-chan struct{} {
 	return g.of.decided
 }
 
-// read reads what there is. end: the run is decided, and there is nothing after the n bytes if it counts, or
-// nothing that counts.
+// read reads the available output. end: the run is decided, and there is nothing after the n bytes
+// if it counts, or nothing that counts.
 func (g *growing) read(b []byte, stderr bool) (n int, end bool, err error) {
 	if g.of == nil {
 		return 0, false, nil
 	}
 	over := false
 	select {
-	case <-g.of.ended: // before the read, so that what it reads is all
+	case <-g.of.ended: // before the read, so that the read gets everything
 		over = true
 	default:
 	}

@@ -18,7 +18,7 @@ const (
 	tellTimeout = 10 * time.Second
 )
 
-// tell tells how the worker report until ctx ends, or the scheduler does not want to know.
+// tell sends the worker's figures until ctx ends, or the scheduler does not support it.
 func (l *Outputs) tell(ctx context.Context) {
 	var told *livepb.Report
 	for {

@@ -15,7 +15,7 @@ import (
 const (
 	// settled is by how much the kernel's time of a change may be earlier than the change.
 	settled = 20 * time.Millisecond
-	// restShare is how often as long as a look at all files takes there is none.
+	// restShare is the ratio of the pause between checks of all files to the duration of a check.
 	restShare = 10
 )
 
@@ -24,23 +24,25 @@ var (
 	errClosed  = errors.New("nobody looks any more")
 )
 
-// Options say what of a machine is examined.
+// Options say which parts of a machine are examined.
 type Options struct {
-	// Shown are the files and folders that commands see, Hidden the real paths of those that they do not, wherever these are.
+	// Shown are the files and folders that commands see, Hidden the real paths of those that they
+	// do not, wherever these are.
 	Shown, Hidden []string
 	// Facts are those of Facts.
 	Facts []string
-	// Logger is told once that the machine has a name, or why it has none. Required.
+	// Logger gets one line when the machine has a name, or when it has none, with the reason.
+	// Required.
 	Logger *zap.Logger
 }
 
-// An Examined is a machine whose name is made of all that commands see of it. Make one with Examine before what they see is put
-// together; Begin has its files read.
+// An Examined is a machine whose name is derived from everything that commands see of it. Make one
+// with Examine before their view is prepared; Begin reads its files.
 type Examined struct {
 	sight  sight
 	facts  []string
 	log    *zap.Logger
-	began  time.Time // before what commands see was put together
+	began  time.Time // before the commands' view was prepared
 	mounts string    // then
 
 	alive context.Context
@@ -50,12 +52,13 @@ type Examined struct {
 	mu   sync.Mutex
 	name string // empty: it has none yet, or none any more; guarded by mu
 	why  error  // it never will have; guarded by mu
-	// first is what was seen when its files were read; guarded by mu
+	// first is the state when its files were read; guarded by mu
 	first glance
 	// seen is when a look began that found nothing changed, and took how long such a look takes; guarded by mu
 	seen time.Time
 	took time.Duration
-	// looking is closed when the look under way has ended, which rests until begins; nil: there is none; guarded by mu
+	// looking is closed when the check in progress has ended, which pauses until begins; nil: there
+	// is none; guarded by mu
 	looking chan struct{}
 	begins  time.Time // guarded by mu
 }
@@ -69,7 +72,7 @@ func Examine(o Options) (*Examined, error) {
 	return e, err
 }
 
-// Begin has the files read, by which the machine gets its name.
+// Begin starts reading the files, from which the machine gets its name.
 func (e *Examined) Begin() {
 	e.ended.Go(func() {
 		runtime.LockOSThread()
@@ -80,7 +83,7 @@ func (e *Examined) Begin() {
 	})
 }
 
-// Close ends what is under way.
+// Close ends the work in progress.
 func (e *Examined) Close() {
 	e.end()
 	e.mu.Lock()
@@ -89,10 +92,10 @@ func (e *Examined) Close() {
 	e.ended.Wait()
 }
 
-// differs says that the machine is not what it was, and what of it has changed last.
+// differs reports that the machine has changed, and what has changed last.
 func (g glance) differs() error { return fmt.Errorf("%w: the latest is %s", errChanged, g.changed) }
 
-// giveWay sets how the kernel prefers the reads of the calling thread to those of others (ioprio_set(2)).
+// giveWay sets the priority of the calling thread's reads (ioprio_set(2)).
 func giveWay(priority uintptr) {
 	const thread = 1                                                 // IOPRIO_WHO_PROCESS
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, thread, 0, priority) // it is as well done without
@@ -128,7 +131,7 @@ func (e *Examined) read() {
 	}
 }
 
-// giveUp has the machine be like no other from now on.
+// giveUp makes the machine like no other from now on.
 func (e *Examined) giveUp(why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,8 +143,9 @@ func (e *Examined) giveUp(why error) {
 		zap.String("to_have_it", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
 }
 
-// As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It may
-// have to look at all files. It waits for that, unless it does not begin before the deadline of ctx.
+// As returns a name that the machine shares with those that are like it, if it has not changed
+// since a time. It may have to check all files. It waits for that, unless the check would begin
+// after the deadline of ctx.
 func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
 	for {
 		e.mu.Lock()
@@ -168,7 +172,7 @@ func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
 	}
 }
 
-// look finds out, after a rest, whether the machine is as it was.
+// look checks, after a pause, whether the machine is unchanged.
 func (e *Examined) look(rest time.Duration) {
 	timer := time.NewTimer(rest)
 	defer timer.Stop()

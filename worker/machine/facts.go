@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// varying are the lines of /proc/cpuinfo that tell processors of one kind apart, or change all the time.
+// varying are the lines of /proc/cpuinfo that differ between processors of one kind, or change all
+// the time.
 var varying = []string{
 	"processor", "cpu MHz", "clock", "bogomips", "BogoMIPS", "apicid", "initial apicid", "core id", "physical id", "siblings",
 }
@@ -25,8 +26,8 @@ var inSys = []string{
 	"/sys/kernel/mm/transparent_hugepage/*", "/sys/kernel/mm/hugepages/*/nr_hugepages",
 }
 
-// Facts list what the kernel shows commands of the machine: itself, processors and how they hang together, memory, and the file
-// system of the folder upper, which they write to.
+// Facts list the kernel's facts about the machine: kernel, processors and their topology, memory,
+// and the file system of the folder upper, which commands write to.
 func Facts(upper string) ([]string, error) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -55,7 +56,8 @@ func Facts(upper string) ([]string, error) {
 	return append(facts, fmt.Sprintf("writes to %x %d %d", fs.Type, fs.Bsize, fs.Namelen)), nil
 }
 
-// texts list what is in the files of patterns. One that cannot be read is a fact, too: commands cannot read it either.
+// texts list the content of the files of patterns. An unreadable one is a fact, too: commands
+// cannot read it either.
 func texts(patterns []string) (facts []string) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // it fails for bad patterns only
@@ -73,7 +75,7 @@ func texts(patterns []string) (facts []string) {
 	return facts
 }
 
-// processors list what /proc/cpuinfo says of all of them, each line once, and how many there are.
+// processors list the lines of /proc/cpuinfo, each once, and the number of processors.
 func processors(text string) (facts []string) {
 	count := 0
 	for line := range strings.Lines(text) {

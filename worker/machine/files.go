@@ -19,19 +19,19 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// The bounds of what is looked at. A machine that shows more has to be named.
+// The limits of an examination. A machine that shows more needs a name.
 const (
 	maxFiles = 4_000_000
 	maxBytes = 128 << 30
 )
 
-// errMuch says that a machine shows more than is looked at.
+// errMuch: a machine shows more files than the limit.
 var errMuch = fmt.Errorf("more than %d files or %d GiB are shown", maxFiles, maxBytes>>30)
 
 // A sight is all that commands see of the files of a machine.
 type sight struct {
-	shown  []string // clean paths of what is shown, of which no symlink is followed
-	hidden []string // real paths of what is not shown, wherever it is
+	shown  []string // clean paths of shown files; symlinks are not followed
+	hidden []string // real paths of hidden files
 }
 
 // An entry is something that commands see.
@@ -41,7 +41,7 @@ type entry struct {
 	stat *syscall.Stat_t
 }
 
-// roots are what is there and lies below no other, in order.
+// roots are the existing paths that are below no other, in order.
 func (s sight) roots() (roots []string, err error) {
 	for _, path := range slices.Compact(slices.Sorted(slices.Values(s.shown))) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func (s sight) walkBelow(ctx context.Context, root string, f func(entry) error) 
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && e != nil && errors.Is(err, fs.ErrPermission):
-			return nil // who cannot list it does not run those who can
+			return nil // a process that cannot list it cannot run files in it
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
@@ -101,7 +101,7 @@ func skip(e fs.DirEntry) error {
 	return nil
 }
 
-// A glance tells whether files are as they were: where they are, and when each was changed last.
+// A glance has the state of files: where they are, and when each was changed last.
 type glance struct {
 	sum    [32]byte
 	mounts string
@@ -110,7 +110,7 @@ type glance struct {
 	changed string
 }
 
-// glance looks at all files and reads none.
+// glance checks all files without reading them.
 func (s sight) glance(ctx context.Context) (g glance, err error) {
 	if g.mounts, err = s.mounts(); err != nil {
 		return g, err
@@ -141,7 +141,7 @@ func (s sight) glance(ctx context.Context) (g glance, err error) {
 	return g, err
 }
 
-// mounts lists what is mounted where something is shown.
+// mounts lists the mounts at shown paths.
 func (s sight) mounts() (string, error) {
 	all, err := mountinfo.Read()
 	if err != nil {
@@ -161,7 +161,8 @@ func (s sight) mounts() (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// digest reads all files. Machines have the same digest whose commands see the same names, owners, modes, times and content.
+// digest reads all files. Machines have the same digest if their commands see the same names,
+// owners, modes, times and content.
 func (s sight) digest(ctx context.Context) (string, error) {
 	h := blake3.New()
 	buffer := make([]byte, 1<<20)
@@ -194,7 +195,8 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// appendContent appends the size and a hash of what is in a file. Of one that may not be read, commands see no content.
+// appendContent appends the size and a hash of a file. If the file is unreadable for commands, its
+// content does not count.
 func appendContent(ctx context.Context, b []byte, path string, buffer []byte) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrPermission) {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A Named is a machine whose operator says that it shows commands the same files as all others of that name.
+// A Named is a machine whose operator declares that it has the same files for commands as all
+// others of that name.
 type Named struct{ name string }
 
 // NewNamed returns the machine of that name and those facts.
@@ -16,7 +17,7 @@ func NewNamed(name string, facts []string) *Named {
 	return &Named{digestOf("named", append([]string{name}, facts...))}
 }
 
-// As returns a name that the machine has in common with those that are like it, which is always true.
+// As returns a name that the machine shares with those that are like it, which is always valid.
 func (n *Named) As(context.Context, time.Time) (string, bool) { return n.name, true }
 
 // digestOf returns a name of machines that have texts in common.

@@ -1,6 +1,7 @@
-// Package policy says how an action is run: with which arguments and environment, as which user, with or
-// without network. What an operator's file of policies says counts before what the action's platform says,
-// and that before what the worker is set to.
+// Package policy decides how an action runs: with which arguments and environment, as which user,
+// with or without network. An operator's file of policies comes before the action's platform, and
+// that before the worker's settings.
 //
-// It knows platforms and commands, and neither actions nor input roots. It starts nothing and has no goroutines.
+// It knows platforms and commands, but not actions and input roots. It starts nothing and has no
+// goroutines.
 package policy

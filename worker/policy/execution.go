@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// ActionProperties are the platform properties that say how an action is run, not
-// where: a worker need not have them to be sent the action.
+// ActionProperties are the platform properties about how an action runs, not where: a worker need
+// not have them to get the action.
 var ActionProperties = []string{networkProperty, dockerNetworkProperty, blockNetworkProperty}
 
 // Whether an action has the network: ours, that of Google's service ("off",
@@ -30,21 +30,21 @@ type Execution struct {
 	Args, Env []string
 	Nice      int
 	Sandbox   sandbox.Policy
-	Unasked   bool   // Sandbox.NoNetwork is what this worker is set to: the action said nothing
-	Users     *Users // whom it may run as; Sandbox.User is one of these
+	Unasked   bool   // Sandbox.NoNetwork is the worker's default: the action has no setting
+	Users     *Users // its possible users; Sandbox.User is one of these
 }
 
-// Defaults are what a worker is set to.
+// Defaults are the worker's settings.
 type Defaults struct {
-	// Sandboxed tells that commands run in a sandbox, without which the network cannot be taken from them.
+	// Sandboxed: commands run in a sandbox, which is necessary to deny them the network.
 	Sandboxed bool
-	// Sandbox is what commands may do of which neither they nor a policy say anything. Its User is one of Users.
+	// Sandbox has the default rights of commands. Its User is one of Users.
 	Sandbox  sandbox.Policy
-	Users    *Users // whom commands run as; nil: the user of this process
+	Users    *Users // users of commands; nil: the user of this process
 	Policies *Set   // nil: none
 }
 
-// Check returns an error if d asks for what is not there for so many positions.
+// Check returns an error if d is impossible for so many positions.
 func (d *Defaults) Check(positions int) error {
 	if d.Sandbox.NoNetwork && !d.Sandboxed {
 		return errors.New("the network can only be taken from commands in a sandbox")
@@ -52,7 +52,8 @@ func (d *Defaults) Check(positions int) error {
 	return errors.Join(d.Users.Suffice(positions), d.Policies.Suffice(positions))
 }
 
-// Owners are whom files of commands may belong to, beside the worker's user. Some may be in it twice.
+// Owners are the possible owners of commands' files, beside the worker's user. Some may be in it
+// twice.
 func (d *Defaults) Owners() []vfs.Owner { return append(d.Users.owners(), d.Policies.owners()...) }
 
 // Plan decides how a command is run for an action of a position. Its errors are for the client.
@@ -79,12 +80,12 @@ func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position in
 	return e, nil
 }
 
-// NoNetworkHint is what clients are told of a command that failed without a network that nobody took
-// from it on purpose.
+// NoNetworkHint is the hint for clients about a failed command without a network that was off only
+// by default.
 const NoNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
 	"give the action the platform property network=on"
 
-// asksNoNetwork reports what a platform says about the network, and whether it does.
+// asksNoNetwork reports what a platform asks for about the network, and whether it asks.
 func asksNoNetwork(properties map[string]string) (off, said bool, err error) {
 	for _, name := range ActionProperties {
 		value, ok := properties[name]

@@ -19,9 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// A Set says how the actions of a worker are run, by what their platforms ask for:
-// the first policy that matches counts. docs/EXECUTION.md#execution-policies describes the file. The
-// zero Set has none.
+// A Set has the execution policies of a worker: the first one that matches the platform of an
+// action counts. docs/EXECUTION.md#execution-policies describes the file. The zero Set has none.
 type Set struct{ list []policy }
 
 // A policy is one entry of the file, checked.
@@ -31,7 +30,7 @@ type policy struct {
 	wrappers    [][]*template.Template
 	environment map[string]string
 	nice        int
-	network     *bool  // nil: as the action says
+	network     *bool  // nil: as the action asks
 	users       *Users // nil: the worker's
 	allow       []string
 }
@@ -55,7 +54,7 @@ type Entry struct {
 	checked policy
 }
 
-// A Network is on or off; empty: as the action says.
+// A Network is on or off; empty: as the action asks.
 type Network string
 
 // Choices are the words for a Network.
@@ -71,7 +70,7 @@ func Load(file string) (*Set, error) {
 	return parse(file, text)
 }
 
-// Parse is Load of what is in a file.
+// Parse is Load of the content of a file.
 func Parse(text []byte) (*Set, error) { return parse("policies", text) }
 
 func parse(file string, text []byte) (*Set, error) {
@@ -96,7 +95,7 @@ func (f *File) Validate() error {
 	return nil
 }
 
-// A misplaced error is one of a part of what is read.
+// A misplaced error is about a part of the input.
 type misplaced struct {
 	where string
 	error
@@ -105,7 +104,7 @@ type misplaced struct {
 // Where returns the part.
 func (m misplaced) Where() string { return m.where }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the error itself.
 func (m misplaced) Unwrap() error { return m.error }
 
 // Validate checks an entry against this machine.
@@ -169,13 +168,13 @@ func checkWrapper(words []string) ([]*template.Template, error) {
 	return parsed, nil
 }
 
-// anyAction is what templates are tried out with.
+// anyAction is a test value for templates.
 type anyAction struct{}
 
 func (anyAction) Property(string) string           { return "value" }
 func (anyAction) PropertyOr(string, string) string { return "value" }
 
-// actionData is what templates see of an action.
+// actionData is the data of an action for templates.
 type actionData map[string]string
 
 // Property returns the value of a platform property, which the action must have.
@@ -249,7 +248,7 @@ func (p *Set) choose(properties map[string]string) *policy {
 	return &p.list[i]
 }
 
-// apply has p decide what it says something about.
+// apply applies the settings of p.
 func (p *policy) apply(e *Execution, asked map[string]string) (err error) {
 	if e.Args, err = p.wrap(e.Args, asked); err != nil {
 		return err

@@ -15,9 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// Users are whom commands run as: one user for all of them, or a range that has one
-// for each action that the worker has at a time, so that no action is of the user of
-// another.
+// Users are the users of commands: one user for all of them, or a range with one for each
+// concurrent action, so that no two actions have the same user.
 type Users struct {
 	Name  string       // as they were asked for
 	first sandbox.User // the only one, or the first of the range
@@ -26,14 +25,14 @@ type Users struct {
 	namespaces map[vfs.Owner]*os.File
 
 	mu sync.Mutex
-	// given says which of the range a position has, and stuck of which ones a process is left that cannot
-	// be ended, until the channel is closed.
+	// given has the user of each position, and stuck the users with a process that cannot be
+	// killed, until the channel is closed.
 	given map[int]int             // guarded by mu
 	stuck map[int]<-chan struct{} // guarded by mu
 }
 
-// OwnUsers are a range of count users that nobody else is, from first on. With ids each is root
-// of a user namespace that has so many ids (sandbox.User); without, a user like any other.
+// OwnUsers are a range of count unused users, from first on. With ids each is root of a user
+// namespace with so many ids (sandbox.User); without, an ordinary user.
 func OwnUsers(first, ids uint32, count int) *Users {
 	last := uint64(first) + uint64(count)*uint64(max(ids, 1)) - 1
 	return &Users{
@@ -69,9 +68,9 @@ func (u *Users) Namespace(one *sandbox.User) *os.File {
 	return u.namespaces[*OwnerOf(one)]
 }
 
-// LookUpUsers finds a user of this machine by name, with all its groups; takes
-// "UID:GID" as it is; or makes a range of "FIRST-LAST", whose users each have the
-// group of the same number and no other. They need not be known on this machine.
+// LookUpUsers finds a user of this machine by name, with all its groups; uses "UID:GID" as it is;
+// or makes a range of "FIRST-LAST", whose users each have only the group of the same number. They
+// need not exist on this machine.
 func LookUpUsers(text string) (*Users, error) {
 	u := &Users{Name: text}
 	var err error
@@ -147,7 +146,7 @@ func lookUpUser(name string) (sandbox.User, error) {
 	return u, nil
 }
 
-// At returns whom the actions of a position are of; nil is the worker's user.
+// At returns the user of a position's actions; nil is the worker's user.
 func (u *Users) At(position int) *sandbox.User {
 	switch {
 	case u == nil:
@@ -163,8 +162,8 @@ func (u *Users) At(position int) *sandbox.User {
 	return u.nth(u.given[position])
 }
 
-// Part takes a position's user from it: a process of that user cannot be ended before gone is closed. It
-// reports false if there is no other one, and the position goes on with the same.
+// Part takes a position's user from it, because a process of that user cannot be killed before gone
+// is closed. It returns false if there is no other one, and the position keeps the user.
 func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	if u == nil || u.count == 0 {
 		return false
@@ -182,7 +181,7 @@ func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	return true
 }
 
-// giveLocked gives a position the first of the range that is nobody's.
+// giveLocked gives a position the first free user of the range.
 func (u *Users) giveLocked(position int) bool {
 	taken := map[int]bool{}
 	for _, i := range u.given {
@@ -217,8 +216,8 @@ func (u *Users) nth(i int) *sandbox.User {
 	return &one
 }
 
-// Owner is whom the input roots of most actions belong to; nil is the worker's user,
-// or that there is no such one user.
+// Owner is the owner of the input roots of most actions; nil is the worker's user, or that there is
+// no such user.
 func (u *Users) Owner() *vfs.Owner {
 	if u == nil || u.count > 0 {
 		return nil
@@ -246,7 +245,7 @@ func (u *Users) Suffice(positions int) error {
 		u.Name, u.count, positions)
 }
 
-// OwnerOf is whom the input root of an action of u belongs to.
+// OwnerOf is the owner of the input root of an action of u.
 func OwnerOf(u *sandbox.User) *vfs.Owner {
 	if u == nil {
 		return nil
@@ -254,8 +253,8 @@ func OwnerOf(u *sandbox.User) *vfs.Owner {
 	return &vfs.Owner{UID: u.UID, GID: u.GID}
 }
 
-// As calls f on a thread whose access to files is u's, so that what f makes belongs
-// to u; nil is the worker's user. The thread keeps its identity otherwise.
+// As calls f on a thread with the file access of u, so that files made by f belong to u; nil is the
+// worker's user. The thread keeps its identity otherwise.
 func As(u *sandbox.User, f func() error) error {
 	if u == nil {
 		return f()
@@ -275,7 +274,7 @@ func As(u *sandbox.User, f func() error) error {
 	return f()
 }
 
-// Key says whom u are, by number: a name can become another user's.
+// Key identifies u by numbers, because a name can become another user's.
 func (u *Users) Key() []string {
 	if u == nil {
 		groups, _ := os.Getgroups() // never fails for a process that asks for its own

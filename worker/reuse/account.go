@@ -31,7 +31,7 @@ type Tree struct {
 	Source Source
 }
 
-// account returns what a run on t saw that took the looks of p at the directory d.
+// account returns what a run on t saw when it looked up the paths of p in the directory d.
 func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Directory, error) {
 	dir, err := t.Source.Directory(ctx, d)
 	if err != nil {
@@ -59,16 +59,15 @@ func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Dir
 	return m, nil
 }
 
-// A comparison is a directory of a former run and the one that is there now.
+// A comparison is a directory of an earlier run and the present one.
 type comparison struct {
 	path string
 	seen *reuse.Directory
 	now  digest.Digest
 }
 
-// differs returns a path at which t shows something else than a run saw, whose
-// account is seen; it is false if there is none. What is not local is fetched
-// level by level, each in one call.
+// differs returns a path at which t differs from an earlier run, whose record is seen; it is false
+// if there is none. Missing directories are fetched level by level, each level in one call.
 func (t Tree) differs(ctx context.Context, seen *reuse.Directory) (path string, differs bool, err error) {
 	level := []comparison{{"", seen, t.Root}}
 	for len(level) > 0 {
@@ -108,7 +107,7 @@ func (t Tree) load(ctx context.Context, level []comparison) error {
 // same reports that nothing in the directory can differ, at any depth.
 func (c comparison) same() bool { return bytes.Equal(c.seen.GetHash(), c.now.AppendHash(nil)) }
 
-// compare looks at a directory as the run did, and adds to next those that it looked into.
+// compare repeats the run's lookups in a directory, and adds its children with lookups to next.
 func (c comparison) compare(dir *tree.Directory, next *[]comparison) (path string, differs bool, err error) {
 	if names := c.seen.GetNames(); len(names) > 0 && !bytes.Equal(names, namesOf(dir)) {
 		return c.path + "/", true, nil
@@ -134,9 +133,8 @@ func (c comparison) compare(dir *tree.Directory, next *[]comparison) (path strin
 	return "", false, nil
 }
 
-// shown returns a hash of what looks at an entry show, empty if it is not there. Its
-// kind is always in it. Of the attributes of a directory there is nothing else: those
-// are the same for all.
+// shown returns a hash of what lookups of an entry show, empty if it is missing. It always includes
+// the kind. A directory has no other attributes, because those are the same for all.
 func shown(e tree.Entry, there bool, l tree.Look) []byte {
 	if !there {
 		return nil
@@ -160,7 +158,7 @@ func shown(e tree.Entry, there bool, l tree.Look) []byte {
 	return sum[:]
 }
 
-// namesOf returns a hash of what a listing of dir shows.
+// namesOf returns a hash of a listing of dir.
 func namesOf(dir *tree.Directory) []byte {
 	h := sha256.New()
 	var head [2]byte

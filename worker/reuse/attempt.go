@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// findTimeout bounds how long a run is put off to find out whether it can be spared.
+	// findTimeout limits the delay of a run by the search for an earlier one.
 	findTimeout = 10 * time.Second
 	// keepTimeout bounds the time that remembering one may take.
 	keepTimeout = 5 * time.Second
 )
 
-// An Attempt is what is known of former runs of one action, and what this one looks at. None of it can fail the
-// action. The methods of a nil Attempt do nothing: nothing is reused. It belongs to one goroutine, but for Look.
+// An Attempt has the earlier runs of one action, and the lookups of this one. None of its failures
+// reaches the action. The methods of a nil Attempt do nothing: no run is reused. It belongs to one
+// goroutine, except Look.
 type Attempt struct {
 	records *Records
 	key     record.Key
@@ -51,7 +52,8 @@ func (r *Records) Attempt(k record.Key, t Tree) *Attempt {
 // Share has the runs of other workers stand for this one, too, and it for theirs.
 func (a *Attempt) Share(s *Shared, c Claim) { a.shared, a.claim = s, c }
 
-// Find looks for a former run whose result stands for this one: first among those of this worker, then among those of others.
+// Find looks for an earlier run whose result can be reused: first among those of this worker, then
+// among those of others.
 func (a *Attempt) Find(ctx context.Context, s Storage) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
@@ -75,10 +77,10 @@ func (a *Attempt) Adopt(ctx context.Context) error {
 	return a.records.add(ctx, a.key, a.tree, a.others)
 }
 
-// Outcome is what came of Find; Unwanted before.
+// Outcome is the outcome of Find; Unwanted before.
 func (a *Attempt) Outcome() Outcome { return a.outcome }
 
-// Reused returns the run whose result the action has, and false if it has its own.
+// Reused returns the run whose result is reused, and false if the action has its own.
 func (a *Attempt) Reused() (Run, bool) {
 	if a == nil || a.outcome != Reused {
 		return Run{}, false
@@ -101,14 +103,14 @@ func (a *Attempt) Made(result *repb.ActionResult, blobs []digest.Digest) {
 	}
 }
 
-// Forget forgets what the command looked at and made, which is run again.
+// Forget forgets the lookups and outputs of a command that runs again.
 func (a *Attempt) Forget() {
 	if a != nil {
 		a.seen, a.result, a.blobs = Recorder{}, nil, nil
 	}
 }
 
-// Keep remembers this run, of an action on a worker, and has other workers told of it.
+// Keep remembers this run, of an action on a worker, and shares it with other workers.
 func (a *Attempt) Keep(ctx context.Context, action digest.Digest, worker string, completed time.Time) error {
 	if a == nil {
 		return nil
@@ -127,7 +129,7 @@ func (a *Attempt) Keep(ctx context.Context, action digest.Digest, worker string,
 	return a.records.add(ctx, a.key, a.tree, m)
 }
 
-// Metadata says which run the result is of; nil: of this one.
+// Metadata returns the run whose result is reused; nil: none.
 func (a *Attempt) Metadata() *actionstats.Reused {
 	run, ok := a.Reused()
 	if !ok {

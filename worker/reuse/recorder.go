@@ -7,15 +7,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxPaths bounds the paths that a Recorder keeps, maxPathBytes the sum of their lengths. A run that
-// looks at more is not remembered.
+// maxPaths limits the paths that a Recorder keeps, maxPathBytes the sum of their lengths. A run
+// with more lookups is not remembered.
 const (
 	maxPaths     = 1 << 16
 	maxPathBytes = 256 * maxPaths
 )
 
-// A Recorder gathers what one run looks at in its input root. Its zero value is
-// ready; its methods may be called concurrently.
+// A Recorder collects the lookups of one run in its input root. Its zero value is ready; its
+// methods may be called concurrently.
 type Recorder struct {
 	mu    sync.Mutex
 	looks map[string]tree.Look
@@ -23,8 +23,8 @@ type Recorder struct {
 	lost  bool // there was more than the bounds let
 }
 
-// Look notes a look at path: "" is the root, all others are like "a/b". It is made to
-// be the OnLook of a root.
+// Look records an access to path: "" is the root, all others are like "a/b". It is the OnLook of a
+// root.
 func (r *Recorder) Look(path string, l tree.Look) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,13 +42,13 @@ func (r *Recorder) Look(path string, l tree.Look) {
 	r.looks[path] = known | l
 }
 
-// A node is a path that was looked at, or lies on the way to one.
+// A node is a path that was accessed, or a parent of one.
 type node struct {
 	looks tree.Look
 	names map[string]*node
 }
 
-// looked returns what was looked at as a tree, or false if that is not all.
+// looked returns the accesses as a tree, or false if that is incomplete.
 func (r *Recorder) looked() (root *node, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,41 +18,41 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// Bucket is that of the records in a Store. The number is raised when what a record
-// says changes its meaning.
+// Bucket is that of the records in a Store. The number increases when the meaning of a record
+// changes.
 const Bucket = "reuse-2"
 
-// errNotKept is about a run that cannot be remembered, which is no fault of anything.
+// errNotKept: a run cannot be remembered, which is no fault.
 var errNotKept = errors.New("the run looked up too many paths to be remembered")
 
-// Storage tells which blobs are gone. A Client of cas/client is one.
+// Storage reports which blobs are missing. A Client of cas/client is one.
 type Storage interface {
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 }
 
-// A Run is one that ended well, and what it left.
+// A Run is a successful run with its result.
 type Run struct {
 	Action    digest.Digest // that was run
 	Worker    string
 	Completed time.Time
 	// Result is without execution_metadata.
 	Result *repb.ActionResult
-	// Blobs are all that the result needs, in whatever order.
+	// Blobs are all blobs of the result, in any order.
 	Blobs []digest.Digest
-	// Paths says at how many paths the run looked.
+	// Paths is the number of paths that the run looked up.
 	Paths int
 }
 
-// Records keep the former runs of commands. Their methods may be called concurrently; of two
-// runs that are kept at the same time under one key, one may get lost.
+// Records keep the earlier runs of commands. Their methods may be called concurrently; of two runs
+// that are kept at the same time under one key, one may get lost.
 type Records struct{ store record.Hints }
 
 // New returns the Records in a store.
 func New(s record.Hints) *Records { return &Records{store: s} }
 
-// KeyOf returns the key of all actions that run the same command in the same way: command, platform
-// and salt are the same, and so are the instance name and how, which says how the worker runs
-// it. It is false for an action that cannot be encoded.
+// KeyOf returns the key of all actions that run the same command in the same way: they have the
+// same command, platform, salt and instance name, and the same how, which describes how the worker
+// runs it. It is false for an action that cannot be encoded.
 func KeyOf(instance string, fn digest.Function, a *repb.Action, how []byte) (record.Key, bool) {
 	_, b, err := digest.OfMessage(fn, &repb.Action{
 		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(), Salt: a.GetSalt(),
@@ -61,7 +61,7 @@ func KeyOf(instance string, fn digest.Function, a *repb.Action, how []byte) (rec
 	return record.Key{Bucket: Bucket, Instance: instance, Digest: digest.Of(fn, append(b, how...))}, err == nil
 }
 
-// An Outcome is what came of looking for a run to reuse.
+// An Outcome is the outcome of a search for a run to reuse.
 type Outcome string
 
 // The outcomes.
@@ -71,12 +71,12 @@ const (
 	Differs Outcome = "differs" // each former run saw something that is different now
 	Gone    Outcome = "gone"    // what it left is no longer in the storage
 	Failed  Outcome = "failed"  // it could not be found out
-	// Unwanted: the client wants its command to be run.
+	// Unwanted: the client wants its command to run.
 	Unwanted Outcome = "unwanted"
 )
 
-// Find returns a former run that saw nothing which t does not show, if Outcome is
-// Reused; otherwise why says more, for people.
+// Find returns an earlier run that saw the same as t shows, if Outcome is Reused; otherwise why has
+// details, for people.
 func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (run Run, o Outcome, why string) {
 	known, err := r.get(ctx, k)
 	if errors.Is(err, record.ErrNotFound) {
@@ -89,11 +89,11 @@ func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (ru
 	return run, o, why
 }
 
-// matching returns the first of some former runs that saw nothing which t does not show, also as it is encoded, if Outcome
-// is Reused; otherwise why says more, for people.
+// matching returns the first of some earlier runs that saw the same as t shows, also in encoded
+// form, if Outcome is Reused; otherwise why has details, for people.
 func (t Tree) matching(ctx context.Context, runs []*reuse.Run, s Storage) (run Run, m *reuse.Run, o Outcome, why string) {
 	o = Unknown
-	// The first run is the youngest: what it has to say is of most interest.
+	// The first run is the latest: its details are the most useful.
 	note := func(next Outcome, text string) {
 		if o == Unknown {
 			o, why = next, text
@@ -127,8 +127,7 @@ func (t Tree) matching(ctx context.Context, runs []*reuse.Run, s Storage) (run R
 	return Run{}, nil, o, why
 }
 
-// Keep remembers a run on t that took the looks of seen. Former runs that saw nothing
-// which t does not show are forgotten for it.
+// Keep remembers a run on t with the lookups in seen. Earlier runs that saw the same are replaced.
 func (r *Records) Keep(ctx context.Context, k record.Key, t Tree, seen *Recorder, run Run) error {
 	young, err := t.encode(ctx, seen, run)
 	if err != nil {
@@ -150,7 +149,7 @@ func (t Tree) encode(ctx context.Context, seen *Recorder, run Run) (*reuse.Run, 
 	return encode(run, root)
 }
 
-// add puts a run on t before those that are known.
+// add puts a run on t before the known ones.
 func (r *Records) add(ctx context.Context, k record.Key, t Tree, young *reuse.Run) error {
 	former, err := r.get(ctx, k)
 	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, accounts.ErrMalformed) {
@@ -216,7 +215,7 @@ func decode(fn digest.Function, m *reuse.Run) (Run, error) {
 	return run, nil
 }
 
-// pathsOf counts the names that were looked at.
+// pathsOf counts the names of lookups.
 func pathsOf(m *reuse.Directory) int {
 	n := len(m.GetEntries())
 	for _, e := range m.GetEntries() {

@@ -26,17 +26,19 @@ import (
 const (
 	// sharedTimeout bounds a call, and how long an action waits to know of a run of another worker.
 	sharedTimeout = time.Second
-	// maxAge is for how long a machine that was found unchanged counts as that when a run of another is to stand for one on it.
+	// maxAge is for how long a check of the machine is valid before a run of another worker is
+	// reused.
 	maxAge = time.Minute
-	// senders are how many runs are on their way to the others, and maxQueued and maxQueuedBytes bound those that wait.
+	// senders is how many runs are being sent, and maxQueued and maxQueuedBytes limit the waiting
+	// ones.
 	senders, maxQueued, maxQueuedBytes = 4, 4096, 32 << 20
 	// closeTimeout bounds how long Close waits for those.
 	closeTimeout = 2 * time.Second
-	// maxReply bounds an answer: a record, and what gRPC puts around it.
+	// maxReply limits an answer: a record, and gRPC's overhead.
 	maxReply = accounts.MaxBytes + 1<<16
 )
 
-// What comes of asking for the runs of other workers, and of telling them of one.
+// Outcomes of asking for the runs of other workers, and of sharing one.
 const (
 	sharedSpared      = "spared"
 	sharedNone        = "none"
@@ -45,14 +47,14 @@ const (
 	sharedLost        = "lost"
 )
 
-// A Machine tells which machines are alike to commands. Those of package machine do.
+// A Machine identifies machines that are alike to commands. Package machine has implementations.
 type Machine interface {
-	// As returns a name that the machine has in common with those that are like it, if it has been the same since a time. It
-	// waits to find out, and not at all if that takes longer than the deadline of ctx.
+	// As returns a name that the machine shares with those that are like it, if it has not changed
+	// since a time. It waits for the check, unless that would take longer than the deadline of ctx.
 	As(ctx context.Context, since time.Time) (name string, ok bool)
 }
 
-// NewCounts returns what counts how Shared do.
+// NewCounts returns the counters of Shared.
 func NewCounts() *prometheus.CounterVec {
 	counts := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "forerunner_worker_accounts_total",
@@ -85,14 +87,14 @@ type Shared struct {
 	alive  context.Context
 	abort  context.CancelFunc
 	queue  chan sharing
-	queued atomic.Int64 // bytes of what is in queue
+	queued atomic.Int64 // bytes in queue
 	ended  sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool // nothing may be queued any more; guarded by mu
 }
 
-// A Claim says which action is asked about, by the worker that was given it.
+// A Claim identifies the action of a request, by the worker that has it.
 type Claim struct {
 	Instance string
 	Action   digest.Digest
@@ -101,15 +103,15 @@ type Claim struct {
 	Grant    string        // to write its result; empty: none is needed
 }
 
-// A sharing is a run that the others are to be told of. While it waits it is kept as it is encoded: that is all the memory
-// that it takes.
+// A sharing is a run to be sent to the other workers. While it waits it is in encoded form, which
+// is all of its memory.
 type sharing struct {
 	claim Claim
 	run   []byte
 	ended time.Time
 }
 
-// bytes is what s takes while it waits.
+// bytes is the memory of s while it waits.
 func (s sharing) bytes() int64 {
 	return int64(len(s.run) + len(s.claim.How) + len(s.claim.Grant) + len(s.claim.Instance))
 }
@@ -138,7 +140,7 @@ func OpenShared(o SharedOptions) *Shared {
 	return s
 }
 
-// Close tells the others of what is queued, unless that takes long or abort ends. Nothing is kept after it.
+// Close sends the queued runs, unless that takes long or abort ends. Later runs are dropped.
 func (s *Shared) Close(abort context.Context) {
 	if s == nil {
 		return
@@ -206,7 +208,7 @@ func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (ru
 	return run, m, o, why
 }
 
-// keep has the others be told of a run that has ended. It does not wait for that.
+// keep schedules sharing a run that has ended. It does not wait for that.
 func (s *Shared) keep(c Claim, m *reuse.Run) {
 	encoded, err := proto.Marshal(m)
 	next := sharing{c, encoded, time.Now()}
@@ -225,7 +227,7 @@ func (s *Shared) keep(c Claim, m *reuse.Run) {
 	}
 }
 
-// send tells the others of a run, once it is known that the machine is still what it was then.
+// send shares a run, once the machine is known to be unchanged since then.
 func (s *Shared) send(next sharing) (result string) {
 	name, ok := s.options.Machine.As(s.alive, next.ended)
 	if !ok {
@@ -248,7 +250,7 @@ func (s *Shared) send(next sharing) (result string) {
 	return sharedKept
 }
 
-// ofThisCall tells what is wrong with one call from what is wrong with all.
+// ofThisCall distinguishes an error of one call from an error of all.
 func ofThisCall(err error) error {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.PermissionDenied, codes.ResourceExhausted:
@@ -264,7 +266,7 @@ func withGrant(ctx context.Context, grant string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, names.GrantHeader, grant)
 }
 
-// circumstances is a hash of how a command is run, and on what machine.
+// circumstances is a hash of how a command runs, and on which machine.
 func circumstances(how []byte, machine string) []byte {
 	b := append(binary.AppendUvarint(nil, uint64(len(how))), how...)
 	sum := sha256.Sum256(append(b, machine...))
