@@ -13,31 +13,31 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// An arrival is a large blob on its way into the store: a file with holes that
-// streams fill, and the readers that wait for some of it. fetch, of which there is
-// one, starts the streams, hashes what has come without a hole, and ends when that
-// is all. Nothing is written twice: a stream ends where another one was.
+// An arrival is a large blob that is arriving in the store: a file with holes that streams fill,
+// and the readers that wait for parts. fetch, of which there is one, starts the streams, hashes the
+// bytes up to the first hole, and ends when all are hashed. No byte is written twice: a stream ends
+// where another one was.
 type arrival struct {
 	in       cas.Incoming
 	upstream cas.RangeFetcher
-	behind   cas.RangeFetcher // for streams that nobody waits for; may be nil
-	hints    chan struct{}    // has a place for each stream of the Group that brings what is foreseen
+	behind   cas.RangeFetcher // for streams without waiting readers; may be nil
+	hints    chan struct{}    // has a place for each stream of the Group that fetches predicted parts
 	digest   digest.Digest
 
 	mu       sync.Mutex
-	have     span.Set      // guarded by mu; what in holds
-	streams  []*stream     // guarded by mu; at most maxStreams+2, and maxHints that bring what is foreseen
-	wants    []*span.Span  // guarded by mu; what readers wait for, the longest wait first
-	foreseen foreseen      // guarded by mu; what readers will want
-	whole    bool          // guarded by mu; all of it is to come, not only what is foreseen
-	needed   bool          // guarded by mu; somebody waits for all of it
+	have     span.Set      // guarded by mu; the parts that in has
+	streams  []*stream     // guarded by mu; at most maxStreams+2, and maxHints for predicted parts
+	wants    []*span.Span  // guarded by mu; parts that readers wait for, the longest wait first
+	foreseen foreseen      // guarded by mu; parts that readers are predicted to want
+	whole    bool          // guarded by mu; fetch all of it, not only the predicted parts
+	needed   bool          // guarded by mu; a caller waits for all of it
 	serial   int           // guarded by mu; of the newest stream
-	changed  chan struct{} // guarded by mu; closed at the next change; nil if nobody waits
+	changed  chan struct{} // guarded by mu; closed at the next change; nil if no goroutine waits
 	err      error         // guarded by mu; why it failed, for good
 }
 
-// newArrival returns one of d, for which ranged is not nil. Nothing comes of it before somebody foresees some, or calls
-// complete.
+// newArrival returns one of d, for which ranged is not nil. It fetches nothing before a profile
+// predicts parts, or complete is called.
 func (t *ReadThrough) newArrival(d digest.Digest) *arrival {
 	behind, _ := t.behind.(cas.RangeFetcher)
 	return &arrival{in: t.store.Receive(d), upstream: t.ranged(d), behind: behind, hints: t.hints, digest: d}
@@ -80,10 +80,10 @@ func (a *arrival) fetch(ctx context.Context) error {
 // buffers are of *[]byte.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 128<<10); return &b }}
 
-// hashAtOnce bounds what is hashed before readers are looked after again.
+// hashAtOnce limits the bytes that are hashed before readers are served again.
 const hashAtOnce = 1 << 20
 
-// hash hashes what follows of the bytes up to p.whole.
+// hash hashes the next bytes up to p.whole.
 func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -92,8 +92,8 @@ func (a *arrival) hash(hasher *digest.Hasher, p plan) error {
 	return err
 }
 
-// complete has all of it come, also what nobody has foreseen. If somebody waits for it, it stands behind nothing: neither
-// behind other calls, nor behind what is foreseen.
+// complete fetches the whole blob, beyond the predicted parts. If a caller waits for it, it goes
+// before other calls and before predicted parts.
 func (a *arrival) complete(waits bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +131,7 @@ func (a *arrival) close() {
 	a.in.Close()
 }
 
-// changeLocked wakes all who wait for a change.
+// changeLocked wakes all goroutines that wait for a change.
 func (a *arrival) changeLocked() {
 	if a.changed != nil {
 		close(a.changed)

@@ -27,10 +27,10 @@ func (t *ReadThrough) arrive(ctx context.Context, b *batch) {
 	t.end(fl, err)
 }
 
-// doubt fetches d, of which parts came that make wrong bytes, again and as a whole: that
-// has a storage that verifies what it reads look at its blob, and set it aside. The right
-// bytes are there for the next one who asks. It returns why d has not come: err, which is a
-// *cas.WrongPartsError if they are, or that upstream turns out not to have it.
+// doubt fetches d again and as a whole, after its parts made wrong bytes: a storage that verifies
+// what it reads then checks its blob, and sets it aside. The right bytes are kept for the next
+// caller. It returns why d has not come: err, which is a *cas.WrongPartsError if the parts were
+// wrong, or that upstream does not have it.
 func (t *ReadThrough) doubt(ctx context.Context, d digest.Digest, err error) error {
 	again := t.direct.Fetch(ctx, []digest.Digest{d}, func(_ digest.Digest, r io.Reader) error {
 		return t.store.Put(ctx, d, r)

@@ -11,26 +11,25 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A delivery takes the blobs of a batch into the store as one call of Fetch delivers
-// them. Hundreds of small ones come at the same time, and to write them all may take
-// longer than the call: they are kept in memory, so that what somebody has come to wait
-// for meanwhile is written first.
+// A delivery writes the blobs of a batch to the store as one call of Fetch delivers them. Hundreds
+// of small ones come at the same time, and writing them all may take longer than the call: they are
+// kept in memory, so that blobs with waiting callers are written first.
 type delivery struct {
 	t    *ReadThrough
 	b    *batch
-	more chan struct{} // has one place; told when held has grown
+	more chan struct{} // has one place; signals that held has grown
 
 	mu      sync.Mutex
 	refused map[digest.Digest]refusal // guarded by mu
-	held    map[digest.Digest][]byte  // those that are to be written; guarded by mu
+	held    map[digest.Digest][]byte  // blobs to write; guarded by mu
 	order   []digest.Digest           // of held, and some that were; guarded by mu
 }
 
 // A refusal is why a blob was not taken.
 type refusal struct {
 	err error
-	// told: Fetch was told so. It may have asked for a blob that came wrong again, and
-	// then knows better what became of it.
+	// told: Fetch was told the outcome. It may have requested a wrong blob again, and then knows
+	// better.
 	told bool
 }
 
@@ -65,8 +64,7 @@ func (t *ReadThrough) fetch(ctx context.Context, f cas.Fetcher, b *batch) {
 	}
 }
 
-// writeBeside writes what is held until finish is called, which returns when all has
-// been written.
+// writeBeside writes held blobs until finish is called, which returns when all are written.
 func (l *delivery) writeBeside(ctx context.Context) (finish func()) {
 	var writing sync.WaitGroup
 	all := make(chan struct{})
@@ -126,8 +124,8 @@ func (l *delivery) refuse(d digest.Digest, err error, told bool) error {
 	return err
 }
 
-// next takes out the blob that is to be written next: what somebody came to wait for
-// last, else in the order in which they came.
+// next takes the blob to write next: the one with the latest waiting caller, or else in the order
+// of arrival.
 func (l *delivery) next() (digest.Digest, []byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +145,8 @@ func (l *delivery) next() (digest.Digest, []byte, bool) {
 	}
 }
 
-// wanted takes out one of the blobs of b that somebody came to wait for after it had
-// started, the latest first.
+// wanted takes one of the blobs of b for which a caller began to wait after its start, the latest
+// first.
 func (x *shared) wanted(b *batch) (d digest.Digest, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

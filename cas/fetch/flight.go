@@ -11,10 +11,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// flights are what a Group has under way from upstream: at most one per
-// digest, whoever asks and through whichever ReadThrough. Flights that were asked
-// for together, or were gathered, share a batch, which is one call of Fetch. mu
-// is held without I/O and before the store's own.
+// flights are a Group's fetches from upstream in progress: at most one per digest, for all callers
+// and ReadThroughs. Flights that were requested together, or were gathered, share a batch, which is
+// one call of Fetch. mu is held without I/O and before the store's own.
 type flights struct {
 	mu       sync.Mutex
 	inFlight map[digest.Digest]*flight // guarded by mu
@@ -23,19 +22,19 @@ type flights struct {
 	running  sync.WaitGroup            // batches; Close waits for it
 }
 
-// A flight is one blob under way. It ends with the blob in the store and pinned
-// for those who wait, or with an error, which the next asker does not see.
+// A flight is the fetch of one blob. It ends with the blob in the store and pinned for its callers,
+// or with an error, which the next caller does not get.
 type flight struct {
 	digest digest.Digest
 	done   chan struct{} // closed when the flight has ended
 	err    error         // how it ended; set with ended and before done is closed
 	// These are guarded by flights.mu while batch is nil, and do not change then.
 	by *ReadThrough
-	// behind: Prefetch asked for it, and nobody else did before it had a batch.
+	// behind: Prefetch asked for it, and no other caller did before it had a batch.
 	behind bool
-	// arrival is the blob as it comes; nil where it can be read only when whole.
+	// arrival is the arriving blob; nil if it can be read only when complete.
 	arrival *arrival
-	// The rest is guarded by flights.mu.
+	// flights.mu guards the following.
 	batch   *batch // nil while the flight waits in by.queue or one of by.backlogs
 	rest    rest   // of an arrival
 	ended   bool
@@ -45,16 +44,16 @@ type flight struct {
 	partial int // those of PrefetchRanges
 }
 
-// A rest is whether what nobody has foreseen of an arrival is to come.
+// A rest is whether the unpredicted parts of an arrival are fetched.
 type rest uint8
 
 const (
-	restUnwanted rest = iota // nobody has asked for it
+	restUnwanted rest = iota // no caller needs it
 	restQueued               // it waits for its turn in one of by.backlogs
 	restComes
 )
 
-// completeLocked has all of fl, which is an arrival, come.
+// completeLocked fetches all of fl, which is an arrival.
 func (fl *flight) completeLocked(waits bool) {
 	fl.rest = restComes
 	fl.arrival.complete(waits)
@@ -63,7 +62,7 @@ func (fl *flight) completeLocked(waits bool) {
 // waitsLocked reports whether fl, which is taken out of a queue, still waits there.
 func (fl *flight) waitsLocked(behind bool) bool {
 	if fl.rest == restQueued && fl.askers == fl.partial {
-		fl.rest = restUnwanted // those who asked for it have left
+		fl.rest = restUnwanted // its callers have left
 	}
 	return fl.rest == restQueued || fl.askers > 0 && fl.batch == nil && fl.behind == behind
 }
@@ -74,24 +73,23 @@ type batch struct {
 	// These are fixed when the batch starts.
 	digests []digest.Digest
 	flights map[digest.Digest]*flight
-	// The rest is guarded by flights.mu.
+	// flights.mu guards the following.
 	open      int             // flights that have not ended
 	askers    int             // of those
-	abandoned bool            // nobody waited for any of those: cancelled
-	wanted    []digest.Digest // that somebody came to wait for; delivery takes them out
+	abandoned bool            // no caller waited for any of them: cancelled
+	wanted    []digest.Digest // for which callers began to wait; delivery removes them
 }
 
-// What ask has done.
+// Results of ask.
 type asked struct {
-	flights []*flight       // those that the caller has joined, and has to leave
-	present []digest.Digest // what was in the store by then
+	flights []*flight       // those that the caller has joined, and must leave
+	present []digest.Digest // those already in the store
 	was     cas.Presence    // of the least present
 }
 
-// ask joins the flights of ds, and sees to it that those are got which nobody
-// fetches yet, or which wait behind: a lone small one with others of its kind, the
-// rest in one batch.
-// Those that have arrived in the store by now get none. ds holds no digest twice.
+// ask joins the flights of ds, and starts fetches of those without one, or whose fetch waits
+// behind: a single small blob with others of its kind, otherwise all in one batch. Blobs that have
+// arrived in the store by now get none. ds has no digest twice.
 func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err error) {
 	x := t.shared
 	x.mu.Lock()
@@ -107,7 +105,8 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 		fl := x.inFlight[d]
 		waits := fl != nil && fl.behind && fl.batch == nil
 		if fl == nil {
-			// Flights land before they end, so what has none is there or is not.
+			// A blob is in the store before its flight ends, so without a flight this answer is
+			// final.
 			if t.store.Has(d) {
 				a.present = append(a.present, d)
 				continue
@@ -150,8 +149,8 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 	return a, nil
 }
 
-// startLocked starts a batch of its own for flights. Others may join them, so it
-// does not end with the context of the caller.
+// startLocked starts a batch of its own for flights. Other callers may join them, so it does not
+// end with the context of the caller.
 func (t *ReadThrough) startLocked(
 	ctx context.Context, flights []*flight, run func(context.Context, *batch),
 ) {
@@ -178,9 +177,9 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 // run fetches the blobs of b.
 func (t *ReadThrough) run(ctx context.Context, b *batch) { t.fetch(ctx, t.upstream, b) }
 
-// whyNotFetched is the error for a blob that a Fetch that ended with err did not
-// fetch. What is wrong with one blob is not said of another. A blob that came wrong was asked
-// for again, so the error of Fetch, which is about the last attempt, goes before the refusal.
+// whyNotFetched is the error for a blob that a Fetch that ended with err did not fetch. An error of
+// one blob is not returned for another. A blob that came wrong was requested again, so the error of
+// Fetch, which is about the last attempt, goes before the refusal.
 func whyNotFetched(d digest.Digest, refused refusal, err error) error {
 	var named *cas.FetchError
 	var missing *cas.MissingError
@@ -236,7 +235,7 @@ func (t *ReadThrough) end(fl *flight, err error) {
 	}
 }
 
-// leave says that one asker of fl, other than Prefetch, needs it no longer.
+// leave records that a caller of fl, other than Prefetch, needs it no longer.
 func (x *shared) leave(fl *flight) {
 	x.mu.Lock()
 	act := x.leftLocked(fl)
@@ -244,7 +243,7 @@ func (x *shared) leave(fl *flight) {
 	act()
 }
 
-// leaveBehind is leave for Prefetch. It tells whether fl has ended, and how.
+// leaveBehind is leave for Prefetch. It returns whether fl has ended, and how.
 func (x *shared) leaveBehind(fl *flight) (ended bool, err error) {
 	x.mu.Lock()
 	fl.patient--
@@ -255,7 +254,7 @@ func (x *shared) leaveBehind(fl *flight) (ended bool, err error) {
 	return ended, err
 }
 
-// leftLocked takes one asker off fl, and returns what is to be done without the lock.
+// leftLocked removes one caller of fl, and returns the work to do without the lock.
 func (x *shared) leftLocked(fl *flight) func() {
 	fl.askers--
 	unpin := fl.pinned && fl.askers == fl.patient
@@ -281,8 +280,8 @@ func (x *shared) leftLocked(fl *flight) func() {
 	}
 }
 
-// abandonLocked cancels b when nobody waits for any of its flights. They leave
-// the map, so that the next asker starts anew.
+// abandonLocked cancels b if no caller waits for any of its flights. They leave the map, so that
+// the next caller starts again.
 func (x *shared) abandonLocked(b *batch) {
 	if b.askers > 0 || b.open == 0 || b.abandoned {
 		return
@@ -301,7 +300,7 @@ func (x *Group) Close() {
 	x.mu.Lock()
 	x.closed = true
 	for _, fl := range x.inFlight {
-		if fl.batch != nil { // what waits ends when its turn comes
+		if fl.batch != nil { // a waiting one ends when its turn comes
 			fl.batch.cancel()
 		}
 	}

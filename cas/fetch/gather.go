@@ -7,16 +7,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// maxGathering is how many calls of Fetch for gathered blobs a ReadThrough has in
-// flight. One would make whoever comes next wait up to a round trip more than its
-// own; many would leave nothing to gather.
+// maxGathering is how many calls of Fetch for gathered blobs a ReadThrough has in flight. With one,
+// the next caller would wait up to a round trip more than its own; with many, nothing would be
+// gathered.
 const maxGathering = 4
 
-// gathered reports whether d, asked for alone, may wait for others to go with.
+// gathered reports whether d, requested alone, may wait for other blobs.
 func gathered(d digest.Digest) bool { return d.SizeBytes() <= cas.StreamAbove }
 
-// queueLocked lets fl wait for the next call, which is now while fewer than
-// maxGathering are in flight.
+// queueLocked lets fl wait for the next call, which is now while fewer than maxGathering are in
+// flight.
 func (t *ReadThrough) queueLocked(ctx context.Context, fl *flight) {
 	t.queue = append(t.queue, fl)
 	if t.gathering == maxGathering {
@@ -27,7 +27,7 @@ func (t *ReadThrough) queueLocked(ctx context.Context, fl *flight) {
 	t.running.Go(func() { t.gather(ctx) })
 }
 
-// gather fetches what is queued, one call after another, until nothing is left.
+// gather fetches queued blobs, one call after another, until the queue is empty.
 func (t *ReadThrough) gather(ctx context.Context) {
 	for t.gatherOnce(ctx) {
 	}
@@ -44,9 +44,9 @@ func (t *ReadThrough) gatherOnce(ctx context.Context) bool {
 	return true
 }
 
-// take makes a batch of those that wait longest, as many as go in one message, and
-// lets some that nobody waits for ride along. Without any of the former it returns
-// nil, and the caller is no longer counted.
+// take makes a batch of those that have waited longest, as many as fit in one message, and adds
+// some prefetched ones. Without any of the former it returns nil, and the caller is no longer
+// counted.
 func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
 	x := t.shared
 	x.mu.Lock()
@@ -67,15 +67,15 @@ func (t *ReadThrough) take(cancel context.CancelFunc) *batch {
 	return boardLocked(flights, cancel)
 }
 
-// space is what still fits into a call.
+// space is the remaining space of a call.
 type space struct {
 	blobs int
 	bytes int64
 }
 
-// takeLocked takes from the front of queue, which holds flights that wait behind
-// or does not, what fits into a call, and at least so many. It passes over those
-// whom all askers have left, and those that wait elsewhere now or have gone.
+// takeLocked takes flights from the front of queue, which holds flights that wait behind or does
+// not, as many as fit into a call, and at least so many. It skips those without callers, and those
+// that wait elsewhere now or have ended.
 func takeLocked(queue []*flight, behind bool, least int, left *space) (taken, rest []*flight) {
 	n := 0
 	for ; n < len(queue) && left.blobs > 0; n++ {

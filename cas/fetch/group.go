@@ -13,25 +13,25 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Store is what a Group fills and reads; disk.Store is one. Its methods may be called concurrently.
+// A Store is filled and read by a Group; disk.Store is one. Its methods may be called concurrently.
 type Store interface {
 	Reader
 	Holder
 	Receiver
 }
 
-// A Reader reads what is there. Of a blob that is not the error is a *cas.MissingError.
+// A Reader reads stored blobs. For a missing blob the error is a *cas.MissingError.
 type Reader interface {
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
-	// ReadBlob hashes what it returns.
+	// ReadBlob hashes the bytes that it returns.
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
-	// ReadLocal is ReadBlob that waits for nothing but the disk; ok is false for whatever is wrong.
+	// ReadLocal is ReadBlob that waits only for the disk; ok is false for every error.
 	ReadLocal(d digest.Digest) (b []byte, ok bool)
 }
 
-// A Holder tells what is there, and keeps it there.
+// A Holder lists stored blobs, and pins them.
 type Holder interface {
-	// FindMissing counts as a use of those that are there. The empty blob is.
+	// FindMissing counts as a use of the present ones. The empty blob is present.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 	// Has does not count as a use.
 	Has(d digest.Digest) bool
@@ -40,26 +40,25 @@ type Holder interface {
 	Release(d digest.Digest)
 }
 
-// A Receiver takes blobs in, and verifies them. What does not fit is cas.ErrNoSpace, other bytes than
-// the digest says are cas.ErrCorrupt.
+// A Receiver takes and verifies blobs. A blob that does not fit is cas.ErrNoSpace, bytes that do
+// not match the digest are cas.ErrCorrupt.
 type Receiver interface {
 	Put(ctx context.Context, d digest.Digest, r io.Reader) error
 	// PutPinned is Put that leaves d retained once.
 	PutPinned(ctx context.Context, d digest.Digest, r io.Reader) error
-	// Receive takes a blob in whose bytes come in any order.
+	// Receive takes a blob whose bytes come in any order.
 	Receive(d digest.Digest) cas.Incoming
 }
 
-// Options are what may be chosen about a Group. The zero value works.
+// Options are the options of a Group. The zero value works.
 type Options struct {
-	// DirectoryCacheBytes bounds the memory of the directories that ReadThroughs
-	// keep at hand for all their users together. What is gone from it is read
-	// again. 0 is 256 MiB.
+	// DirectoryCacheBytes limits the memory of the directories that ReadThroughs keep for all their
+	// users together. Others are read again. 0 is 256 MiB.
 	DirectoryCacheBytes int64
 	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
 	// read while it arrives, if its upstream can. 0 is 8 MiB.
 	ArriveAbove int64
-	// Metrics is where what was fetched is registered. Nil: nowhere.
+	// Metrics is where the counters of fetches are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
 }
 
@@ -80,17 +79,17 @@ func (o *Options) validate() error {
 // messageBytes bounds the memory of messages that are not in the store.
 const messageBytes = 4 << 20
 
-// A Group is what all views of one Store share: the fetches that are under way, and the directories
-// that are at hand. There is one for a Store. Its methods may be called concurrently.
+// A Group is shared by all views of one Store: it has the fetches in progress, and the cached
+// directories. There is one for a Store. Its methods may be called concurrently.
 type Group struct{ *shared }
 
-// shared is what is in a Group.
+// shared is the state of a Group.
 type shared struct {
 	store       Store
 	directories *memory[*tree.Directory]
 	messages    *memory[message]
 	arriveAbove int64
-	hints       chan struct{} // has a place for each stream that brings what is foreseen
+	hints       chan struct{} // has a place for each stream that fetches predicted parts
 	fetched     fetched
 	flights
 }

@@ -2,7 +2,7 @@ package fetch
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics tells what a Group fetched.
+// metrics has the counters of a Group.
 type metrics struct {
 	group                 *shared
 	fetches, fetchedBytes *prometheus.Desc

@@ -23,10 +23,9 @@ func (t *ReadThrough) ranged(d digest.Digest) cas.RangeFetcher {
 	return ranged
 }
 
-// OpenArriving opens d for reading, and does not wait for all of a large blob: it
-// returns either a file, as OpenBlob does, or an Arrival of what is on its way.
-// That the blob is not upstream, the Arrival tells. It tells where the blob was, also beside an error.
-// The caller closes what it gets.
+// OpenArriving opens d for reading, and does not wait for all of a large blob: it returns either a
+// file, as OpenBlob does, or an Arrival. The Arrival reports if the blob is not upstream.
+// OpenArriving also returns where the blob was, even beside an error. The caller closes the result.
 func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, cas.Presence, error) {
 	for {
 		file, err := t.store.OpenBlob(ctx, d)
@@ -48,21 +47,19 @@ func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.Fi
 		if fl.arrival != nil {
 			return nil, &Arrival{through: t, digest: d, flight: fl}, asked.was, nil
 		}
-		// Somebody else fetches it in one piece.
+		// Another caller fetches it in one piece.
 		defer t.leave(fl)
 		file, err = t.OpenBlob(ctx, d)
 		return file, nil, asked.was, err
 	}
 }
 
-// An Arrival is a large blob that can be read while it is on its way into the
-// Store. All who open it at the same time share the fetch, which goes on as long
-// as one of them has not closed its Arrival; what has come of a blob when the last
-// one closes is dropped. Its methods may be called concurrently.
+// An Arrival is a large blob that can be read while it arrives in the Store. All callers that open
+// it at the same time share the fetch, which continues until all have closed their Arrivals; the
+// bytes of an incomplete blob are dropped then. Its methods may be called concurrently.
 //
-// What is read has not been verified until Wait returns nil. If the blob turns
-// out not to be what its digest says, it is not stored and every read from then
-// on is ErrCorrupt: whoever has used the bytes must know what to do.
+// The bytes are not verified until Wait returns nil. If the blob does not match its digest, it is
+// not stored and every read from then on is ErrCorrupt: users of earlier bytes must handle that.
 type Arrival struct {
 	through *ReadThrough
 	digest  digest.Digest
@@ -74,10 +71,9 @@ type Arrival struct {
 	served bool     // guarded by mu; bytes of flight were given out
 }
 
-// ReadAt reads as io.ReaderAt does. It waits until the bytes are there, which are
-// fetched first if they are far from those on their way, or until ctx ends. Bytes
-// that are there it returns even if ctx has ended. A *MissingError says that the
-// blob is not upstream.
+// ReadAt reads as io.ReaderAt does. It waits until the bytes are there, which are fetched first if
+// they are far from those on their way, or until ctx ends. It returns present bytes even if ctx has
+// ended. A *MissingError means that the blob is not upstream.
 func (a *Arrival) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
 		fl, file, err := a.at()
@@ -158,9 +154,9 @@ func (a *Arrival) give(fl *flight) {
 	a.served = a.served || a.flight == fl
 }
 
-// follow decides what comes after fl has failed with err. A failure that is
-// another ReadThrough's says nothing about our upstream, which is asked then, as
-// after one of Prefetch, unless bytes that will never be verified were given out.
+// follow decides what to do after fl has failed with err. A failure of another ReadThrough's fetch
+// does not count for our upstream, which is asked then, as after one of Prefetch, unless readers
+// got bytes that will never be verified.
 func (a *Arrival) follow(ctx context.Context, fl *flight, err error) (again bool, _ error) {
 	a.mu.Lock()
 	moved, final := a.flight != fl, a.served || fl.by == a.through && !fl.behind

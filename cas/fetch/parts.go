@@ -7,14 +7,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// PrefetchRanges has parts of the large blob d come, behind everything that somebody waits for, and does not wait for
-// them. A few come at a time, for all arrivals of the Group. The rest comes once somebody asks for d with another method:
-// for Prefetch after the parts and in its turn, for others at once. Who opens d reads the parts as soon as they are there.
-// Parts are never taken for the blob, which is not in the Store before all of it has come and was hashed.
+// PrefetchRanges fetches parts of the large blob d, behind all waiting callers, and does not wait
+// for them. A few are fetched at a time, for all arrivals of the Group. The rest is fetched when a
+// caller asks for d with another method: for Prefetch after the parts and in its turn, for others
+// at once. A caller that opens d reads the parts as soon as they are there. Parts never count as
+// the blob, which is in the Store only when all of it has come and was hashed.
 //
-// What has come is dropped when the caller and all others who asked have left: the caller calls
-// release once. Nothing happens if ctx has ended, or d is local, too small to be read while it
-// arrives, or on its way in one piece.
+// The parts are dropped when the caller and all others have left: the caller calls release once.
+// Nothing happens if ctx has ended, or d is local, too small to be read while it arrives, or being
+// fetched in one piece.
 func (t *ReadThrough) PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func()) {
 	fl := t.askParts(ctx, d, parts)
 	if fl == nil {

@@ -15,7 +15,7 @@ type queueKind uint8
 
 // The kinds of queues. Queues do not wait for one another.
 const (
-	directoryQueue queueKind = iota // what PrefetchDirectories asked for
+	directoryQueue queueKind = iota // blobs of PrefetchDirectories
 	smallQueue                      // blobs that go in batches
 	largeQueue                      // each a call of its own
 	queueKinds     = 3
@@ -28,21 +28,21 @@ const (
 	smallCalls     = 8
 	largeCalls     = 4
 	behindBytes    = 2 << 20
-	// maxExtra and extraBytes bound the prefetched blobs in a call that somebody waits
-	// for: at 1 Gbit/s it takes 2 ms longer.
+	// maxExtra and extraBytes limit the prefetched blobs in a call with waiting callers: at 1
+	// Gbit/s it takes 2 ms longer.
 	maxExtra   = 256
 	extraBytes = 256 << 10
 	// askChunk is how many digests are looked up in one hold of the lock.
 	askChunk = 1024
 )
 
-// A queue is what a Store prefetches of one kind. flights.mu guards it.
+// A queue has the prefetches of one kind of a Store. flights.mu guards it.
 type queue struct {
-	calls int            // goroutines that fetch what is queued
-	turns []*ReadThrough // those that have something queued, the next one first
+	calls int            // goroutines that fetch queued blobs
+	turns []*ReadThrough // those with queued blobs, the next one first
 }
 
-// A backlog is what a ReadThrough has waiting in one queue. flights.mu guards it.
+// A backlog has the waiting prefetches of a ReadThrough in one queue. flights.mu guards it.
 type backlog struct {
 	flights []*flight
 	inTurn  bool // it is among the queue's turns
@@ -52,7 +52,7 @@ func (k queueKind) maxCalls() int {
 	return [queueKinds]int{directoryCalls, smallCalls, largeCalls}[k]
 }
 
-// space returns what fits into one call.
+// space returns the capacity of one call.
 func (k queueKind) space() space {
 	if k == largeQueue {
 		return space{blobs: 1}
@@ -70,29 +70,26 @@ func queueOf(d digest.Digest, directories bool) queueKind {
 	return smallQueue
 }
 
-// Prefetch makes ds local behind everything that somebody waits for, in about
-// their order, and waits for that. It returns, in any order, those that came
-// because of it: not those that were there, nor those that somebody else fetches,
-// or asked for before their turn had come. The error says why some did not come;
-// it is one of many.
+// Prefetch makes ds local behind all waiting callers, in about their order, and waits for that. It
+// returns, in any order, those that it fetched: not those that were there, nor those that another
+// caller fetches, or requested before their turn. The error says why some did not come; it is one
+// of many.
 //
-// Small blobs go in batches, large ones in streams, with a few calls at a time for
-// all Prefetches of the Store, whose ReadThroughs take turns. Blobs that wait for
-// their call delay nobody: who asks for one with another method has it in the very
-// next call. What failed to come this way is tried again for whoever asks. If the
-// upstream is a PatientFetcher, the calls go through its Behind. Small calls that
-// somebody waits for take a little along of what waits.
+// Small blobs go in batches, large ones in streams, with a few calls at a time for all Prefetches
+// of the Store, whose ReadThroughs take turns. Blobs that wait for their call delay no caller: one
+// that asks for such a blob with another method gets it in the very next call. A failed blob is
+// tried again for the next caller. If the upstream is a PatientFetcher, the calls go through its
+// Behind. Small calls with waiting callers take some queued blobs along.
 //
-// When ctx ends, what nobody else waits for is cancelled. Blobs are not pinned:
-// those that have just come, and those of ds that were there, are the last to be
-// evicted, and a store so small that they are all the same must not be kept from
-// taking in what an action needs.
+// When ctx ends, fetches without other callers are cancelled. Blobs are not pinned: new ones, and
+// those of ds that were there, are the last to be evicted. A store that is so small that it evicts
+// them all the same must still take the blobs that an action needs.
 func (t *ReadThrough) Prefetch(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	return t.prefetch(ctx, ds, false)
 }
 
-// PrefetchDirectories is Prefetch for blobs that tell which others are to be
-// prefetched: they do not wait behind those of Prefetch.
+// PrefetchDirectories is Prefetch for blobs that lead to further prefetches: they do not wait
+// behind those of Prefetch.
 func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	return t.prefetch(ctx, ds, true)
 }
@@ -111,7 +108,7 @@ func (t *ReadThrough) prefetch(
 		flights = append(flights, asked...)
 	}
 	wait(ctx, flights)
-	// The last first: what still waits is not to follow what is cancelled.
+	// In reverse order: waiting ones must not replace cancelled ones.
 	for _, fl := range slices.Backward(flights) {
 		if ended, failure := t.leaveBehind(fl); !ended {
 			err = context.Cause(ctx)
@@ -138,8 +135,8 @@ func wait(ctx context.Context, flights []*flight) {
 	}
 }
 
-// askBehind joins the flights of those of ds that are not there. Those that nobody
-// fetches are queued. The caller leaves all of them with leaveBehind.
+// askBehind joins the flights of those of ds that are not there, and queues those without one. The
+// caller leaves all of them with leaveBehind.
 func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directories bool) ([]*flight, error) {
 	x := t.shared
 	x.mu.Lock()
@@ -203,8 +200,8 @@ func (x *shared) driveLocked(ctx context.Context, k queueKind) {
 	})
 }
 
-// fetchNext makes one call for what waits in a queue. It returns false when there
-// is nothing, and the caller is no longer counted.
+// fetchNext makes one call for a queue. It returns false when the queue is empty, and the caller is
+// no longer counted.
 func (x *shared) fetchNext(ctx context.Context, k queueKind) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -216,7 +213,7 @@ func (x *shared) fetchNext(ctx context.Context, k queueKind) bool {
 	return true
 }
 
-// takeNext makes a call for what waits in a queue, for the one whose turn it is; nil if nothing waits.
+// takeNext makes a call for a queue, for the next ReadThrough; nil if the queue is empty.
 func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.CancelFunc) (call func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -258,7 +255,7 @@ func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.Cance
 	return nil
 }
 
-// extraLocked takes of what waits behind what fits in there.
+// extraLocked takes prefetches that fit into a call.
 func (t *ReadThrough) extraLocked(left *space) (extra []*flight) {
 	for _, k := range []queueKind{directoryQueue, smallQueue} {
 		waiting := &t.backlogs[k]

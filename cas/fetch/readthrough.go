@@ -13,29 +13,27 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A ReadThrough is a Store that gets what it lacks from upstream. However many
-// ask for a blob at the same time, through this ReadThrough or another one of the
-// same Store, it is fetched once. The fetch is cancelled when the last asker is
-// gone. A fetch that fails is not remembered; when it was another ReadThrough's,
-// this one tries its own upstream. Methods may be called concurrently.
+// A ReadThrough is a Store that fetches missing blobs from upstream. A blob is fetched once for all
+// concurrent callers, through this ReadThrough or another one of the same Store. The fetch is
+// cancelled when the last caller has left. A failed fetch is not remembered; if it was another
+// ReadThrough's, this one tries its own upstream. Methods may be called concurrently.
 //
-// Small blobs that are asked for one by one are gathered: while maxGathering calls
-// of Fetch for such blobs are in flight, those asked for wait, and the next call
-// takes them all, or as many as one message holds. Blobs of Load and large ones do
-// not wait.
+// Small blobs that are requested one by one are gathered: while maxGathering calls of Fetch for
+// such blobs are in flight, further ones wait, and the next call takes them all, or as many as one
+// message holds. Blobs of Load and large ones do not wait.
 //
-// What Prefetch asks for goes behind all that: see there.
+// Blobs of Prefetch go behind all that: see there.
 type ReadThrough struct {
 	*shared
 	upstream cas.Fetcher
-	behind   cas.Fetcher // upstream, for what nobody waits for
-	direct   cas.Fetcher // upstream without neighbours, for what they do not keep
+	behind   cas.Fetcher // upstream, for prefetches
+	direct   cas.Fetcher // upstream without peers, for blobs that they do not keep
 	own      fetched
 
 	// Guarded by flights.mu.
-	queue     []*flight           // small blobs to be gathered; who goes first is decided by take alone
-	gathering int                 // goroutines that fetch what is queued
-	backlogs  [queueKinds]backlog // what Prefetch asked for
+	queue     []*flight           // small blobs to be gathered; take alone decides the order
+	gathering int                 // goroutines that fetch queued blobs
+	backlogs  [queueKinds]backlog // blobs of Prefetch
 }
 
 // Through returns a view of the store that reads through to f. It needs no closing, and
@@ -51,13 +49,13 @@ func (x *Group) Through(f cas.Fetcher) *ReadThrough {
 	return t
 }
 
-// Fetched returns how many blobs and bytes came from upstream because of this
-// ReadThrough. What it got by joining a fetch of another one counts there.
+// Fetched returns how many blobs and bytes came from upstream because of this ReadThrough. If it
+// joined a fetch of another one, the blob counts there.
 func (t *ReadThrough) Fetched() (blobs, bytes int64) {
 	return t.own.blobs.Load(), t.own.bytes.Load()
 }
 
-// fetched counts what came from upstream.
+// fetched counts blobs from upstream.
 type fetched struct{ blobs, bytes atomic.Int64 }
 
 func (f *fetched) add(d digest.Digest) {
@@ -71,9 +69,9 @@ func (t *ReadThrough) countFetched(d digest.Digest) {
 	t.fetched.add(d)
 }
 
-// Load makes ds local, with one call of Fetch for all that nobody is fetching
-// yet. A *MissingError names all that upstream does not have. Nothing keeps the
-// blobs from being evicted after Load has returned; the caller may pin them.
+// Load makes ds local, with one call of Fetch for all that have no flight yet. A *MissingError
+// names all that upstream does not have. The blobs may be evicted after Load has returned; the
+// caller may pin them.
 func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
 	if _, err := t.store.FindMissing(ctx, ds); err != nil { // which counts as a use
 		return err
@@ -93,7 +91,7 @@ func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, 
 	return file, err
 }
 
-// OpenWhole is OpenBlob that tells where the blob was, also beside an error.
+// OpenWhole is OpenBlob that also returns where the blob was, even beside an error.
 func (t *ReadThrough) OpenWhole(ctx context.Context, d digest.Digest) (*os.File, cas.Presence, error) {
 	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return file, cas.Local, err
@@ -123,9 +121,9 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 // smallMessage is the size up to which ReadMessage keeps a message in memory.
 const smallMessage = 64 << 10
 
-// ReadMessage returns the bytes of d as ReadBlob does, for a message that hardly anybody
-// reads twice, such as a Command. If it is small and not in the store it does not get
-// there: it is kept in memory, for those who ask soon again. The caller does not change it.
+// ReadMessage returns the bytes of d as ReadBlob does, for a message that is rarely read twice,
+// such as a Command. If it is small and not in the store it does not get there: it is kept in
+// memory, for callers that ask soon again. The caller must not change it.
 func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.SizeBytes() > smallMessage {
 		return t.ReadBlob(ctx, d)
@@ -154,14 +152,13 @@ func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte,
 	return t.messages.add(d, m), nil
 }
 
-// message is what ReadMessage keeps.
+// message is a value of ReadMessage's cache.
 type message []byte
 
 func (m message) Bytes() int { return len(m) }
 
-// Directory returns the blob d as a Directory. It is kept at hand for the next
-// one who asks, within Options.DirectoryCacheBytes. Of a blob that is no
-// valid directory the error wraps tree.ErrInvalid.
+// Directory returns the blob d as a Directory. It is cached for the next caller, within
+// Options.DirectoryCacheBytes. If the blob is no valid directory, the error wraps tree.ErrInvalid.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if dir, ok := t.directories.get(d); ok {
 		return dir, nil
@@ -177,7 +174,7 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	return t.keepDirectory(d, b)
 }
 
-// keepDirectory makes a Directory of the bytes of d, and keeps it at hand.
+// keepDirectory makes a Directory of the bytes of d, and caches it.
 func (x *shared) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error) {
 	dir, err := tree.Parse(d.Function(), b)
 	if err != nil {
@@ -186,8 +183,8 @@ func (x *shared) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, erro
 	return x.directories.add(d, dir), nil
 }
 
-// LocalDirectory returns what Directory would, if that is in memory or in the
-// store. It waits for nothing but the disk.
+// LocalDirectory is Directory if the message is in memory or in the store. It waits only for the
+// disk.
 func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if dir, ok := t.directories.get(d); ok {
 		return dir, true
@@ -200,7 +197,7 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 		return nil, false
 	}
 	dir, err := t.keepDirectory(d, b)
-	return dir, err == nil // else Directory will say what is wrong
+	return dir, err == nil // otherwise Directory will return the error
 }
 
 // hold makes ds local, which the caller has counted as used, and keeps them pinned
@@ -229,9 +226,8 @@ func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (*holding, e
 	return h, nil
 }
 
-// await waits for the end of all flights and leaves them. What it got is pinned
-// by h; what another ReadThrough or Prefetch failed to get is returned, to be
-// tried again.
+// await waits for the end of all flights and leaves them. h pins the blobs that came; those that
+// another ReadThrough or Prefetch failed to get are returned, to be tried again.
 func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) (again []digest.Digest, err error) {
 	for _, fl := range flights {
 		if err == nil {
@@ -247,8 +243,8 @@ func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) 
 	return again, err
 }
 
-// A holding is what one caller has got so far, and failed to get. It belongs to
-// that caller's goroutine.
+// A holding has the blobs that one caller has got so far, and those that failed. It belongs to that
+// caller's goroutine.
 type holding struct {
 	store   Store
 	pinned  []digest.Digest
@@ -257,7 +253,7 @@ type holding struct {
 	was     cas.Presence // of the least present
 }
 
-// pin pins what is there and returns the rest.
+// pin pins the present blobs and returns the rest.
 func (h *holding) pin(ds []digest.Digest) (absent []digest.Digest) {
 	for _, d := range ds {
 		if h.store.Retain(d) {
@@ -269,8 +265,7 @@ func (h *holding) pin(ds []digest.Digest) (absent []digest.Digest) {
 	return absent
 }
 
-// land takes over what fl, which has ended, got. It returns the digest when t
-// has to try again.
+// land takes over the blob of fl, which has ended. It returns the digest if t must try again.
 func (h *holding) land(t *ReadThrough, fl *flight) (again []digest.Digest) {
 	switch {
 	case fl.err == nil:
