@@ -83,17 +83,14 @@ func (a *arrival) planForeseenLocked(p *plan) {
 		if coming {
 			continue
 		}
-		s := a.openLocked(part, part.To)
-		s.hint = true
-		s.standBehind()
-		p.start = append(p.start, s)
+		p.start = append(p.start, a.openForLocked(forHint, part, part.To))
 	}
 }
 
 // hintsLocked returns how many streams bring what is foreseen and nobody waited for.
 func (a *arrival) hintsLocked() (n int) {
 	for _, s := range a.streams {
-		if s.hint {
+		if s.purpose == forHint {
 			n++
 		}
 	}
@@ -106,7 +103,7 @@ func (a *arrival) comingLocked() bool {
 		return true
 	}
 	for _, s := range a.streams {
-		if !s.enough && (s.hint || !s.toEnd()) {
+		if !s.state.stopped() && (s.purpose == forHint || !s.toEnd()) {
 			return true
 		}
 	}

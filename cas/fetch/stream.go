@@ -33,23 +33,58 @@ var errEnough = errors.New("no more is needed")
 // A stream is one call of FetchRange that fills the hole at next. It is the
 // io.Writer of that call.
 type stream struct {
-	a      *arrival
-	from   cas.RangeFetcher
-	part   span.Span // that the call asks for
-	hint   bool      // nobody waits for it: it was foreseen
-	behind bool      // its call stands behind others, so it may take long before there is one
-	serial int
+	a       *arrival
+	from    cas.RangeFetcher
+	part    span.Span // that the call asks for
+	purpose purpose
+	serial  int
 
 	// These are guarded by a.mu.
-	next    int64
-	skip    int64  // so many bytes come before the one at next
-	came    bool   // some of its bytes have, or are being written
-	writes  bool   // those at next are being written
-	until   int64  // it goes no further
-	enough  bool   // it was ended by errEnough
-	surplus bool   // bytes came after the last one
-	cancel  func() // ends the call; nil before it begins
+	state  streamState
+	next   int64
+	skip   int64  // so many bytes come before the one at next
+	until  int64  // it goes no further
+	cancel func() // ends the call; nil before it begins
 }
+
+// A purpose is what a stream was opened for.
+type purpose uint8
+
+const (
+	forReaders purpose = iota // somebody waits
+	forRest                   // nobody waits: all of the blob is to come
+	forHint                   // nobody waits: it was foreseen
+)
+
+// A streamState is where a stream is. It goes from silent by flowing and writing, again and again, to one of the others, or its
+// call ends before.
+type streamState uint8
+
+const (
+	silent    streamState = iota // nothing of it has come
+	flowing                      // some has
+	writing                      // the bytes at next are being written
+	enough                       // errEnough ends it
+	overtaken                    // the same, before anything of it came
+	surplus                      // bytes came after the last one
+)
+
+// came reports whether anything of a stream has.
+func (s streamState) came() bool { return s != silent && s != overtaken }
+
+// stopped reports whether errEnough ends it.
+func (s streamState) stopped() bool { return s == enough || s == overtaken }
+
+// stop returns the state of a stream that errEnough ends from now on.
+func (s streamState) stop() streamState {
+	if s.came() {
+		return enough
+	}
+	return overtaken
+}
+
+// behind reports whether its call stands behind others, so that it may take long before there is one.
+func (s *stream) behind() bool { return s.purpose != forReaders && s.a.behind != nil }
 
 // toEnd reports whether the call asks for all that follows.
 func (s *stream) toEnd() bool { return s.part.To == s.a.digest.SizeBytes() }
@@ -115,12 +150,12 @@ func (a *arrival) planWantsLocked(p *plan) {
 
 // sureLocked reports whether s is worth waiting for. Before anything comes of one that stands behind others, nobody knows
 // whether it has a call yet.
-func (s *stream) sureLocked() bool { return s.came || !s.behind }
+func (s *stream) sureLocked() bool { return s.state.came() || !s.behind() }
 
 // inFrontLocked returns how many streams run for those who wait.
 func (a *arrival) inFrontLocked() (n int) {
 	for _, s := range a.streams {
-		if !s.hint && s.sureLocked() {
+		if s.purpose != forHint && s.sureLocked() {
 			n++
 		}
 	}
@@ -135,28 +170,29 @@ func (a *arrival) nearestLocked(at int64, sure bool) *stream {
 		if sure && !s.sureLocked() {
 			continue
 		}
-		if !s.enough && from <= s.next && s.next <= at && at < s.part.To && (nearest == nil || s.next > nearest.next) {
+		if !s.state.stopped() && from <= s.next && s.next <= at && at < s.part.To && (nearest == nil || s.next > nearest.next) {
 			nearest = s
 		}
 	}
 	return nearest
 }
 
+// openLocked opens a stream for those who wait, or for the rest if nobody does.
 func (a *arrival) openLocked(part span.Span, until int64) *stream {
-	a.serial++
-	s := &stream{a: a, from: a.upstream, serial: a.serial, part: part, next: part.From, until: until}
 	if !a.needed && len(a.wants) == 0 {
-		s.standBehind()
+		return a.openForLocked(forRest, part, until)
+	}
+	return a.openForLocked(forReaders, part, until)
+}
+
+func (a *arrival) openForLocked(p purpose, part span.Span, until int64) *stream {
+	a.serial++
+	s := &stream{a: a, from: a.upstream, serial: a.serial, purpose: p, part: part, next: part.From, until: until}
+	if s.behind() {
+		s.from = a.behind
 	}
 	a.streams = append(a.streams, s)
 	return s
-}
-
-// standBehind has the call of s, which has not begun, stand behind others.
-func (s *stream) standBehind() {
-	if s.a.behind != nil {
-		s.from, s.behind = s.a.behind, true
-	}
 }
 
 // call makes the call of s; a hint waits for its place first.
@@ -165,12 +201,12 @@ func (s *stream) call(ctx context.Context) error {
 	defer cancel()
 	s.a.mu.Lock()
 	s.cancel = cancel
-	over := s.enough
+	over := s.state.stopped()
 	s.a.mu.Unlock()
 	if over {
 		return errEnough
 	}
-	if s.hint {
+	if s.purpose == forHint {
 		select {
 		case s.a.hints <- struct{}{}:
 			defer func() { <-s.a.hints }()
@@ -185,8 +221,8 @@ func (s *stream) call(ctx context.Context) error {
 
 // overtakenLocked ends s, of which nothing has come: at once if it may be waiting for its call.
 func (s *stream) overtakenLocked() {
-	s.enough = true
-	if s.behind && s.cancel != nil {
+	s.state = overtaken
+	if s.behind() && s.cancel != nil {
 		s.cancel()
 	}
 }
@@ -200,7 +236,7 @@ func (a *arrival) limitLocked(s *stream) int64 {
 	}
 	limit := min(s.until, a.have.Gap(s.next, a.digest.SizeBytes()).To)
 	for _, o := range a.streams {
-		if !o.enough && o.came && (o.next > s.next || o.next == s.next && o != s && (o.writes || o.serial > s.serial)) {
+		if o.state.came() && !o.state.stopped() && (o.next > s.next || o.next == s.next && o != s && (o.state == writing || o.serial > s.serial)) {
 			limit = min(limit, o.next)
 		}
 	}
@@ -247,17 +283,17 @@ func (s *stream) admit(p []byte) (piece, error) {
 		return piece{bytes: p[:n], known: true}, nil
 	}
 	if s.next == a.digest.SizeBytes() {
-		s.surplus = true
+		s.state = surplus
 		return piece{}, fmt.Errorf("%w: more than %d bytes came", cas.ErrCorrupt, s.next)
 	}
 	n := min(a.limitLocked(s)-s.next, int64(len(p)), streamPiece)
-	if n <= 0 || s.enough {
-		s.enough = true
+	if n <= 0 || s.state.stopped() {
+		s.state = s.state.stop()
 		return piece{}, errEnough
 	}
-	s.came, s.writes = true, true
+	s.state = writing
 	for _, o := range a.streams {
-		if !o.came && s.next <= o.next && o.next < s.next+n {
+		if !o.state.came() && s.next <= o.next && o.next < s.next+n {
 			o.overtakenLocked() // nothing may be written twice, so s fetches what o was for
 			s.until = min(max(s.until, o.until), s.part.To)
 		}
@@ -271,7 +307,7 @@ func (s *stream) arrived(n int64) {
 	defer a.mu.Unlock()
 	a.have.Add(span.Span{From: s.next, To: s.next + n})
 	s.next += n
-	s.writes = false
+	s.state = flowing
 	for _, o := range a.streams {
 		o.skipLocked()
 	}
@@ -281,11 +317,11 @@ func (s *stream) arrived(n int64) {
 // skipLocked has a stream to the end go over a small part that is there, unless another one goes on from there.
 func (s *stream) skipLocked() {
 	end := s.a.have.End(s.next)
-	if s.enough || s.until < s.a.digest.SizeBytes() || end == s.next || end-s.next+s.skip > streamSkip {
+	if s.state.stopped() || s.until < s.a.digest.SizeBytes() || end == s.next || end-s.next+s.skip > streamSkip {
 		return
 	}
 	for _, o := range s.a.streams {
-		if o.came && !o.enough && o.next == end && o.next < o.part.To {
+		if o.state.came() && !o.state.stopped() && o.next == end && o.next < o.part.To {
 			return
 		}
 	}
@@ -306,16 +342,16 @@ func (s *stream) ended(err error) {
 			break
 		}
 	}
-	if err == nil && s.next < s.part.To && !s.enough {
+	if err == nil && s.next < s.part.To && !s.state.stopped() {
 		err = fmt.Errorf("%w: only %d bytes came", cas.ErrCorrupt, s.next)
 	}
 	needed := s.next < a.digest.SizeBytes() && a.have.End(s.next) == s.next
 	switch {
-	case err == nil || s.enough || a.err != nil:
-	case s.hint || !s.toEnd():
+	case err == nil || s.state.stopped() || a.err != nil:
+	case s.purpose == forHint || !s.toEnd():
 		a.foreseen = foreseen{}
-	case s.behind && a.needed && !s.surplus: // who waits has calls of his own
-	case needed || s.surplus:
+	case s.behind() && a.needed && s.state != surplus: // who waits has calls of his own
+	case needed || s.state == surplus:
 		a.err = err
 	}
 	a.changeLocked()
