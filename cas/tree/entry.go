@@ -71,7 +71,7 @@ func (n *node) entry(fn digest.Function, kind Kind) Entry {
 		if e.Executable {
 			e.Perm = executablePerm
 		}
-		if n.hasMode {
+		if n.has&withMode != 0 {
 			e.Perm = n.mode & 0o777
 		}
 	}
@@ -82,7 +82,7 @@ func (n *node) entry(fn digest.Function, kind Kind) Entry {
 // mtime has the bounds of google.protobuf.Timestamp: the years 1 to 9999.
 func (n *node) mtime() time.Time {
 	const first, last = -62135596800, 253402300799
-	if n.seconds < first || n.seconds > last || n.nanos < 0 || n.nanos >= 1e9 || !n.hasMTime {
+	if n.seconds < first || n.seconds > last || n.nanos < 0 || n.nanos >= 1e9 || n.has&withMTime == 0 {
 		return time.Unix(DefaultMTime, 0)
 	}
 	return time.Unix(n.seconds, int64(n.nanos))

@@ -105,17 +105,24 @@ const (
 // A node is a FileNode, DirectoryNode or SymlinkNode. Its slices are parts of the message.
 type node struct {
 	name       []byte
+	target     []byte
 	hash       []byte
 	size       int64
-	target     []byte
 	seconds    int64
 	nanos      int32
 	mode       uint32
-	hasDigest  bool
 	executable bool
-	hasMTime   bool
-	hasMode    bool
+	has        fields
 }
+
+// fields are those of a node that need not be there, and are.
+type fields uint8
+
+const (
+	withDigest fields = 1 << iota
+	withMTime
+	withMode
+)
 
 // decode reads b, an encoded node of that kind. The zero node is ready for it.
 func (n *node) decode(kind Kind, b []byte) error {
@@ -144,7 +151,7 @@ func (n *node) decode(kind Kind, b []byte) error {
 }
 
 func (n *node) decodeDigest(b []byte) error {
-	n.hasDigest = true
+	n.has |= withDigest
 	c := cursor{rest: b}
 	for c.next() {
 		switch {
@@ -167,10 +174,10 @@ func (n *node) decodeProperties(b []byte) error {
 		case c.isBytes(1):
 			err = skipMessage(c.bytes)
 		case c.isBytes(2):
-			n.hasMTime = true
+			n.has |= withMTime
 			err = n.decodeMTime(c.bytes)
 		case c.isBytes(3):
-			n.hasMode = true
+			n.has |= withMode
 			err = n.decodeMode(c.bytes)
 		}
 	}
@@ -215,7 +222,7 @@ func skipMessage(b []byte) error {
 
 // digest checks and converts the node's digest; its errors wrap digest.ErrInvalid.
 func (n *node) digest(fn digest.Function) (digest.Digest, error) {
-	if !n.hasDigest {
+	if n.has&withDigest == 0 {
 		return digest.FromProto(fn, nil)
 	}
 	return digest.Parse(fn, text(n.hash), n.size)
