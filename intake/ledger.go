@@ -68,22 +68,29 @@ type line struct {
 
 // A charge is what one call costs.
 type charge struct {
-	of    *line
-	now   costs
-	phase phase
-	since time.Time // of the phase
-	waits bool      // it makes room for other callers while it is answered
-	// condemned says that it was told to end, to make room for others; closed that it costs nothing any more.
-	condemned, closed bool
+	of        *line
+	now       costs
+	phase     phase
+	since     time.Time // of the phase
+	waits     bool      // it makes room for other callers while it is answered
+	condemned bool      // it was told to end, to make room for others
+	life      life
 	// gone is closed with the call; nil: nobody waits for that.
-	gone chan struct{}
-	// unread are answers that gRPC has not sent yet; left says that the call has ended otherwise.
-	unread int
-	left   bool
+	gone   chan struct{}
+	unread int    // answers that gRPC has not sent yet
 	forget func() // stops what waits for them
 	// expire ends the call. It is called without mu.
 	expire func()
 }
+
+// A life is how far a call has come.
+type life int
+
+const (
+	open   life = iota // its handler runs
+	left               // it has ended, but for answers that gRPC has not sent
+	closed             // it costs nothing any more
+)
 
 // A phase is what a call is at.
 type phase int
@@ -189,7 +196,7 @@ func (l *ledger) closeLocked(c *line) {
 func (l *ledger) leave(c *charge, conn *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.closed {
+	if c.life == closed {
 		return
 	}
 	if c.unread == 0 {
@@ -198,7 +205,7 @@ func (l *ledger) leave(c *charge, conn *Conn) {
 	}
 	l.freeLocked(c, waiting, uploads, messages, windows)
 	l.grantLocked(bytesOfCalls...)
-	c.left = true
+	c.life = left
 	c.enterPhase(arriving)
 	c.expire = func() { // the call has ended: nothing else frees what it has
 		if conn != nil {
@@ -216,14 +223,14 @@ func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
 		defer l.mu.Unlock()
 		l.closeChargeLocked(c)
 	}
-	closed := conn.afterClose(end)
+	deaf := conn.afterClose(end)
 	var timer *time.Timer
 	timer = time.AfterFunc(max(l.bounds.Stall, time.Second), func() {
 		l.mu.Lock()
-		idle, closed := time.Since(c.since), c.closed
+		idle, gone := time.Since(c.since), c.life == closed
 		l.mu.Unlock()
 		switch {
-		case closed:
+		case gone:
 		case idle < l.bounds.Stall:
 			timer.Reset(l.bounds.Stall - idle)
 		default:
@@ -235,17 +242,17 @@ func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
 		}
 	})
 	return func() {
-		closed()
+		deaf()
 		timer.Stop()
 	}
 }
 
 // closeChargeLocked takes back all that a call has, once.
 func (l *ledger) closeChargeLocked(c *charge) {
-	if c.closed {
+	if c.life == closed {
 		return
 	}
-	c.closed = true
+	c.life = closed
 	if c.forget != nil {
 		c.forget()
 	}
@@ -267,7 +274,7 @@ func (l *ledger) sent(c *charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.since = time.Now()
-	if c.unread--; c.unread == 0 && c.left {
+	if c.unread--; c.unread == 0 && c.life == left {
 		l.closeChargeLocked(c)
 	}
 }

@@ -92,7 +92,7 @@ func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
 		}
 		l.mu.Lock()
 		for _, s := range taken {
-			if !s.from.closed {
+			if s.from.life != closed {
 				l.addLocked(c, s.kind, -s.n)
 			}
 		}
@@ -333,7 +333,7 @@ func (l *ledger) fitLocked(c *charge, k kind, n int64, taken []share) (_ []share
 // returnLocked gives back what was taken.
 func (l *ledger) returnLocked(taken []share) {
 	for _, s := range taken {
-		if !s.from.closed {
+		if s.from.life != closed {
 			l.addLocked(s.from, s.kind, s.n)
 		}
 	}
