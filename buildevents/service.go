@@ -197,7 +197,7 @@ func (s *Service) find(ctx context.Context, k key) *historypb.Record {
 	}
 	defer leave()
 	found, _, err := s.store.Find(ctx, history.Query{
-		Builds: true, Latest: true, Limit: 1, Exact: true,
+		Builds: true, Order: history.Latest, Limit: 1, Exact: true,
 		Where: map[history.Field]string{history.Invocation: k.invocation, history.User: k.user},
 	})
 	if err != nil || len(found) == 0 {

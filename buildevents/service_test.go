@@ -437,7 +437,7 @@ func TestFloodOfBuilds(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		found, _, err := store.Find(t.Context(), history.Query{Operation: "operations/1", Latest: true, Limit: 1})
+		found, _, err := store.Find(t.Context(), history.Query{Operation: "operations/1", Order: history.Latest, Limit: 1})
 		if err != nil || len(found) != 1 {
 			t.Errorf("of what ended before the flood %d records are left, %v", len(found), err)
 		}

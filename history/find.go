@@ -40,10 +40,8 @@ type Query struct {
 	// Since and Before bound when it ended, MinRun how long its last run took.
 	Since, Before time.Time
 	MinRun        time.Duration
-	// Slowest returns those that ran longest, in that order, Latest those that ended last; both
-	// return no further page.
-	Slowest, Latest bool
-	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless Slowest is set; 0: any.
+	Order         Order
+	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless they are the Slowest; 0: any.
 	// After is the token of the page before.
 	Limit    int
 	MaxBytes int
@@ -51,6 +49,15 @@ type Query struct {
 	// Owned reports whether the caller may see operations of a user for an instance name; nil: all.
 	Owned func(user, instance string) bool
 }
+
+// An Order says which records are returned first, and whether there are further pages.
+type Order int
+
+const (
+	Pages   Order = iota // those that ended last, and in further pages the others
+	Latest               // those that ended last, and no others
+	Slowest              // those that ran longest, and no others
+)
 
 // A place is where a record is: among all, later ones are greater.
 type place struct {
@@ -107,7 +114,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 			if !m.matches(row) {
 				continue
 			}
-			if q.Slowest {
+			if q.Order == Slowest {
 				slowest.Add(hit{place{g.number, row}, m.x.took[row]})
 			} else if !p.add(m, row) {
 				m.close()
@@ -116,7 +123,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 		}
 		m.close()
 	}
-	if q.Slowest {
+	if q.Order == Slowest {
 		return s.readHits(slowest.Sorted(), byNumber), "", nil
 	}
 	return p.records, "", nil
@@ -129,8 +136,8 @@ type page struct {
 	bytes   int
 }
 
-// done reports whether it is full.
-func (p *page) done() bool { return p.q.Latest && len(p.records) == p.q.Limit }
+// done reports whether it has all that is wanted.
+func (p *page) done() bool { return p.q.Order == Latest && len(p.records) == p.q.Limit }
 
 // add adds the record of a row, if it can be read and is looked for, and reports whether there was room.
 func (p *page) add(m *matcher, row int) bool {

@@ -150,7 +150,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("%s, %s: %d records, want %d", where, name, len(got), len(want))
 			}
 		}
-		slowest := find(t, s, Query{Slowest: true, Limit: 5, Where: map[Field]string{Mnemonic: "GoLink"}})
+		slowest := find(t, s, Query{Order: Slowest, Limit: 5, Where: map[Field]string{Mnemonic: "GoLink"}})
 		if len(slowest) != 5 || slowest[0].GetOperation() != recordOf(4999).GetOperation() { // the latest of 49 seconds
 			t.Errorf("%s: the slowest are %v", where, slowest)
 		}

@@ -60,12 +60,12 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	}
 	q := history.Query{
 		Text: strings.TrimSpace(req.GetText()), Outcomes: req.GetOutcomes(), Retried: req.GetRetried(), MinRun: req.GetMinRun().AsDuration(),
-		Slowest: req.GetSlowest(), Builds: req.GetBuilds(), After: req.GetPageToken(),
+		Builds: req.GetBuilds(), After: req.GetPageToken(),
 		Limit: int(req.GetPageSize()), MaxBytes: maxPageBytes,
 	}
 	most := maxPage
-	if q.Slowest {
-		most = maxSlowest
+	if req.GetSlowest() {
+		q.Order, most = history.Slowest, maxSlowest
 	}
 	if q.Limit <= 0 || q.Limit > most {
 		q.Limit = most
@@ -136,7 +136,7 @@ func knownNames(builds bool) string {
 
 // GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
-	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Latest: true, Limit: 1}
+	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Order: history.Latest, Limit: 1}
 	if q.Action == "" && q.Operation == "" {
 		return nil, status.Error(codes.InvalidArgument, "name an operation or an action")
 	}
