@@ -85,9 +85,9 @@ func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	b.sync() // later writing back would disturb the first rows
 	b.passthrough = b.site.roots.Passthrough()
 	var errs []error
-	for _, first := range []bool{false, true} {
+	for _, ofFirst := range []bool{false, true} {
 		for _, c := range comparisons() {
-			if c.first != first || !b.o.Wants(c.rows()...) {
+			if (c.root == first) != ofFirst || !b.o.Wants(c.rows()...) {
 				continue
 			}
 			if err := b.compare(ctx, c); err != nil {
@@ -97,7 +97,7 @@ func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 				return b.rows, ctx.Err()
 			}
 		}
-		if !first {
+		if !ofFirst {
 			errs = append(errs, b.rootRows(ctx))
 		}
 	}
@@ -113,16 +113,22 @@ type side struct {
 // A comparison is a row for which the same work is done on both sides.
 type comparison struct {
 	name, wanted, note string
-	// first: each run is in the first root of a worker that has just started. Else
-	// three roots with the same subtrees were there before.
-	first    bool
-	warm     bool // the same work was done in the same root before
-	again    bool // and in the root before it
-	inMemory bool // the writable layer is
-	quick    bool
-	cpu      string // name of another row: CPU seconds of this process for one run
-	work     func(side, context.Context) (time.Duration, error)
+	root               rootOf
+	inMemory           bool // the writable layer is
+	quick              bool
+	cpu                string // name of another row: CPU seconds of this process for one run
+	work               func(side, context.Context) (time.Duration, error)
 }
+
+// A rootOf says in which root a run is.
+type rootOf int
+
+const (
+	later rootOf = iota // three roots with the same subtrees were there before
+	first               // the first of a worker that has just started
+	warm                // a later one, in which the same work was done before
+	again               // the same was done in the root before it
+)
 
 func (c *comparison) rows() []string {
 	if c.cpu != "" {
@@ -140,7 +146,7 @@ func (b *vfsBench) compare(ctx context.Context, c comparison) error {
 		b.rows = append(b.rows, report.NotMeasured(c.name, "ratio", why))
 		return nil
 	}
-	if !c.first {
+	if c.root != first {
 		if err := b.warmUp(ctx); err != nil {
 			return err
 		}
@@ -152,7 +158,7 @@ func (b *vfsBench) compare(ctx context.Context, c comparison) error {
 	if err := removeMade(b.in.dir); err != nil {
 		return err
 	}
-	if !c.first {
+	if c.root != first {
 		if _, _, err := b.inRoot(ctx, c); err != nil {
 			return err
 		}
@@ -232,7 +238,7 @@ func (b *vfsBench) sync() {
 
 // inRoot does the work once in a new root.
 func (b *vfsBench) inRoot(ctx context.Context, c comparison) (took, cpu float64, err error) {
-	if c.first {
+	if c.root == first {
 		if err := b.site.restart(); err != nil {
 			return 0, 0, err
 		}
@@ -243,7 +249,7 @@ func (b *vfsBench) inRoot(ctx context.Context, c comparison) (took, cpu float64,
 			return 0, 0, err
 		}
 	}
-	if c.again {
+	if c.root == again {
 		if _, err := b.once(ctx, c, roots); err != nil {
 			return 0, 0, err
 		}
@@ -259,7 +265,7 @@ func (b *vfsBench) once(ctx context.Context, c comparison, roots *vfs.FS) (took 
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, r.Err(), r.Close()) }()
-	if c.warm {
+	if c.root == warm {
 		if _, err := c.work(side{b, r.Path()}, ctx); err != nil {
 			return 0, err
 		}
