@@ -9,11 +9,20 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
+// maxDirectories bounds the directories of an input root that are gone through.
+const maxDirectories = 1 << 16
+
 // The bounds of the directories that are remembered of an action.
 const (
 	maxRemembered      = 4096
 	maxRememberedBytes = 16 << 20 // the sum of their sizes
 )
+
+// A place is a directory at a path.
+type place struct {
+	digest digest.Digest
+	hash   PathHash // of the path
+}
 
 // Directories returns the digests of the directories below root that a run went
 // through: read is Recorder.Has. They come level by level, each once. It looks at

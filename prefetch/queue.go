@@ -21,12 +21,38 @@ type file struct {
 // A class says what is known of when files are read, how likely, and how much they take. Files of
 // one class are asked for in the order of the tree.
 type class struct {
-	near  bool // next to what the action has opened; what follows is of files that the profile foresees
-	when  rank
-	rare  bool // fewer than half of the runs read it
-	large bool // above largeBytes: fetched in a call of its own
-	// parted: of which parts come that runs read. They are asked for as if they were a small file, and all of it as a large one.
-	parted bool
+	way way
+	// Of files that the profile foresees: when they are read, and whether fewer than half of the runs read them.
+	when rank
+	rare bool
+}
+
+// A way is how a file is asked for, and why.
+type way uint8
+
+const (
+	small way = iota // the profile foresees it; with others in a call
+	near             // the same, because it is next to what the action has opened
+	large            // the profile foresees it; in a call of its own, because it is above largeBytes
+	// Of a large file of which parts come that runs read: these, as if they were a small file, and all of it, as a large one.
+	parts
+	whole
+)
+
+// isLarge reports whether it is asked for in a call of its own.
+func (w way) isLarge() bool { return w == large || w == whole }
+
+// isParted reports whether it is of a file of which parts come.
+func (w way) isParted() bool { return w == parts || w == whole }
+
+// classOf returns the class of a file of that size that p foresees at the path with the hash h.
+func classOf(p *Profile, h PathHash, sizeBytes int64) class {
+	c := class{}
+	c.when, c.rare = p.foresees(h)
+	if sizeBytes > largeBytes {
+		c.way = large
+	}
+	return c
 }
 
 // A profile is believed up to a point: of what it foresees, what the link carries in about so many round trips is asked for
@@ -134,10 +160,10 @@ func (q *queue) foresee(files []file) {
 	q.mu.Lock()
 	for _, f := range files {
 		q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
-		if f.class.large && q.parts.admits(f) {
-			f.class.parted = true
+		if f.class.way == large && q.parts.admits(f) {
+			f.class.way = whole
 			q.files[f.class] = append(q.files[f.class], f)
-			f.class.large = false
+			f.class.way = parts
 		}
 		q.files[f.class] = append(q.files[f.class], f)
 	}
@@ -162,7 +188,7 @@ func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
 	q.nearDoubt = doubt
 	if len(files) > 0 {
-		q.files[class{near: true}] = append(q.files[class{near: true}], files...)
+		q.files[class{way: near}] = append(q.files[class{way: near}], files...)
 	}
 	q.lookLocked()
 	_, more := q.nextLocked()
@@ -175,7 +201,7 @@ func (q *queue) near(files []file, doubt int64) {
 // dropNear forgets what waits because of what is near it.
 func (q *queue) dropNear() {
 	q.mu.Lock()
-	delete(q.files, class{near: true})
+	delete(q.files, class{way: near})
 	q.mu.Unlock()
 	q.rouse()
 }
@@ -223,7 +249,7 @@ func (q *queue) hold(held bool) {
 // soon says how many parts of what it reads an action that is at files of rank now reads before files of c: none of what
 // is near. What it should have read already comes last.
 func (c class) soon(now rank) int {
-	if c.near {
+	if c.way == near {
 		return -1
 	}
 	return int((c.when - now) & lastRank)
@@ -232,11 +258,12 @@ func (c class) soon(now rank) int {
 // before orders classes by how soon they are read; what is large or rare counts as read a part later. Of what is equal
 // then the small goes first, parts after it, and the less rare.
 func (c class) before(o class, now rank) bool {
-	large, rare := ordinal(c.large), ordinal(c.rare)
-	otherLarge, otherRare := ordinal(o.large), ordinal(o.rare)
+	large, rare := ordinal(c.way.isLarge()), ordinal(c.rare)
+	otherLarge, otherRare := ordinal(o.way.isLarge()), ordinal(o.rare)
 	return cmp.Or(
 		cmp.Compare(c.soon(now)+large+rare, o.soon(now)+otherLarge+otherRare),
-		cmp.Compare(large, otherLarge), cmp.Compare(ordinal(c.parted), ordinal(o.parted)), cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
+		cmp.Compare(large, otherLarge), cmp.Compare(ordinal(c.way.isParted()), ordinal(o.way.isParted())),
+		cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
 }
 
 func ordinal(yes bool) int {
@@ -254,7 +281,7 @@ func (q *queue) nextLocked() (next class, found bool) {
 		}
 	}
 	// No large file goes ahead of small ones that are before it.
-	return next, found && (next.large || next.parted || q.smallCalls < maxSmallCalls)
+	return next, found && (next.way.isLarge() || next.way.isParted() || q.smallCalls < maxSmallCalls)
 }
 
 // ready reports whether there is something to take now.
@@ -267,8 +294,8 @@ func (q *queue) ready() bool {
 }
 
 // take returns what the next call asks for; nothing if there is nothing now. When the call has ended, the
-// caller calls ended. If parts is not nil, only these are asked for, of a single file, and no call is counted.
-func (q *queue) take() (batch []file, parts span.Set) {
+// caller calls ended. If some is not nil, only these parts are asked for, of a single file, and no call is counted.
+func (q *queue) take() (batch []file, some span.Set) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lookLocked()
@@ -276,13 +303,13 @@ func (q *queue) take() (batch []file, parts span.Set) {
 	switch {
 	case !ok:
 		return nil, nil
-	case next.parted && !next.large:
+	case next.way == parts:
 		batch = q.takeLocked(next)
-		if parts = q.takePartsLocked(batch[0]); len(parts) == 0 {
+		if some = q.takePartsLocked(batch[0]); len(some) == 0 {
 			return nil, nil
 		}
-		return batch, parts
-	case next.large:
+		return batch, some
+	case next.way.isLarge():
 		return q.takeLargeLocked(next), nil
 	}
 	q.smallCalls++
@@ -291,12 +318,12 @@ func (q *queue) take() (batch []file, parts span.Set) {
 
 // takePartsLocked takes as many parts of f, whose turn it is, as may be asked for. The others wait for more trust.
 func (q *queue) takePartsLocked(f file) span.Set {
-	parts, all := q.parts.take(f, q.creditLocked())
-	q.askLocked(f, 0, parts.Bytes())
+	some, all := q.parts.take(f, q.creditLocked())
+	q.askLocked(f, 0, some.Bytes())
 	if !all {
 		q.files[f.class] = append([]file{f}, q.files[f.class]...)
 	}
-	return parts
+	return some
 }
 
 // takeLargeLocked takes the first file of a class of large ones that is not too large yet.
@@ -325,15 +352,15 @@ func (q *queue) worthLocked(f file) bool {
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.
 func (q *queue) mayGoLocked(c class) bool {
 	switch {
-	case c.near:
+	case c.way == near:
 		return true
 	case q.held || q.creditLocked() <= 0:
 		return false
-	case c.large:
+	case c.way.isLarge():
 		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
 			slices.ContainsFunc(q.files[c], q.worthLocked) && q.mayPassLocked(c)
 	}
-	return q.total < q.share && (!c.parted || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
+	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
 }
 
 // mayPassLocked reports whether little is under way of what is read before files of c.
@@ -351,7 +378,7 @@ func (q *queue) mayPassLocked(c class) bool {
 // which comes what is read of it.
 func heldFor(batch []file) (bytes int64) {
 	for _, f := range batch {
-		if size := f.digest.SizeBytes(); size < longBytes && !f.class.parted {
+		if size := f.digest.SizeBytes(); size < longBytes && !f.class.way.isParted() {
 			bytes += size
 		}
 	}
@@ -362,18 +389,18 @@ func heldFor(batch []file) (bytes int64) {
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
 	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.share/4, leastPerCall))
-	for n < len(files) && n < filesPerCall && (n == 0 || !c.parted && (c.near || q.creditLocked() > 0)) {
+	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way == near || q.creditLocked() > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > most {
 			break
 		}
 		n++
 		bytes += size
-		if !c.near && !c.parted {
+		if c.way == small {
 			q.askLocked(files[n-1], size, 0)
 		}
 	}
-	if !c.parted {
+	if c.way != parts {
 		q.underWay[c] += bytes
 		q.carryLocked(bytes)
 	}
@@ -425,7 +452,7 @@ func (q *queue) ended(batch []file, givenUp bool) {
 	if q.underWay[c] -= heldFor(batch); q.underWay[c] == 0 {
 		delete(q.underWay, c)
 	}
-	if c.large {
+	if c.way.isLarge() {
 		q.largeCalls--
 		q.largeTotal -= bytesOf(batch)
 		delete(q.largeUnderWay, batch[0].hash)

@@ -14,7 +14,10 @@ import (
 // filesOf are small and large files of these sizes, each of the rank of its place.
 func filesOf(sizes ...int64) (files []file) {
 	for i, size := range sizes {
-		c := class{when: rank(i), large: size > largeBytes}
+		c := class{when: rank(i)}
+		if size > largeBytes {
+			c.way = large
+		}
 		files = append(files, file{digest: fileDigest(fmt.Sprint(i), size), hash: PathHash(i), class: c})
 	}
 	return files
@@ -55,7 +58,7 @@ func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
 		t.Errorf("asks for %d beside the large file", got)
 	}
 	// But large ones are bounded, too.
-	large := file{digest: fileDigest("large", 2<<20), hash: 9, class: class{large: true}}
+	large := file{digest: fileDigest("large", 2<<20), hash: 9, class: class{way: large}}
 	q.foresee([]file{large})
 	if got := taken(q); len(got) > 0 {
 		t.Errorf("asks for one more large file, %d", got)
@@ -255,7 +258,7 @@ func TestQueueWhilePaceChanges(t *testing.T) {
 // rouses reports whether f wakes who sends, who sleeps.
 func rouses(q *queue, f func()) bool {
 	for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
-		if batch[0].class.large {
+		if batch[0].class.way.isLarge() {
 			q.begun(batch, func() {})
 		}
 		q.ended(batch, false)

@@ -76,12 +76,9 @@ type Race struct {
 
 // The bounds of one Race.
 const (
-	maxDirectories = 1 << 16
-	maxFiles       = 1 << 18
+	maxFiles = 1 << 18
 	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
 	smallBytes = 64 << 10
-	// largeBytes is the size above which a file is fetched in a call of its own.
-	largeBytes = 1 << 20
 	// The calls in flight for files, and what one for small files asks for.
 	maxSmallCalls = 8
 	maxLargeCalls = 4

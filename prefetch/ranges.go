@@ -9,6 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
+// largeBytes is the size above which a file is fetched in a call of its own, and its parts are worth remembering.
+const largeBytes = 1 << 20
+
 // The bounds of what is remembered of large files that are read in part.
 const (
 	// chunkBytes is how finely it is remembered: the kernel seldom reads less.
@@ -222,11 +225,4 @@ func parseParts(chunks []uint32, size int64) (parts span.Set, ok bool) {
 		parts = append(parts, p)
 	}
 	return parts, true
-}
-
-// withRanges returns k with the parts of large files that runs read.
-func (k *knowledge) withRanges(r ranges) *knowledge {
-	next := *k
-	next.ranges = r
-	return &next
 }

@@ -133,42 +133,15 @@ func parseRanks(packed []byte, n int) []rank {
 	return ranks
 }
 
-// classOf returns the class of a file of that size whose path has the hash h.
-func (p *Profile) classOf(h PathHash, sizeBytes int64) class {
-	c := class{when: lastRank, large: sizeBytes > largeBytes}
+// foresees says when a run reads the path with the hash h, as far as is known, and whether that is rare: fewer than half of the
+// runs did.
+func (p *Profile) foresees(h PathHash) (when rank, rare bool) {
 	if p.history == nil {
-		return c
+		return lastRank, false
 	}
 	i, ok := slices.BinarySearch(p.history.paths, h)
 	if !ok {
-		c.rare = true // the filter has it by mistake
-		return c
+		return lastRank, true // the filter has it by mistake
 	}
-	c.when = p.history.rank(i)
-	c.rare = 2*bits.OnesCount32(p.history.readers[i]) < len(p.history.runs)
-	return c
-}
-
-// progress says how far an action is, by the ranks of what it opened lately. It belongs to one goroutine.
-type progress struct{ files [lastRank + 1]int }
-
-// The window in which opened files count; then they count half.
-const progressWindow = 16
-
-// opened notes that the action opened a file of that rank, and returns the middle one of those that it opened lately.
-func (p *progress) opened(when rank) (now rank) {
-	p.files[when]++
-	all := 0
-	for _, n := range p.files {
-		all += n
-	}
-	for upTo := p.files[0]; 2*upTo < all; upTo += p.files[now] {
-		now++
-	}
-	if all >= progressWindow {
-		for i := range p.files {
-			p.files[i] /= 2
-		}
-	}
-	return now
+	return p.history.rank(i), 2*bits.OnesCount32(p.history.readers[i]) < len(p.history.runs)
 }

@@ -21,7 +21,8 @@ import (
 // ranksOf returns the ranks that p has for paths.
 func ranksOf(p *Profile, paths ...string) (ranks []rank) {
 	for _, path := range paths {
-		ranks = append(ranks, p.classOf(HashPath(path), 1).when)
+		when, _ := p.foresees(HashPath(path))
+		ranks = append(ranks, when)
 	}
 	return ranks
 }

@@ -174,7 +174,7 @@ func (w *reach) widen(d *directory) {
 		if d.tree.Kind(i) != tree.File {
 			continue
 		}
-		f := file{digest: d.tree.At(i).Digest, hash: d.at.Child(d.tree.Name(i)), class: class{near: true}}
+		f := file{digest: d.tree.At(i).Digest, hash: d.at.Child(d.tree.Name(i)), class: class{way: near}}
 		size := f.digest.SizeBytes()
 		if _, known := w.known[f.hash]; known || size > nearFileBytes {
 			continue

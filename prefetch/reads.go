@@ -87,7 +87,8 @@ func (r *Race) weigh(ctx context.Context) {
 			h := HashPath(path)
 			foreseen := trust.opened(h)
 			if foreseen {
-				foreseen = r.queue.read(h, progress.opened(r.profile.classOf(h, 0).when))
+				when, _ := r.profile.foresees(h)
+				foreseen = r.queue.read(h, progress.opened(when))
 			}
 			reach.opened(path, foreseen)
 		}
@@ -144,4 +145,28 @@ func (t *trust) blind() int {
 		return fewBlind
 	}
 	return 0
+}
+
+// progress says how far an action is, by the ranks of what it opened lately. It belongs to one goroutine.
+type progress struct{ files [lastRank + 1]int }
+
+// The window in which opened files count; then they count half.
+const progressWindow = 16
+
+// opened notes that the action opened a file of that rank, and returns the middle one of those that it opened lately.
+func (p *progress) opened(when rank) (now rank) {
+	p.files[when]++
+	all := 0
+	for _, n := range p.files {
+		all += n
+	}
+	for upTo := p.files[0]; 2*upTo < all; upTo += p.files[now] {
+		now++
+	}
+	if all >= progressWindow {
+		for i := range p.files {
+			p.files[i] /= 2
+		}
+	}
+	return now
 }

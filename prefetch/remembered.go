@@ -96,6 +96,13 @@ func (k *knowledge) withDirectories(ds []digest.Digest) *knowledge {
 	return &next
 }
 
+// withRanges returns k with the parts of large files that runs read.
+func (k *knowledge) withRanges(r ranges) *knowledge {
+	next := *k
+	next.ranges = r
+	return &next
+}
+
 // missing returns those of paths that p does not have.
 func (p *Profile) missing(paths []PathHash) []PathHash {
 	var missing []PathHash

@@ -58,7 +58,7 @@ func (r *Race) send(ctx context.Context) {
 			r.limits.ended()
 		case len(batch) == 0:
 			r.limits.ended()
-		case batch[0].class.large:
+		case batch[0].class.way.isLarge():
 			r.sendLarge(ctx, batch)
 		default:
 			r.running.Go(func() {
@@ -115,7 +115,7 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	// What did not come is for those to complain about who need it.
 	full, began := r.queue.full(), time.Now()
 	fetched, _ := r.source.Prefetch(ctx, ds)
-	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.large {
+	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.way.isLarge() {
 		carried := sizes(fetched)
 		r.limits.pace.took(began, carried, full && 2*carried >= bytesOf(batch))
 	}

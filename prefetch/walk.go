@@ -20,11 +20,10 @@ const (
 // so many are put in order.
 const filesAtOnce = 4096
 
-// A place is a directory at a path.
-type place struct {
-	digest digest.Digest
-	hash   PathHash // of the path
-	asked  bool     // it was asked for; if it is not here now, it will not come
+// A visit is a directory that is to be looked at.
+type visit struct {
+	place
+	asked bool // it was asked for; if it is not here now, it will not come
 }
 
 // A walk goes through the input tree, as far as the profile does: what is local at
@@ -33,21 +32,21 @@ type place struct {
 type walk struct {
 	race    *Race
 	profile *Profile // nil: all directories are worth a look, and no file is
-	todo    []place  // to be looked at, the next one last
-	missing []place  // to be asked for
+	todo    []visit  // to be looked at, the next one last
+	missing []visit  // to be asked for
 	found   []file
 	places  int          // found so far, at most maxDirectories
 	files   int          // found so far, at most maxFiles
 	left    int          // directories that may yet be asked for
 	calls   int          // under way
-	came    chan []place // what the calls asked for; has room for all of them
+	came    chan []visit // what the calls asked for; has room for all of them
 }
 
 // walk goes through the tree as far as p goes, or through all of it, and asks for so many directories
 // at most.
 func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
-	w := walk{race: r, profile: p, left: atMost, came: make(chan []place, directorySets)}
-	w.todo = append(w.todo, place{digest: r.root, hash: RootHash})
+	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
+	w.todo = append(w.todo, visit{place: place{digest: r.root, hash: RootHash}})
 	for {
 		w.descend(ctx)
 		w.hand()
@@ -104,11 +103,11 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case kind == tree.File && w.files < maxFiles:
 			if d := dir.At(i).Digest; d.SizeBytes() <= smallBytes || w.profile.Contains(h) {
 				w.files++
-				w.found = append(w.found, file{digest: d, hash: h, class: w.profile.classOf(h, d.SizeBytes())})
+				w.found = append(w.found, file{digest: d, hash: h, class: classOf(w.profile, h, d.SizeBytes())})
 			}
 		case kind == tree.Dir && w.places < maxDirectories:
 			w.places++
-			w.todo = append(w.todo, place{digest: dir.At(i).Digest, hash: h})
+			w.todo = append(w.todo, visit{place: place{digest: dir.At(i).Digest, hash: h}})
 		}
 	}
 	slices.Reverse(w.todo[first:]) // so that they are looked at in their order
