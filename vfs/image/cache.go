@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -38,7 +39,9 @@ const (
 	maxClosed = 16
 	// maxSightings bounds the subtrees that are remembered to have been seen.
 	maxSightings = 1 << 18
-	// maxVisits limits the directories that are read to learn from one root.
+	// maxUnfit bounds the trees that are known not to fit into a grown image.
+	maxUnfit = 1 << 10
+	// maxVisits bounds the directories looked at to learn from one root.
 	maxVisits = 1 << 17
 	// RenewAfter is how many roots must have missed a directory in an image before the image is
 	// replaced.
@@ -57,9 +60,10 @@ type Cache struct {
 	files      *files      // of grown images; nil: there are none
 	limits     growLimits  // of each
 	cannotGrow atomic.Bool // the kernel has refused to mount one
-	unfit      unfit
-	log        *zap.Logger
-	// warnOwner warns once that images cannot be shown to another owner.
+	// unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
+	unfit *lru.Cache[digest.Digest, struct{}]
+	log   *zap.Logger
+	// warnOwner says once that images cannot be shown to another owner.
 	warnOwner sync.Once
 
 	closed chan closedRoot
@@ -105,6 +109,9 @@ func Open(o Options) (*Cache, error) {
 		sightings:  map[uint64]struct{}{},
 		byPath:     map[string]map[digest.Digest]*image{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
+	}
+	if c.unfit, err = lru.New[digest.Digest, struct{}](maxUnfit); err != nil {
+		return nil, err // the size is positive
 	}
 	if c.watcher, err = newWatcher(); err != nil {
 		return nil, err

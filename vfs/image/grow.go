@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
 	"go.uber.org/zap"
 
@@ -14,35 +13,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// unfit are trees that did not fit in a grown image when a command looked at all of them: the next
-// root of one has none.
-type unfit struct {
-	mu    sync.Mutex
-	trees map[digest.Digest]struct{}
-}
-
-// maxUnfit bounds the trees that are remembered; then all are forgotten.
-const maxUnfit = 1 << 10
-
-func (u *unfit) add(d digest.Digest) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.trees == nil || len(u.trees) >= maxUnfit {
-		u.trees = map[digest.Digest]struct{}{}
-	}
-	u.trees[d] = struct{}{}
-}
-
-func (u *unfit) has(d digest.Digest) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, found := u.trees[d]
-	return found
-}
-
 // growFor returns an image of the whole tree d that grows, if that is worth its mount.
 func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft {
-	if c.files == nil || c.cannotGrow.Load() || c.unfit.has(d) || !c.worthGrowing(d, source) {
+	if c.files == nil || c.cannotGrow.Load() || c.unfit.Contains(d) || !c.worthGrowing(d, source) {
 		return nil
 	}
 	img, err := c.grow(d, source, waiter)

@@ -105,7 +105,7 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, err
 	}
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
-		next: erofs.BlockSize, limits: c.limits, full: func() { c.unfit.add(d) },
+		next: erofs.BlockSize, limits: c.limits, full: func() { c.unfit.Add(d, struct{}{}) },
 	}
 	var err error
 	if g.head, err = erofs.Head(g.options); err != nil {
