@@ -36,6 +36,7 @@ var floors = map[string]int{
 	"secrets":               0,
 	"settings":              0,
 	"cas/digest":            0,
+	"cas/disk/folder":       0,
 	"cas/disk/tamper":       0,
 	"cas/instance":          0,
 	"cas/span":              0,
@@ -94,6 +95,9 @@ var floors = map[string]int{
 	"worker/reuse":        3,
 	"web/text":            2,
 	"web/series":          2,
+	"web/answers":         3,
+	"web/plots":           4,
+	"web/printed":         3,
 	"web/timeline":        3, // writes workers as text
 	"web/charts":          3,
 	"web/stored":          2,

@@ -58,7 +58,7 @@ func (v *actionView) ComparePath() string {
 // An actionPages shows actions.
 type actionPages struct {
 	scheduler admin.SchedulerServer
-	blobs     func(instance string, fn digest.Function) Blobs
+	blobs     func(instance string, fn digest.Function) stored.Blobs
 	profiles  record.Hints  // nil: not known here
 	trees     *intake.Turns // of input roots that are read
 	records   *recordPages  // shows those that are not in the storage any more
@@ -108,7 +108,7 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 }
 
 // inputs lays the profile over the input root. That it cannot be done is said on the page.
-func (p *actionPages) inputs(ctx context.Context, blobs Blobs, fn digest.Function, v *actionView) {
+func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.Function, v *actionView) {
 	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
 	if err != nil {
 		v.NoInputs = err.Error()

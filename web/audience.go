@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/web/printed"
 )
 
 // An Audience is whom a page is for. The zero Audience is Administrators.
@@ -39,16 +40,16 @@ type route struct {
 
 // routes are all pages. One whose audience nobody has thought of is for administrators.
 func (s *Site) routes(o Options) []route {
-	from, turns := s.queues.source, intake.NewTurns(trees)
+	from, turns := s.queues.Source, intake.NewTurns(trees)
 	comparer := &comparer{o.Scheduler, o.Blobs, o.Profiles, turns}
-	prints := &prints{o.Blobs, intake.NewTurns(renderings)}
+	prints := printed.NewReader(o.Blobs)
 	records := &recordPages{from, o.Blobs, prints, comparer}
 	operations := &operationPages{s.display.renderer, from, o.Operations, records, prints, o.Output != nil}
 	output := &outputPages{s.display, o.Output}
 	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer}
 	downloads := &downloads{s.display.renderer, o.Blobs}
 	builds := &buildPages{s.display, from}
-	workers := &workerPages{s.display.renderer, from, s.queues.figures}
+	workers := &workerPages{s.display.renderer, from, s.queues.plots}
 	quotas := &quotaPages{from}
 	page := s.display.page
 	list := []route{

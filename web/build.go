@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/charts"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -102,7 +103,7 @@ type builder struct {
 // A buildPages shows invocations.
 type buildPages struct {
 	*display
-	*source
+	*answers.Source
 }
 
 // serve answers with the page of an invocation.
@@ -160,8 +161,8 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 // open counts what has not ended, and returns what of it runs.
 func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
 	for token := ""; ; {
-		list, err := ask(ctx, b.pages.source, keyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
-			return b.pages.scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
+		list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+			return b.pages.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
 		})
 		if err != nil {
 			return nil, err
@@ -195,7 +196,7 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 		req.Since = timestamppb.New(since)
 	}
 	for read, bytes := 0, 0; read < maxBuilt && bytes < maxBuiltBytes; {
-		list, err := b.pages.scheduler.ListRecords(ctx, req)
+		list, err := b.pages.Scheduler.ListRecords(ctx, req)
 		if err != nil {
 			return err
 		}

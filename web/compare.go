@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records/record"
 	"github.com/forerunner-build/forerunner/web/comparison"
+	"github.com/forerunner-build/forerunner/web/stored"
 )
 
 // comparePatience is the time for reading all that is compared.
@@ -27,7 +28,7 @@ type compared struct {
 // A comparer compares operations.
 type comparer struct {
 	scheduler admin.SchedulerServer
-	blobs     func(instance string, fn digest.Function) Blobs
+	blobs     func(instance string, fn digest.Function) stored.Blobs
 	profiles  record.Hints  // nil: not known here
 	trees     *intake.Turns // of input roots that are read
 }

@@ -29,7 +29,7 @@ func blobPath(function, hashAndSize, instance, name string) string {
 // A downloads serves blobs of the storage.
 type downloads struct {
 	*renderer
-	blobs func(instance string, fn digest.Function) Blobs
+	blobs func(instance string, fn digest.Function) stored.Blobs
 }
 
 // serve answers with a blob, to be saved as a file.

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,52 +14,21 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
-	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
+	"github.com/forerunner-build/forerunner/web/printed"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 func operationName(r *http.Request) string { return text.OperationPrefix + r.PathValue("id") }
 
-// A rows is one page of a long list.
-type rows[T any] struct {
-	List []T
-	// Pattern is what was asked for, Next the token of the next page; both may be empty.
-	Pattern, Next string
-}
-
-// NextQuery is the query of the next page.
-func (r rows[T]) NextQuery() template.URL {
-	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
-}
-
-// askedFor returns what the viewer looks for, nil for everything: a text, or names with values.
-func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
-	asked = strings.TrimSpace(r.FormValue("pattern"))
-	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
-		m := map[string]string{}
-		for i, name := range names {
-			m[name] = values[i]
-		}
-		return text.Pairs(m), &admin.Pattern{Attributes: m}, nil
-	}
-	if asked == "" {
-		return "", nil, nil
-	}
-	parsed, err := pattern.Parse(asked)
-	if err != nil {
-		return asked, nil, status.Error(codes.InvalidArgument, err.Error())
-	}
-	return asked, &admin.Pattern{Attributes: parsed.Map()}, nil
-}
-
 // An operationPages shows operations, and cancels them.
 type operationPages struct {
 	*renderer
-	*source
+	*answers.Source
 	operations longrunningpb.OperationsServer
 	records    *recordPages // shows those that have ended
-	prints     *prints
+	prints     *printed.Reader
 	output     bool // what commands print while they run can be watched
 }
 
@@ -70,9 +38,9 @@ func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error)
 		return nil, err
 	}
 	token := r.FormValue("page")
-	key := keyFor(ctx, "operations "+asked+" "+token)
-	list, err := ask(ctx, p.source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
-		return p.scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: which, PageSize: pageRows, PageToken: token})
+	key := answers.KeyFor(ctx, "operations "+asked+" "+token)
+	list, err := answers.Get(ctx, p.Source, key, func(ctx context.Context) (*admin.ListOperationsResponse, error) {
+		return p.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: which, PageSize: pageRows, PageToken: token})
 	})
 	if err != nil {
 		return nil, err
@@ -92,7 +60,7 @@ type operationView struct {
 	Spans   []facts.Span
 	Facts   []facts.Table
 	Output  bool // can be watched
-	Printed []printed
+	Printed []printed.Text
 }
 
 // Failed reports whether it ended, and not with success.
@@ -109,9 +77,9 @@ func (o operationView) ActionPath() string {
 
 func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) {
 	name := operationName(r)
-	op, err := p.scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
+	op, err := p.Scheduler.GetOperation(ctx, &admin.GetOperationRequest{Name: name})
 	if op.GetDone() || status.Code(err) == codes.NotFound {
-		record, recordErr := p.scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+		record, recordErr := p.Scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
 		if recordErr == nil {
 			return p.records.one(ctx, record, r), nil
 		}
@@ -142,7 +110,7 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 		return nil, status.Errorf(codes.Internal, "response of %s: %v", name, err)
 	}
 	v.respond(&resp)
-	v.Printed = p.prints.of(ctx, op, resp.GetResult())
+	v.Printed = p.prints.Of(ctx, op, resp.GetResult())
 	return v, nil
 }
 
@@ -168,9 +136,9 @@ func (o *operationView) respond(resp *repb.ExecuteResponse) {
 func (p *operationPages) cancel(w http.ResponseWriter, r *http.Request) {
 	name := operationName(r)
 	// Only what is known under this name: it is a pattern below.
-	_, err := p.scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
+	_, err := p.Scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
 	if err == nil {
-		_, err = p.scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{
+		_, err = p.Scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{
 			Pattern: &admin.Pattern{Attributes: map[string]string{"operation": name}}, Reason: "cancelled by an operator",
 		})
 	}
@@ -178,6 +146,6 @@ func (p *operationPages) cancel(w http.ResponseWriter, r *http.Request) {
 		p.fail(w, r, "operation", err)
 		return
 	}
-	p.source.forget()
+	p.Forget()
 	http.Redirect(w, r, "/"+name, http.StatusSeeOther)
 }

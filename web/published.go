@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -36,8 +37,8 @@ const maxPublishers = 10
 // is what the user did whose actions these are.
 func (b *builder) published(ctx context.Context) (*published, error) {
 	id := b.view.Invocation
-	list, err := ask(ctx, b.pages.source, keyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
-		return b.pages.scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: b.pattern(), Builds: true, PageSize: maxPublishers})
+	list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return b.pages.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{Pattern: b.pattern(), Builds: true, PageSize: maxPublishers})
 	})
 	if err != nil || status.Code(err) == codes.Unimplemented {
 		return nil, err

@@ -7,18 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/charts"
+	"github.com/forerunner-build/forerunner/web/plots"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A queuePages shows the queues: as a whole, and by their branches.
 type queuePages struct {
-	*source
-	figures *figures
-	logger  *zap.Logger
+	*answers.Source
+	plots *plots.Plots
 	// address and pages are those of the Options; used says that somebody has used the farm.
 	address, pages string
 	used           atomic.Bool
@@ -33,31 +32,21 @@ type overview struct {
 	Plots           []charts.Plot
 	// Start are lines for .bazelrc, and Address is where the scheduler is, if nobody has used the farm.
 	Start, Address string
-	sample
+	plots.Sample
 }
-
-func (o overview) Waiting() int64         { return o.waiting }
-func (o overview) Executing() int64       { return o.executing }
-func (o overview) Slots() int64           { return o.slots }
-func (o overview) Busy() int64            { return o.busy }
-func (o overview) Free() int64            { return o.free }
-func (o overview) Workers() int64         { return o.workers }
-func (o overview) Draining() int64        { return o.draining }
-func (o overview) Lost() int64            { return o.lost }
-func (o overview) Longest() time.Duration { return o.longest }
 
 func (p *queuePages) overview(ctx context.Context, r *http.Request) (any, error) {
 	span, spans, err := spanOf(r)
 	if err != nil {
 		return nil, err
 	}
-	list, err := p.queues(ctx)
+	list, err := p.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return overview{
 		Queues: list.GetQueues(), Unmatched: list.GetUnmatched(), UnmatchedReason: list.GetUnmatchedReason(),
-		Spans: spans, Plots: p.figures.plots(time.Now(), span), Start: p.start(ctx, r), Address: reachable(p.address, r.Host), sample: sampleOf(list),
+		Spans: spans, Plots: p.plots.Farm(time.Now(), span), Start: p.start(ctx, r), Address: reachable(p.address, r.Host), Sample: plots.SampleOf(list),
 	}, nil
 }
 
@@ -87,7 +76,7 @@ func (b branch) Bar() charts.Meter {
 }
 
 func (p *queuePages) invocations(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := p.queues(ctx)
+	list, err := p.Queues(ctx)
 	if err != nil {
 		return nil, err
 	}

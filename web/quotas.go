@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/charts"
 )
 
@@ -23,11 +24,11 @@ type quotaRow struct {
 }
 
 // A quotaPages shows cohorts.
-type quotaPages struct{ *source }
+type quotaPages struct{ *answers.Source }
 
 func (p *quotaPages) list(ctx context.Context, _ *http.Request) (any, error) {
-	list, err := ask(ctx, p.source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
-		return p.scheduler.ListQuotas(ctx, &admin.ListQuotasRequest{})
+	list, err := answers.Get(ctx, p.Source, "quotas", func(ctx context.Context) (*admin.ListQuotasResponse, error) {
+		return p.Scheduler.ListQuotas(ctx, &admin.ListQuotasRequest{})
 	})
 	if err != nil {
 		return nil, err

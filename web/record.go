@@ -14,7 +14,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
+	"github.com/forerunner-build/forerunner/web/printed"
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
@@ -24,7 +26,7 @@ type recordView struct {
 	// Verdict says how it ended, in a sentence.
 	Verdict string
 	// Printed has its streams, standard error first.
-	Printed []printed
+	Printed []printed.Text
 	// Again is a command line that runs it again; empty: the command is not known any more.
 	Again string
 	Spans []facts.Span
@@ -70,9 +72,9 @@ func (v *recordView) More() int { return int(v.GetAllOutputs()) - len(v.GetOutpu
 
 // A recordPages shows operations that have ended.
 type recordPages struct {
-	*source
-	blobs    func(instance string, fn digest.Function) Blobs
-	prints   *prints
+	*answers.Source
+	blobs    func(instance string, fn digest.Function) stored.Blobs
+	prints   *printed.Reader
 	comparer *comparer
 }
 
@@ -88,7 +90,7 @@ func (p *recordPages) one(ctx context.Context, r *historypb.Record, req *http.Re
 func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordView {
 	return &recordView{
 		recordRow: rowOf(r), Verdict: verdictOf(r),
-		Printed: []printed{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
+		Printed: []printed.Text{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
 		Again:   p.again(ctx, r), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
 		WorkerName: workerText(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker())), WorkerPath: workerPath(r.GetWorker()),
 	}
@@ -114,7 +116,7 @@ func verdictOf(r *historypb.Record) string {
 }
 
 // kept returns what is left of a stream.
-func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed {
+func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed.Text {
 	hash, size, _ := strings.Cut(stream.GetDigest(), "/")
 	n, err := strconv.ParseInt(size, 10, 64)
 	blob := &repb.Digest{Hash: hash, SizeBytes: n}
@@ -122,11 +124,11 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 		blob = nil
 	}
 	op := &admin.Operation{DigestFunction: r.GetDigestFunction(), InstanceName: r.GetInstanceName()}
-	of := p.prints.stream(ctx, op, printed{Title: title}, stream.GetRaw(), blob)
+	of := p.prints.Stream(ctx, op, printed.Text{Title: title}, stream.GetRaw(), blob)
 	if blob != nil {
 		of.Path = blobPath(r.GetDigestFunction(), stream.GetDigest(), r.GetInstanceName(), strings.ToLower(strings.ReplaceAll(title, " ", "-"))+".txt")
 	}
-	of.HTML = p.prints.html(ctx, of.Text)
+	of.HTML = p.prints.HTML(ctx, of.Text)
 	return of
 }
 

@@ -17,11 +17,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
 )
-
-// pageRows is how many rows of a long list are on a page.
-const pageRows = 100
 
 // A Kind is a choice among operations that have ended, or the builds in place of them.
 type Kind struct {
@@ -87,12 +85,6 @@ var times = []struct {
 	since       time.Duration
 }{
 	{"all", "any time", 0}, {"1h", "the last hour", time.Hour}, {"24h", "the last day", 24 * time.Hour}, {"168h", "the last week", 7 * 24 * time.Hour},
-}
-
-// A choice is a link to a page like this one.
-type choice struct {
-	Title, Href string
-	Current     bool
 }
 
 // A recordsView is a page of operations that have ended.
@@ -171,9 +163,9 @@ func (p *recordPages) list(ctx context.Context, r *http.Request) (any, error) {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	req.PageSize, req.PageToken = pageRows, r.FormValue("page")
-	key := keyFor(ctx, "records "+r.URL.RawQuery)
-	list, err := ask(ctx, p.source, key, func(ctx context.Context) (*admin.ListRecordsResponse, error) {
-		return p.scheduler.ListRecords(ctx, req)
+	key := answers.KeyFor(ctx, "records "+r.URL.RawQuery)
+	list, err := answers.Get(ctx, p.Source, key, func(ctx context.Context) (*admin.ListRecordsResponse, error) {
+		return p.Scheduler.ListRecords(ctx, req)
 	})
 	if err != nil {
 		return nil, err

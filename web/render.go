@@ -28,16 +28,16 @@ type renderer struct {
 	logger    *zap.Logger
 }
 
-// newRenderer parses the templates.
-func newRenderer(o Options) (*renderer, error) {
-	p := &renderer{templates: map[string]*template.Template{}, login: o.Login, readOnly: o.ReadOnly, logger: o.Logger}
+// parse parses the templates.
+func (p *renderer) parse() error {
+	p.templates = map[string]*template.Template{}
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	layout, err := template.New("layout.html").Funcs(functions).ParseFS(files, "templates/layout.html")
 	if err != nil {
-		return nil, fmt.Errorf("pages: %w", err)
+		return fmt.Errorf("pages: %w", err)
 	}
 	for _, name := range names {
 		t, err := layout.Clone()
@@ -45,11 +45,11 @@ func newRenderer(o Options) (*renderer, error) {
 			t, err = t.ParseFS(files, name)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("pages: %w", err)
+			return fmt.Errorf("pages: %w", err)
 		}
 		p.templates[name[len("templates/"):len(name)-len(".html")]] = t
 	}
-	return p, nil
+	return nil
 }
 
 // A view is what templates see.

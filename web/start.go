@@ -37,7 +37,7 @@ func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 		return ""
 	}
 	for _, builds := range []bool{false, true} {
-		list, err := p.scheduler.ListRecords(ctx, &admin.ListRecordsRequest{PageSize: 1, Builds: builds})
+		list, err := p.Scheduler.ListRecords(ctx, &admin.ListRecordsRequest{PageSize: 1, Builds: builds})
 		if err != nil {
 			return ""
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/web/answers"
+	"github.com/forerunner-build/forerunner/web/plots"
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
@@ -48,7 +50,7 @@ type Blobs = stored.Blobs
 type Site struct {
 	display *display
 	queues  *queuePages
-	sampler *sampler // asks for samples while it runs
+	sampler *plots.Sampler // asks for samples while it runs
 	login   *loginPages
 	mux     *http.ServeMux
 	// audiences are those of the patterns of mux.
@@ -60,15 +62,15 @@ func New(o Options) (*Site, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	rendered, err := newRenderer(o)
-	if err != nil {
+	rendered := &renderer{login: o.Login, readOnly: o.ReadOnly, logger: o.Logger}
+	if err := rendered.parse(); err != nil {
 		return nil, err
 	}
-	from, kept := newSource(o.Scheduler), newFigures(o)
+	from, kept := answers.New(o.Scheduler), plots.New(o.Figures, o.Farm, o.Logger)
 	s := &Site{
 		display: &display{renderer: rendered, viewers: intake.NewPlaces(maxViewers)},
-		queues:  &queuePages{source: from, figures: kept, logger: o.Logger, address: o.Address, pages: o.Pages},
-		sampler: &sampler{source: from, figures: kept},
+		queues:  &queuePages{Source: from, plots: kept, address: o.Address, pages: o.Pages},
+		sampler: plots.NewSampler(from, kept),
 		login:   &loginPages{rendered},
 		mux:     http.NewServeMux(), audiences: map[string]Audience{},
 	}
@@ -94,7 +96,7 @@ func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Statu
 }
 
 // Run takes samples until ctx ends, keeps them, and returns nil.
-func (s *Site) Run(ctx context.Context) error { return s.sampler.run(ctx) }
+func (s *Site) Run(ctx context.Context) error { return s.sampler.Run(ctx) }
 
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/plural"
+	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/charts"
+	"github.com/forerunner-build/forerunner/web/plots"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -36,8 +38,8 @@ func (v workersView) NextQuery() template.URL {
 // A workerPages shows workers, and drains them.
 type workerPages struct {
 	*renderer
-	*source
-	figures *figures
+	*answers.Source
+	plots *plots.Plots
 }
 
 func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
@@ -50,8 +52,8 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 		return nil, err
 	}
 	token := r.FormValue("page")
-	list, err := ask(ctx, p.source, "workers "+asked+" "+token, func(ctx context.Context) (*admin.ListWorkersResponse, error) {
-		return p.scheduler.ListWorkers(ctx, &admin.ListWorkersRequest{Pattern: which, PageSize: pageRows, PageToken: token, Positions: true})
+	list, err := answers.Get(ctx, p.Source, "workers "+asked+" "+token, func(ctx context.Context) (*admin.ListWorkersResponse, error) {
+		return p.Scheduler.ListWorkers(ctx, &admin.ListWorkersRequest{Pattern: which, PageSize: pageRows, PageToken: token, Positions: true})
 	})
 	if err != nil {
 		return nil, err
@@ -59,8 +61,8 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 	v := workersView{rows: rows[*admin.Worker]{list.GetWorkers(), asked, list.GetNextPageToken()}}
 	v.Spans, v.Span = spans, charts.Spans()[span]
 	v.Programs, v.Lost = p.programs(list.GetWorkers(), span), list.GetLost()
-	own, err := ask(ctx, p.source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
-		return p.scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
+	own, err := answers.Get(ctx, p.Source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
+		return p.Scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
 	})
 	if err != nil {
 		return nil, err
@@ -74,14 +76,14 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 
 func (p *workerPages) drain(w http.ResponseWriter, r *http.Request) {
 	p.change(w, r, func(ctx context.Context, which *admin.Pattern) error {
-		_, err := p.scheduler.Drain(ctx, &admin.DrainRequest{Pattern: which})
+		_, err := p.Scheduler.Drain(ctx, &admin.DrainRequest{Pattern: which})
 		return err
 	})
 }
 
 func (p *workerPages) undrain(w http.ResponseWriter, r *http.Request) {
 	p.change(w, r, func(ctx context.Context, which *admin.Pattern) error {
-		_, err := p.scheduler.Undrain(ctx, &admin.UndrainRequest{Pattern: which})
+		_, err := p.Scheduler.Undrain(ctx, &admin.UndrainRequest{Pattern: which})
 		return err
 	})
 }
@@ -99,7 +101,7 @@ func (p *workerPages) change(w http.ResponseWriter, r *http.Request, do func(con
 		p.fail(w, r, "workers", err)
 		return
 	}
-	p.source.forget()
+	p.Forget()
 	http.Redirect(w, r, "/workers", http.StatusSeeOther)
 }
 
@@ -111,28 +113,18 @@ type program struct {
 
 func (p *workerPages) programs(list []*admin.Worker, span int) (all []program) {
 	for _, w := range list {
-		all = append(all, program{w, p.figures.line(workerID(w), time.Now(), span)})
+		all = append(all, program{w, p.plots.Worker(plots.IDOf(w), time.Now(), span)})
 	}
 	return all
 }
 
 // ID tells it from all others of the page, over time.
-func (p program) ID() string { return workerID(p.Worker) }
-
-func workerID(w *admin.Worker) string {
-	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
-}
+func (p program) ID() string { return plots.IDOf(p.Worker) }
 
 // Slots is how many of its slots are taken.
 func (p program) Slots() charts.Meter {
-	busy, all := busyOf(p.Worker)
+	busy, all := plots.BusyOf(p.Worker)
 	return charts.MeterOf(fmt.Sprintf("%d of %s busy", busy, plural.Of(all, "slot")), float64(busy)/float64(all))
-}
-
-// busyOf returns how many slots of a worker are taken, and how many it has.
-func busyOf(w *admin.Worker) (busy, all int32) {
-	all = max(w.GetSlots(), 1)
-	return min(w.GetActions(), all), all
 }
 
 // Doing are its actions.

@@ -1,4 +1,4 @@
-package web
+package printed
 
 import (
 	"context"
@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-
-	"github.com/forerunner-build/forerunner/intake"
 )
 
-// TestOnlyColours prints control strings, also such that are whole only when others have been taken out of them.
+// TestOnlyColours prints control strings, also such that are whole only when others have been taken
+// out of them.
 func TestOnlyColours(t *testing.T) {
 	for name, text := range map[string]string{
 		"link":          "\x1b]8;;http://attacker.example/\x07click\x1b]8;;\x07",
@@ -61,17 +60,17 @@ func TestRenderedIsBounded(t *testing.T) {
 // TestRenderingTakesTurns has a large output wait for one of another caller, and a small one not.
 func TestRenderingTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &prints{turns: intake.NewTurns(renderings)}
+		p := NewReader(nil)
 		leave, err := p.turns.Take(t.Context(), "another")
 		if err != nil {
 			t.Fatal(err)
 		}
 		const coloured = "\x1b[31mx\x1b[0m\n"
-		if html := p.html(t.Context(), coloured); !strings.Contains(string(html), "<span") {
+		if html := p.HTML(t.Context(), coloured); !strings.Contains(string(html), "<span") {
 			t.Errorf("a small output: %s", html)
 		}
 		shown := make(chan template.HTML, 1)
-		go func() { shown <- p.html(t.Context(), strings.Repeat(coloured, quicklyRendered)) }()
+		go func() { shown <- p.HTML(t.Context(), strings.Repeat(coloured, quicklyRendered)) }()
 		synctest.Wait()
 		select {
 		case <-shown:
@@ -87,13 +86,14 @@ func TestRenderingTakesTurns(t *testing.T) {
 		if _, err := p.turns.Take(t.Context(), "another"); err != nil {
 			t.Fatal(err)
 		}
-		if html := string(p.html(ended, strings.Repeat(coloured, quicklyRendered))); strings.ContainsAny(html, "<\x1b") {
+		if html := string(p.HTML(ended, strings.Repeat(coloured, quicklyRendered))); strings.ContainsAny(html, "<\x1b") {
 			t.Error("who does not wait for a turn gets a large output with colours")
 		}
 	})
 }
 
-// TestLinesStayWhole shows lines that are longer than a screen, with colours and without, and one that follows, in as many lines.
+// TestLinesStayWhole shows lines that are longer than a screen, with colours and without, and one
+// that follows, in as many lines.
 func TestLinesStayWhole(t *testing.T) {
 	for _, size := range []int{screenColumns, screenColumns * screenLines, 3*screenColumns*screenLines + 7, maxPrinted - 64} {
 		long := strings.Repeat("x", size)
@@ -112,7 +112,8 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestCursorMovesBack has a command write over the first of the lines that it can move its cursor back in.
+// TestCursorMovesBack has a command write over the first of the lines that it can move its cursor
+// back in.
 func TestCursorMovesBack(t *testing.T) {
 	var text strings.Builder
 	for range screenLines - 1 {

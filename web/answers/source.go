@@ -1,4 +1,4 @@
-package web
+package answers
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 const (
 	// frugality is how much longer than a question the scheduler is left alone after it.
 	frugality = 20
-	// maxRest bounds that: a question takes long while the machine has more to do than it can, and then
-	// says nothing of what it costs.
+	// maxRest bounds that: a question takes long while the machine has more to do than it can, and
+	// then says nothing of what it costs.
 	maxRest = 500 * time.Millisecond
 	// fresh is how old an answer may be that is used again.
 	fresh = time.Second
@@ -25,10 +25,10 @@ const (
 	shownBranches = 500
 )
 
-// A source asks the scheduler, one question at a time and not too many of them. Answers that
+// A Source asks the scheduler, one question at a time and not too many of them. Answers that
 // are younger than a second are given again: whoever gets one must not change it.
-type source struct {
-	scheduler admin.SchedulerServer
+type Source struct {
+	Scheduler admin.SchedulerServer
 	turn      chan struct{} // held by the one that asks
 	next      time.Time     // when the next question may be asked; of the holder of turn
 
@@ -41,20 +41,23 @@ type answer struct {
 	at    time.Time
 }
 
-func newSource(scheduler admin.SchedulerServer) *source {
-	return &source{scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
+// New returns a Source.
+func New(scheduler admin.SchedulerServer) *Source {
+	return &Source{Scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
-// keyFor returns key for viewers who see everything, and none for others, who see less than the next who asks may.
-func keyFor(ctx context.Context, key string) string {
+// KeyFor returns key for viewers who see everything, and none for others, who see less than the
+// next who asks may.
+func KeyFor(ctx context.Context, key string) string {
 	if auth.Allowed(ctx, auth.Observe, "") {
 		return key
 	}
 	return ""
 }
 
-// ask returns what do returns for that key, or did within the last second. The answer of no key is for who asks alone.
-func ask[T any](ctx context.Context, s *source, key string, do func(context.Context) (T, error)) (T, error) {
+// Get returns what do returns for that key, or did within the last second. The answer of no key is
+// for who asks alone.
+func Get[T any](ctx context.Context, s *Source, key string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if a, ok := s.known(key); ok {
 		return a.(T), nil
@@ -88,7 +91,7 @@ func ask[T any](ctx context.Context, s *source, key string, do func(context.Cont
 	return value, nil
 }
 
-func (s *source) known(key string) (any, bool) {
+func (s *Source) known(key string) (any, bool) {
 	if key == "" {
 		return nil, false
 	}
@@ -99,7 +102,7 @@ func (s *source) known(key string) (any, bool) {
 }
 
 // keep keeps a, and drops what is too old or too much.
-func (s *source) keep(key string, a answer) {
+func (s *Source) keep(key string, a answer) {
 	if key == "" {
 		return
 	}
@@ -113,16 +116,16 @@ func (s *source) keep(key string, a answer) {
 	s.answers[key] = a
 }
 
-// forget has the next questions asked anew, after something was changed.
-func (s *source) forget() {
+// Forget has the next questions asked anew, after something was changed.
+func (s *Source) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.answers)
 }
 
-// queues asks for all queues.
-func (s *source) queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
-	return ask(ctx, s, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
-		return s.scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
+// Queues asks for all queues.
+func (s *Source) Queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
+	return Get(ctx, s, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
+		return s.Scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})
 	})
 }

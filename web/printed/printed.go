@@ -1,4 +1,4 @@
-package web
+package printed
 
 import (
 	"context"
@@ -19,12 +19,13 @@ import (
 // maxPrinted bounds the output of a command that is shown on its page.
 const maxPrinted = 1 << 20
 
-// A printed is what a command wrote to one of its streams.
-type printed struct {
+// A Text is what a command wrote to one of its streams.
+type Text struct {
 	Title string
 	Text  string
 	Size  int64
-	// HTML is the same, as a terminal shows it, on pages of what has ended; Path is where all of it can be had.
+	// HTML is the same, as a terminal shows it, on pages of what has ended; Path is where all of it
+	// can be had.
 	HTML template.HTML
 	Path string
 	// Problem says why Text is not all of it.
@@ -32,20 +33,27 @@ type printed struct {
 }
 
 const (
-	// renderings are how many large outputs are rendered at a time: a megabyte of colours takes seconds of a processor.
+	// renderings are how many large outputs are rendered at a time: a megabyte of colours takes
+	// seconds of a processor.
 	renderings = 1
 	// quicklyRendered is the size of those that nobody waits for.
 	quicklyRendered = 32 << 10
 )
 
-// A prints has what commands wrote to their streams.
-type prints struct {
-	blobs func(instance string, fn digest.Function) Blobs
+// A Reader reads what commands wrote to their streams.
+type Reader struct {
+	blobs func(instance string, fn digest.Function) stored.Blobs
 	turns *intake.Turns // of what is rendered
 }
 
-// html shows what a command printed as a terminal would. Callers take turns with large outputs; who does not wait gets it without colours.
-func (s *prints) html(ctx context.Context, text string) template.HTML {
+// NewReader returns a Reader. Blobs returns the storage of an instance name.
+func NewReader(blobs func(instance string, fn digest.Function) stored.Blobs) *Reader {
+	return &Reader{blobs: blobs, turns: intake.NewTurns(renderings)}
+}
+
+// HTML shows what a command printed as a terminal would. Callers take turns with large outputs; who
+// does not wait gets it without colours.
+func (s *Reader) HTML(ctx context.Context, text string) template.HTML {
 	if len(text) > quicklyRendered {
 		leave, err := s.turns.Take(ctx, auth.CallerOf(ctx))
 		if err != nil {
@@ -56,18 +64,20 @@ func (s *prints) html(ctx context.Context, text string) template.HTML {
 	return rendered(text)
 }
 
-// of returns what the result of an operation says that it printed.
-func (s *prints) of(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []printed {
+// Of returns what the result of an operation says that it printed.
+func (s *Reader) Of(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []Text {
 	if result == nil {
 		return nil
 	}
-	return []printed{
-		s.stream(ctx, op, printed{Title: "Standard output"}, result.GetStdoutRaw(), result.GetStdoutDigest()),
-		s.stream(ctx, op, printed{Title: "Standard error"}, result.GetStderrRaw(), result.GetStderrDigest()),
+	return []Text{
+		s.Stream(ctx, op, Text{Title: "Standard output"}, result.GetStdoutRaw(), result.GetStdoutDigest()),
+		s.Stream(ctx, op, Text{Title: "Standard error"}, result.GetStderrRaw(), result.GetStderrDigest()),
 	}
 }
 
-func (s *prints) stream(ctx context.Context, op *admin.Operation, p printed, raw []byte, blob *repb.Digest) printed {
+// Stream returns p with what it says of a stream: raw, or else what the blob has, if that is not
+// nil.
+func (s *Reader) Stream(ctx context.Context, op *admin.Operation, p Text, raw []byte, blob *repb.Digest) Text {
 	if p.Size = int64(len(raw)); p.Size == 0 {
 		p.Size = blob.GetSizeBytes()
 	}
@@ -90,7 +100,7 @@ func (s *prints) stream(ctx context.Context, op *admin.Operation, p printed, raw
 }
 
 // blob reads a blob of the storage that an operation belongs to.
-func (s *prints) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
+func (s *Reader) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
 	fn, err := stored.Function(op.GetDigestFunction())
 	if err != nil {
 		return nil, err

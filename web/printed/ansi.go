@@ -1,4 +1,4 @@
-package web
+package printed
 
 import (
 	"fmt"
@@ -9,21 +9,22 @@ import (
 	terminal "github.com/buildkite/terminal-to-html/v3"
 )
 
-// commands are control strings of terminals (OSC, APC, DCS), which make links and images: what a command prints is text
-// with colours, and nothing else.
+// commands are control strings of terminals (OSC, APC, DCS), which make links and images: what a
+// command prints is text with colours, and nothing else.
 var commands = regexp.MustCompile(`(?s)\x1b[\]_P^X].*?(?:\x07|\x1b\\)`)
 
 const (
-	// screenLines is how many lines a command can move its cursor back in, as progress bars do. Each takes some kilobytes, and a longer
-	// one of the text, such as a link command with colours, one for each screenColumns characters.
+	// screenLines is how many lines a command can move its cursor back in, as progress bars do.
+	// Each takes some kilobytes, and a longer one of the text, such as a link command with colours,
+	// one for each screenColumns characters.
 	screenLines, screenColumns = 200, 160
-	// mostRendered is how many times its size a text may take as HTML, or leastRendered bytes. Spaces and colours can be made by a few
-	// bytes each.
+	// mostRendered is how many times its size a text may take as HTML, or leastRendered bytes.
+	// Spaces and colours can be made by a few bytes each.
 	mostRendered, leastRendered = 4, 64 << 10
 )
 
-// rendered shows what a command printed as a terminal would: colours are classes of the style sheet. A text that comes to too
-// much like that is shown without.
+// rendered shows what a command printed as a terminal would: colours are classes of the style
+// sheet. A text that comes to too much like that is shown without.
 func rendered(text string) template.HTML {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", "\ufffd")
 	text = onlyColours(commands.ReplaceAllString(text, ""))
@@ -53,7 +54,8 @@ func plain(text string) template.HTML {
 	return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
 }
 
-// screenFor returns a screen that has room for the longest line of a text beside what is seen of it: of a longer one it would make several.
+// screenFor returns a screen that has room for the longest line of a text beside what is seen of
+// it: of a longer one it would make several.
 func screenFor(text string) *terminal.Screen {
 	longest := 0
 	for line := range strings.Lines(text) {
@@ -70,8 +72,8 @@ func screenFor(text string) *terminal.Screen {
 // escapes are what is left of them in a text of only colours.
 var escapes = regexp.MustCompile(`\x1b(\[[0-9;:?<=>]*[ -/]*[@-~]?)?`)
 
-// onlyColours takes out each escape that begins anything but what colours begin with, such as a control string that was put
-// together of what is left when others are taken out.
+// onlyColours takes out each escape that begins anything but what colours begin with, such as a
+// control string that was put together of what is left when others are taken out.
 func onlyColours(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

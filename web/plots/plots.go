@@ -1,17 +1,12 @@
-package web
+package plots
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -20,7 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/web/series"
 )
 
-// The figures of a sample of the farm. Of the last three there is a sum of what was read since the sample before.
+// The figures of a sample of the farm. Of the last three there is a sum of what was read since the
+// sample before.
 const (
 	waitingFigure = iota
 	longestFigure // in seconds
@@ -47,21 +43,23 @@ var (
 	}}
 )
 
-// How many bins of each level of farmShape are one point of a line. Files are counted once a minute.
+// How many bins of each level of farmShape are one point of a line. Files are counted once a
+// minute.
 var (
 	joined      = []int{1, 4, 6}
 	joinedFiles = []int{6, 4, 6}
 )
 
 const (
-	// maxLines bounds the workers that have lines, so that what is kept of them fits into a record of 1 MiB.
+	// maxLines bounds the workers that have lines, so that what is kept of them fits into a record
+	// of 1 MiB.
 	maxLines = 256
 	// keepLine is for how long that of a worker is kept that is away.
 	keepLine = 24 * time.Hour
 )
 
-// figures has what plots show.
-type figures struct {
+// Plots has what plots show.
+type Plots struct {
 	kept   record.Hints // nil: nobody keeps them
 	farmID string
 	logger *zap.Logger
@@ -71,61 +69,63 @@ type figures struct {
 	workers *series.Lines
 }
 
-func newFigures(o Options) *figures {
-	return &figures{
-		kept: o.Figures, farmID: o.Farm, logger: o.Logger,
+// New returns Plots that are kept in kept, unless that is nil, under keys that farm is part of.
+func New(kept record.Hints, farm string, logger *zap.Logger) *Plots {
+	return &Plots{
+		kept: kept, farmID: farm, logger: logger,
 		farm: series.New(farmShape), workers: series.NewLines(workerShape, maxLines, keepLine),
 	}
 }
 
-func (f *figures) add(at time.Time, sample []float32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.farm.Add(at, sample)
+func (p *Plots) add(at time.Time, sample []float32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.farm.Add(at, sample)
 }
 
-func (f *figures) addWorkers(at time.Time, all []series.Sample) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.workers.Add(at, all)
+func (p *Plots) addWorkers(at time.Time, all []series.Sample) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.workers.Add(at, all)
 }
 
-func (f *figures) key(of string) record.Key {
-	return record.Key{Bucket: names.FiguresBucket, Digest: digest.Of(digest.SHA256, []byte(of+"\x00"+f.farmID))}
+func (p *Plots) key(of string) record.Key {
+	return record.Key{Bucket: names.FiguresBucket, Digest: digest.Of(digest.SHA256, []byte(of+"\x00"+p.farmID))}
 }
 
-// load begins with what is kept. What is damaged, or of another version, is begun anew; an error says that the store does not answer.
-func (f *figures) load(ctx context.Context) error {
-	if f.kept == nil {
+// load begins with what is kept. What is damaged, or of another version, is begun anew; an error
+// says that the store does not answer.
+func (p *Plots) load(ctx context.Context) error {
+	if p.kept == nil {
 		return nil
 	}
-	farm, err := f.get(ctx, "farm")
+	farm, err := p.get(ctx, "farm")
 	if err != nil {
 		return err
 	}
-	workers, err := f.get(ctx, "workers")
+	workers, err := p.get(ctx, "workers")
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if farm != nil {
 		if old, err := series.Decode(farmShape, farm); err == nil {
-			f.farm = old
+			p.farm = old
 		} else {
-			f.logger.Warn("charts of the farm start empty: the saved ones cannot be read", zap.Error(err))
+			p.logger.Warn("charts of the farm start empty: the saved ones cannot be read", zap.Error(err))
 		}
 	}
 	if workers != nil {
-		if err := f.workers.Decode(workers); err != nil {
-			f.logger.Warn("charts of workers start empty: the saved ones cannot be read", zap.Error(err))
+		if err := p.workers.Decode(workers); err != nil {
+			p.logger.Warn("charts of workers start empty: the saved ones cannot be read", zap.Error(err))
 		}
 	}
 	return nil
 }
 
-func (f *figures) get(ctx context.Context, of string) ([]byte, error) {
-	data, err := f.kept.Get(ctx, f.key(of))
+func (p *Plots) get(ctx context.Context, of string) ([]byte, error) {
+	data, err := p.kept.Get(ctx, p.key(of))
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, nil
 	}
@@ -133,14 +133,14 @@ func (f *figures) get(ctx context.Context, of string) ([]byte, error) {
 }
 
 // save keeps what there is now.
-func (f *figures) save(ctx context.Context) error {
-	if f.kept == nil {
+func (p *Plots) save(ctx context.Context) error {
+	if p.kept == nil {
 		return nil
 	}
-	f.mu.Lock()
-	farm, workers := f.farm.Encode(), f.workers.Encode()
-	f.mu.Unlock()
-	return errors.Join(f.kept.Put(ctx, f.key("farm"), farm), f.kept.Put(ctx, f.key("workers"), workers))
+	p.mu.Lock()
+	farm, workers := p.farm.Encode(), p.workers.Encode()
+	p.mu.Unlock()
+	return errors.Join(p.kept.Put(ctx, p.key("farm"), farm), p.kept.Put(ctx, p.key("workers"), workers))
 }
 
 // A line is one of the farm.
@@ -182,37 +182,38 @@ func linesOfFarm() []line {
 	}
 }
 
-// plots draws the lines of the farm over a span. What they are now is in the newest two points of the shortest span.
-func (f *figures) plots(now time.Time, span int) (all []charts.Plot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// Farm draws the lines of the farm over one of charts.Spans. What they are now is in the newest two
+// points of the shortest span.
+func (p *Plots) Farm(now time.Time, span int) (all []charts.Plot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	type which struct{ level, join int }
 	known := map[which][]series.Bin{}
 	of := func(l line, level int) []charts.Point {
 		w := which{level, l.join[level]}
 		if known[w] == nil {
-			known[w] = f.farm.Bins(w.level, now, w.join)
+			known[w] = p.farm.Bins(w.level, now, w.join)
 		}
 		return points(known[w], l.point)
 	}
 	for _, l := range linesOfFarm() {
 		recent, shown := of(l, 0), of(l, span)
-		p := charts.PlotOf(l.title, l.unit, charts.Spans()[span], shown)
+		plot := charts.PlotOf(l.title, l.unit, charts.Spans()[span], shown)
 		for _, last := range recent[len(recent)-2:] {
 			if last.Known {
-				p.Now = p.Text(last.Mean)
+				plot.Now = plot.Text(last.Mean)
 			}
 		}
-		all = append(all, p)
+		all = append(all, plot)
 	}
 	return all
 }
 
-// line draws that of a worker.
-func (f *figures) line(worker string, now time.Time, span int) charts.Plot {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return charts.PlotOf("Slots busy", charts.Shares, charts.Spans()[span], points(f.workers.Bins(worker, span, now), mean(0)))
+// Worker draws the line of a worker, which has that IDOf.
+func (p *Plots) Worker(worker string, now time.Time, span int) charts.Plot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return charts.PlotOf("Slots busy", charts.Shares, charts.Spans()[span], points(p.workers.Bins(worker, span, now), mean(0)))
 }
 
 func points(bins []series.Bin, of func(series.Bin) charts.Point) []charts.Point {
@@ -221,26 +222,4 @@ func points(bins []series.Bin, of func(series.Bin) charts.Point) []charts.Point 
 		all[i] = of(b)
 	}
 	return all
-}
-
-// spanField is the part of a query that says over which time lines are drawn.
-const spanField = "span"
-
-// spanOf returns the index of the span that is asked for, and the choices there are, on the same page.
-func spanOf(r *http.Request) (int, []choice, error) {
-	span, err := charts.SpanOf(r.FormValue(spanField))
-	if err != nil {
-		return 0, nil, status.Error(codes.InvalidArgument, fmt.Sprintf("%v: it is hour, day or two-weeks", err))
-	}
-	var all []choice
-	for i, s := range charts.Spans() {
-		query := url.Values{spanField: {s.Name}}
-		for _, kept := range []string{"pattern", "page"} {
-			if value := r.FormValue(kept); value != "" {
-				query.Set(kept, value)
-			}
-		}
-		all = append(all, choice{s.Title, r.URL.Path + "?" + query.Encode(), i == span})
-	}
-	return span, all, nil
 }

@@ -1,0 +1,81 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/pattern"
+	"github.com/forerunner-build/forerunner/web/charts"
+	"github.com/forerunner-build/forerunner/web/text"
+)
+
+// pageRows is how many rows of a long list are on a page.
+const pageRows = 100
+
+// A choice is a link to a page like this one.
+type choice struct {
+	Title, Href string
+	Current     bool
+}
+
+// A rows is one page of a long list.
+type rows[T any] struct {
+	List []T
+	// Pattern is what was asked for, Next the token of the next page; both may be empty.
+	Pattern, Next string
+}
+
+// NextQuery is the query of the next page.
+func (r rows[T]) NextQuery() template.URL {
+	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
+}
+
+// askedFor returns what the viewer looks for, nil for everything: a text, or names with values.
+func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
+	asked = strings.TrimSpace(r.FormValue("pattern"))
+	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
+		m := map[string]string{}
+		for i, name := range names {
+			m[name] = values[i]
+		}
+		return text.Pairs(m), &admin.Pattern{Attributes: m}, nil
+	}
+	if asked == "" {
+		return "", nil, nil
+	}
+	parsed, err := pattern.Parse(asked)
+	if err != nil {
+		return asked, nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	return asked, &admin.Pattern{Attributes: parsed.Map()}, nil
+}
+
+// spanField is the part of a query that says over which time lines are drawn.
+const spanField = "span"
+
+// spanOf returns the index of the span that is asked for, and the choices there are, on the same
+// page.
+func spanOf(r *http.Request) (int, []choice, error) {
+	span, err := charts.SpanOf(r.FormValue(spanField))
+	if err != nil {
+		return 0, nil, status.Error(codes.InvalidArgument, fmt.Sprintf("%v: it is hour, day or two-weeks", err))
+	}
+	var all []choice
+	for i, s := range charts.Spans() {
+		query := url.Values{spanField: {s.Name}}
+		for _, kept := range []string{"pattern", "page"} {
+			if value := r.FormValue(kept); value != "" {
+				query.Set(kept, value)
+			}
+		}
+		all = append(all, choice{s.Title, r.URL.Path + "?" + query.Encode(), i == span})
+	}
+	return span, all, nil
+}
