@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -268,7 +267,7 @@ func (w *Worker) dataFolder(e *examination) (string, error) {
 	if isNew {
 		defer func() { _ = removeEmpty(w.Data, made) }()
 	}
-	if err := disk.Writable(w.Data); err != nil {
+	if err := folder.Writable(w.Data); err != nil {
 		return "", fmt.Errorf("%w (choose another folder with --data)", err)
 	}
 	var st unix.Statfs_t

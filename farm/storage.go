@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/settings"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // A storage is where the scheduler reads actions and results.
@@ -127,7 +128,7 @@ func (s *Scheduler) embedStorage(dir string, l scrub.Load, guarded bool) (*stora
 		capabilities: served.CacheCapabilities,
 		blobs:        blobs,
 		ready: func() error {
-			return errors.Join(disk.Writable(store.TempDir()), disk.Writable(filepath.Join(dir, "actions", "tmp")))
+			return errors.Join(folder.Writable(store.TempDir()), folder.Writable(filepath.Join(dir, "actions", "tmp")))
 		},
 		close: func() error { return errors.Join(actions.Close(), store.Close()) },
 	}

@@ -165,7 +165,7 @@ func (w *Worker) absolute() (err error) {
 // checks returns the worker's checks of its machine.
 func checks(store *disk.Store, roots *vfs.FS) []health.Check {
 	return []health.Check{
-		{What: "store", Try: func() error { return disk.Writable(store.TempDir()) }},
+		{What: "store", Try: func() error { return folder.Writable(store.TempDir()) }},
 		{What: "input roots", Try: roots.Check},
 	}
 }

@@ -94,7 +94,7 @@ func TestActionsAreBounded(t *testing.T) {
 			t.Errorf("action %d: exit code %d, want %d", n, got, want)
 		}
 	}
-	names, err := filepath.Glob(filepath.Join(a.files.dir, "*", "*", "*"))
+	names, err := filepath.Glob(filepath.Join(a.files.Dir, "*", "*", "*"))
 	if err != nil || len(names) != 3 {
 		t.Errorf("%d files, %v", len(names), err)
 	}

@@ -37,7 +37,7 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 		return unwritable(err)
 	}
 	victims, _ := f.evict(cost, fullShare)
-	f.log.Warn("the disk is full although the store is below its limit", zap.String("dir", f.dir),
+	f.log.Warn("the disk is full although the store is below its limit", zap.String("dir", f.Dir),
 		zap.Int("evicted", len(victims)))
 	f.remove(victims)
 	if len(victims) > 0 {
@@ -77,14 +77,14 @@ func diskFull(err error) bool {
 // createTemp creates a file to be written, Readable by all and writable by none
 // once it is closed.
 func (f *files[K]) createTemp() (*os.File, error) {
-	path := filepath.Join(f.tempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
+	path := filepath.Join(f.TempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
 	var file *os.File
 	err := f.withRoom(1, func() (err error) {
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := os.Mkdir(f.tempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // somebody has removed it
+		if err := os.Mkdir(f.TempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // somebody has removed it
 			return err
 		}
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)

@@ -66,7 +66,7 @@ func (f *blobs) openBlob(d digest.Digest) (*os.File, error) {
 
 // emptyPath is the file of the empty blob of every digest function, outside the
 // index: it is always there and never evicted.
-func (f *blobs) emptyPath() string { return filepath.Join(f.dir, "empty") }
+func (f *blobs) emptyPath() string { return filepath.Join(f.Dir, "empty") }
 
 // mendEmpty makes the file of the empty blob if it is not there. When somebody has written to it, or changed it in another way or
 // removed it since it was last seen to be right, it is made as well and the error is a *DamagedError.

@@ -85,7 +85,7 @@ func TestStoreAfterALossOfPower(t *testing.T) {
 	if _, err := os.Lstat(s.files.path(zeros)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the damaged file: %v", err)
 	}
-	if !s.files.sameBoot() {
+	if !s.files.SameBoot() {
 		t.Error("it will be looked at again without need")
 	}
 	storeWantConsistent(t, s)

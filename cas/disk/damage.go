@@ -3,7 +3,17 @@ package disk
 // maxDamage bounds how many damaged files an index remembers.
 const maxDamage = 1 << 14
 
-// damage remembers which keys had files that were damaged, or may have been, the latest ones: who read
+// A fault is what may happen to a file, so that it matters to those who read it before.
+type fault uint8
+
+const (
+	damaged  fault = iota // it turned out to be damaged, or may have been
+	unproven              // it left when nobody could rely on it, or strangers had changed it before a use
+	strange               // strangers were found to have changed it; if it is there its proof says how often
+	faults                // how many there are
+)
+
+// damage remembers which keys had files to which a fault has happened, the latest ones: who read
 // such a file asks later, when the key may have a good one again.
 type damage[K comparable] struct {
 	count  uint64 // of all since the start

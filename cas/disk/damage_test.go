@@ -63,8 +63,8 @@ func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 			x.evict(1)
 		}
 		x.gone(1)
-		if x.damaged.since(1, uint64((i+1)/2)) != (i%2 == 0) {
-			t.Errorf("step %d: %+v", i, x.damaged)
+		if x.faults[damaged].since(1, uint64((i+1)/2)) != (i%2 == 0) {
+			t.Errorf("step %d: %+v", i, x.faults[damaged])
 		}
 	}
 }

@@ -7,7 +7,8 @@
 // A Store has its blobs in one (blobs, with the empty blob), and beside it each of these, which does not know the Store: a
 // Verifier, which says which blobs are vouched for and has a checker read the others; notes, which keep that over a restart;
 // possession, which says which instance names have which blobs. NewScrubber and the views that Of and Peek return
-// read through these as well. Below are aside, which keeps damaged files, and tamper, which tells whether somebody else changes a file.
+// read through these as well. Below are folder, which holds a store's folder for one process and moves away what its disk has
+// lost; aside, which keeps damaged files; and tamper, which tells whether somebody else changes a file.
 //
 // # What it refuses
 //

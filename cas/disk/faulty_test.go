@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
@@ -41,7 +42,7 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	if got := s.Stats(); got.AsideBlobs != 1 {
 		t.Errorf("%d are kept aside", got.AsideBlobs)
 	}
-	if err := os.RemoveAll(filepath.Join(s.files.dir, "aside")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.files.Dir, "aside")); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Stats(); got.AsideBlobs != 0 || got.AsideBytes != 0 {
@@ -195,14 +196,14 @@ func TestLeftBehind(t *testing.T) {
 	s := storeOpen(t, dir, Options{})
 	first, second := storePut(t, s, "first"), storePut(t, s, "second")
 	moved, group := filepath.Dir(s.files.path(first)), filepath.Dir(filepath.Dir(s.files.path(first)))
-	if err := errors.Join(s.Close(), os.Mkdir(freshGroup(group), 0o700),
-		os.Rename(moved, filepath.Join(freshGroup(group), filepath.Base(moved)))); err != nil {
+	if err := errors.Join(s.Close(), os.Mkdir(folder.FreshGroup(group), 0o700),
+		os.Rename(moved, filepath.Join(folder.FreshGroup(group), filepath.Base(moved)))); err != nil {
 		t.Fatal(err)
 	}
 	if s = storeOpen(t, dir, Options{}); !s.Has(first) || !s.Has(second) {
 		t.Error("a blob is missing")
 	}
-	if err := errors.Join(s.Close(), os.Rename(group, freshGroup(group))); err != nil {
+	if err := errors.Join(s.Close(), os.Rename(group, folder.FreshGroup(group))); err != nil {
 		t.Fatal(err)
 	}
 	if s = storeOpen(t, dir, Options{}); !s.Has(first) || !s.Has(second) {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
@@ -35,10 +35,9 @@ type layout[K comparable] struct {
 // Store and Actions have in common. The folder is locked against other
 // processes. What it holds is in its ledger.
 type files[K comparable] struct {
-	dir    string
+	*folder.Folder
 	layout layout[K]
 	log    *zap.Logger
-	lock   *os.File
 	serial atomic.Int64 // names temporary files; they are removed at the start
 	// setAside takes a damaged file out of its place, and tells of it unless found is empty. Nil: it is removed.
 	setAside func(k K, path, found string) error
@@ -47,16 +46,14 @@ type files[K comparable] struct {
 	ledger[K]
 }
 
-func (f *files[K]) path(k K) string { return filepath.Join(f.dir, f.layout.path(k)) }
-
-func (f *files[K]) tempDir() string { return filepath.Join(f.dir, "tmp") }
+func (f *files[K]) path(k K) string { return filepath.Join(f.Dir, f.layout.path(k)) }
 
 // close lets another process have the folder.
 func (f *files[K]) close() error {
 	if !f.end() {
 		return nil
 	}
-	return f.lock.Close()
+	return f.Folder.Close()
 }
 
 // useChunk is how many keys are looked up in one hold of the lock.
@@ -129,7 +126,7 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, "is gone or replaced", nil
 	}
-	if err != nil && isOfProcess(err) {
+	if err != nil && folder.IsOfProcess(err) {
 		return nil, "", err
 	}
 	if err != nil {
@@ -144,13 +141,6 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 		return nil, fmt.Sprintf("has no attributes: %v", err), nil
 	}
 	return nil, "has the wrong size", nil
-}
-
-// isOfProcess reports whether a file could not be opened for want of something that this process, or the machine, may have
-// in a moment, or because somebody has a lease of it. All else is wrong with the file.
-func isOfProcess(err error) bool {
-	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN},
-		func(e error) bool { return errors.Is(err, e) })
 }
 
 // read returns what the file of k has, or its begin if that is more than size bytes, and what reading it proves. It does what open

@@ -29,15 +29,10 @@ type index[K comparable] struct {
 	count    int64 // present entries
 
 	generation uint64 // of the file that came last
-	damaged    damage[K]
-
-	// unproven has the keys of which files left that fresh, if it is not nil, said nobody can rely on, and of those that
-	// strangers were found to have changed before a use.
-	unproven damage[K]
-	fresh    func(proof) bool
-
-	// strange has the keys of files that strangers were found to have changed. For a file that is there its proof says how often.
-	strange damage[K]
+	// faults has the keys to whose files each of them has happened.
+	faults [faults]damage[K]
+	// fresh says whether a proof can be relied on; nil: any can.
+	fresh func(proof) bool
 
 	// left is told of each entry that leaves and has holders. Nil: none has.
 	left func(K, *holders.Set)
@@ -231,15 +226,15 @@ func (x *index[K]) drop(k K) bool {
 		return false
 	}
 	x.leave(e)
-	x.damaged.add(k)
+	x.faults[damaged].add(k)
 	return true
 }
 
 // noteStrange notes that strangers have changed the file of e since its mark was noted.
 func (x *index[K]) noteStrange(e *entry[K]) {
 	e.proof.strange++
-	x.strange.add(e.key)
-	x.unproven.add(e.key) // for those who read it and have not said so yet
+	x.faults[strange].add(e.key)
+	x.faults[unproven].add(e.key) // for those who read it and have not said so yet
 }
 
 // prove notes what was found out about the file of e.
@@ -260,7 +255,7 @@ func (x *index[K]) leave(e *entry[K]) {
 	x.present -= e.cost
 	x.count--
 	if x.fresh != nil && !x.fresh(e.proof) {
-		x.unproven.add(e.key)
+		x.faults[unproven].add(e.key)
 	}
 	e.state, e.settled = leaving, make(chan struct{})
 	if e.holders != nil {

@@ -271,7 +271,7 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 			if after, err := tamper.StatOf(s.files.path(d)); err != nil || after.Ino == before.Ino {
 				t.Errorf("the blob is the file that others wait for: %v", err)
 			}
-			if got := s.files.damages(); got != shown {
+			if got := s.files.count(damaged); got != shown {
 				t.Errorf("%d blobs were shown and taken away again, want %d", got, shown)
 			}
 			evictAll(t, s, d) // nobody keeps it

@@ -303,50 +303,22 @@ func (l *ledger[K]) noteDamage(ks []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range ks {
-		l.index.damaged.add(k)
+		l.index.faults[damaged].add(k)
 	}
 }
 
-// damages returns how many files were damaged since the start.
-func (l *ledger[K]) damages() uint64 {
+// count returns how often that has happened since the start.
+func (l *ledger[K]) count(f fault) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.index.damaged.count
+	return l.index.faults[f].count
 }
 
-// damagedSince returns those of ks that had a damaged file after so many others had.
-func (l *ledger[K]) damagedSince(ks []K, count uint64) []K {
+// since returns those of ks to whose files that has happened after it had happened so often.
+func (l *ledger[K]) since(f fault, ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.index.damaged.among(ks, count)
-}
-
-// unproven returns how many files nobody could rely on since the start, when they left or before a use.
-func (l *ledger[K]) unproven() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.index.unproven.count
-}
-
-// unprovenSince returns those of ks that had such a file after so many others had.
-func (l *ledger[K]) unprovenSince(ks []K, count uint64) []K {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.index.unproven.among(ks, count)
-}
-
-// strangeness returns how many times strangers were found to have changed a file since the start.
-func (l *ledger[K]) strangeness() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.index.strange.count
-}
-
-// strangeSince reports whether they were found to have changed one of k after so many others.
-func (l *ledger[K]) strangeSince(k K, count uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.index.strange.since(k, count)
+	return l.index.faults[f].among(ks, count)
 }
 
 // leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller

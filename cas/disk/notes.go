@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
@@ -47,7 +48,7 @@ const notesChunk = 1024
 
 // notesHeading is what notes begin with that are to be believed, and empty if none can be.
 func notesHeading() string {
-	boot := bootID()
+	boot := folder.BootID()
 	program, err := programID()
 	if boot == "" || err != nil {
 		return ""
@@ -119,7 +120,7 @@ func (n *notes) start() {
 	n.loading.Go(func() {
 		if blobs := n.load(); blobs > 0 {
 			n.log.Info("loaded the times of verification",
-				zap.String("dir", n.files.dir), zap.Int("blobs", blobs))
+				zap.String("dir", n.files.Dir), zap.Int("blobs", blobs))
 		}
 	})
 	n.schedule()
@@ -154,7 +155,7 @@ func (n *notes) write() {
 	if !changed || heading == "" {
 		return
 	}
-	temp := filepath.Join(n.files.tempDir(), "incoming-notes")
+	temp := filepath.Join(n.files.TempDir(), "incoming-notes")
 	young, err := n.writeTo(temp, heading)
 	if err == nil {
 		err = os.Rename(temp, n.path)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 )
 
 // noted opens the store in dir and returns how many of ds are known to be verified.
@@ -51,8 +52,8 @@ func TestNotesSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	boot := bytes.Index(right, []byte(bootID()))
-	program := boot + len(bootID()) + 1
+	boot := bytes.Index(right, []byte(folder.BootID()))
+	program := boot + len(folder.BootID()) + 1
 	for what, c := range map[string]struct {
 		change func(b []byte) []byte
 		want   int

@@ -52,7 +52,7 @@ type possession struct {
 
 // openPossession reads who has which of the blobs in f, which others do not use yet.
 func openPossession(f *files[digest.Digest], log *zap.Logger) (*possession, error) {
-	p := &possession{files: f, path: filepath.Join(f.dir, holdersName), log: log}
+	p := &possession{files: f, path: filepath.Join(f.Dir, holdersName), log: log}
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("read which instance names have which blobs: %w", err)
 	}
@@ -205,7 +205,7 @@ func (p *possession) rewrite() error {
 
 // rewriteLocked makes a new file of all that is had. What changes meanwhile is in it, in its order.
 func (p *possession) rewriteLocked() error {
-	temp := filepath.Join(p.files.tempDir(), "incoming-holders")
+	temp := filepath.Join(p.files.TempDir(), "incoming-holders")
 	file, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

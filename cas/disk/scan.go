@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
@@ -25,65 +25,25 @@ const scanWidth = 8
 // openFiles takes the folder for this process, removes what a crash left behind
 // and finds what is there. The bound is set by the caller with limit.
 func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K], error) {
-	dir, err := filepath.Abs(dir)
+	own, err := folder.Open(dir, log, notesName, holdersName, scrubName)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	f := &files[K]{Folder: own, layout: l, log: log}
+	if err := f.scan(); err != nil {
+		_ = own.Close()
 		return nil, err
 	}
-	f := &files[K]{dir: dir, layout: l, log: log}
-	if err := f.clearNotes(); err != nil {
-		return nil, err
-	}
-	lock, err := lockDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	f.lock = lock
-	err = f.emptyTemp()
-	if err == nil {
-		err = f.scan()
-	}
-	if err != nil {
-		_ = lock.Close()
-		return nil, err
-	}
-	f.noteBoot()
+	own.NoteBoot()
 	return f, nil
 }
 
-// lockPath is the file that locks dir. It holds the bootID of when dir was opened last.
-func lockPath(dir string) string { return filepath.Join(dir, "lock") }
-
-// lockDir locks dir until the file is closed or the process ends.
-func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return lock, nil
-	}
-	_ = lock.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("%s is in use by another process", dir)
-	}
-	return nil, fmt.Errorf("lock %s: %w", dir, err)
-}
-
-// emptyTemp makes the folder for temporary files anew. What cannot be removed of the one before is moved away.
-func (f *files[K]) emptyTemp() error {
-	if err := os.RemoveAll(f.tempDir()); err != nil && isOfProcess(err) {
-		return err
-	} else if err != nil {
-		if moving := f.lose(filepath.Base(f.tempDir()), err); moving != nil {
-			return moving
-		}
-	}
-	return os.Mkdir(f.tempDir(), 0o700)
-}
+// What the files are called in which a Store notes something.
+const (
+	notesName   = "verified"
+	holdersName = "holders"
+	scrubName   = "scrub"
+)
 
 // limit sets the bound, and evicts what exceeds it.
 func (f *files[K]) limit(maxCost int64) {
@@ -111,7 +71,7 @@ func (f *files[K]) scan() error {
 	)
 	group.SetLimit(scanWidth)
 	for _, g := range f.layout.groups {
-		shards, err := f.shardsOf(g)
+		shards, err := f.Shards(g)
 		if err != nil {
 			return errors.Join(err, group.Wait())
 		}
@@ -120,7 +80,7 @@ func (f *files[K]) scan() error {
 				some, err := f.scanShard(filepath.Join(g, shard.Name()))
 				mu.Lock()
 				defer mu.Unlock()
-				if err != nil && isOfDisk(err) {
+				if err != nil && folder.IsOfDisk(err) {
 					lost[g] = append(lost[g], shard.Name())
 					cause, err = err, nil
 				}
@@ -133,12 +93,12 @@ func (f *files[K]) scan() error {
 		return err
 	}
 	for g, shards := range lost {
-		if err := f.giveUp(g, shards, cause); err != nil {
+		if err := f.GiveUp(g, shards, cause); err != nil {
 			return err
 		}
 	}
 	slices.SortFunc(all, func(a, b found[K]) int { return cmp.Compare(a.mtime, b.mtime) })
-	if !f.sameBoot() {
+	if !f.SameBoot() {
 		var err error
 		if all, err = f.checkLatest(all); err != nil {
 			return err
@@ -156,17 +116,8 @@ func (f *files[K]) scan() error {
 // scanShard lists the whole files of one folder and removes the others. Files
 // that this package did not name are left alone.
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
-	dir, err := os.OpenFile(filepath.Join(f.dir, shard), os.O_RDONLY|unix.O_DIRECTORY, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = f.noFolder(shard, err); err == nil {
-			return nil, nil
-		}
-	}
-	if err != nil && isNoFolder(err) && !shardName.MatchString(filepath.Base(shard)) {
-		f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, shard)))
-		return nil, nil
-	}
-	if err != nil {
+	dir, err := f.OpenShard(shard)
+	if dir == nil || err != nil {
 		return nil, err
 	}
 	defer dir.Close()
@@ -179,7 +130,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 		path := shard + "/" + name
 		k, ok := f.layout.parse(path)
 		if !ok {
-			f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.dir, path)))
+			f.log.Warn("unknown file in the store", zap.String("path", filepath.Join(f.Dir, path)))
 			continue
 		}
 		var st unix.Stat_t
@@ -196,47 +147,18 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 			continue
 		}
 		f.log.Warn("removed a damaged file from the store",
-			zap.String("path", filepath.Join(f.dir, path)), zap.Int64("bytes", st.Size))
-		if err := os.RemoveAll(filepath.Join(f.dir, path)); err != nil {
+			zap.String("path", filepath.Join(f.Dir, path)), zap.Int64("bytes", st.Size))
+		if err := os.RemoveAll(filepath.Join(f.Dir, path)); err != nil {
 			f.stays(k, err)
 		}
 	}
 	return some, nil
 }
 
-// freeBytes is how much an unprivileged process may still write to dir's disk.
-func freeBytes(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("statfs %s: %w", dir, err)
-	}
-	return int64(st.Bavail) * st.Bsize, nil
-}
-
 // unsyncedFor is how long before a loss of power a file may have been finished that
 // is not all on the disk: Linux begins to write what is 30 s old
 // (vm.dirty_expire_centisecs), the rest is for what is in line there.
 const unsyncedFor = 5 * time.Minute
-
-// bootID tells each start of the machine from all others; empty if nothing does.
-func bootID() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(b))
-}
-
-// sameBoot reports whether the folder was opened before since the machine was started.
-func (f *files[K]) sameBoot() bool {
-	id := bootID()
-	b, err := os.ReadFile(lockPath(f.dir))
-	return err == nil && id != "" && string(b) == id
-}
-
-// noteBoot has sameBoot hold from now on. If it cannot, as on a full disk, all that
-// comes of it is that files are checked once more.
-func (f *files[K]) noteBoot() {
-	_ = f.lock.Truncate(0)
-	_, _ = f.lock.WriteAt([]byte(bootID()), 0)
-}
 
 // checkLatest removes those of all, which are in the order of their times, that are
 // wrong and were finished so late before the machine went down that this may be why.
@@ -276,7 +198,7 @@ func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 			kept = append(kept, one)
 		}
 	}
-	f.log.Info("the machine was restarted; checked the latest files", zap.String("dir", f.dir),
+	f.log.Info("the machine was restarted; checked the latest files", zap.String("dir", f.Dir),
 		zap.Int("files", len(latest)), zap.Int("wrong", len(all)-len(kept)), zap.Duration("took", time.Since(began)))
 	return kept, nil
 }

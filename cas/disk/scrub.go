@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/aside"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
@@ -40,7 +41,7 @@ func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
 // shards lists the folders that files are in.
 func (f *files[K]) shards() (all []string, err error) {
 	for _, group := range f.layout.groups {
-		entries, err := os.ReadDir(filepath.Join(f.dir, group))
+		entries, err := os.ReadDir(filepath.Join(f.Dir, group))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -55,8 +56,8 @@ func (f *files[K]) shards() (all []string, err error) {
 
 // shard lists the paths of what is in such a folder. The error of one that is damaged is scrub.ErrUnlisted.
 func (f *files[K]) shard(name string) ([]string, error) {
-	names, err := namesIn(filepath.Join(f.dir, name))
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !isOfProcess(err) {
+	names, err := namesIn(filepath.Join(f.Dir, name))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !folder.IsOfProcess(err) {
 		return nil, fmt.Errorf("%w: %w", scrub.ErrUnlisted, err)
 	}
 	if err != nil {
@@ -133,7 +134,7 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 			v.gone[name] = true
 		}
 	}
-	v.aside.Miss(lost, filepath.Join(v.files.dir, shard))
+	v.aside.Miss(lost, filepath.Join(v.files.Dir, shard))
 	return names, nil
 }
 

@@ -117,10 +117,10 @@ func Open(dir string, o Options) (*Store, error) {
 	s := &Store{files: &blobs{files: f}, buffers: newBuffers()}
 	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
 	f.index.fresh = s.verifier.fresh
-	s.notes = &notes{files: f, path: filepath.Join(f.dir, notesName), log: o.Logger}
+	s.notes = &notes{files: f, path: filepath.Join(f.Dir, notesName), log: o.Logger}
 	err = s.prepare(o)
 	if err == nil {
-		s.aside = aside.Open(filepath.Join(f.dir, "aside"), f.index.max/asideShare, o.Logger)
+		s.aside = aside.Open(filepath.Join(f.Dir, "aside"), f.index.max/asideShare, o.Logger)
 		f.setAside = s.aside.Take
 	}
 	if err == nil && o.Isolate {
@@ -142,7 +142,7 @@ func Open(dir string, o Options) (*Store, error) {
 func (s *Store) prepare(o Options) error {
 	maxBytes := o.MaxBytes
 	if maxBytes == 0 {
-		free, err := freeBytes(s.Dir())
+		free, err := s.files.Free()
 		if err != nil {
 			return err
 		}
@@ -167,11 +167,11 @@ func (s *Store) Close() error {
 func (s *Store) Verifier() *Verifier { return s.verifier }
 
 // Dir returns the absolute path of the store's folder.
-func (s *Store) Dir() string { return s.files.dir }
+func (s *Store) Dir() string { return s.files.Dir }
 
 // TempDir returns a folder on the same file system as the blobs, for files to be
 // adopted. Open empties it; names starting with "incoming-" are the store's.
-func (s *Store) TempDir() string { return s.files.tempDir() }
+func (s *Store) TempDir() string { return s.files.TempDir() }
 
 // OpenBlob opens d for reading, which counts as a use; the caller closes it. The
 // file stays Readable when the blob is evicted. Of a blob that is not there, or

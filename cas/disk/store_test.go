@@ -17,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 )
 
 func storeOpen(t testing.TB, dir string, o Options) *Store {
@@ -414,7 +415,7 @@ func TestStoreTakesAShareOfTheDiskByDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	free, err := freeBytes(dir)
+	free, err := (&folder.Folder{Dir: dir}).Free()
 	if got := s.Stats().MaxBytes; err != nil || got < free/2 || got >= free {
 		t.Errorf("bound %d of %d free, %v", got, free, err)
 	}
@@ -484,7 +485,7 @@ func TestStoreUnderManyHands(t *testing.T) {
 // storeWantConsistent checks that index and disk agree when nothing is going on.
 func storeWantConsistent(t *testing.T, s *Store) {
 	t.Helper()
-	disk := &files[digest.Digest]{dir: s.Dir(), layout: blobLayout(), log: s.files.log}
+	disk := &files[digest.Digest]{Folder: s.files.Folder, layout: blobLayout(), log: s.files.log}
 	if err := disk.scan(); err != nil {
 		t.Fatal(err)
 	}

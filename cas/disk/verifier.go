@@ -22,7 +22,7 @@ type Verifier struct {
 
 // Vouch begins a Vouching. What is used from now on can be vouched for.
 func (v *Verifier) Vouch() *Vouching {
-	return &Vouching{by: v, began: v.files.damages(), left: v.files.unproven(), used: map[version]use{}}
+	return &Vouching{by: v, began: v.files.count(damaged), left: v.files.count(unproven), used: map[version]use{}}
 }
 
 // fresh reports whether what was verified then need not be verified again, if nobody

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/folder"
 )
 
 // BenchmarkOpenNoted opens a store of a million blobs, which takes minutes to make,
@@ -18,7 +19,7 @@ func BenchmarkOpenNoted(b *testing.B) {
 	const blobs = 1_000_000
 	dir := b.TempDir()
 	// As if it had been opened before since the machine was started: nothing is read then.
-	if err := os.WriteFile(lockPath(dir), []byte(bootID()), 0o600); err != nil {
+	if err := os.WriteFile(folder.LockPath(dir), []byte(folder.BootID()), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	var hash [digest.HashSize]byte

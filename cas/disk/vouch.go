@@ -72,7 +72,7 @@ func (v *Vouching) Used(d digest.Digest) {
 // use notes a use, before or after the reading.
 func (v *Vouching) use(d digest.Digest) {
 	by := v.by
-	before := by.files.strangeness()
+	before := by.files.count(strange)
 	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}
 	fresh := by.fresh(known)
@@ -149,7 +149,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	for i, ver := range used {
 		ds[i] = ver.digest
 	}
-	damaged := append(by.files.damagedSince(ds, v.began), by.files.unprovenSince(read, v.left)...)
+	damaged := append(by.files.since(damaged, ds, v.began), by.files.since(unproven, read, v.left)...)
 	for i, ver := range used {
 		if wrong[i] || v.changed(ver) {
 			damaged = append(damaged, ver.digest)
@@ -171,7 +171,7 @@ func (v *Vouching) changed(ver version) bool {
 	if ok && generation == ver.generation {
 		return now.strange != used.strange
 	}
-	return v.by.files.strangeSince(ver.digest, used.before)
+	return len(v.by.files.since(strange, []digest.Digest{ver.digest}, used.before)) > 0
 }
 
 // sound reports whether ver, or what came after it, is right.

@@ -69,7 +69,7 @@ func New(dir string, store *disk.Store, owners []folder.Owner, checks []Check, l
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
 	m := &Monitor{
-		dir: dir, log: log, checks: append([]Check{{"work folder", func() error { return disk.Writable(dir) }}}, checks...),
+		dir: dir, log: log, checks: append([]Check{{"work folder", func() error { return folder.Writable(dir) }}}, checks...),
 		calls: map[*context.CancelCauseFunc]struct{}{}, due: time.Now().Add(examineInterval), quotas: diskquota.New(dir, owners),
 	}
 	m.quotas.Warn(log)

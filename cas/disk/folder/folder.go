@@ -1,0 +1,121 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// A Folder belongs to this process until it is closed.
+type Folder struct {
+	Dir  string // its absolute path
+	log  *zap.Logger
+	lock *os.File
+}
+
+// Open takes the folder at dir, which it makes if needed, for this process, and empties TempDir.
+// Notes are the names of files in it: what has the name of one and is none is moved away, because
+// to open it would wait for ever.
+func Open(dir string, log *zap.Logger, notes ...string) (*Folder, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f := &Folder{Dir: dir, log: log}
+	if err := f.clear(append([]string{filepath.Base(LockPath(dir))}, notes...)); err != nil {
+		return nil, err
+	}
+	if f.lock, err = lockDir(dir); err != nil {
+		return nil, err
+	}
+	if err := f.emptyTemp(); err != nil {
+		_ = f.lock.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close lets another process have the folder.
+func (f *Folder) Close() error { return f.lock.Close() }
+
+// TempDir is for files that are not whole yet.
+func (f *Folder) TempDir() string { return filepath.Join(f.Dir, "tmp") }
+
+// LockPath is the file that locks dir. It holds the BootID of when dir was opened last.
+func LockPath(dir string) string { return filepath.Join(dir, "lock") }
+
+// lockDir locks dir until the file is closed or the process ends.
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(LockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return lock, nil
+	}
+	_ = lock.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("%s is in use by another process", dir)
+	}
+	return nil, fmt.Errorf("lock %s: %w", dir, err)
+}
+
+// emptyTemp makes the folder for temporary files anew. What cannot be removed of the one before is
+// moved away.
+func (f *Folder) emptyTemp() error {
+	if err := os.RemoveAll(f.TempDir()); err != nil && IsOfProcess(err) {
+		return err
+	} else if err != nil {
+		if moving := f.lose(filepath.Base(f.TempDir()), err); moving != nil {
+			return moving
+		}
+	}
+	return os.Mkdir(f.TempDir(), 0o700)
+}
+
+// BootID tells each start of the machine from all others; empty if nothing does.
+func BootID() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+}
+
+// SameBoot reports whether NoteBoot was called since the machine was started.
+func (f *Folder) SameBoot() bool {
+	id := BootID()
+	b, err := os.ReadFile(LockPath(f.Dir))
+	return err == nil && id != "" && string(b) == id
+}
+
+// NoteBoot has SameBoot hold from now on. If it cannot, as on a full
+// disk, all that comes of it is that files are checked once more.
+func (f *Folder) NoteBoot() {
+	_ = f.lock.Truncate(0)
+	_, _ = f.lock.WriteAt([]byte(BootID()), 0)
+}
+
+// Free returns how much an unprivileged process may still write to the disk.
+func (f *Folder) Free() (bytes int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.Dir, &st); err != nil {
+		return 0, fmt.Errorf("statfs %s: %w", f.Dir, err)
+	}
+	return int64(st.Bavail) * st.Bsize, nil
+}
+
+// IsOfProcess reports whether a file could not be opened for want of something that this process,
+// or the machine, may have in a moment, or because somebody has a lease of it. All else is wrong
+// with the file.
+func IsOfProcess(err error) bool {
+	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN},
+		func(e error) bool { return errors.Is(err, e) })
+}
