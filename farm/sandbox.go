@@ -58,7 +58,8 @@ func (w *Worker) checkIsolation() (isolation, error) {
 		return is, nil
 	}
 	is.commands.NoNetwork = w.Network != networkOn
-	is.sandbox = &sandbox.Options{Show: w.Show, FreshNetworks: w.FreshNetworks, MostTerminals: terminalsOf(w.Slots)}
+	sees := w.Sees
+	is.sandbox, sees.MostTerminals = &sees, terminalsOf(w.Slots)
 	if is.sandbox.Hide, err = w.hidden(); err != nil {
 		return is, err
 	}
@@ -132,7 +133,7 @@ func (is *isolation) close() error {
 // hidden lists the paths that commands never see, wherever they are: folders of data, which it
 // makes, and files in flags.
 func (w *Worker) hidden() (hide []string, err error) {
-	for _, dir := range append([]string{w.Data, w.below(w.CacheDir, "cas"), w.below(w.Mount, "mount")}, w.Hide...) {
+	for _, dir := range append([]string{w.Data, w.below(w.CacheDir, "cas"), w.below(w.Mount, "mount")}, w.Sees.Hide...) {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return nil, err
 		}
@@ -209,7 +210,7 @@ func makeFile(file string) {
 // isListed reports whether commands see a folder as such: its other files are not hidden with one.
 func (w *Worker) isListed(dir string) bool {
 	listed := append([]string{"/", "/etc", "/etc/ssl", "/etc/ssl/certs", "/etc/pki/tls/certs"}, sandbox.DefaultShow...)
-	for _, path := range w.Show {
+	for _, path := range w.Sees.Show {
 		listed = append(listed, filepath.Clean(path))
 	}
 	switch filepath.Base(dir) {
@@ -223,7 +224,7 @@ func (w *Worker) isListed(dir string) bool {
 // this machine; then none has, if the flags allow it.
 func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error) {
 	launcher, err := s.launch(ctx, i)
-	if !errors.Is(err, sandbox.ErrUnavailable) || s.w.Sandbox == sandboxNamespaces || i > 0 || len(s.w.Show) > 0 {
+	if !errors.Is(err, sandbox.ErrUnavailable) || s.w.Sandbox == sandboxNamespaces || i > 0 || len(s.w.Sees.Show) > 0 {
 		return launcher, err
 	}
 	if missing := s.doWithoutSandbox(); missing != nil {
@@ -246,7 +247,7 @@ func (s *Started) doWithoutSandbox() error {
 	switch {
 	case w.Network == networkOff:
 		return errors.New("--network=off needs --sandbox=namespaces")
-	case len(w.Show) > 0:
+	case len(w.Sees.Show) > 0:
 		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
 	}
 	s.isolation.commands.NoNetwork = false

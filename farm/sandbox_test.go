@@ -66,7 +66,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	w := &Worker{Logger: zaptest.NewLogger(t)}
 	flags := pflag.NewFlagSet("worker", pflag.ContinueOnError)
 	tuning := w.Settings().Register(flags)
-	w.Show = []string{shown + "/"}
+	w.Sees.Show = []string{shown + "/"}
 	var named []string
 	name := func(f *pflag.Flag) {
 		what, _, _ := settings.Describe(f)
@@ -118,7 +118,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := runner.StartLauncher(t.Context(), runner.LauncherOptions{
-		Sandbox: &sandbox.Options{Show: w.Show, Hide: hide}, Logger: zaptest.NewLogger(t),
+		Sandbox: &sandbox.Options{Show: w.Sees.Show, Hide: hide}, Logger: zaptest.NewLogger(t),
 	})
 	if err != nil {
 		t.Skip(err)

@@ -30,6 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -73,9 +74,9 @@ type Worker struct {
 	Network string `flag:"network" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
 	// User is a name, UID:GID or FIRST-LAST.
 	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, one user for each concurrent action"`
-	// Show are paths of the machine that commands see besides sandbox.DefaultShow.
-	Show     []string `flag:"show" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
-	Policies string   `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
+	// Sees is for commands in a sandbox. hidden hides more from them.
+	Sees     sandbox.Options `settings:"inline"`
+	Policies string          `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 
 	// SlotCPUs and SlotMemory are the resources of each slot; zero: an equal share.
 	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole CPUs are exclusive"`
@@ -86,9 +87,6 @@ type Worker struct {
 	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of the outputs of one action, including holes"`
 	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Number of output files of one action"`
 	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
-
-	// FreshNetworks is for debugging: it excludes that an action sees traces of another.
-	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`
@@ -125,8 +123,6 @@ type Worker struct {
 	// metrics and ready are shown by a scheduler in this process; nil: there is none.
 	metrics *prometheus.Registry
 	ready   *serve.Readiness
-	// Hide are more files and folders that commands are not to see.
-	Hide []string
 	// HideFiles are files that the program reads; they and their neighbours are hidden from
 	// commands.
 	HideFiles []string

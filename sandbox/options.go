@@ -26,13 +26,14 @@ var ErrView = errors.New("what commands see")
 type Options struct {
 	// Show are files and folders of the machine that commands see besides DefaultShow, as they
 	// are there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in /var/tmp.
-	Show []string
+	Show []string `flag:"show" group:"Commands" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
 	// Hide are files and folders that commands find empty, with what is mounted below, if
 	// they are in what is shown. They must exist when the launcher starts. What is in them
 	// cannot be shown.
 	Hide []string
-	// FreshNetworks has a network namespace made for each command, also if the one before left nothing in its own.
-	FreshNetworks bool
+	// FreshNetworks makes a network namespace for each command, even if the last command left
+	// nothing in its own. It is for debugging: it excludes that an action sees traces of another.
+	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
 	// MostTerminals is how many pseudo-terminals they have at a time; 0 is 256.
 	MostTerminals int
 }
