@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// cache keeps what was used last of what is remembered, bounded by the memory it takes.
+// cache keeps the recently used records, within a limit of memory.
 type cache struct {
 	mu      sync.Mutex
 	entries *bounded.Cache[record.Key, *entry] // guarded by mu
@@ -20,7 +20,7 @@ func newCache(most int) *cache {
 	return &cache{entries: bounded.New[record.Key, *entry](int64(most))}
 }
 
-// entry is what is known under one key. It may be used after the cache dropped it.
+// entry is the knowledge under one key. It may be used after the cache dropped it.
 type entry struct {
 	key record.Key
 
@@ -29,10 +29,10 @@ type entry struct {
 
 	mu       sync.Mutex // held while something is learnt
 	stored   []byte     // the filter that the store has, as far as is known
-	changes  int        // what was learnt and not written
-	held     int        // what was learnt, too, and is not worth writing alone
+	changes  int        // learnt, and not written
+	held     int        // learnt, too, but not worth writing alone
 	reorders reorders
-	writing  bool // somebody is at it
+	writing  bool // a goroutine is writing
 }
 
 func (e *entry) weight() int64 { return int64(e.known.Load().sizeBytes()) }
@@ -50,7 +50,7 @@ func (c *cache) get(k record.Key) *entry {
 	return e
 }
 
-// weigh corrects what e takes and drops others for it.
+// weigh updates the size of e and drops other entries for it.
 func (c *cache) weigh(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,10 +24,9 @@ type place struct {
 	hash   PathHash // of the path
 }
 
-// Directories returns the digests of the directories below root that a run went
-// through: read is Recorder.Has. They come level by level, each once. It looks at
-// what local has, and leaves out what is below the rest; of very many it returns the
-// first. It waits for nothing but the disk.
+// Directories returns the digests of the directories below root that a run read: read is
+// Recorder.Has. They come level by level, each once. It reads only directories that local has, and
+// skips everything below others; of very many it returns the first. It waits only for the disk.
 func Directories(
 	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
 ) []digest.Digest {
@@ -57,9 +56,8 @@ func Directories(
 	return found
 }
 
-// outdated reports whether so much of old is not in now, or the other way round, that
-// it is worth writing: an eighth, for with each change of an input the directories
-// above it are others, which are as unknown the next time.
+// outdated reports whether old and now differ enough to be written: by an eighth, because with each
+// change of an input its parent directories change, and will change again.
 func outdated(old, now []digest.Digest) bool {
 	if slices.Equal(old, now) {
 		return false

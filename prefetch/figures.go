@@ -7,9 +7,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Figures say what became of the input files that a command opened, and of those that were prefetched for
-// it. Files with the same content count once, by the first that was opened; empty files and directories
-// do not count. docs/RUNNING_AHEAD.md has the definitions for those who read the figures.
+// Figures are the prefetch results of the input files that a command opened, and of prefetched
+// ones. Files with the same content count once, by the first that was opened; empty files and
+// directories do not count. docs/RUNNING_AHEAD.md has the definitions.
 type Figures struct {
 	Foreseen Amount // prefetched, and there before the command opened it
 	Late     Amount // on its way when the command opened it, because of whomever
@@ -18,7 +18,7 @@ type Figures struct {
 	Unused   Amount // prefetched, and not opened while it was there or on its way
 }
 
-// Files is what the command opened.
+// Files is the total that the command opened.
 func (f Figures) Files() (all Amount) {
 	for _, a := range []Amount{f.Foreseen, f.Late, f.Missed, f.Local} {
 		all = all.plus(a)
@@ -26,8 +26,8 @@ func (f Figures) Files() (all Amount) {
 	return all
 }
 
-// HitRate returns Foreseen over all files that were not local, from 0 to 1; false if there
-// were none.
+// HitRate returns Foreseen over all files that were not local, from 0 to 1; false if there were
+// none.
 func (f Figures) HitRate() (rate float64, ok bool) {
 	fetched := f.Foreseen.Files + f.Late.Files + f.Missed.Files
 	if fetched == 0 {
@@ -46,7 +46,7 @@ type Tally struct {
 // met is where a blob was when it was first opened.
 type met struct {
 	was cas.Presence
-	// unseen: nobody saw it opened, as it was there.
+	// unseen: its opening was not seen, as it was local.
 	unseen bool
 }
 
@@ -70,7 +70,7 @@ func (t *Tally) note(d digest.Digest, m met) {
 	t.first[d] = m
 }
 
-// Figures are made of what was noted and of the blobs that were prefetched.
+// Figures are computed from the tally and the prefetched blobs.
 func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,10 +105,10 @@ func (a *Amount) add(d digest.Digest) {
 	*a = a.plus(Amount{1, d.SizeBytes()})
 }
 
-// Stats say what a Race has done. What was local already, or was fetched by those
-// who needed it, does not count as fetched.
+// Stats count the work of a Race. Files that were local already, or that a waiting caller fetched,
+// do not count as fetched.
 type Stats struct {
-	Foreseen    Amount // files that it wanted to be local, local or not, once per path
+	Foreseen    Amount // files that it wanted, local or not, once per path
 	Files       Amount // files that it fetched ahead
 	Directories Amount // Directory messages that it fetched ahead
 	// NearbyOff: reading ahead by nearness was given up, for too little was used.

@@ -13,8 +13,8 @@ const RootHash PathHash = 0xcbf29ce484222325
 // fnvPrime is the factor of 64-bit FNV-1a.
 const fnvPrime = 0x100000001b3
 
-// Child returns the hash of the entry called name in the directory whose hash is h.
-// A name has at least one byte and no slash; this is not checked.
+// Child returns the hash of the entry called name in the directory whose hash is h. A name has at
+// least one byte and no slash; this is not checked.
 func (h PathHash) Child(name string) PathHash { return h.slash().add(name) }
 
 // HashPath returns the hash of a path as OnFirstRead of vfs has it: "" for the
@@ -26,7 +26,7 @@ func HashPath(path string) PathHash {
 	return RootHash.Child(path) // slashes between names count like all bytes
 }
 
-// slash returns the hash of what h is the hash of with one more slash at its end.
+// slash returns the hash of the text of h with another slash at its end.
 func (h PathHash) slash() PathHash { return (h ^ '/') * fnvPrime }
 
 func (h PathHash) add(s string) PathHash {

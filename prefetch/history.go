@@ -10,12 +10,12 @@ import (
 // maxRuns bounds the runs of a history: each has a bit of a word.
 const maxRuns = 32
 
-// history says which paths each of the last few runs read. It is immutable.
+// history has the paths that each of the last few runs read. It is immutable.
 type history struct {
 	paths   []PathHash // ascending, each once
 	readers []uint32   // bit i of readers[j]: runs[i] read paths[j]; never 0
-	ranks   []rank     // of each of paths; nil if nobody noted them
-	runs    []uint64   // what tells runs apart, where that matters
+	ranks   []rank     // of each of paths; nil if unknown
+	runs    []uint64   // identifies the runs, if necessary
 	newest  int        // index into runs; older ones come before it, then from the end on
 }
 
@@ -27,8 +27,8 @@ type shape struct {
 	distinct bool
 }
 
-// with returns h, which may be nil, with one more run in place of the oldest, and
-// false if that would say nothing new.
+// with returns h, which may be nil, with one more run in place of the oldest, and false if nothing
+// changes.
 func (h *history) with(run uint64, r reading, s shape) (*history, bool) {
 	if h == nil {
 		h = &history{}

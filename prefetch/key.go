@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// An Action is what Profiles know actions by. Those with the same Instance and Digest
-// are the same; those that have the Instance and the Kind in common are alike.
+// An Action has the keys of an action in Profiles. Actions with equal Instance and Digest are the
+// same; those with equal Instance and Kind are similar.
 type Action struct {
 	Instance string
 	Digest   digest.Digest // of digest.OfReduced
@@ -32,7 +32,7 @@ func (a Action) coarseKey() (record.Key, bool) {
 	return record.Key{Bucket: names.CoarseBucket, Instance: a.Instance, Digest: d}, ok
 }
 
-// run returns what tells actions apart in a coarse history.
+// run returns the id of an action in a coarse history.
 func (a Action) run() uint64 {
 	hash := a.Digest.Hash()
 	b, err := hex.DecodeString(hash[:16])

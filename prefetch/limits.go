@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// LimitsOptions say how much the races of one worker have under way together.
-// Zero values mean the defaults.
+// LimitsOptions limit the requests of all races of one worker together. Zero values mean the
+// defaults.
 type LimitsOptions struct {
 	// Calls bounds the calls of Source.Prefetch; default 16.
 	Calls int
@@ -31,14 +31,14 @@ func (o LimitsOptions) withDefaults() LimitsOptions {
 	return o
 }
 
-// Limits are shared by all races of a worker. Who comes first is served first.
+// Limits are shared by all races of a worker, first come, first served.
 type Limits struct {
 	options                   LimitsOptions
 	calls, bytes, directories *semaphore.Weighted
 	pace                      pace
 }
 
-// NewLimits returns Limits that nobody uses yet.
+// NewLimits returns unused Limits.
 func NewLimits(o LimitsOptions) *Limits {
 	o = o.withDefaults()
 	return &Limits{

@@ -10,21 +10,21 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// ErrTooLarge says that an input root has more entries than the caller wants to see.
+// ErrTooLarge: an input root has more entries than the caller's limit.
 var ErrTooLarge = errors.New("input root has too many files and folders")
 
-// A Mark says who read a path.
+// A Mark says which runs read a path.
 type Mark int
 
 // The marks.
 const (
 	NeverRead Mark = iota
-	Foreseen       // by a run before the last one, or nobody knows by which
+	Foreseen       // by a run before the last one, or by an unknown one
 	ReadLast       // by the last run
 	Marks          // how many there are
 )
 
-// plus saturates: a tree that names one folder often enough has more files than can be counted.
+// plus saturates: a tree that contains one folder often enough has more files than can be counted.
 func (a Amount) plus(o Amount) Amount {
 	return Amount{saturated(a.Files, o.Files), saturated(a.Bytes, o.Bytes)}
 }
@@ -43,8 +43,8 @@ type Node struct {
 	Mark   Mark
 	// Sums counts the files at and below the node by their marks.
 	Sums [Marks]Amount
-	// Children has the files of a folder, then its folders. What is below a folder that nobody
-	// read was not read and is not listed.
+	// Children has the files of a folder, then its folders. The content of unread folders is not
+	// listed.
 	Children []*Node
 }
 
@@ -56,9 +56,9 @@ func (n *Node) All() (all Amount) {
 	return all
 }
 
-// LayOver lays r over the input root that consists of the directories, in any order. A directory
-// that is not among them is taken to be empty. Of folders that nobody read only the sums are there,
-// unless nothing is known at all and their files are few enough. Beyond atMost nodes it returns ErrTooLarge.
+// LayOver marks the input root that consists of the directories, in any order, with the paths of r.
+// A missing directory counts as empty. For unread folders there are only sums, unless nothing is
+// known at all and their files are few. Beyond atMost nodes it returns ErrTooLarge.
 func LayOver(r Record, root digest.Digest, directories []*repb.Directory, atMost int) (*Node, error) {
 	b := &overlay{
 		record: r, function: root.Function(), left: atMost,
@@ -87,12 +87,12 @@ type overlay struct {
 	record      Record
 	function    digest.Function
 	directories map[digest.Digest]*repb.Directory
-	unread      map[digest.Digest]Amount // what is below folders that nobody read
+	unread      map[digest.Digest]Amount // totals below unread folders
 	left        int                      // nodes
-	knows       bool                     // what some run read
+	knows       bool                     // at least one run is known
 }
 
-// mark says who read the path of that hash.
+// mark returns the Mark of the path with that hash.
 func (b *overlay) mark(h PathHash) Mark {
 	switch {
 	case b.record.ReadLast(h):
@@ -103,7 +103,7 @@ func (b *overlay) mark(h PathHash) Mark {
 	return NeverRead
 }
 
-// fill adds what is in the directory d to its node.
+// fill adds the entries of the directory d to its node.
 func (b *overlay) fill(n *Node, h PathHash, d digest.Digest) error {
 	m := b.directories[d]
 	if b.left -= len(m.GetFiles()) + len(m.GetDirectories()); b.left < 0 {
@@ -138,8 +138,8 @@ func (n *Node) take(child *Node) {
 	}
 }
 
-// count returns what is below a folder, counted once however often the tree names it. No
-// directory contains itself, as it would have to contain its own digest.
+// count returns the total below a folder, counted once however often the tree contains it. No
+// directory contains itself, because it would have to contain its own digest.
 func (b *overlay) count(d digest.Digest) Amount {
 	if sum, ok := b.unread[d]; ok {
 		return sum

@@ -10,22 +10,24 @@ const (
 	firstWindow = 512 << 10
 	leastWindow = 128 << 10
 	mostWindow  = 16 << 20
-	// paceSlack is how much longer a call may always take for what others carry: where a round trip takes less, nobody minds.
+	// paceSlack is how much longer a call may always take because of other traffic: if a round trip
+	// takes less, the difference does not matter.
 	paceSlack = 10 * time.Millisecond
-	// paceGrowth is how many times what a call carried may be under way more after it.
+	// paceGrowth is by how many times the bytes of a call the window may grow after it.
 	paceGrowth = 3
 	// tripAges is after how many calls the shortest of them is half forgotten.
 	tripAges = 1024
 )
 
-// A pace says how much the races of a worker may have under way, as nobody waits for it: what the link to the storage
-// carries in about a round trip. Who comes to wait for something waits no longer then than without. It is learnt from the
-// calls: while they take little longer than a round trip more may be under way, else less. The zero value is ready.
+// A pace limits the bytes that the races of a worker may have in flight for prefetching: as many as
+// the link to the storage carries in about a round trip. A caller that begins to wait for a blob
+// then waits no longer than without prefetching. It learns from the calls: while they take little
+// longer than a round trip the window grows, otherwise it shrinks. The zero value is ready.
 type pace struct {
 	mu     sync.Mutex
 	window int64         // bytes; 0: nothing is known
 	trip   time.Duration // that of a call that carries little; 0: nothing is known
-	shrunk time.Time     // calls that began earlier say nothing new
+	shrunk time.Time     // calls that began earlier have no new information
 	over   time.Duration // if the window has just become much smaller: by how much the call was late that was the reason
 	busy   int           // races that have something under way
 }
@@ -44,7 +46,7 @@ func (p *pace) allLocked() int64 {
 	return p.window
 }
 
-// look returns the window, and how much of it one race may have, which is among the busy ones or not.
+// look returns the window, and the share of one race, which is busy or not.
 func (p *pace) look(busy bool) (window, share int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +69,7 @@ func (p *pace) turn(busy bool) {
 	}
 }
 
-// took notes how long a call took, and whether much of what may be was under way meanwhile.
+// took records how long a call took, and whether much of the window was in use meanwhile.
 func (p *pace) took(began time.Time, bytes int64, full bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +87,8 @@ func (p *pace) took(began time.Time, bytes int64, full bool) {
 		more := min(bytes*int64(room/max(over, 1)), paceGrowth*bytes)
 		p.window = min(p.allLocked()+more, mostWindow)
 	case over > room && before > 0 && 4*over > 3*before:
-		// Less under way has not helped: it is not for that that calls take long, but, say, for a busy machine.
+		// A smaller window has not helped: calls are slow for another reason, such as a busy
+		// machine.
 		p.trip += over / 2
 	case over > room && news:
 		was := p.allLocked()

@@ -17,7 +17,7 @@ type PartReads struct {
 	files map[digest.Digest]*partRead // guarded by mu; at most maxRanged
 }
 
-// partRead is what was read of one file.
+// partRead has the reads of one file.
 type partRead struct {
 	chunks []uint64 // a bit for each chunk of chunkBytes
 	unseen bool     // more may have been
@@ -47,7 +47,7 @@ func (r *PartReads) Read(d digest.Digest, off, n int64) {
 	}
 }
 
-// Unseen notes that d is read from now on so that nobody sees it.
+// Unseen records that reads of d are invisible from now on.
 func (r *PartReads) Unseen(d digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *PartReads) Unseen(d digest.Digest) {
 	}
 }
 
-// parts returns what was read of a file of that size.
+// parts returns the parts that were read of a file of that size.
 func (f *partRead) parts(size int64) (parts span.Set) {
 	for i, word := range f.chunks {
 		for ; word != 0; word &= word - 1 {
@@ -72,8 +72,8 @@ func (f *partRead) parts(size int64) (parts span.Set) {
 	return parts
 }
 
-// Seen returns what was noted of files below root, each once, at the first path that was read: read is Recorder.Has. It
-// looks at the directories that local has.
+// Seen returns the recorded reads of files below root, each once, at the first path that was read:
+// read is Recorder.Has. It reads the directories that local has.
 func (r *PartReads) Seen(
 	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
 ) (seen []Seen) {

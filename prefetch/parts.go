@@ -8,7 +8,8 @@ import (
 // maxParted bounds the files of a Race of which parts come first.
 const maxParted = 16
 
-// parted are the large files of which the parts that runs read are asked for ahead of the rest. The queue's mu guards it.
+// parted are the large files whose known parts are requested before the rest. The queue's mu guards
+// it.
 type parted struct {
 	known ranges
 	files map[digest.Digest]int64 // of which parts wait, or were asked for: up to there
@@ -19,7 +20,7 @@ func newParted(known ranges) parted {
 	return parted{known: known, files: map[digest.Digest]int64{}, left: maxParted}
 }
 
-// admits reports whether parts of f are to be asked for, which is noted.
+// admits reports whether parts of f must be requested, and records that.
 func (p *parted) admits(f file) bool {
 	if _, again := p.files[f.digest]; again || len(p.known.of(f.hash, f.digest)) == 0 {
 		return false

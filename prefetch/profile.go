@@ -11,35 +11,34 @@ import (
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
-// Bounds of filters that others made.
+// Limits of filters from other programs.
 const (
 	// maxForeignBytes bounds a filter; gRPC messages are no longer than that by default.
 	maxForeignBytes = 4 << 20
-	// maxHashes bounds k. To look at fewer hashes than a filter was made with is
-	// right too: it only adds false positives, fewer than one in 2^64 from here on.
+	// maxHashes limits k. Using fewer hashes than the filter was made with is right too: it only
+	// adds false positives, fewer than one in 2^64 from here on.
 	maxHashes = 64
 )
 
-// Profile says which paths of an input root runs of an action read: directories
-// whose entries they looked at and files that they opened. It is a Bloom filter:
-// it may hold paths that were not read, but lacks none that was. A Profile is
-// immutable.
+// Profile is the set of paths of an input root that runs of an action read: directories whose
+// entries they read and files that they opened. It is a Bloom filter: it may contain paths that
+// were not read, but lacks none that was. A Profile is immutable.
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
 	ones   uint               // bits that are set
 	// small has more paths, which are worth fetching if they are small; may be nil. It is
 	// made of a history and not stored.
 	small *Profile
-	// history tells when and how often paths were read; nil if that is not known.
+	// history has when and how often paths were read; nil if unknown.
 	history *history
-	// directories are those that the last run went through, which may be there again.
-	// They are not part of the filter; may be nil.
+	// directories are those that the last run read, which may exist again. They are not part of the
+	// filter; may be nil.
 	directories []digest.Digest
 	// ranges are the parts of large files that runs read. They are not part of the filter; may be nil.
 	ranges ranges
 }
 
-// ProfileOptions says how large a Profile is made. The zero value is good.
+// ProfileOptions are the size of a Profile. The zero value is good.
 type ProfileOptions struct {
 	// MaxBytes bounds the size of the filter; where that is too little for
 	// BitsPerPath, false positives become more. 0 is 128 KiB.
@@ -102,7 +101,7 @@ func isPrime(n uint) bool {
 	return true
 }
 
-// add sets the bits of hashes. Only who has just made p may call it.
+// add sets the bits of hashes. Only the maker of p may call it, before p is shared.
 func (p *Profile) add(hashes []PathHash) {
 	m, set := uint64(p.filter.Cap()), p.filter.BitSet()
 	for _, h := range hashes {
@@ -121,10 +120,10 @@ func (p *Profile) with(hashes []PathHash) *Profile {
 	return c
 }
 
-// ParseProfile returns the profile that a message holds, which is not changed nor
-// kept. It is false for a message that no profile makes: it has no filter or one
-// of no bits, does not end in a set bit, has no hashes, or is longer than 4 MiB.
-// Such a message is to be treated as none. Of more than 64 hashes only 64 are used.
+// ParseProfile returns the profile in a message, which is neither changed nor kept. It is false for
+// a message that no profile produces: it has no filter or one of no bits, does not end in a set
+// bit, has no hashes, or is longer than 4 MiB. The caller treats such a message as none. Of more
+// than 64 hashes only 64 are used.
 func ParseProfile(m *fsac.FileSystemAccessProfile) (*Profile, bool) {
 	b, k := m.GetBloomFilter(), m.GetBloomFilterHashFunctions()
 	if len(b) == 0 || len(b) > maxForeignBytes || k == 0 {
@@ -167,7 +166,7 @@ func (p *Profile) Message() *fsac.FileSystemAccessProfile {
 	}
 }
 
-// containsSmall is Contains for what is small.
+// containsSmall is Contains for small files.
 func (p *Profile) containsSmall(h PathHash) bool {
 	return p.Contains(h) || p.small != nil && p.small.Contains(h)
 }
@@ -190,8 +189,8 @@ func (p *Profile) Contains(h PathHash) bool {
 // SizeBytes returns the length of the filter in the message.
 func (p *Profile) SizeBytes() int { return int(p.filter.Cap()/8) + 1 }
 
-// Paths estimates how many paths are in the profile; a filter whose bits are all
-// set holds as many as there are bits.
+// Paths estimates how many paths are in the profile; a filter whose bits are all set has as many as
+// there are bits.
 func (p *Profile) Paths() int {
 	m, k := float64(p.filter.Cap()), float64(p.filter.K())
 	if p.ones >= p.filter.Cap() {

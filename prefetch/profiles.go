@@ -11,13 +11,13 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// Bounds of what is remembered of one action.
+// Limits of the records of one action.
 const (
 	exactRuns  = 4
 	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
 )
 
-// Origin says where a profile comes from.
+// Origin is the kind of a profile.
 type Origin uint8
 
 // The origins of profiles.
@@ -38,13 +38,13 @@ func (o Origin) String() string {
 	return "none"
 }
 
-// ProfilesOptions are what may be chosen about Profiles. The zero value is good.
+// ProfilesOptions are the options of Profiles. The zero value is good.
 type ProfilesOptions struct {
 	Filter ProfileOptions
-	// CacheBytes bounds the memory for what is remembered of many actions; 0 is 64 MiB.
+	// CacheBytes limits the memory for records of many actions; 0 is 64 MiB.
 	CacheBytes int
-	// MaxAge is how long the store is not asked again for what is in memory, which
-	// others that use the store may have changed meanwhile; 0 is a minute.
+	// MaxAge is how long a record in memory is used without asking the store, where other programs
+	// may have changed it; 0 is a minute.
 	MaxAge time.Duration
 	// Timeout bounds each call of the store; 0 is two seconds.
 	Timeout time.Duration
@@ -103,10 +103,9 @@ func exactRules(o ProfileOptions) rules {
 	return rules{shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one}
 }
 
-// Find returns what a run of a will read, to the best of knowledge: what any of the last
-// few runs of the same action read, else what a good share of the last actions that are
-// like it read, else nil and None. It may wait for the store, twice, and takes
-// microseconds for what was used lately.
+// Find returns the expected reads of a run of a: the paths that any of the last few runs of the
+// same action read, or else those that a good share of the last similar actions read, or else nil
+// and None. It may wait for the store, twice, and takes microseconds for recently used records.
 func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	if k, ok := a.exactKey(); ok {
 		if found := p.look(ctx, k, p.exact).known.Load().profile(); found != nil {
@@ -121,12 +120,11 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// Learn remembers that a run of a has read these paths, in the order in which Recorder.Hashes returns
-// them, went through these directories, as Directories does, and read these parts of large files; it keeps the
-// directories. Of files that the run was not seen to read what is known stays.
-// Runs that failed are not to be learnt: they may have read too little. Nor is a run that
-// read nothing, for it was not watched. Learn writes only what says something new, and
-// may wait for the store.
+// Learn remembers that a run of a has read these paths, in the order of Recorder.Hashes, these
+// directories, as in Directories, and these parts of large files; it keeps the directories. For
+// files whose reads were not seen, the known parts stay. Failed runs must not be learnt: they may
+// have read too little. Nor must a run without reads, because it was not watched. Learn writes only
+// new information, and may wait for the store.
 func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
 	if len(paths) == 0 {
 		return
@@ -149,15 +147,15 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	}
 }
 
-// Flush writes what was learnt and is not written yet: of actions that are alike not each
-// run is written, and the store may have failed. It is for the end of a program.
+// Flush writes unwritten records: not each run of similar actions is written, and the store may
+// have failed. It is for the end of a program.
 func (p *Profiles) Flush(ctx context.Context) {
 	for _, e := range p.cache.all() {
 		p.write(ctx, e)
 	}
 }
 
-// look returns what is known under k, after asking the store if need be.
+// look returns the record under k, after asking the store if necessary.
 func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 	e := p.cache.get(k)
 	if e.isFresh(p.maxAge) {
@@ -171,7 +169,7 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 	e.mu.Lock()
 	e.asked.Store(time.Now().UnixNano())
 	switch {
-	case e.changes > 0: // as good as what others have written, and not there yet
+	case e.changes > 0: // as good as in the store, and not written yet
 	case found.filter == nil:
 		if e.known.Load().filter != nil {
 			e.changes = 1 // the store has lost it
@@ -190,7 +188,7 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 	return e
 }
 
-// learn adds a run to what e knows and reports whether it is to be written.
+// learn adds a run to e and reports whether it must be written.
 func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
 	e.mu.Lock()
 	known := e.known.Load()
@@ -212,9 +210,8 @@ func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
 	return due
 }
 
-// learnDirectories keeps the directories of the last run with what e knows of it, and
-// reports whether that is to be written: not where a store seems to drop them, as it did
-// the history.
+// learnDirectories keeps the directories of the last run in e, and reports whether they must be
+// written: not if the store seems to drop them, as it did the history.
 func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
 	e.mu.Lock()
 	known := e.known.Load()
@@ -231,8 +228,8 @@ func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
 	return due
 }
 
-// learnRanges adds to what e knows and reports whether that is to be written: not where a store seems to drop
-// it, as it did the history.
+// learnRanges adds parts to e and reports whether they must be written: not if the store seems to
+// drop them, as it did the history.
 func (p *Profiles) learnRanges(e *entry, seen []Seen, r rules) (due bool) {
 	e.mu.Lock()
 	known := e.known.Load()
@@ -249,10 +246,10 @@ func (p *Profiles) learnRanges(e *entry, seen []Seen, r rules) (due bool) {
 	return due
 }
 
-// write brings what e knows to the store, unless somebody is at it already: that one
-// writes what is newer by then, too.
+// write writes e to the store, unless another goroutine is doing that: it will also write newer
+// information.
 func (p *Profiles) write(ctx context.Context, e *entry) {
-	const rounds = 2 // what comes while the second is written waits for the next run
+	const rounds = 2 // new information during the second write waits for the next run
 	for range rounds {
 		e.mu.Lock()
 		known, changes, held := e.known.Load(), e.changes, e.held

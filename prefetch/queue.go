@@ -18,34 +18,35 @@ type file struct {
 	class  class
 }
 
-// A class says what is known of when files are read, how likely, and how much they take. Files of
-// one class are asked for in the order of the tree.
+// A class combines when files are expected to be read, how likely, and their size. Files of one
+// class are requested in the order of the tree.
 type class struct {
 	way way
-	// Of files that the profile foresees: when they are read, and whether fewer than half of the runs read them.
+	// Of predicted files: when they are read, and whether fewer than half of the runs read them.
 	when rank
 	rare bool
 }
 
-// A way is how a file is asked for, and why.
+// A way says how a file is requested, and why.
 type way uint8
 
 const (
-	small way = iota // the profile foresees it; with others in a call
-	near             // the same, because it is next to what the action has opened
-	large            // the profile foresees it; in a call of its own, because it is above largeBytes
-	// Of a large file of which parts come that runs read: these, as if they were a small file, and all of it, as a large one.
+	small way = iota // predicted; requested with others in one call
+	near             // a neighbour of an opened file; requested with others in one call
+	large            // predicted; requested in a call of its own, because it is above largeBytes
+	// A large file with parts that runs read: parts requests these like a small file, whole all of it
+	// like a large file.
 	parts
 	whole
 )
 
-// isLarge reports whether it is asked for in a call of its own.
+// isLarge reports whether the file is requested in a call of its own.
 func (w way) isLarge() bool { return w == large || w == whole }
 
-// isParted reports whether it is of a file of which parts come.
+// isParted reports whether runs read only parts of the file.
 func (w way) isParted() bool { return w == parts || w == whole }
 
-// classOf returns the class of a file of that size that p foresees at the path with the hash h.
+// classOf returns the class of a predicted file with this size, at the path with the hash h.
 func classOf(p *Profile, h PathHash, sizeBytes int64) class {
 	c := class{}
 	c.when, c.rare = p.foresees(h)
@@ -55,17 +56,17 @@ func classOf(p *Profile, h PathHash, sizeBytes int64) class {
 	return c
 }
 
-// A profile is believed up to a point: of what it foresees, what the link carries in about so many round trips is asked for
-// before any of it is read, and so many bytes at most.
+// A profile has limited credit: before any predicted file is read, as many bytes are requested as
+// the link carries in about so many round trips, and at most so many bytes.
 const (
 	exactTrips   = 2
 	exactCredit  = 16 << 20
 	coarseTrips  = 1
 	coarseCredit = 4 << 20
-	// For each file that is read a quarter of its bytes may be in doubt more, and what the link carries in a 16th of a round
-	// trip, but no more than so many times its bytes.
+	// For each file that is read, the credit grows by a quarter of its bytes, and by as many as the
+	// link carries in a 16th of a round trip, but by no more than so many times its bytes.
 	creditOfRead = 7
-	// largeOfTrust is how many times what may be in doubt a large file may have.
+	// largeOfTrust is how many times the credit a large file may have.
 	largeOfTrust = 8
 )
 
@@ -75,7 +76,7 @@ const longBytes = 64 << 20
 // A hope is that a file is read as the profile foresees.
 type hope struct {
 	bytes        int64
-	asked, parts int64 // what was asked for: all of it, and parts of it
+	asked, parts int64 // requested bytes: whole, and in parts
 }
 
 // A queue holds files that no call has asked for yet.
@@ -84,24 +85,25 @@ type queue struct {
 
 	mu    sync.Mutex
 	files map[class][]file  // guarded by mu
-	known map[PathHash]hope // guarded by mu; what the profile foresees and was not read
+	known map[PathHash]hope // guarded by mu; predicted and unread files
 	pace  *pace
-	// What the pace said when the queue was last looked at. Other races change it at any time; one look goes by one answer.
-	// Guarded by mu.
+	// The pace's answer at the last look at the queue. Other races change it at any time; one look
+	// uses one answer. Guarded by mu.
 	window, share int64
-	// On the word of the profile files are asked for as long as doubt, the bytes of those that were and are not read yet, is less
-	// than trust. The last small one may exceed that. Large ones are in doubt apart, and are to leave small ones theirs. Of trust
-	// some is there from the start, and earned is the rest. Guarded by mu, but for trips and most, which say what is there.
+	// Predicted files are requested as long as doubt, the bytes of requested but unread ones, is
+	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
+	// must leave small ones their credit. Part of trust is there from the start, and earned is the
+	// rest. Guarded by mu, except trips and most, which define the start.
 	trips, most                          int64
 	earned, doubt, largeDoubt, nearDoubt int64
 	held                                 bool // guarded by mu; the profile is not believed now
-	now                                  rank // guarded by mu; of what the action reads
+	now                                  rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
 	underWay               map[class]int64
 	total                  int64 // bytes of small files that are under way
 	largeTotal             int64
-	largeUnderWay          map[PathHash]context.CancelFunc // what gives them up
+	largeUnderWay          map[PathHash]context.CancelFunc // cancel them
 	parts                  parted
 }
 
@@ -117,13 +119,13 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 	return q
 }
 
-// lookLocked has what follows go by what the pace says now.
+// lookLocked updates the pace's answer.
 func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 
-// creditLocked is what may yet be asked for on the word of the profile.
+// creditLocked is how many predicted bytes may still be requested.
 func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
 
-// trustLocked is what may be in doubt.
+// trustLocked is how many bytes may be in doubt.
 func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
 
 // askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
@@ -138,7 +140,7 @@ func (q *queue) askLocked(f file, all, parts int64) {
 	q.doubtLocked(h.bytes, all, parts)
 }
 
-// doubtLocked adds to what is in doubt of a file of that size.
+// doubtLocked adds to the doubt of a file of that size.
 func (q *queue) doubtLocked(size, all, parts int64) {
 	q.doubt += parts
 	if size > largeBytes {
@@ -183,7 +185,8 @@ func (q *queue) unforeseen(files []file) (others []file) {
 	return others
 }
 
-// near adds files that are next to what the action has opened. Of those so many bytes are in doubt now.
+// near adds neighbours of files that the action has opened. So many of their bytes are in doubt
+// now.
 func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
 	q.nearDoubt = doubt
@@ -198,7 +201,7 @@ func (q *queue) near(files []file, doubt int64) {
 	}
 }
 
-// dropNear forgets what waits because of what is near it.
+// dropNear drops waiting neighbours.
 func (q *queue) dropNear() {
 	q.mu.Lock()
 	delete(q.files, class{way: near})
@@ -220,7 +223,7 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	}
 	q.now = now
 	inTime = f.asked > 0 || !spent && !q.held
-	_, more := q.nextLocked() // for whatever reason: other races change the pace without a word
+	_, more := q.nextLocked() // for whatever reason: other races change the pace at any time
 	q.mu.Unlock()
 	if more {
 		q.rouse()
@@ -228,7 +231,8 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	return inTime
 }
 
-// hold says whether the profile is not to be believed for now. Then its large files, which take long, are given up.
+// hold sets whether the profile is distrusted for now. Then its large files, which take long, are
+// cancelled.
 func (q *queue) hold(held bool) {
 	q.mu.Lock()
 	changed := q.held != held
@@ -246,8 +250,8 @@ func (q *queue) hold(held bool) {
 	}
 }
 
-// soon says how many parts of what it reads an action that is at files of rank now reads before files of c: none of what
-// is near. What it should have read already comes last.
+// soon says how many parts of its reads an action at files of rank now reads before files of c:
+// none before neighbours. Files that it should have read already come last.
 func (c class) soon(now rank) int {
 	if c.way == near {
 		return -1
@@ -255,8 +259,8 @@ func (c class) soon(now rank) int {
 	return int((c.when - now) & lastRank)
 }
 
-// before orders classes by how soon they are read; what is large or rare counts as read a part later. Of what is equal
-// then the small goes first, parts after it, and the less rare.
+// before orders classes by how soon they are read; large or rare files count as read a part later.
+// Of equal ones small files go first, then parts, then the less rare.
 func (c class) before(o class, now rank) bool {
 	large, rare := ordinal(c.way.isLarge()), ordinal(c.rare)
 	otherLarge, otherRare := ordinal(o.way.isLarge()), ordinal(o.rare)
@@ -273,7 +277,7 @@ func ordinal(yes bool) int {
 	return 0
 }
 
-// nextLocked returns the class of what is asked for next, false if there is nothing now.
+// nextLocked returns the class of the next request, false if there is none now.
 func (q *queue) nextLocked() (next class, found bool) {
 	for c := range q.files {
 		if q.mayGoLocked(c) && (!found || c.before(next, q.now)) {
@@ -293,8 +297,9 @@ func (q *queue) ready() bool {
 	return ok
 }
 
-// take returns what the next call asks for; nothing if there is nothing now. When the call has ended, the
-// caller calls ended. If some is not nil, only these parts are asked for, of a single file, and no call is counted.
+// take returns the next request; nothing if there is none now. When the call has ended, the caller
+// calls ended. If some is not nil, only these parts are requested, of a single file, and no call is
+// counted.
 func (q *queue) take() (batch []file, some span.Set) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -316,7 +321,8 @@ func (q *queue) take() (batch []file, some span.Set) {
 	return q.takeLocked(next), nil
 }
 
-// takePartsLocked takes as many parts of f, whose turn it is, as may be asked for. The others wait for more trust.
+// takePartsLocked takes as many parts of f, which is next, as the credit allows. The others wait
+// for more trust.
 func (q *queue) takePartsLocked(f file) span.Set {
 	some, all := q.parts.take(f, q.creditLocked())
 	q.askLocked(f, 0, some.Bytes())
@@ -363,7 +369,7 @@ func (q *queue) mayGoLocked(c class) bool {
 	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
 }
 
-// mayPassLocked reports whether little is under way of what is read before files of c.
+// mayPassLocked reports whether few bytes of files that are read before files of c are in flight.
 func (q *queue) mayPassLocked(c class) bool {
 	var earlier int64
 	for o, bytes := range q.underWay {
@@ -374,8 +380,8 @@ func (q *queue) mayPassLocked(c class) bool {
 	return earlier < max(q.share/2, 1)
 }
 
-// heldFor returns for how many bytes of a call what is read later is held back: for none of a file of which parts come, with
-// which comes what is read of it.
+// heldFor returns for how many bytes of a call later files are held back: for none of a file whose
+// parts are requested, because these come first.
 func heldFor(batch []file) (bytes int64) {
 	for _, f := range batch {
 		if size := f.digest.SizeBytes(); size < longBytes && !f.class.way.isParted() {
@@ -425,7 +431,7 @@ func bytesOf(batch []file) (bytes int64) {
 	return bytes
 }
 
-// full reports whether at least half of what may be is under way.
+// full reports whether at least half of the window is in use.
 func (q *queue) full() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -433,7 +439,7 @@ func (q *queue) full() bool {
 	return 2*q.total >= q.share
 }
 
-// begun says that the call for a large file has begun, which cancel gives up.
+// begun records the call for a large file, which cancel ends.
 func (q *queue) begun(batch []file, cancel context.CancelFunc) {
 	q.mu.Lock()
 	q.underWay[batch[0].class] += heldFor(batch)
@@ -445,7 +451,8 @@ func (q *queue) begun(batch []file, cancel context.CancelFunc) {
 	}
 }
 
-// ended says that a call has ended. A large file that was given up is asked for again if the profile proves right.
+// ended records the end of a call. A cancelled large file is requested again if the profile proves
+// right.
 func (q *queue) ended(batch []file, givenUp bool) {
 	q.mu.Lock()
 	c := batch[0].class

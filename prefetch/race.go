@@ -9,39 +9,39 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Source is where a Race fetches blobs. It is shared with those who really
-// need them, and sees to it that they come first. fetch.ReadThrough is one.
+// A Source fetches blobs for a Race. Waiting callers share it, and it serves them first.
+// fetch.ReadThrough is one.
 type Source interface {
 	// LocalDirectory returns the Directory of that digest if it is here and valid. It
 	// waits for nothing but the disk.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
-	// PrefetchDirectories makes blobs local that LocalDirectory will be asked for,
-	// before those of Prefetch, waits for that, and returns those that were fetched
-	// because of it. The error tells that some did not come.
+	// PrefetchDirectories makes blobs local for later calls of LocalDirectory, before those of
+	// Prefetch, waits for that, and returns those that it fetched. The error means that some did
+	// not come.
 	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 	// Prefetch does the same for files.
 	Prefetch(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
-	// PrefetchRanges has parts of d come ahead of the rest, which comes with Prefetch or for those
-	// who open it. It does not wait. The parts are kept until release is called.
+	// PrefetchRanges fetches parts of d before the rest, which comes with Prefetch or for callers
+	// that open it. It does not wait. The parts are kept until release is called.
 	PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func())
 }
 
-// A Spec says what one Race is about.
+// A Spec describes one Race.
 type Spec struct {
 	Root   digest.Digest // of the input root
 	Source Source
-	// Profile says what is likely to be read; nil if nothing is known. One that does not have
-	// the root, or has nearly everything, counts as nil.
+	// Profile has the expected reads; nil if there is none. One that does not have the root, or has
+	// nearly everything, counts as nil.
 	Profile *Profile
-	// Origin is that of the Profile. What is Coarse has to prove itself sooner.
+	// Origin is that of the Profile. A Coarse one must prove itself sooner.
 	Origin Origin
 	Limits *Limits // nil: those of NewLimits, for this Race alone
 }
 
-// maxFalsePositives is the share of all paths from which on a Profile says nothing.
+// maxFalsePositives is the share of all paths from which on a Profile is useless.
 const maxFalsePositives = 0.3
 
-// profile returns the Profile if it says anything.
+// profile returns the Profile if it is useful.
 func (s Spec) profile() *Profile {
 	if p := s.Profile; p != nil && p.Contains(RootHash) && p.FalsePositives() < maxFalsePositives {
 		return p
@@ -49,13 +49,12 @@ func (s Spec) profile() *Profile {
 	return nil
 }
 
-// A Race makes local what an action is likely to read, ahead of the action. It
-// starts with Start and ends with Stop; its other methods may be called
-// concurrently until then. Nothing that it finds, lacks or fails at is an error:
-// what is invalid or missing is passed over.
+// A Race makes files local that an action is expected to read, before the action reads them. It
+// begins with Start and ends with Stop; its other methods may be called concurrently until then.
+// None of its failures is an error: invalid and missing entries are skipped.
 //
-// It takes some 100 bytes for each file that it foresees, and goes through no more
-// than 65,536 directories and 262,144 files.
+// It takes some 100 bytes for each predicted file, and visits no more than 65,536 directories and
+// 262,144 files.
 type Race struct {
 	source  Source
 	limits  *Limits
@@ -71,7 +70,7 @@ type Race struct {
 	mu      sync.Mutex
 	fetched []digest.Digest // guarded by mu; files that were fetched ahead
 	stats   Stats           // guarded by mu
-	parts   []func()        // guarded by mu; release those that were asked for
+	parts   []func()        // guarded by mu; release those that were requested
 }
 
 // The bounds of one Race.
@@ -79,7 +78,7 @@ const (
 	maxFiles = 1 << 18
 	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
 	smallBytes = 64 << 10
-	// The calls in flight for files, and what one for small files asks for.
+	// The calls in flight for files, and the size of one for small files.
 	maxSmallCalls = 8
 	maxLargeCalls = 4
 	filesPerCall  = 1000
@@ -115,8 +114,8 @@ func Start(ctx context.Context, s Spec) *Race {
 	return r
 }
 
-// Stop cancels what is under way, except what somebody else waits for, and returns
-// when nothing of the Race runs any more. It may be called again.
+// Stop cancels its fetches, except those with other callers, and returns when all goroutines of the
+// Race have ended. It may be called again.
 func (r *Race) Stop() Stats {
 	r.cancel()
 	r.running.Wait()

@@ -9,14 +9,15 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
-// largeBytes is the size above which a file is fetched in a call of its own, and its parts are worth remembering.
+// largeBytes is the size above which a file is fetched in a call of its own, and known parts help.
 const largeBytes = 1 << 20
 
-// The bounds of what is remembered of large files that are read in part.
+// The limits of known parts of large files.
 const (
 	// chunkBytes is how finely it is remembered: the kernel seldom reads less.
 	chunkBytes = 64 << 10
-	// joinBytes is how far apart two parts may be that are one: in less than a round trip what is between them comes, too.
+	// joinBytes is how far apart two parts may be to be fetched as one: the bytes in between take
+	// less than a round trip.
 	joinBytes = 256 << 10
 	// maxRangedBytes bounds the size of a file.
 	maxRangedBytes = 16 << 30
@@ -24,7 +25,8 @@ const (
 	maxRanged    = 64
 	maxRanges    = 512
 	maxAllRanges = 2048
-	// restless: parts that are more than so many times what the last run read are forgotten.
+	// restless: parts are forgotten if they are more than so many times as many as the last run
+	// read.
 	restless = 2
 )
 
@@ -43,7 +45,7 @@ type ranges []ranged
 // blobOf is enough of a digest to know it again, for a hint.
 func blobOf(d digest.Digest) uint64 { return binary.BigEndian.Uint64(d.AppendHash(nil)) }
 
-// A Seen is what one run was seen to read of a large file.
+// A Seen has the visible reads of one run of a large file.
 type Seen struct {
 	Path   PathHash
 	Digest digest.Digest
@@ -52,12 +54,12 @@ type Seen struct {
 	All bool
 }
 
-// alike reports whether files of these sizes may be versions of the same one, with parts at about the
-// same places.
+// alike reports whether files of these sizes may be versions of the same one, with parts at about
+// the same places.
 func alike(a, b int64) bool { return max(a, b)-min(a, b) <= max(a, b)/8 }
 
-// of returns the parts of a file that are likely to be read: of the same blob, else of what is alike
-// and was at the same path. It is nil if none are known.
+// of returns the expected parts of a file: those of the same blob, or else those of a similar file
+// at the same path. It is nil if none are known.
 func (r ranges) of(path PathHash, d digest.Digest) span.Set {
 	if len(r) == 0 || d.SizeBytes() <= largeBytes {
 		return nil
@@ -76,7 +78,7 @@ func (r ranges) at(path PathHash) int {
 	return slices.IndexFunc(r, func(f ranged) bool { return f.path == path })
 }
 
-// within returns what of parts is in a file of that size.
+// within returns the parts within a file of that size.
 func within(parts span.Set, size int64) span.Set {
 	var in span.Set
 	for _, p := range parts {
@@ -87,8 +89,8 @@ func within(parts span.Set, size int64) span.Set {
 	return in
 }
 
-// coarser returns parts with their surroundings: whole chunks, those that are near each other in one, and
-// at most maxRanges.
+// coarser returns parts with their surroundings: whole chunks, with those near each other joined,
+// and at most maxRanges.
 func coarser(parts span.Set, size int64) (out span.Set) {
 	for join := int64(joinBytes); ; join *= 2 {
 		out = nil
@@ -125,7 +127,8 @@ func after(known span.Set, s Seen) span.Set {
 	return union
 }
 
-// learn returns what is known after a run, and false if that is the same. What the run was not seen to read stays.
+// learn returns the ranges after a run, and false if they are the same. Files whose reads were not
+// seen are unchanged.
 func (r ranges) learn(seen []Seen) (ranges, bool) {
 	next, changed := r, false
 	for _, s := range seen {
@@ -190,7 +193,7 @@ func rangesMessage(r ranges) *profiles.Ranges {
 	return m
 }
 
-// parseRanges returns what a message says, nil if it breaks a rule.
+// parseRanges returns the ranges of a message, nil if it is invalid.
 func parseRanges(m *profiles.Ranges) ranges {
 	if len(m.GetFiles()) > maxRanged {
 		return nil

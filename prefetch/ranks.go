@@ -18,7 +18,8 @@ const (
 	ranksPerByte = 8 / rankBits
 )
 
-// rankOf returns the rank of the i-th of n paths: the first eighth, and then a third of the rest each.
+// rankOf returns the rank of the i-th of n paths: the first eighth, and then a third of the rest
+// each.
 func rankOf(i, n int) rank {
 	switch i *= 24; {
 	case i < 3*n:
@@ -31,7 +32,7 @@ func rankOf(i, n int) rank {
 	return lastRank
 }
 
-// A reading is what one run read.
+// A reading has the reads of one run.
 type reading struct {
 	paths []PathHash // ascending, each once
 	ranks []rank     // of each of paths
@@ -64,8 +65,9 @@ func (r rank) toward(now rank) rank {
 	return rank(int(r) + cmp.Compare(now, r))
 }
 
-// misranks reports whether the ranks of what a run read are so much others than those of h that this is worth
-// remembering: by half a step on average. What runs that do much at a time read first differs a little each time.
+// misranks reports whether the ranks of a run's reads differ from those of h enough to be
+// remembered: by half a step on average. The order of reads of parallel programs differs a little
+// each time.
 func (h *history) misranks(r reading) bool {
 	if h.ranks == nil {
 		return true
@@ -82,8 +84,8 @@ func (h *history) misranks(r reading) bool {
 	return 2*off > len(r.ranks)
 }
 
-// reorders count what was learnt under one key of the order of reads alone. Some programs read in another order each
-// time: their records are to be written more and more seldom.
+// reorders counts changes of only the order of reads under one key. Some programs read in another
+// order each time: their records are written less and less often.
 type reorders struct{ runs, writes int }
 
 const (
@@ -93,7 +95,7 @@ const (
 	patientReorders = 5
 )
 
-// due counts a run that read in another order, and reports whether that is to be written.
+// due counts a run with another order of reads, and reports whether it must be written.
 func (o *reorders) due() bool {
 	o.runs++
 	if later := o.writes - promptReorders + 1; later > 0 && o.runs < 1<<min(later, patientReorders) {

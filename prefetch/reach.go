@@ -11,19 +11,19 @@ import (
 const (
 	// nearFileBytes is the size above which a file is not read ahead.
 	nearFileBytes = 512 << 10
-	// nearFree is how many bytes may be there, or on their way, that the action has
-	// not read, beside as many as it has read.
+	// nearFree is how many bytes of unread neighbours may be there, or on their way, in addition to
+	// the bytes that the action has read.
 	nearFree = 4 << 20
 	// Of one directory these many files and bytes, beside two for each that was read.
 	nearFiles = 32
 	nearBytes = 1 << 20
-	// nearSure bounds what is added to nearFiles while most of what comes is read.
+	// nearSure limits the additions to nearFiles while most neighbours are read.
 	nearSure = 480
-	// nearHits is how many subdirectories have to be read from before others are tried,
-	// nearTries how many of those there may be for each that was read from.
+	// nearHits is how many subdirectories must be read from before others are tried, nearTries how
+	// many of those are tried for each that was read from.
 	nearHits  = 2
 	nearTries = 4
-	// maxNear bounds the directories that are looked at.
+	// maxNear limits the directories that are read.
 	maxNear = 1 << 14
 	// It is given up when of nearPeriod files, asked for at least a period ago, less
 	// than nearTooLittle percent were read.
@@ -31,8 +31,8 @@ const (
 	nearTooLittle = 10
 )
 
-// A reach is what is read ahead around the files that an action opens, and what of
-// it has proved right. It belongs to one goroutine.
+// A reach has the neighbours of opened files to prefetch, and which of them proved right. It
+// belongs to one goroutine.
 type reach struct {
 	source Source
 	root   digest.Digest
@@ -41,10 +41,10 @@ type reach struct {
 	places int                // directories below top
 	known  map[PathHash]guess // files that were read or asked for
 	read   int64              // bytes of the files that were read
-	unread int64              // bytes of those that were asked for and not read
+	unread int64              // bytes of requested and unread ones
 	right  int                // files that were asked for and read
 	wrong  int                // files that were asked for and not read, so far
-	past   []period           // the last one goes on
+	past   []period           // the last one is in progress
 	found  []file             // to be asked for
 }
 
@@ -64,8 +64,8 @@ type directory struct {
 	below map[string]*directory
 	at    PathHash
 	tree  *tree.Directory
-	// Entries of tree that were looked at, as neighbours: of read files, beginning
-	// with entry first, and of subdirectories.
+	// Entries of tree that were considered, as neighbours: of read files, beginning with entry
+	// first, and of subdirectories.
 	first, files, directories int
 
 	read, waiting           int   // files: that were read; that were asked for and not read
@@ -79,8 +79,7 @@ func newReach(s Source, root digest.Digest) *reach {
 	return &reach{source: s, root: root, known: map[PathHash]guess{}, past: make([]period, 1)}
 }
 
-// enter returns the directory of that digest, which is called name in up; nil if it
-// is not here.
+// enter returns the directory of that digest, which is called name in up; nil if it is not local.
 func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
 	if found := up.below[name]; found != nil {
 		return found
@@ -95,8 +94,8 @@ func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
 	return entered
 }
 
-// opened notes that the file at path is being read, and finds what is near if a profile has not
-// foreseen it.
+// opened records that the file at path is being read, and adds its neighbours if a profile has not
+// predicted it.
 func (w *reach) opened(path string, foreseen bool) {
 	if w.off || foreseen && len(w.known) == 0 {
 		return
@@ -155,7 +154,7 @@ func (w *reach) note(d *directory, i int) {
 	w.read += size
 }
 
-// drop takes a file off those that were asked for and not read.
+// drop removes a file from the requested and unread ones.
 func (w *reach) drop(g guess) {
 	g.in.waiting--
 	g.in.waitingBytes -= g.bytes
@@ -202,8 +201,8 @@ func (w *reach) ask(d *directory, f file) {
 	w.found = append(w.found, f)
 }
 
-// reached notes that a file at or below d was read. Once subdirectories of it were
-// read from, it tries others.
+// reached records that a file at or below d was read. Once subdirectories of it were read from, it
+// tries others.
 func (w *reach) reached(d *directory) {
 	if !d.hit && d.up != nil {
 		d.up.hits++
@@ -223,7 +222,7 @@ func (w *reach) reached(d *directory) {
 	}
 }
 
-// try finds files in d, whose neighbours were read.
+// try adds files in d, whose neighbours were read.
 func (w *reach) try(d *directory) {
 	if d == nil || d.hit || d.tried {
 		return
@@ -234,8 +233,8 @@ func (w *reach) try(d *directory) {
 	}
 }
 
-// ended notes what became of a call. What did not come because of it was here
-// already, or somebody fetched it who needed it, or it will not come.
+// ended handles the end of a call. A file that it did not fetch was local already, or a waiting
+// caller fetched it, or it will not come.
 func (w *reach) ended(c call) {
 	if w.off || len(w.known) == 0 {
 		return
@@ -255,7 +254,7 @@ func (w *reach) ended(c call) {
 	}
 }
 
-// giveUp reports, once, that too little was right of what had its time to prove so.
+// giveUp reports, once, that too few neighbours were read in time.
 func (w *reach) giveUp() bool {
 	asked, right := 0, 0
 	for _, p := range w.past[:max(len(w.past)-2, 0)] {
@@ -269,7 +268,7 @@ func (w *reach) giveUp() bool {
 	return true
 }
 
-// take returns what is to be asked for.
+// take returns the files to request.
 func (w *reach) take() []file {
 	found := w.found
 	w.found = nil

@@ -8,28 +8,28 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxOpened bounds the reads that wait to be looked at.
+// maxOpened limits the queued reads.
 const maxOpened = 4096
 
-// reads are where a Race hears of what the action opens, and of calls that have ended. One
-// goroutine listens.
+// reads are the queue of a Race for opens of the action, and for ended calls. One goroutine handles
+// them.
 type reads struct {
 	wake chan struct{} // one place
 
 	mu     sync.Mutex
-	opened []string // guarded by mu; files, to be looked at
-	calls  []call   // guarded by mu; to be looked at
+	opened []string // guarded by mu; files to handle
+	calls  []call   // guarded by mu; to handle
 }
 
-// A call is one that has ended, for files of a batch.
+// A call is an ended one, for files of a batch.
 type call struct {
 	batch   []file
 	fetched []digest.Digest
 }
 
-// Opened says that the action is about to read path, or has just done so, for the first time. It
-// does not wait, and is made to be called from OnFirstRead of vfs. See the comment of the package
-// for what it is good for.
+// Opened reports that the action is about to read path, or has just done so, for the first time. It
+// does not wait, and is meant to be called from OnFirstRead of vfs. See the comment of the package
+// for its effect.
 func (r *Race) Opened(path string, k tree.Kind) {
 	if k != tree.File {
 		return
@@ -41,12 +41,12 @@ func (r *Race) Opened(path string, k tree.Kind) {
 	})
 }
 
-// ended says what came of a batch.
+// ended reports the result of a batch.
 func (n *reads) ended(batch []file, fetched []digest.Digest) {
 	n.note(func() { n.calls = append(n.calls, call{batch, fetched}) })
 }
 
-// note calls add, which adds something to be looked at.
+// note calls add, which adds an element to the queue.
 func (n *reads) note(add func()) {
 	n.mu.Lock()
 	add()
@@ -65,8 +65,8 @@ func (n *reads) take() (opened []string, calls []call) {
 	return opened, calls
 }
 
-// weigh looks at what the action opens until ctx ends: what the profile did not foresee lowers what
-// it counts for, and is a reason to look near it.
+// weigh handles the action's opens until ctx ends: an unpredicted one lowers the trust in the
+// profile, and adds its neighbours.
 func (r *Race) weigh(ctx context.Context) {
 	reach, trust := newReach(r.source, r.root), trust{profile: r.profile, origin: r.origin}
 	var progress progress
@@ -105,11 +105,11 @@ func (r *Race) weigh(ctx context.Context) {
 	}
 }
 
-// trust says how far a profile is believed, by what the action opens. It belongs to one goroutine.
+// trust is how far a profile is trusted, by the action's opens. It belongs to one goroutine.
 type trust struct {
 	profile *Profile // nil: nothing is known
 	origin  Origin
-	// Of the files that the action opened lately: all, and those that the profile did not have.
+	// Of the files that the action opened lately: all, and those that the profile lacked.
 	all, strange int
 }
 
@@ -132,8 +132,8 @@ func (t *trust) opened(h PathHash) (foreseen bool) {
 	return foreseen
 }
 
-// misfit reports whether the profile is about something else: what it foresees is not asked for
-// until it is right again.
+// misfit reports whether the profile is of something else: its files are not requested until it is
+// right again.
 func (t *trust) misfit() bool { return t.all >= 8 && 4*t.strange >= 3*t.all }
 
 // blind returns how many directories are fetched that the profile does not name.

@@ -6,15 +6,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Record is what a Store keeps of the runs of an action, for those who show it.
+// A Record is a Store's record of the runs of an action, for display.
 type Record struct {
-	// Profile has what the next run is expected to read.
+	// Profile has the expected reads of the next run.
 	Profile *Profile
 	last    []PathHash // ascending; nil if it is not known
 }
 
-// ParseRecord returns what an exact record of a Store says, which may come from a service
-// that has it as a FileSystemAccessProfile; false if it is malformed.
+// ParseRecord returns an exact record of a Store, which may come from a service that has it as a
+// FileSystemAccessProfile; false if it is malformed.
 func ParseRecord(value []byte) (Record, bool) {
 	k := exactRules(ProfileOptions{}.withDefaults()).parse(value, digest.SHA256)
 	if k.filter == nil {
@@ -32,7 +32,7 @@ func ParseRecord(value []byte) (Record, bool) {
 	return r, true
 }
 
-// KnowsLast reports whether it is known what the last run read.
+// KnowsLast reports whether the reads of the last run are known.
 func (r Record) KnowsLast() bool { return r.last != nil }
 
 // ReadLast reports whether the last run read the path of that hash; no hash of another

@@ -15,16 +15,16 @@ const (
 	maxRecordedBytes = 96 * maxRecorded
 )
 
-// A Recorder gathers what one run of an action reads. Its zero value is ready; its
-// methods may be called concurrently. It keeps about a million paths, of long ones
-// fewer, and forgets further ones.
+// A Recorder collects the reads of one run of an action. Its zero value is ready; its methods may
+// be called concurrently. It keeps about a million paths, of long ones fewer, and drops further
+// ones.
 type Recorder struct {
 	mu    sync.Mutex
 	reads []read // in the order of the calls, of which a path may have several
 	bytes int    // of their paths
 
-	// What follows is made from reads when somebody asks; hashing is behind mu for
-	// no one who reads. setMu comes before mu.
+	// The following is computed from reads on demand; hashing delays no reader that waits for mu.
+	// setMu comes before mu.
 	setMu sync.Mutex
 	done  int // so many of reads are in set
 	set   map[PathHash]struct{}
@@ -62,11 +62,10 @@ func (r *Recorder) Paths() []string {
 	return slices.Compact(paths)
 }
 
-// Hashes returns the hashes of what a profile of the run has, each once: the directories and
-// files that were read and all directories above them, for a file can be read through a shared
-// image without a look into its directory. They are in the order of the first reads of
-// what they stand for or of something below it.
-// Symlinks are not in it: their targets come with the directory.
+// Hashes returns the hashes of the paths for a profile of the run, each once: the directories and
+// files that were read and all their parent directories, because a file can be read through a
+// shared image without a read of its directory. They are in the order of the first reads of
+// themselves or of a path below. Symlinks are not included: their targets come with the directory.
 func (r *Recorder) Hashes() []PathHash {
 	r.setMu.Lock()
 	defer r.setMu.Unlock()
@@ -83,7 +82,7 @@ func (r *Recorder) Has(h PathHash) bool {
 	return ok
 }
 
-// fillLocked brings set up to date; setMu is held.
+// fillLocked updates set; setMu is held.
 func (r *Recorder) fillLocked() {
 	reads := r.after(r.done)
 	if r.set == nil {

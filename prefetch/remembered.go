@@ -11,13 +11,12 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
-// knowledge is what is known of the runs under one key. It is immutable. Its zero value
-// is that of a key without runs.
+// knowledge has the runs under one key. It is immutable. Its zero value has no runs.
 type knowledge struct {
 	// history is nil if it is not known: the filter came without, or there are too many
 	// paths for one.
 	history *history
-	// filter makes the profile of what the next run will read, once; nil if there is none.
+	// filter makes the profile of the expected reads, once; nil if there is none.
 	filter func() *Profile
 	// directories are those of the last run, of exact records only. It is nil if they are
 	// not known, and they may be outdated.
@@ -50,7 +49,7 @@ func (k *knowledge) profile() *Profile {
 	return p
 }
 
-// learn returns what is known after one more run, and false if that is the same.
+// learn returns the knowledge after one more run, and false if that is the same.
 func (k *knowledge) learn(run uint64, now reading, r rules) (*knowledge, bool) {
 	foreign := k.history == nil && k.filter != nil
 	if !r.shape.distinct && (foreign || len(now.paths) > r.shape.paths) {
@@ -63,8 +62,8 @@ func (k *knowledge) learn(run uint64, now reading, r rules) (*knowledge, bool) {
 	return &knowledge{history: h, filter: r.filterOf(h)}, true
 }
 
-// learnWithoutHistory is for filters that came from those who keep nothing else, and for
-// runs that are too large. It begins a history where it replaces such a filter.
+// learnWithoutHistory is for filters from programs that keep nothing else, and for runs that are
+// too large. It begins a history when it replaces such a filter.
 func (k *knowledge) learnWithoutHistory(now reading, r rules) (*knowledge, bool) {
 	paths := now.paths
 	if p := k.profile(); p != nil {
@@ -114,9 +113,9 @@ func (p *Profile) missing(paths []PathHash) []PathHash {
 	return missing
 }
 
-// uncertainty returns by how many paths Paths may well be wrong: three standard
-// deviations of the estimate (with a = kn/m its variance is m(e^a-1-a)/k², Swamidass
-// and Baldi 2007), and what is in p by false positives only.
+// uncertainty returns the possible error of Paths: three standard deviations of the estimate (with
+// a = kn/m its variance is m(e^a-1-a)/k², Swamidass and Baldi 2007), and the paths that are in p
+// only as false positives.
 func (p *Profile) uncertainty() float64 {
 	m, k, n := float64(p.filter.Cap()), float64(p.filter.K()), float64(p.Paths())
 	a := k * n / m
@@ -134,8 +133,8 @@ func (p *Profile) hasRoomFor(n int, o ProfileOptions) bool {
 type rules struct {
 	shape   shape
 	options ProfileOptions
-	// least and leastSmall return how many of so many runs have to read a path so that it
-	// is foreseen, of whatever size or if it is small.
+	// least and leastSmall return how many of so many runs must read a path for it to be predicted,
+	// for any size and for small ones.
 	least, leastSmall func(runs int) int
 }
 
@@ -151,8 +150,8 @@ func (r rules) filterOf(h *history) func() *Profile {
 	})
 }
 
-// parse returns what a value of a store says, with digests of fn; what is malformed says
-// nothing.
+// parse returns the knowledge in a value of a store, with digests of fn; malformed parts are
+// ignored.
 func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	var m profiles.Record
 	if len(value) == 0 || proto.Unmarshal(value, &m) != nil {
@@ -197,10 +196,10 @@ func (k *knowledge) sizeBytes() int {
 	return size + digestBytes*len(k.directories) + 48*len(k.ranges) + 16*k.ranges.count()
 }
 
-// digestBytes is about what a digest takes in memory.
+// digestBytes is about the memory of a digest.
 const digestBytes = 48
 
-// The bounds of a history of actions that are alike.
+// The limits of a history of similar actions.
 const (
 	coarseRuns  = maxRuns
 	coarsePaths = 1 << 14 // about 200 KiB in a store
