@@ -147,13 +147,14 @@ func (t *trust) blind() int {
 	return 0
 }
 
-// progress says how far an action is, by the ranks of what it opened lately. It belongs to one goroutine.
+// progress is how far an action is, by the ranks of its latest opens. It belongs to one goroutine.
 type progress struct{ files [lastRank + 1]int }
 
 // The window in which opened files count; then they count half.
 const progressWindow = 16
 
-// opened notes that the action opened a file of that rank, and returns the middle one of those that it opened lately.
+// opened records that the action opened a file of that rank, and returns the median of its latest
+// opens.
 func (p *progress) opened(when rank) (now rank) {
 	p.files[when]++
 	all := 0

@@ -14,8 +14,8 @@ func (r *Race) foresee(files []file) {
 	}
 }
 
-// near takes files that are next to what was opened. Those that the profile foresees, too, go ahead
-// of the rest of what it foresees.
+// near takes neighbours of opened files. Those that the profile predicts, too, go ahead of its
+// other files.
 func (r *Race) near(files []file, doubt int64) {
 	if len(files) > 0 {
 		r.count(r.queue.unforeseen(files))
@@ -23,7 +23,7 @@ func (r *Race) near(files []file, doubt int64) {
 	r.queue.near(files, doubt)
 }
 
-// count counts what is foreseen, and returns as much of it as there may be.
+// count counts predicted files, and returns as many as the limit allows.
 func (r *Race) count(files []file) []file {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *Race) send(ctx context.Context) {
 				return
 			}
 		}
-		// Only then it is decided what goes: something that is read sooner may have turned up.
+		// The choice is made only then: a file that is read sooner may have been added.
 		if r.limits.call(ctx) != nil {
 			return
 		}
@@ -70,8 +70,8 @@ func (r *Race) send(ctx context.Context) {
 	}
 }
 
-// sendLarge makes the call that it is given one for a large file, for which there has to be room, too. Nothing else waits for
-// that: meanwhile it is no call.
+// sendLarge makes the call in its argument for a large file, for which there must be room, too.
+// Nothing else waits for that: meanwhile it does not count as a call.
 func (r *Race) sendLarge(ctx context.Context, batch []file) {
 	bytes := batch[0].digest.SizeBytes()
 	call, cancel := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	for i, f := range batch {
 		ds[i] = f.digest
 	}
-	// What did not come is for those to complain about who need it.
+	// Callers that need a missing file get the error themselves.
 	full, began := r.queue.full(), time.Now()
 	fetched, _ := r.source.Prefetch(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.way.isLarge() {

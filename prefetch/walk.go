@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// The directories that are fetched though no Profile names them: as long as there is one that
-// errs now and then, and without.
+// The limits of directories that are fetched although no Profile has them: with a profile that is
+// sometimes wrong, and without one.
 const (
 	fewBlind = 256
 	maxBlind = 4096
@@ -26,20 +26,19 @@ type visit struct {
 	asked bool // it was asked for; if it is not here now, it will not come
 }
 
-// A walk goes through the input tree, as far as the profile does: what is local at
-// once, what is not level by level, each in as few calls as possible. It belongs to
-// one goroutine.
+// A walk goes through the input tree, as far as the profile does: local directories at once, others
+// level by level, each in as few calls as possible. It belongs to one goroutine.
 type walk struct {
 	race    *Race
 	profile *Profile // nil: all directories are worth a look, and no file is
-	todo    []visit  // to be looked at, the next one last
-	missing []visit  // to be asked for
+	todo    []visit  // to be read, the next one last
+	missing []visit  // to be requested
 	found   []file
 	places  int          // found so far, at most maxDirectories
 	files   int          // found so far, at most maxFiles
 	left    int          // directories that may yet be asked for
 	calls   int          // under way
-	came    chan []visit // what the calls asked for; has room for all of them
+	came    chan []visit // requests of the calls; has room for all of them
 }
 
 // walk goes through the tree as far as p goes, or through all of it, and asks for so many directories
@@ -66,7 +65,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 	}
 }
 
-// descend looks at all directories that are local, and gathers those that are not.
+// descend reads all local directories, and collects the missing ones.
 func (w *walk) descend(ctx context.Context) {
 	for len(w.todo) > 0 && ctx.Err() == nil {
 		at := w.todo[len(w.todo)-1]
@@ -83,13 +82,13 @@ func (w *walk) descend(ctx context.Context) {
 	}
 }
 
-// hand gives the files found to those who send.
+// hand passes the found files to the senders.
 func (w *walk) hand() {
 	w.race.foresee(w.found)
 	w.found = w.found[:0]
 }
 
-// look finds what is wanted in a directory.
+// look finds the wanted entries of a directory.
 func (w *walk) look(dir *tree.Directory, at PathHash) {
 	first := len(w.todo)
 	for i := range dir.Len() {
@@ -110,7 +109,7 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 			w.todo = append(w.todo, visit{place: place{digest: dir.At(i).Digest, hash: h}})
 		}
 	}
-	slices.Reverse(w.todo[first:]) // so that they are looked at in their order
+	slices.Reverse(w.todo[first:]) // so that they are read in their order
 }
 
 // ask starts a call for directories that are missing.
@@ -135,9 +134,9 @@ func (w *walk) ask(ctx context.Context) {
 	})
 }
 
-// fetchRemembered asks for the directories that the last run went through, all at once.
-// Most of them are there again, and then no level has to wait for the one above it; for
-// the rest the walk goes on as if nothing was known.
+// fetchRemembered requests the directories that the last run read, all at once. Most of them exist
+// again, and then no level has to wait for the one above it; for the others the walk continues as
+// if nothing was known.
 func (r *Race) fetchRemembered(ctx context.Context) {
 	for ds := range slices.Chunk(r.profile.directories, directoriesPerCall) {
 		r.running.Go(func() { r.fetchDirectories(ctx, ds) })
@@ -150,7 +149,7 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 		return
 	}
 	defer release()
-	// What did not come will not be found.
+	// Missing directories will not be found.
 	began := time.Now()
 	fetched, _ := r.source.PrefetchDirectories(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 {
