@@ -10,10 +10,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// beginBytes are how much of a message that is too large is looked at: no more than of a small one.
+// beginBytes is how much of a message that is too large is decoded: no more than of a small one.
 const beginBytes = smallMessage
 
-// receiveBegin receives a message that is too large, of so many bytes: what its begin says is decoded, the rest is read and dropped.
+// receiveBegin receives a message that is too large, of so many bytes: it decodes the beginning,
+// and reads and drops the rest.
 func (r *receiver) receiveBegin(length int64, m any) error {
 	decoded, ok := m.(proto.Message)
 	if !ok {
@@ -40,7 +41,7 @@ func (r *receiver) receiveBegin(length int64, m any) error {
 	return nil
 }
 
-// decodeBegin decodes what is whole in the begin of a message.
+// decodeBegin decodes the complete fields of the beginning of a message.
 func decodeBegin(begin []byte, m proto.Message) error {
 	if err := proto.Unmarshal(wholeOf(begin, m.ProtoReflect().Descriptor(), deepest), m); err != nil {
 		return status.Errorf(codes.Internal, "decode the request: %v", err)
@@ -48,7 +49,8 @@ func decodeBegin(begin []byte, m proto.Message) error {
 	return nil
 }
 
-// wholeOf returns the fields that are whole in the begin of an encoded message, and of a message that is cut off what is whole in that.
+// wholeOf returns the complete fields in the beginning of an encoded message; of a truncated nested
+// message its complete fields.
 func wholeOf(begin []byte, d protoreflect.MessageDescriptor, depth int) (whole []byte) {
 	for rest := begin; len(rest) > 0 && depth > 0; {
 		number, kind, tag := protowire.ConsumeTag(rest)

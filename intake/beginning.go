@@ -8,13 +8,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// beginnings bound what calls take that have come and are not charged to anybody yet. On a busy machine connections bring calls faster
-// than handlers get to them, and each has headers, a goroutine and a window of its request. A connection that brings one more
-// is not read until a handler has got to one.
+// beginnings limit the memory of new calls that are not charged to a caller yet. On a busy machine
+// connections bring calls faster than handlers get to them, and each has headers, a goroutine and a
+// window of its request. A connection with one more call is not read until a handler has got to
+// one.
 type beginnings struct {
 	size  int64
 	bytes *semaphore.Weighted
-	// unread is what a call can bring before it is read: a window, and what gRPC has small frames take beside their bytes.
+	// unread is how much a call can bring before it is read: a window, and gRPC's overhead for
+	// small frames.
 	unread int64
 }
 
@@ -24,8 +26,9 @@ func newBeginnings(b Bounds) *beginnings {
 	return &beginnings{size, semaphore.NewWeighted(size), unread}
 }
 
-// enter waits until there is room for a call that begins, and returns its context, which counts it until charged is called. gRPC has
-// its connection wait, too. What makes room are handlers, of which none needs the connection for that.
+// enter waits until there is room for a new call, and returns its context, which counts it until
+// charged is called. gRPC makes the connection wait, too. Handlers make room, and none of them
+// needs the connection for that.
 func (b *beginnings) enter(ctx context.Context) (context.Context, error) {
 	n := min(callsOf(ctx)*callBytes+b.unread, b.size)
 	if err := b.bytes.Acquire(ctx, n); err != nil {
@@ -34,8 +37,8 @@ func (b *beginnings) enter(ctx context.Context) (context.Context, error) {
 	return &beginning{Context: ctx, leave: func() { b.bytes.Release(n) }}, nil
 }
 
-// A beginning is the context of a call that may not have a handler yet. Until then it has no error: gRPC would drop a call whose time
-// is over already, and tell nobody.
+// A beginning is the context of a call that may not have a handler yet. Until then it has no error:
+// gRPC would silently drop a call whose deadline has passed already.
 type beginning struct {
 	context.Context
 	handled, charged atomic.Bool
@@ -60,7 +63,7 @@ func (b *beginning) Err() error {
 	return b.Context.Err()
 }
 
-// handled says that a call has a handler. An error: it has ended before.
+// handled records that a call has a handler. It returns an error if the call has ended before.
 func handled(ctx context.Context) error {
 	if b, ok := ctx.Value(beginningKey{}).(*beginning); ok {
 		b.handled.Store(true)
@@ -71,8 +74,8 @@ func handled(ctx context.Context) error {
 	return nil
 }
 
-// charged says that what a call takes is charged to somebody, or free. A handler calls it before it waits for anything. It may be called
-// again.
+// charged records that a call is charged to a caller, or free. A handler calls it before it waits
+// for anything. It may be called again.
 func charged(ctx context.Context) {
 	if b, ok := ctx.Value(beginningKey{}).(*beginning); ok && !b.charged.Swap(true) {
 		b.leave()

@@ -3,7 +3,7 @@ package intake
 import "time"
 
 const (
-	// callBytes is what a call in flight costs: its goroutine, its stream and a small request.
+	// callBytes is the cost of a call in flight: its goroutine, its stream and a small request.
 	callBytes = 16 << 10
 	// maxStreams are more than the positions of the largest worker, each of which holds a call.
 	maxStreams = 4096
@@ -12,22 +12,23 @@ const (
 	// smallAnswer is the size up to which an answer that waits for its client does not keep its call charged: so many of these
 	// as a client can ask for without reading have less than one write.
 	smallAnswer = 1 << 10
-	// uploadBytes is what a stream of requests costs beside what it brings: what its handler has open, and
-	// a small message of which a part has come.
+	// uploadBytes is the cost of a stream of requests beside its data: its handler's open file, and
+	// a small message that has arrived in part.
 	uploadBytes = 32 << 10
 	// headerBytes leave room for a RequestMetadata of 64 KiB, which travels as base64, and for a token.
 	headerBytes = 128 << 10
-	// connectionBytes is what a connection costs: buffers, goroutines and the state of TLS.
+	// connectionBytes is the cost of a connection: buffers, goroutines and the state of TLS.
 	connectionBytes = 64 << 10
-	// smallFrameBytes is what frames of a byte take beside what they bring: gRPC joins them when there are a thousand.
+	// smallFrameBytes is the overhead of frames of one byte: gRPC joins them when there are a
+	// thousand.
 	smallFrameBytes = 64 << 10
-	// slowest is the rate in bytes per second that a sender has to keep up.
+	// slowest is the lowest allowed rate of a sender in bytes per second.
 	slowest = 16 << 10
 	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest usual level has.
 	leastBuffers = 20 << 20
 	// largestPooled is the size of the largest buffers that are used again.
 	largestPooled = 16 << 20
-	// customary is the size of messages that gRPC takes unless it is told otherwise.
+	// customary is gRPC's default limit of a message.
 	customary = 4 << 20
 )
 
@@ -44,20 +45,21 @@ type Bounds struct {
 	Beginnings int64
 	// Calls in flight.
 	Calls, CallsOfOne int
-	// GuestCalls are those of callers who have shown no identity, where one is asked for: they are for checks of health.
+	// GuestCalls are those of callers without identity, if authentication is on: they are for
+	// health checks.
 	GuestCalls, GuestCallsOfOne int
 	// Uploads are bytes that streams of requests may cost while they wait for their clients.
 	Uploads, UploadsOfOne int64
-	// Windows are bytes that clients may send of such streams while what came before is dealt with.
+	// Windows are bytes that clients may send of such streams while earlier ones are handled.
 	Windows, WindowsOfOne int64
 	// Messages are bytes of requests beyond small ones, from when they are announced until they are dealt with.
 	Messages, MessagesOfOne int64
 	// Buffers are bytes that handlers of calls ask for with Reserve, which callers choose the size of.
 	Buffers, BuffersOfOne int64
-	// Waiting calls have no room yet; further ones are refused. Each can have brought a window.
+	// Waiting calls have no room yet; further ones are refused. Each may have sent a window.
 	Waiting, WaitingOfOne int
-	// Window is what a client sends of a call before it is read. gRPC has one for all calls, and does not
-	// let it grow but for a message that is longer.
+	// Window is how much a client sends of a call before it is read. gRPC has one for all calls,
+	// and lets it grow only for a longer message.
 	Window int32
 	// Headers are the bytes of those of one call, which come before anything is known of it.
 	Headers uint32
@@ -69,8 +71,9 @@ type Bounds struct {
 	Guest time.Duration
 }
 
-// BoundsFor returns what a process that may use so many bytes of memory can take in: connections, calls,
-// messages, buffers and what waits for room may come to an eighth each, uploads, their windows and calls that begin to a sixteenth.
+// BoundsFor returns the limits of a process that may use so many bytes of memory: connections,
+// calls, messages, buffers and waiting calls may take an eighth each; uploads, their windows and
+// new calls a sixteenth.
 func BoundsFor(memory int64) Bounds {
 	part := memory / 8
 	b := Bounds{
@@ -104,7 +107,7 @@ func (b Bounds) WithWindow(bytes int32) Bounds {
 	return b
 }
 
-// yieldsAfter is how long a call has to have waited for a message of its client before it makes room for
+// yieldsAfter is how long a call must have waited for a message of its client before it yields to
 // one of a connection that has less.
 func (b Bounds) yieldsAfter() time.Duration { return b.Wait / 4 }
 

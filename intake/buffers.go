@@ -14,10 +14,11 @@ import (
 // receiverKey is where the context of a call that is charged has its receiver.
 type receiverKey struct{}
 
-// Reserve waits until a call has n bytes for its handler and its answer, for as long as a request may wait. It has them
-// until its answer is sent, or Reserve is called with 0; called with more, it has that many. The context is that of the call,
-// which asks for one thing at a time. What one caller can never have is INVALID_ARGUMENT. Calls that are not bounded have room
-// at once.
+// Reserve waits until a call has n bytes for its handler and its answer, for as long as a request
+// may wait. The call keeps them until its answer is sent, or Reserve is called with 0; a further
+// call raises the number. The context is that of the call, which makes one Reserve at a time. If
+// one caller can never have so many, the error is INVALID_ARGUMENT. Unlimited calls have room at
+// once.
 func Reserve(ctx context.Context, n int64) error {
 	in, ok := ctx.Value(receiverKey{}).(*receiver)
 	if !ok {
@@ -30,7 +31,7 @@ func Reserve(ctx context.Context, n int64) error {
 	return in.ledger.reserveBuffers(ctx, in.charge, n)
 }
 
-// known is a stream of a caller who has been identified.
+// known is a stream of an identified caller.
 type known struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -39,7 +40,8 @@ type known struct {
 // Context implements grpc.ServerStream.
 func (k *known) Context() context.Context { return k.ctx }
 
-// answer sends the answer of a unary call. What it takes beyond what its handler has asked for it waits for.
+// answer sends the answer of a unary call. It waits for memory beyond the reservation of its
+// handler.
 func (r *receiver) answer(reply any) error {
 	if m, ok := reply.(proto.Message); ok && r.charge != nil {
 		if size := int64(proto.Size(m)); size > smallMessage {
@@ -51,8 +53,8 @@ func (r *receiver) answer(reply any) error {
 	return r.SendMsg(reply)
 }
 
-// SendMsg implements grpc.ServerStream. A call whose client does not read makes room for others as one does whose
-// client does not send. One that ends has what it has until gRPC has sent its answers.
+// SendMsg implements grpc.ServerStream. A call whose client does not read yields to others, like
+// one whose client does not send. One that ends keeps its memory until gRPC has sent its answers.
 func (r *receiver) SendMsg(m any) error {
 	if r.charge == nil {
 		return r.ServerStream.SendMsg(m)
@@ -70,14 +72,14 @@ func (r *receiver) SendMsg(m any) error {
 	return err
 }
 
-// An answer is a message of which somebody wants to know when gRPC does not need its bytes any more.
+// An answer is a message that reports when gRPC no longer needs its bytes.
 type answer struct {
 	proto.Message
 	sent func()
 }
 
-// pool has the buffers of frames and messages. None is more than twice as large as what it is for: of gRPC's own that of a
-// message of 33 KiB has a whole MiB.
+// pool has the buffers of frames and messages. None is more than twice as large as its content:
+// gRPC's own pool uses a whole MiB for a message of 33 KiB.
 var pool = newPool()
 
 func newPool() mem.BufferPool {
@@ -92,7 +94,7 @@ func newPool() mem.BufferPool {
 	return p
 }
 
-// codec is gRPC's own, and tells of answers that they are sent.
+// codec is gRPC's own, and reports when answers are sent.
 type codec struct{ encoding.CodecV2 }
 
 // Marshal implements encoding.CodecV2.
@@ -112,7 +114,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.NewBuffer(data, toldPool{pool, a.sent})}, nil
 }
 
-// A toldPool tells when it gets a buffer back.
+// A toldPool reports when it gets a buffer back.
 type toldPool struct {
 	mem.BufferPool
 	back func()

@@ -1,19 +1,20 @@
-// Package intake bounds what a gRPC server takes in from its callers: connections, calls, and bytes
-// of requests that are on their way.
+// Package intake limits what a gRPC server accepts from its callers: connections, calls, and bytes
+// of requests on their way.
 //
-// gRPC reads the request of a unary call before any interceptor runs, however large it is and whoever
-// sends it. Here a Registrar makes streams of all methods, so that the caller is known, and has been
-// charged, before the first byte of his request is asked for: until then a call costs what fits into
-// one window of flow control. A message beyond smallMessage waits until there is room for its whole
-// length, of this caller and in all, so what has begun to arrive can always end, and is given up when
-// the rest does not come in time.
+// gRPC reads the request of a unary call before any interceptor runs, however large it is and
+// whoever sends it. Here a Registrar makes streams of all methods, so that the caller is known, and
+// has been charged, before the first byte of its request is read: until then a call costs only one
+// window of flow control. A message beyond smallMessage waits until there is room for its whole
+// length, of this caller and in total, so a message that has begun to arrive can always end; it is
+// aborted when the rest does not come in time.
 //
-// Nor does gRPC bound what comes before that: calls that wait for a goroutine, and answers to frames. A connection is read
-// only as far as there is room for the one (see beginnings), and its client reads the other (see frames).
+// gRPC does not limit the steps before that either: calls that wait for a goroutine, and answers to
+// frames. A connection is read only while there is room for the former (see beginnings), and while
+// its client reads the latter (see frames).
 //
-// A Gate does the same for connections. It prefers those whose identity is known to those that have
-// shown none: the oldest of these makes room.
+// A Gate does the same for connections. It prefers those with an identity: the oldest one without
+// yields.
 //
-// The package does not know who may do what (see package auth), and not what the messages mean. It
-// starts no goroutines but those of timers. Lock order: each mutex is a leaf.
+// The package does not know rights (see package auth), nor the meaning of messages. It starts no
+// goroutines except those of timers. Lock order: each mutex is a leaf.
 package intake

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// elementBytes is what a message within another one takes beside its bytes: its struct, and where that is. textBytes is
-	// the same of a text.
+	// elementBytes is the overhead of a nested message beside its bytes: its struct, and the
+	// pointer to it. textBytes is the same for a string.
 	elementBytes, textBytes = 96, 16
-	// deepest is how deep messages are looked at: the decoder refuses others.
+	// deepest is the depth up to which messages are examined: the decoder refuses deeper ones.
 	deepest = 100
 )
 
@@ -25,8 +25,8 @@ func Known(encoded []byte, m proto.Message) int64 {
 	return expansionOf(encoded, m.ProtoReflect().Descriptor(), true, deepest)
 }
 
-// expansionOf is that of what a descriptor describes. What the decoder will refuse ends it. Known counts texts of known fields, and
-// nothing of others.
+// expansionOf is the expansion of a message with a descriptor. It ends where the decoder will fail.
+// Known counts strings of known fields, and nothing of others.
 func expansionOf(b []byte, d protoreflect.MessageDescriptor, known bool, depth int) (n int64) {
 	fields := d.Fields()
 	for len(b) > 0 && depth > 0 {

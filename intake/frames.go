@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// mostBegun are the calls that a client may begin, and mostControl the other frames without data that it may send, while it does
-	// not read what it is sent. What that has gRPC send is less than one write of it has.
+	// mostBegun is how many calls a client may begin, and mostControl how many other frames without
+	// data it may send, while it does not read answers. gRPC's answers to these fit into less than
+	// one write.
 	mostBegun, mostControl = 16, 256
 	// settingsBytes bound a frame of settings: there are ten.
 	settingsBytes = 64 * 6
@@ -27,7 +28,7 @@ const (
 	headBytes    = 9
 )
 
-// framing has gRPC read connections frame by frame.
+// framing makes gRPC read connections frame by frame.
 type framing struct {
 	credentials.TransportCredentials
 }
@@ -50,22 +51,23 @@ func (f framing) Clone() credentials.TransportCredentials {
 	return framing{f.TransportCredentials.Clone()}
 }
 
-// frames is a connection of HTTP/2 whose client has to read. gRPC queues an answer for most frames, some of them with a text of the
-// client's that is as long as headers may be, and goes on reading until 10,000 wait on one connection; for calls with wrong
-// numbers there is no bound. Here the next frame is not read while too many answers may wait, or a single refusal that no handler
-// has decided on. gRPC then gives up a connection that reads nothing at all.
+// frames is a connection of HTTP/2 whose client must read. gRPC queues an answer for most frames,
+// some of them with a text from the client that is as long as headers may be, and reads on until
+// 10,000 wait on one connection; for calls with wrong numbers there is no limit. Here the next
+// frame is not read while too many answers may wait, or a single refusal that no handler has
+// decided on. gRPC then closes a connection that reads nothing at all.
 //
-// It relies on gRPC reading no further than to the end of a frame before it has dealt with that.
+// It relies on gRPC reading no further than the end of a frame before it has handled that.
 type frames struct {
 	net.Conn
 	in      *bufio.Reader
-	through *Conn // nil: it may do what it likes
+	through *Conn // nil: it is not limited
 
-	// What follows is touched by the goroutine that reads.
-	preface int             // bytes of it that are to come
+	// The following belongs to the goroutine that reads.
+	preface int             // remaining bytes of it
 	head    [headBytes]byte // of the frame that comes, of which there are have bytes
 	have    int
-	left    int    // bytes of its payload that are to come
+	left    int    // remaining bytes of its payload
 	padded  bool   // the first of these is the length of padding
 	called  bool   // the headers of a call have come last, and gRPC has not dealt with them
 	opened  uint64 // calls that it had let in before that
@@ -118,7 +120,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pass notes what was read: some of the preface, of the head of a frame, or of its payload.
+// pass records the bytes that were read: of the preface, of the head of a frame, or of its payload.
 func (f *frames) pass(p []byte) error {
 	switch {
 	case f.preface > 0:
@@ -203,7 +205,7 @@ func (f *frames) await() error {
 		}
 		f.mu.Unlock()
 		if !full {
-			runtime.Gosched() // whoever writes has a turn
+			runtime.Gosched() // lets a writer run
 			return nil
 		}
 		select {
@@ -215,7 +217,7 @@ func (f *frames) await() error {
 	return nil
 }
 
-// awaitRefusal returns once gRPC has sent what it had to send.
+// awaitRefusal returns once gRPC has sent its pending answers.
 func (f *frames) awaitRefusal() error {
 	limited, cancel := context.WithTimeout(f.through.done, refusalTime)
 	defer cancel()

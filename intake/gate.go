@@ -17,7 +17,7 @@ type Gate struct {
 	mu    sync.Mutex
 	count int            // of connections; guarded by mu, as all below
 	hosts map[string]int // of connections
-	// guests are those that have not been of use so far, idle those that were and are not now.
+	// guests are those without an allowed call so far, idle those that had one and have none now.
 	guests, idle map[uint64]*Conn
 	next         uint64
 }
@@ -60,7 +60,7 @@ type Conn struct {
 	close func() error
 	// done ends with the connection.
 	done context.Context
-	// writes counts those that wait for the other end, unread what was refused meanwhile, as calls.
+	// writes counts writes that wait for the other end, unread the refusals meanwhile, as calls.
 	writes, unread atomic.Int64
 	// opened counts the calls that gRPC was let have. The goroutine that reads the connection touches it.
 	opened uint64
@@ -68,10 +68,10 @@ type Conn struct {
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
 	calls int         // that it is of use for now
 	gone  bool        // it is closed
-	timer *time.Timer // until it has to be of use; nil: it need not
+	timer *time.Timer // until it must have a call; nil: it need not
 }
 
-// enter returns conn as one that is counted, nil if it is one too many.
+// enter returns conn as a counted one, nil if it exceeds the limit.
 func (g *Gate) enter(conn net.Conn) *Conn {
 	host := Host(conn.RemoteAddr())
 	done, end := context.WithCancel(context.Background())
@@ -93,7 +93,8 @@ func (g *Gate) enter(conn net.Conn) *Conn {
 	return c
 }
 
-// admit counts c, if there is room, and returns which has to go for it, and why.
+// admit counts c, if there is room, and returns the connection that must be closed for it, and the
+// reason.
 func (g *Gate) admit(c *Conn) (oldest *Conn, reason string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +192,7 @@ func (g *Gate) forgetLocked(c *Conn) {
 	c.leaveLocked()
 }
 
-// leaveLocked has c make room for nobody.
+// leaveLocked removes c without a replacement.
 func (c *Conn) leaveLocked() {
 	delete(c.gate.guests, c.id)
 	delete(c.gate.idle, c.id)
@@ -200,7 +201,8 @@ func (c *Conn) leaveLocked() {
 	}
 }
 
-// Known says that who connects has shown an identity: it is no guest. It may be called for nil, and again.
+// Known means that the peer has shown an identity: it is no guest. It may be called for nil, and
+// again.
 func (c *Conn) Known() {
 	if c == nil {
 		return
@@ -213,7 +215,7 @@ func (c *Conn) Known() {
 	}
 }
 
-// Busy says that c is of use, until Idle has been called as often. It may be called for nil.
+// Busy means that c has a call, until Idle has been called as often. It may be called for nil.
 func (c *Conn) Busy() {
 	if c == nil {
 		return
@@ -224,7 +226,7 @@ func (c *Conn) Busy() {
 	c.leaveLocked()
 }
 
-// Idle ends what one Busy began.
+// Idle ends one Busy.
 func (c *Conn) Idle() {
 	if c == nil {
 		return
@@ -258,7 +260,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// open says that a call was let in. It may be called for nil.
+// open records an admitted call. It may be called for nil.
 func (c *Conn) open() {
 	if c != nil {
 		c.opened++
@@ -268,8 +270,9 @@ func (c *Conn) open() {
 // mostUnread is how many refused calls, of usual size, may wait on a connection until their client reads.
 const mostUnread = 16
 
-// refuse says that a call which counts as n was refused. gRPC keeps its headers until that is sent, and nobody is charged
-// for them: a client that reads nothing of what it is sent may not have many. It may be called for nil.
+// refuse records a refused call, which counts as n. gRPC keeps its headers until the refusal is
+// sent, and they are charged to no caller: a client that does not read may not have many. It may be
+// called for nil.
 func (c *Conn) refuse(n int64) {
 	if c != nil && c.writes.Load() > 0 && c.unread.Add(n) > mostUnread {
 		c.gate.refused("unread")
@@ -280,8 +283,8 @@ func (c *Conn) refuse(n int64) {
 // Close implements net.Conn.
 func (c *Conn) Close() error { return c.close() }
 
-// Host returns the part of an address by which a caller is told from others. Of IPv6 that is the network of 64 bits: a machine
-// may have all addresses in its own.
+// Host returns the part of an address that identifies a caller. For IPv6 that is the network of 64
+// bits: a machine may have all addresses in its own.
 func Host(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// pageBytes is what a connection over HTTP costs while it is answered.
+	// pageBytes is the cost of a connection over HTTP during an answer.
 	pageBytes = 256 << 10
 	// requestHeaderBytes bound its headers: a token and cookies. Go keeps several times as many.
 	requestHeaderBytes = 32 << 10
@@ -19,7 +19,8 @@ const (
 	formBytes  = 64 << 10
 	headerTime = 10 * time.Second
 	formTime   = 30 * time.Second
-	// answerTime bounds how long an answer may take to be read; who sends without end says so for each part.
+	// answerTime limits how long a client may take to read an answer; handlers that send without
+	// end extend it for each part.
 	answerTime = time.Minute
 	// idleTime is how long a connection may wait for its next request.
 	idleTime = time.Minute
@@ -31,8 +32,8 @@ func (b Bounds) pages() Bounds {
 	return Bounds{Connections: n, ConnectionsOfOne: n / 2, Guests: n / 2, GuestsOfOne: n / 4}
 }
 
-// An HTTPServer answers over HTTP within bounds: of connections, of what a request brings, and of the time that
-// its client takes to send it and to read what comes.
+// An HTTPServer serves HTTP within limits: of connections, of the size of requests, and of the time
+// in which its client sends one and reads the answer.
 type HTTPServer struct {
 	*http.Server
 	gate *Gate
@@ -52,7 +53,7 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 			ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 				c := through(conn)
 				if t, ok := c.Conn.(*net.TCPConn); ok {
-					_ = t.SetWriteBuffer(pageBytes / 2) // else the kernel keeps megabytes for who does not read
+					_ = t.SetWriteBuffer(pageBytes / 2) // otherwise the kernel buffers megabytes for a client that does not read
 				}
 				return context.WithValue(ctx, connKey{}, c)
 			},
@@ -66,15 +67,15 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 	}
 }
 
-// onlyHTTP1 has a connection cost what one request does. Over HTTP/2 it could have many, each with headers and an answer
-// that its client does not read.
+// onlyHTTP1 limits a connection to one request at a time. Over HTTP/2 it could have many, each with
+// headers and an answer that its client does not read.
 func onlyHTTP1() *http.Protocols {
 	p := &http.Protocols{}
 	p.SetHTTP1(true)
 	return p
 }
 
-// Serve serves what connects to l, through what encrypt makes of it, until Close.
+// Serve serves connections to l, wrapped by encrypt, until Close.
 func (s *HTTPServer) Serve(l net.Listener, encrypt func(net.Listener) net.Listener) error {
 	return s.Server.Serve(encrypt(s.gate.Listen(l)))
 }
@@ -91,7 +92,8 @@ func through(conn net.Conn) *Conn {
 	return c
 }
 
-// inTime has the body of a request come in time, and says that its connection is of use while it is answered.
+// inTime sets deadlines for the body of a request, and marks its connection as busy during the
+// answer.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, _ := r.Context().Value(connKey{}).(*Conn)

@@ -14,10 +14,10 @@ type kind int
 
 const (
 	calls    kind = iota // in flight
-	guests               // those of callers who have shown no identity, where one is asked for
+	guests               // those of callers without identity, if authentication is on
 	waiting              // calls that wait for room
 	uploads              // bytes that streams of requests take up themselves
-	windows              // bytes that clients may send of streams while nobody reads them
+	windows              // bytes that clients may send of streams before they are read
 	messages             // bytes of requests beyond small ones
 	buffers              // bytes that handlers need to answer
 	kinds
@@ -26,7 +26,7 @@ const (
 // bytesOfCalls are the kinds that calls wait for, in the order in which one asks for them.
 var bytesOfCalls = []kind{uploads, buffers, messages, windows}
 
-// costs are how much of each kind somebody takes up.
+// costs are the use of each kind.
 type costs [kinds]int64
 
 // most returns the bounds of each kind: of all callers, and of one.
@@ -35,7 +35,7 @@ func (b *Bounds) most() (all, one costs) {
 		costs{int64(b.CallsOfOne), int64(b.GuestCallsOfOne), int64(b.WaitingOfOne), b.UploadsOfOne, b.WindowsOfOne, b.MessagesOfOne, b.BuffersOfOne}
 }
 
-// A ledger knows what each caller costs now. It may be used concurrently.
+// A ledger knows the present cost of each caller. It may be used concurrently.
 type ledger struct {
 	bounds  Bounds
 	all     costs // at most
@@ -48,17 +48,17 @@ type ledger struct {
 	queue    [kinds][]*waiter
 }
 
-// An account is what one caller costs. The ledger's mu guards it, as it does lines and charges.
+// An account is the cost of one caller. The ledger's mu guards it, as it does lines and charges.
 type account struct {
 	key   string
 	now   costs
 	lines map[string]*line
-	// searched is when no call of its lines was found that makes room for others.
+	// searched is when no call of its lines was found that can yield.
 	searched [kinds]time.Time
 }
 
-// A line is what one connection of a caller costs. Where there is not enough for all, each line gets as
-// much as any other: many clients behind one address are one caller, but not one line.
+// A line is the cost of one connection of a caller. If there is not enough for all, each line gets
+// as much as any other: many clients behind one address are one caller, but several lines.
 type line struct {
 	of   *account
 	key  string
@@ -66,33 +66,33 @@ type line struct {
 	open map[*charge]bool
 }
 
-// A charge is what one call costs.
+// A charge is the cost of one call.
 type charge struct {
 	of        *line
 	now       costs
 	phase     phase
 	since     time.Time // of the phase
 	waits     bool      // it makes room for other callers while it is answered
-	condemned bool      // it was told to end, to make room for others
+	condemned bool      // it was told to end, to yield to others
 	life      life
-	// gone is closed with the call; nil: nobody waits for that.
+	// gone is closed with the call; nil: nothing waits for that.
 	gone   chan struct{}
 	unread int    // answers that gRPC has not sent yet
-	forget func() // stops what waits for them
+	forget func() // stops its timers
 	// expire ends the call. It is called without mu.
 	expire func()
 }
 
-// A life is how far a call has come.
+// A life is the state of a call's handler.
 type life int
 
 const (
 	open   life = iota // its handler runs
-	left               // it has ended, but for answers that gRPC has not sent
+	left               // it has ended, except for answers that gRPC has not sent
 	closed             // it costs nothing any more
 )
 
-// A phase is what a call is at.
+// A phase is the activity of a call.
 type phase int
 
 const (
@@ -107,8 +107,8 @@ func newLedger(b Bounds, refused func(reason string)) *ledger {
 	return l
 }
 
-// enter charges a call to a connection of a caller, as so many, and waits for others to end if they make room for it. Each ends
-// with leave. expire is to end the call.
+// enter charges a call to a connection of a caller, as so many, and waits for yielding calls to
+// end. Each call ends with leave. expire must end the call.
 func (l *ledger) enter(ctx context.Context, caller Caller, connection string, as int64, expire func()) (*charge, error) {
 	c, taken, err := l.admit(caller, connection, as, expire)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *ledger) enter(ctx context.Context, caller Caller, connection string, as
 	return c, nil
 }
 
-// admit charges a call, and returns what was taken from others for it.
+// admit charges a call, and returns the shares that others yield for it.
 func (l *ledger) admit(caller Caller, connection string, as int64, expire func()) (*charge, []share, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +147,7 @@ func (l *ledger) admit(caller Caller, connection string, as int64, expire func()
 	return c, taken, nil
 }
 
-// tooManyLocked is the error of a caller who has to come back later for want of a kind of calls.
+// tooManyLocked is the error of a caller that must retry later for lack of a kind of calls.
 func (l *ledger) tooManyLocked(caller Caller, k kind, as int64) error {
 	var own int64
 	if a := l.accounts[caller.Name]; a != nil {
@@ -191,8 +191,8 @@ func (l *ledger) closeLocked(c *line) {
 	}
 }
 
-// leave ends what enter began, and gives back all that the call has: once gRPC has sent what it was answered, or conn
-// has ended.
+// leave ends what enter began, and frees the call's resources: once gRPC has sent its answers, or
+// conn has ended.
 func (l *ledger) leave(c *charge, conn *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -207,7 +207,7 @@ func (l *ledger) leave(c *charge, conn *Conn) {
 	l.grantLocked(bytesOfCalls...)
 	c.life = left
 	c.enterPhase(arriving)
-	c.expire = func() { // the call has ended: nothing else frees what it has
+	c.expire = func() { // the call has ended: nothing else frees its resources
 		if conn != nil {
 			_ = conn.Close()
 		}
@@ -215,8 +215,8 @@ func (l *ledger) leave(c *charge, conn *Conn) {
 	c.forget = l.watch(c, conn)
 }
 
-// watch closes a connection that has not taken an answer for long, and forgets a call whose connection has ended. The call
-// that is returned stops it.
+// watch closes a connection that has not taken an answer for long, and forgets a call whose
+// connection has ended. The returned function stops it.
 func (l *ledger) watch(c *charge, conn *Conn) (stop func()) {
 	end := func() {
 		l.mu.Lock()
@@ -263,7 +263,7 @@ func (l *ledger) closeChargeLocked(c *charge) {
 	l.grantLocked(bytesOfCalls...)
 }
 
-// answered says that gRPC has one more answer to send, sent that it has sent it.
+// answered records that gRPC has one more answer to send, sent that it has sent it.
 func (l *ledger) answered(c *charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -287,7 +287,7 @@ func (l *ledger) dropLocked(c *charge) {
 	l.closeLocked(c.of)
 }
 
-// arrive says that a call waits for its client, and has nothing of what was sent before any more.
+// arrive records that a call waits for its client, and no longer has earlier data.
 func (l *ledger) arrive(c *charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -296,21 +296,21 @@ func (l *ledger) arrive(c *charge) {
 	c.enterPhase(arriving)
 }
 
-// letYield says that a call waits for what others do.
+// letYield records that a call waits for the progress of others.
 func (l *ledger) letYield(c *charge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.waits = true
 }
 
-// enterPhase says what a call is at.
+// enterPhase sets the activity of a call.
 func (l *ledger) enterPhase(c *charge, p phase) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.enterPhase(p)
 }
 
-// isCondemned reports whether a call was told to end, to make room for others.
+// isCondemned reports whether a call was told to end, to yield to others.
 func (l *ledger) isCondemned(c *charge) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +326,7 @@ func (l *ledger) addLocked(c *charge, k kind, n int64) {
 	}
 }
 
-// freeLocked takes back what a call has of some kinds.
+// freeLocked frees a call's resources of some kinds.
 func (l *ledger) freeLocked(c *charge, ks ...kind) {
 	for _, k := range ks {
 		if c.now[k] != 0 {
@@ -335,7 +335,7 @@ func (l *ledger) freeLocked(c *charge, ks ...kind) {
 	}
 }
 
-// refuse counts an error for a caller who can come back later, and returns it.
+// refuse counts an error for a caller that can retry later, and returns it.
 func (l *ledger) refuse(reason string, err error) error {
 	l.refused(reason)
 	return err

@@ -19,8 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// raw is a stream of gRPC as the transport has it. grpc.ServerStream asks it for a whole message at once;
-// here the length is seen before the rest is asked for. TestMessages fails if gRPC has it no more.
+// raw is gRPC's stream at the level of the transport. grpc.ServerStream reads a whole message at
+// once; here the length is known before the rest is read. TestMessages fails if gRPC no longer has
+// it.
 type raw interface {
 	ReadMessageHeader(header []byte) error
 	RecvCompress() string
@@ -32,15 +33,15 @@ type receiver struct {
 	raw    raw
 	ledger *ledger
 	charge *charge // nil: it is not bounded
-	keeps  *Conn   // which is busy meanwhile; nil: a guest's does not count as that
+	keeps  *Conn   // which is busy meanwhile; nil: a guest's does not count as busy
 	limit  int     // of bytes of one message
-	// truncates says that of a larger one the begin is received.
+	// truncates: of a larger one the beginning is received.
 	truncates bool
 	rest      time.Duration
 	expire    func() // ends the call
 	expired   atomic.Bool
 	first     bool // the next message is the first
-	single    bool // there is to be one only
+	single    bool // only one is allowed
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -87,7 +88,7 @@ func (r *receiver) receive(m any) error {
 		return r.receiveBegin(length, m)
 	}
 	cost := length
-	if compressed { // what it comes to is known at its end
+	if compressed { // the size is known at its end
 		cost = int64(r.limit)
 	}
 	if r.charge != nil && (cost > smallMessage || wait == 0) {
@@ -151,7 +152,7 @@ func (r *receiver) reserve(n int64) error {
 	return nil
 }
 
-// decode decodes a message when there is room for what it takes beyond its bytes then.
+// decode decodes a message when there is room for its decoded size beyond its bytes.
 func (r *receiver) decode(whole mem.Buffer, m any) error {
 	encoded := whole.ReadOnlyData()
 	if decoded, ok := m.(proto.Message); ok {
@@ -174,7 +175,8 @@ func (r *receiver) decode(whole mem.Buffer, m any) error {
 	return nil
 }
 
-// expansion returns what a message takes beyond its bytes when it is decoded, and what it may take. Who is not bounded takes nothing.
+// expansion returns the decoded size of a message beyond its bytes, and its limit. An unlimited
+// caller needs nothing.
 func (r *receiver) expansion(encoded []byte, m proto.Message) (n, most int64) {
 	if r.charge == nil {
 		return 0, 0
@@ -182,7 +184,7 @@ func (r *receiver) expansion(encoded []byte, m proto.Message) (n, most int64) {
 	return Expansion(encoded, m), r.ledger.bounds.BuffersOfOne
 }
 
-// end returns an error if a second message comes, whose bytes nobody would read.
+// end returns an error if a second message comes, whose bytes would never be read.
 func (r *receiver) end() error {
 	var header [5]byte
 	switch err := r.raw.ReadMessageHeader(header[:]); err {
@@ -202,7 +204,7 @@ func (r *receiver) bounds() *Bounds {
 	return &r.ledger.bounds
 }
 
-// unbounded are for callers who are trusted.
+// unbounded are for trusted callers.
 var unbounded Bounds
 
 // A clock ends a call unless it is stopped in time. The zero clock never does.
@@ -226,7 +228,7 @@ func (r *receiver) within(wait time.Duration) clock {
 	})}
 }
 
-// decompress returns what data, which it leaves, stands for.
+// decompress returns the decompressed data, which it does not change.
 func (r *receiver) decompress(data mem.Buffer) (mem.Buffer, error) {
 	name := r.raw.RecvCompress()
 	c := encoding.GetCompressor(name)
@@ -247,11 +249,11 @@ func (r *receiver) decompress(data mem.Buffer) (mem.Buffer, error) {
 	return mem.SliceBuffer(out.Bytes()), nil
 }
 
-// expireKey is where the context of a call has what ends it.
+// expireKey is the key of the function that ends a call in its context.
 type expireKey struct{}
 
-// withExpire returns a context that ends when what expireOf returns is called. It ends with ctx, so that
-// nobody has to end it else.
+// withExpire returns a context that ends when the function in expireOf is called. It ends with ctx,
+// so that it needs no other cancellation.
 func withExpire(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, expireKey{}, func() { cancel(errExpired) })

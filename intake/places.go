@@ -5,9 +5,10 @@ import (
 	"sync"
 )
 
-// Places are a number of things that callers hold for as long as they like, such as streams that they read. One caller may have
-// all of them while no other wants any; then the one with the most makes room, until all have as many as they want or as
-// many as the others. It may be used concurrently.
+// Places are a number of resources that callers hold for as long as they like, such as streams that
+// they read. One caller may have all of them while no other wants any; then the one with the most
+// yields, until all have as many as they want or as many as the others. It may be used
+// concurrently.
 type Places struct {
 	most int
 
@@ -16,7 +17,7 @@ type Places struct {
 	taken  int                 // guarded by mu
 }
 
-// A place is one that is taken.
+// A place is a taken one.
 type place struct {
 	caller string
 	yield  func()
@@ -43,7 +44,7 @@ func (p *Places) Take(caller string, yield func()) (leave func(), ok bool) {
 	}, true
 }
 
-// take gives a place, and returns the one that has to be left for it; nil: none.
+// take gives a place, and returns the one that must be released for it; nil: none.
 func (p *Places) take(mine *place) (yields *place, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +59,8 @@ func (p *Places) take(mine *place) (yields *place, ok bool) {
 	return yields, true
 }
 
-// richestLocked returns the youngest place of the caller who has most, if he still has as many as n without it.
+// richestLocked returns the youngest place of the caller that has the most, if it still has at
+// least as many as n without it.
 func (p *Places) richestLocked(n int) (richest *place) {
 	for _, own := range p.places {
 		if len(own) > n {
@@ -84,8 +86,9 @@ func (p *Places) leaveLocked(o *place) {
 	}
 }
 
-// CallerOf names who makes a call, or sends a request over HTTP, as far as this package knows: whom it is charged to, or the
-// address that it comes from. Empty: it came through neither a Server nor an HTTPServer, or is charged to nobody.
+// CallerOf names the caller of a call or of an HTTP request, as far as this package knows: the one
+// that it is charged to, or its address. Empty: it came through neither a Server nor an HTTPServer,
+// or is charged to no one.
 func CallerOf(ctx context.Context) string {
 	if in, ok := ctx.Value(receiverKey{}).(*receiver); ok {
 		return in.charge.of.of.key
@@ -96,8 +99,8 @@ func CallerOf(ctx context.Context) string {
 	return ""
 }
 
-// AddressCaller names a Caller of whom only his address is known.
+// AddressCaller names a Caller that is known only by its address.
 func AddressCaller(host string) string { return "address " + host }
 
-// UserCaller names a Caller who has shown who he is.
+// UserCaller names an authenticated Caller.
 func UserCaller(user string) string { return "user " + user }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// pressEvery is how often a call that waits looks for one that makes room.
+	// pressEvery is how often a waiting call looks for one that can yield.
 	pressEvery = time.Second
 	// searchEvery is how often a caller's calls are gone through, as long as none makes room.
 	searchEvery = 100 * time.Millisecond
@@ -26,7 +26,7 @@ type waiter struct {
 	ready chan struct{} // closed once the call has it, under the ledger's mu
 }
 
-// A share is what a call has had of a kind, and another one has instead, once the first has ended.
+// A share is what one call has of a kind and another one will get, once the first has ended.
 type share struct {
 	from *charge
 	kind kind
@@ -43,7 +43,7 @@ func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error 
 	if w == nil {
 		return l.inherit(ctx, c, taken)
 	}
-	charged(ctx) // as one that waits
+	charged(ctx) // as a waiting one
 	l.end(taken)
 	limited, cancel := context.WithTimeout(ctx, l.bounds.Wait)
 	defer cancel()
@@ -76,8 +76,8 @@ func (l *ledger) noRoom(c *charge, k kind, n int64) error {
 		"no memory for a request of %d bytes of %s: try again later", n, c.of.of.key))
 }
 
-// inherit ends those whose shares a call has, and waits until they have ended: only then is their memory free. If that takes too
-// long, they have their shares again.
+// inherit ends the calls whose shares a call gets, and waits until they have ended: only then is
+// their memory free. If that takes too long, they get their shares back.
 func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
 	if len(taken) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
 	return nil
 }
 
-// end tells calls to end that make room.
+// end tells calls to end that must yield.
 func (l *ledger) end(taken []share) {
 	told := map[*charge]bool{}
 	for _, s := range taken {
@@ -126,8 +126,8 @@ func (l *ledger) expire(c *charge) {
 	expire()
 }
 
-// outlive waits until a call that was told to end has nothing any more. What it was answered may have to be read first; its
-// connection is closed if that takes long.
+// outlive waits until a call that was told to end has freed everything. Its answer may have to be
+// read first; its connection is closed if that takes long.
 func (l *ledger) outlive(ctx context.Context, o *charge) error {
 	timer := time.NewTimer(l.bounds.yieldsAfter())
 	defer timer.Stop()
@@ -143,7 +143,8 @@ func (l *ledger) outlive(ctx context.Context, o *charge) error {
 	}
 }
 
-// ask gives a call n of a kind at once, or returns what it waits for. What was taken from others for it is to be inherited.
+// ask gives a call n of a kind at once, or returns a wait. The caller must inherit the yielded
+// shares.
 func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +169,7 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err 
 	}
 	l.addLocked(c, waiting, places)
 	l.holdLocked(c, taken)
-	if k == buffers { // what it has comes after buffers: two calls would wait for each other
+	if k == buffers { // its share comes after buffers: two calls would wait for each other
 		l.freeLocked(c, messages, windows)
 	}
 	c.enterPhase(queued)
@@ -178,8 +179,8 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err 
 	return w, taken, nil
 }
 
-// placesLocked returns as how many that wait a call counts: each can have brought a window, and one that waits for buffers
-// a message besides.
+// placesLocked returns as how many waiting calls a call counts: each may have sent a window, and
+// one that waits for buffers a message besides.
 func (l *ledger) placesLocked(c *charge, k kind) int64 {
 	if k != buffers || l.bounds.Window == 0 {
 		return 1
@@ -187,8 +188,9 @@ func (l *ledger) placesLocked(c *charge, k kind) int64 {
 	return 1 + c.now[messages]/int64(l.bounds.Window)
 }
 
-// reserveBuffers waits until a call that is being answered has at least n of buffers; 0: it needs none any more. One that
-// has less gives that back first: calls that wait for each other would wait for ever.
+// reserveBuffers waits until a call that is being answered has at least n of buffers; 0: it needs
+// none any more. One that has less returns that first: calls that wait for each other would wait
+// for ever.
 func (l *ledger) reserveBuffers(ctx context.Context, c *charge, n int64) error {
 	l.mu.Lock()
 	had := c.now
@@ -211,7 +213,7 @@ func (l *ledger) reserveBuffers(ctx context.Context, c *charge, n int64) error {
 	return nil
 }
 
-// restore waits until a call has n of a kind again, if it had to give it back.
+// restore waits until a call has n of a kind again, if it had to return it.
 func (l *ledger) restore(ctx context.Context, c *charge, k kind, n int64) error {
 	l.mu.Lock()
 	has := c.now[k]
@@ -222,7 +224,7 @@ func (l *ledger) restore(ctx context.Context, c *charge, k kind, n int64) error 
 	return l.reserve(ctx, c, k, n)
 }
 
-// press looks for calls that make room for one that waits, and returns what was taken from them.
+// press looks for calls that yield to a waiting one, and returns their shares.
 func (l *ledger) press(w *waiter, k kind) []share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +242,7 @@ func (l *ledger) press(w *waiter, k kind) []share {
 	return taken
 }
 
-// withdraw ends the wait of a call that does not want to wait any more. It may have got what it waited for.
+// withdraw ends the wait of a call that gives up. It may have got its resources.
 func (l *ledger) withdraw(w *waiter, k kind) (granted, condemned bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,11 +256,11 @@ func (l *ledger) withdraw(w *waiter, k kind) (granted, condemned bool) {
 	return false, w.call.condemned
 }
 
-// grantLocked gives what there is of some kinds to calls that wait for it: to those first whose
-// connection has least.
+// grantLocked gives free resources of some kinds to waiting calls: first to those whose connection
+// has least.
 func (l *ledger) grantLocked(ks ...kind) {
 	for _, k := range ks {
-		var full map[*account]bool // those who have all that one can have
+		var full map[*account]bool // those at their limit
 		for len(l.queue[k]) > 0 {
 			w := l.nextLocked(k, full)
 			if w == nil {
@@ -280,7 +282,7 @@ func (l *ledger) grantLocked(ks ...kind) {
 	}
 }
 
-// giveLocked gives a call what it has waited for.
+// giveLocked gives a call the resources that it waits for.
 func (l *ledger) giveLocked(w *waiter, k kind) {
 	l.queue[k] = slices.DeleteFunc(l.queue[k], func(o *waiter) bool { return o == w })
 	l.freeLocked(w.call, waiting)
@@ -289,7 +291,7 @@ func (l *ledger) giveLocked(w *waiter, k kind) {
 	close(w.ready)
 }
 
-// nextLocked returns who is to get of a kind next; nil: nobody.
+// nextLocked returns the next waiting call of a kind; nil: none.
 func (l *ledger) nextLocked(k kind, full map[*account]bool) (next *waiter) {
 	for _, w := range l.queue[k] {
 		if w.call.condemned || full[w.call.of.of] {
@@ -307,8 +309,9 @@ func (l *ledger) fitsLocked(c *line, k kind, n int64) bool {
 	return l.now[k]+n <= l.all[k] && c.of.now[k]+n <= l.one[k]
 }
 
-// fitLocked takes from others what a call lacks to have n more of a kind, from those first of whom something is
-// taken already. It returns all that was taken, and whether the call can have it now; if not, it has taken nothing.
+// fitLocked takes from others the resources that a call lacks to have n more of a kind, first from
+// those that have yielded before. It returns all shares, and whether the call can have them now; if
+// not, it has taken nothing.
 func (l *ledger) fitLocked(c *charge, k kind, n int64, taken []share) (_ []share, ok bool) {
 	had := len(taken)
 	for !l.fitsLocked(c.of, k, n) {
@@ -330,7 +333,7 @@ func (l *ledger) fitLocked(c *charge, k kind, n int64, taken []share) (_ []share
 	return taken, true
 }
 
-// returnLocked gives back what was taken.
+// returnLocked returns shares.
 func (l *ledger) returnLocked(taken []share) {
 	for _, s := range taken {
 		if s.from.life != closed {
@@ -339,7 +342,7 @@ func (l *ledger) returnLocked(taken []share) {
 	}
 }
 
-// holdLocked has those make room whose shares a call has; it waits for them.
+// holdLocked makes those yield whose shares a call gets; it waits for them.
 func (l *ledger) holdLocked(c *charge, taken []share) {
 	for _, s := range taken {
 		s.from.condemned = true
@@ -350,9 +353,9 @@ func (l *ledger) holdLocked(c *charge, taken []share) {
 	}
 }
 
-// richestLocked returns the call that is to make room for n more of a kind on a line: of the line that has most of it,
-// of the caller who has most if all have too much; and of its calls the one that has waited longest for its
-// client. Nil: all have as little as this one, or are not waited for.
+// richestLocked returns the call that must yield for n more of a kind on a line: of the line that
+// has most of it, of the caller that has most if all have too much; and of its calls the one that
+// has waited longest for its client. Nil: all have as little as this one, or are not waiting.
 func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 	a, mine, share := c.of, c.now[k], l.one[k]/int64(len(c.of.lines))
 	if a.now[k]+n <= l.one[k] {
@@ -390,9 +393,9 @@ func (l *ledger) richestLocked(c *line, k kind, n int64) (richest *charge) {
 	return richest
 }
 
-// longest returns the call with some of a kind that has waited longest, and long enough, for its client, to send or to read, or,
-// where another caller finds too many calls, for what others do; of those that wait for room, where they are too many, that which
-// has waited longest. Nil: none does.
+// longest returns the call with some of a kind that has waited longest, and long enough, for its
+// client, to send or to read, or, if another caller finds too many calls, for the progress of
+// others; if too many wait for room, the one that has waited longest. Nil: none.
 func (c *line) longest(k kind, least time.Duration, another bool) (longest *charge) {
 	at := arriving
 	if k == waiting {

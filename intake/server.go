@@ -21,32 +21,34 @@ import (
 type Limits struct {
 	// Bytes of one message; 0: 4 MiB.
 	Bytes int
-	// Truncates hands over the begin of a message that is larger, in place of an error. Fields that are not whole in its first
-	// 16 KiB are missing in it, but for messages, of which there is what is whole. The rest is read, and kept nowhere.
+	// Truncates passes the beginning of a larger message on, instead of an error. Fields that are
+	// incomplete in its first 16 KiB are missing in it; of nested messages there are the complete
+	// fields. The rest is read and dropped.
 	Truncates bool
 	// Stalls lets a stream of requests be silent for as long as it likes.
 	Stalls bool
-	// Waits says that calls wait for what others do, and that their clients can come back: where there are too many calls, they
-	// make room for callers who have fewer.
+	// Waits: calls wait for the progress of others, and their clients can come back. If there are
+	// too many calls, they yield to callers that have fewer.
 	Waits bool
-	// FewHeaders refuses calls whose headers would have them count as several, before anything is kept of them.
+	// FewHeaders refuses calls whose headers count as several calls, before they take memory.
 	FewHeaders bool
 }
 
-// Options are what may be chosen about a Server.
+// Options are the options of a Server.
 type Options struct {
 	Bounds Bounds
-	// Credentials are those of the server; what they know of a connection may be an Arrival. Nil: none.
+	// Credentials are those of the server; their information about a connection may be an Arrival.
+	// Nil: none.
 	Credentials credentials.TransportCredentials
-	// Methods has the limits of those methods that differ from others.
+	// Methods has the limits of those methods that differ from the default.
 	Methods map[string]Limits
 	// Look sees the headers of a call, on the goroutine that reads its connection: it must not block. An
 	// error ends the call. Nil: all calls go on.
 	Look func(ctx context.Context, method string) (context.Context, error)
-	// Pending returns to whom a call is charged while Identify finds out who makes it; "": to nobody, for Identify
-	// does not block. Nil: always to nobody.
+	// Pending returns the caller to charge while Identify identifies it; "": none, because Identify
+	// does not block. Nil: always none.
 	Pending func(ctx context.Context, method string) (caller string)
-	// Identify returns to whom a call is charged. It may block.
+	// Identify returns the caller to charge. It may block.
 	Identify func(ctx context.Context, method string) (context.Context, Caller, error)
 	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and refused
 	// ones if they are Outer.
@@ -55,22 +57,23 @@ type Options struct {
 	Metrics             prometheus.Registerer
 }
 
-// A Caller is whom a call is charged to.
+// A Caller is the one that a call is charged to.
 type Caller struct {
-	// Name tells callers apart; empty: the call is charged to nobody, and not bounded.
+	// Name identifies the caller; empty: the call is charged to no one, and not limited.
 	Name string
-	// Guest has shown no identity where one is asked for: his connection has to make room for others.
+	// Guest has shown no identity although authentication is on: its connection must yield to
+	// others.
 	Guest bool
 }
 
-// A Server is a gRPC server whose calls are bounded. Services are registered with it, not with the
+// A Server is a gRPC server with limits for calls. Services are registered with it, not with the
 // grpc.Server in it.
 type Server struct {
 	*grpc.Server
 	options Options
 	ledger  *ledger
 	begins  *beginnings
-	methods map[string]bool // those that there are
+	methods map[string]bool // existing ones
 }
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
@@ -95,7 +98,7 @@ func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	return s
 }
 
-// errNoMethod repeats nothing of what was called: gRPC keeps the error until its client reads it.
+// errNoMethod does not repeat the method name: gRPC keeps the error until its client reads it.
 var errNoMethod = status.Error(codes.Unimplemented, "this server has no such method")
 
 // tap is called for the headers of each call, before anything is kept of it.
@@ -150,7 +153,7 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 	s.Server.RegisterService(&own, service)
 }
 
-// unary returns what answers a unary call as a stream.
+// unary returns a stream handler for a unary call.
 func (s *Server) unary(full string, m grpc.MethodDesc) grpc.StreamHandler {
 	info := &grpc.StreamServerInfo{FullMethod: full}
 	inner, outer := chainUnary(s.options.Unary), chainUnary(s.options.OuterUnary)
@@ -183,8 +186,8 @@ func begun(handler grpc.StreamHandler) grpc.StreamHandler {
 
 var errNoRaw = errors.New("this version of gRPC does not show the lengths of messages")
 
-// admit lets a call in, and ends what it is charged for. A call may wait in handle for hours: what is done before is in functions
-// of their own, so that its stack stays small.
+// admit lets a call in, and ends its charge. A call may wait in handle for hours: the earlier steps
+// are in functions of their own, so that its stack stays small.
 func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, handle func(*receiver) error) error {
 	in, err := s.receive(info, stream)
 	if err != nil {
@@ -198,7 +201,8 @@ func (s *Server) admit(info *grpc.StreamServerInfo, stream grpc.ServerStream, ha
 	return err
 }
 
-// receive finds out who makes a call, and charges him for it. The caller releases what it returns.
+// receive identifies the caller of a call, and charges it. The caller of receive releases the
+// result.
 func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) (*receiver, error) {
 	ctx, caller, err := s.identify(stream.Context(), info.FullMethod)
 	if err != nil {
@@ -245,7 +249,7 @@ func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) 
 	return in, nil
 }
 
-// release ends what a call is charged for.
+// release ends the charge of a call.
 func (s *Server) release(in *receiver) {
 	if in.charge == nil {
 		return
@@ -254,7 +258,8 @@ func (s *Server) release(in *receiver) {
 	s.ledger.leave(in.charge, arrivedThrough(in.Context()))
 }
 
-// identify finds out who makes a call, which is charged meanwhile if that can take long: its headers are kept.
+// identify identifies the caller of a call, which is charged meanwhile if that can take long: its
+// headers are kept.
 func (s *Server) identify(ctx context.Context, method string) (context.Context, Caller, error) {
 	var pending string
 	if s.options.Pending != nil {
@@ -276,7 +281,7 @@ func (s *Server) identify(ctx context.Context, method string) (context.Context, 
 	return known, caller, err
 }
 
-// An Arrival is what is known of a connection that came through a Gate.
+// An Arrival describes a connection that came through a Gate.
 type Arrival interface{ Through() *Conn }
 
 // arrivedThrough returns the Conn that a call came through; nil: none.
@@ -289,8 +294,9 @@ func arrivedThrough(ctx context.Context) *Conn {
 	return nil
 }
 
-// callsOf returns as how many calls one counts by its headers, which are kept until it ends: those of a client and a token
-// are part of what a call costs. A field takes some memory whatever its size is.
+// callsOf returns as how many calls one counts by its headers, which are kept until it ends: those
+// of a client and a token are part of the cost of a call. A field takes some memory whatever its
+// size.
 func callsOf(ctx context.Context) int64 {
 	const field, part = 200, 8 << 10 // part of callBytes
 	headers, _ := metadata.FromIncomingContext(ctx)
@@ -303,7 +309,7 @@ func callsOf(ctx context.Context) int64 {
 	return 1 + max(0, bytes-part+callBytes-1)/callBytes
 }
 
-// connectionOf tells the connections of one caller apart.
+// connectionOf distinguishes the connections of one caller.
 func connectionOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok {
 		return p.Addr.String()
@@ -331,14 +337,14 @@ func chainStream(all []grpc.StreamServerInterceptor, info *grpc.StreamServerInfo
 	return handler
 }
 
-// countRefused returns what counts refusals, by reason.
+// countRefused returns a counter of refusals, by reason.
 func countRefused(r prometheus.Registerer) func(reason string) {
 	return counter(r, "forerunner_grpc_refused_total",
 		"Calls and connections that were refused or ended because of a limit, by reason.",
 		"nobody", "no_identity", "connections", "idle", "calls", "calls_of_one", "calls_of_guests", "waiting", "no_room", "yielded", "late", "unread", "frames")
 }
 
-// counter returns what counts by reason. Those reasons are shown before there is anything to count.
+// counter returns a counter by reason. These reasons are shown from the start.
 func counter(r prometheus.Registerer, name, help string, reasons ...string) func(reason string) {
 	if r == nil {
 		return func(string) {}
@@ -351,5 +357,5 @@ func counter(r prometheus.Registerer, name, help string, reasons ...string) func
 	return func(reason string) { counts.WithLabelValues(reason).Inc() }
 }
 
-// Refused returns what counts refusals, for a Gate.
+// Refused returns the counter of refusals, for a Gate.
 func (s *Server) Refused() func(reason string) { return s.ledger.refused }

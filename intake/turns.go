@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Turns are for work that takes much memory, of which a few pieces are done at a time: callers who wait take turns. It may be
-// used concurrently.
+// Turns limit work that takes much memory to a few pieces at a time: waiting callers take turns. It
+// may be used concurrently.
 type Turns struct {
 	mu   sync.Mutex
 	free int // guarded by mu
@@ -19,7 +19,8 @@ type Turns struct {
 // NewTurns has so many pieces done at a time.
 func NewTurns(most int) *Turns { return &Turns{free: most, waiting: map[string][]chan struct{}{}} }
 
-// Take waits for a turn of the caller, or the end of ctx. Whoever has it calls leave when the piece is done.
+// Take waits for a turn of the caller, or the end of ctx. The caller calls leave when the piece is
+// done.
 func (t *Turns) Take(ctx context.Context, caller string) (leave func(), err error) {
 	mine := make(chan struct{})
 	t.mu.Lock()
@@ -45,7 +46,7 @@ func (t *Turns) leave() {
 	t.giveLocked()
 }
 
-// giveLocked gives what is free to those whose turn it is.
+// giveLocked gives free turns to the next callers.
 func (t *Turns) giveLocked() {
 	for t.free > 0 && len(t.next) > 0 {
 		caller := t.next[0]
