@@ -30,7 +30,7 @@ const (
 	trees = 1
 )
 
-// An actionView is an action, what it reads and how it ran.
+// An actionView is the page of an action: its inputs and its runs.
 type actionView struct {
 	Digest, Instance string
 	Action           *repb.Action
@@ -44,13 +44,13 @@ type actionView struct {
 	Last *recordRow
 	// Compared is Last with the nearest other run, if that was asked for.
 	Compared *compared
-	// Known: a profile was found; KnowsLast: and it tells what the last run read.
+	// Known: a profile was found; KnowsLast: it has the files of the last run.
 	Known, KnowsLast bool
 	Sizes            *admin.GetSizesResponse // nil: not known
 	Chart            *charts.Chart
 }
 
-// ComparePath is where this says why it ran.
+// ComparePath is the page that says why it ran.
 func (v *actionView) ComparePath() string {
 	return fmt.Sprintf("?%s#compared", url.Values{"instance": {v.Instance}, "compare": {"1"}}.Encode())
 }
@@ -61,7 +61,7 @@ type actionPages struct {
 	blobs     func(instance string, fn digest.Function) stored.Blobs
 	profiles  record.Hints  // nil: not known here
 	trees     *intake.Turns // of input roots that are read
-	records   *recordPages  // shows those that are not in the storage any more
+	records   *recordPages  // shows those that are no longer in the storage
 	comparer  *comparer
 }
 
@@ -107,7 +107,7 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	return v, nil
 }
 
-// inputs lays the profile over the input root. That it cannot be done is said on the page.
+// inputs applies the profile to the input root. The page shows errors.
 func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.Function, v *actionView) {
 	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 	v.Inputs = inputsOf(tree, v.Known)
 }
 
-// profile returns what former runs read; nothing if that is not known.
+// profile returns the reads of earlier runs; nothing if unknown.
 func (p *actionPages) profile(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
 	if p.profiles == nil {
 		return prefetch.Record{}
@@ -162,15 +162,14 @@ func (p *actionPages) sizes(ctx context.Context, d digest.Digest, mnemonic strin
 	v.Sizes, v.Chart = resp, charts.ChartOf(resp)
 }
 
-// An inputNode is a file or folder of an input root, those with the most bytes that nobody read
-// first.
+// An inputNode is a file or folder of an input root, those with the most unread bytes first.
 type inputNode struct {
 	*prefetch.Node
 	Children []*inputNode
-	known    bool // what was read
+	known    bool // some reads are known
 }
 
-// Unused is what nobody read at and below it.
+// Unused is the unread part at and below it.
 func (n *inputNode) Unused() prefetch.Amount {
 	if !n.known {
 		return prefetch.Amount{}
@@ -178,7 +177,7 @@ func (n *inputNode) Unused() prefetch.Amount {
 	return n.Sums[prefetch.NeverRead]
 }
 
-// Read is how it is called what was done with a file; empty: that is not known.
+// Read is the text for the reads of a file; empty: unknown.
 func (n *inputNode) Read() string {
 	if !n.known {
 		return ""

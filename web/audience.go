@@ -12,22 +12,22 @@ import (
 	"github.com/forerunner-build/forerunner/web/printed"
 )
 
-// An Audience is whom a page is for. The zero Audience is Administrators.
+// An Audience is the set of viewers of a page. The zero Audience is Administrators.
 type Audience int
 
 // The Audiences there are.
 const (
-	// Administrators may administer: for them are the forms, and what is not known to be for others.
+	// Administrators may administer: forms are for them, and pages without a known audience.
 	Administrators Audience = iota
 	// Operators may observe: for them are pages of the whole farm.
 	Operators
-	// Owners may execute for some instance name, or observe. They see operations that auth.Owns gives them, and of others
-	// what they see of none.
+	// Owners may execute for some instance name, or observe. They see operations that auth.Owns
+	// gives them; others do not exist for them.
 	Owners
-	// Readers may read for some instance name, or observe. They see what is below the instance names for which
-	// they may, and of the rest what they see of nothing.
+	// Readers may read for some instance name, or observe. They see the content of their instance
+	// names; other content does not exist for them.
 	Readers
-	// Strangers are whoever reaches the port: for them are style sheets, and pages to log in.
+	// Strangers are everyone that reaches the port: style sheets and pages to log in are for them.
 	Strangers
 )
 
@@ -38,7 +38,7 @@ type route struct {
 	handler  http.Handler
 }
 
-// routes are all pages. One whose audience nobody has thought of is for administrators.
+// routes are all pages. A page without an audience is for administrators.
 func (s *Site) routes(o Options) []route {
 	from, turns := s.queues.Source, intake.NewTurns(trees)
 	comparer := &comparer{o.Scheduler, o.Blobs, o.Profiles, turns}
@@ -87,7 +87,7 @@ func (s *Site) routes(o Options) []route {
 	)
 }
 
-// first is the overview, and the history for those who may not see all of the farm.
+// first is the overview, and the history for viewers that may not see the whole farm.
 func (s *Site) first() http.Handler {
 	overview := s.display.page("overview", s.queues.overview)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func (s *Site) first() http.Handler {
 	})
 }
 
-// Audience returns whom the page is for that a request asks for.
+// Audience returns the audience of the requested page.
 func (s *Site) Audience(r *http.Request) Audience {
 	_, pattern := s.mux.Handler(r)
 	return s.audiences[pattern] // of no pattern: Administrators

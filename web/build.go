@@ -33,7 +33,8 @@ const (
 	maxOpen = 10_000
 	// maxNamed is how many targets, failures and mnemonics are listed.
 	maxNamed = 20
-	// lateness is how much later than others a record may come of what ended before them.
+	// lateness is how much later than others a record may come of an operation that ended before
+	// theirs.
 	lateness = 10 * time.Second
 )
 
@@ -49,7 +50,7 @@ type buildView struct {
 	First, Last             time.Time
 	Lanes                   *timeline.Lanes
 	Cut, OpenCut            bool // there are more than maxBuilt, or maxOpen
-	// Published is what the build tool told; nil: nothing.
+	// Published has the build events; nil: none.
 	Published *published
 
 	mnemonics map[string]*mnemonicRow
@@ -62,7 +63,7 @@ type buildView struct {
 // grown implements growing.
 func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news }
 
-// form is what viewers have to load anew to see all of the page.
+// form changes when viewers must load the page again to see all of it.
 func (v *buildView) form() string { return fmt.Sprint(v.Live()) }
 
 // Live reports whether something of it waits or runs.
@@ -76,7 +77,7 @@ type tally struct {
 	Count       int
 }
 
-// A mnemonicRow is what became of the actions of one mnemonic.
+// A mnemonicRow has the outcomes of the actions of one mnemonic.
 type mnemonicRow struct {
 	Name                  string
 	Count, Cached, Failed int
@@ -89,12 +90,13 @@ func (m mnemonicRow) Hits() charts.Meter {
 	return charts.MeterOf(text.Percent(share)+" from the action cache", share)
 }
 
-// A builder makes the page of an invocation for one viewer, again and again while he looks at it. Records are read once.
+// A builder makes the page of an invocation for one viewer, again and again while it is open.
+// Records are read once.
 type builder struct {
 	pages *buildPages
 	view  buildView
-	// known are the operations whose records were read, as far as they may be read again: those that ended since the last one,
-	// less lateness.
+	// known are the operations whose records were read, as far as they may be read again: those
+	// that ended since the last one, less lateness.
 	known map[string]time.Time
 	last  time.Time
 	line  *timeline.Line
@@ -122,7 +124,8 @@ func (p *buildPages) serve(w http.ResponseWriter, r *http.Request) {
 	p.page("build", b.load).ServeHTTP(w, r)
 }
 
-// pattern is of its operations, and of those whose invocations differ in what patterns cannot name.
+// pattern matches its operations, and those whose invocations differ in characters that patterns
+// cannot name.
 func (b *builder) pattern() *admin.Pattern {
 	return &admin.Pattern{Attributes: map[string]string{"invocation": text.Glob(b.view.Invocation)}}
 }
@@ -158,7 +161,7 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 	return &v, nil
 }
 
-// open counts what has not ended, and returns what of it runs.
+// open counts operations that have not ended, and returns the running ones.
 func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
 	for token := ""; ; {
 		list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
@@ -221,7 +224,8 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 	return nil
 }
 
-// lighten takes out of a record what the page of its build does not show, and returns its size then.
+// lighten removes the parts of a record that the page of its build does not show, and returns its
+// new size.
 func lighten(r *historypb.Record) int {
 	r.Arguments, r.Outputs, r.Stdout, r.Stderr, r.Correlated, r.Configuration = nil, nil, nil, nil, "", ""
 	if r.GetMetadata() != nil {
@@ -264,7 +268,7 @@ func (v *buildView) count(r *historypb.Record) {
 	}
 }
 
-// finish makes of what was counted what is shown.
+// finish turns the counts into the page.
 func (v *buildView) finish() {
 	for o, n := range v.outcomes {
 		v.Outcomes = append(v.Outcomes, tally{Name: facts.OutcomeName(o), Class: outcomeClass(o), Count: n})

@@ -18,10 +18,10 @@ import (
 // comparePatience is the time for reading all that is compared.
 const comparePatience = 5 * time.Second
 
-// A compared says why an action ran.
+// A compared explains why an action ran.
 type compared struct {
 	*comparison.Explanation
-	// Run is the one that it is compared with; nil: none is known.
+	// Run is the run that it is compared with; nil: none is known.
 	Run *recordRow
 }
 

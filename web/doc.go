@@ -1,29 +1,29 @@
-// Package web shows a scheduler to people: why builds wait, what runs where, and which of an
-// action's inputs are never read.
+// Package web shows a scheduler to people: why builds wait, what runs where, and which inputs of an
+// action are never read.
 //
-// Pages are rendered here, from templates that are part of the program; what they show comes
-// from the scheduler's own services, called without a network. Those that move are sent again
-// as server-sent events whenever they look different, and one small script puts them into place;
-// without it every page works, but stands still.
+// Pages are rendered here, from templates that are part of the program; their data comes from the
+// scheduler's own services, called without a network. Live pages are sent again as server-sent
+// events whenever they look different, and one small script updates them; without it every page
+// works, but does not update.
 //
-// # Rooms
+// # Structure
 //
-// A Site says where each page is and whom it is for. Each page has a type of its own, which knows
-// neither the Site nor other pages, but for those that it shows parts of. What they have in common
-// is below: answers asks the scheduler; plots samples the farm and draws; printed shows what
-// commands wrote; stored reads what is in storage.
+// A Site has the path and audience of each page. Each page has a type of its own, which knows
+// neither the Site nor other pages, except those that it embeds. Shared code is in packages below:
+// answers asks the scheduler; plots samples the farm and draws; printed shows the output of
+// commands; stored reads from storage.
 //
-// # Bounds
+// # Limits
 //
-// What the scheduler is asked costs it a twentieth of its time at most (answers). Lists come in
-// pages, input roots up to a number of files, live pages up to a number of viewers.
+// Requests to the scheduler take at most a twentieth of its time (answers). Lists have pages, input
+// roots a maximum of files, live pages a maximum of viewers.
 //
-// # Who may what
+// # Access
 //
-// Audience says whom a page is for; a Guard of auth lets through who that is, and Refused answers
-// the others. Without one, pages are for whoever reaches the port. What changes something (drain,
-// cancel) is a form that browsers send from these pages only, and can be left out altogether.
-// People log in and out on pages, by way of auth/login.
+// Audience returns the audience of a page; a Guard of auth lets its members through, and Refused
+// answers others. Without a Guard, pages are for everyone that reaches the port. A change (drain,
+// cancel) is a form that browsers send only from these pages, and can be disabled. Users log in and
+// out on pages, by way of auth/login.
 //
-// There are no locks here: those of answers, plots and intake are each alone.
+// This package has no locks; answers, plots and intake never hold two at once.
 package web

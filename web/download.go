@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// maxDownload bounds what can be had from a page: it is read into memory.
+// maxDownload limits downloads from a page: they are read into memory.
 const maxDownload = 32 << 20
 
 // blobPath is where a blob can be had under a name.
@@ -60,7 +60,7 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content)
 }
 
-// asFile has a browser save what is written next as a file, for which it has a minute.
+// asFile makes a browser save the following output as a file, within a minute.
 func asFile(w http.ResponseWriter, name, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))

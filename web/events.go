@@ -15,8 +15,8 @@ import (
 
 const (
 	eventStream = "text/event-stream"
-	// stuck is how long a viewer may take no event: one whose machine sleeps keeps neither a place nor
-	// what it looks at.
+	// stuck is how long a viewer may take no event: one whose machine sleeps keeps neither its
+	// place nor its data.
 	stuck = 30 * time.Second
 )
 
@@ -26,13 +26,13 @@ type events struct {
 	control *http.ResponseController
 }
 
-// errCrowded is told viewers for whom there is no room, or none any more.
+// errCrowded is for viewers for which there is no room, or no longer.
 var errCrowded = errors.New("too many pages are open: this one stands still")
 
-// errLeft is told viewers whose session was ended before its time, by another page of their browser.
+// errLeft is for viewers whose session was ended early, by another page of their browser.
 var errLeft = errors.New("you have logged out")
 
-// crowded reports whether the room of a viewer was given to another one, who is told so.
+// crowded reports whether another viewer got the place of a viewer, and tells it.
 func (e events) crowded(r *http.Request) bool {
 	if context.Cause(r.Context()) != errCrowded {
 		return false
@@ -41,8 +41,9 @@ func (e events) crowded(r *http.Request) bool {
 	return true
 }
 
-// over reports whether the session of a viewer has ended. If its time is over, his page is to be loaded anew, for which he
-// logs in. If he has logged out, his page is to go: loaded anew, it might log him in without a word.
+// over reports whether the session of a viewer has ended. If it has expired, the viewer's page must
+// be loaded again, which leads to the log-in. If the user has logged out, the page must go: loaded
+// again, it might log the user in silently.
 func (e events) over(r *http.Request) bool {
 	if context.Cause(r.Context()) == errLeft {
 		_ = e.send("left", []byte(errLeft.Error()))
@@ -58,8 +59,8 @@ func (e events) over(r *http.Request) bool {
 // newlines makes all ends of lines that there are in an event stream one.
 var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// send sends one event; data may have several lines, whatever ends them. Browsers pass over events
-// without any.
+// send sends one event; data may have several lines, with any line ends. Browsers skip events
+// without data.
 func (e events) send(name string, data []byte) error {
 	var b bytes.Buffer
 	b.WriteString("event: " + name + "\n")
@@ -76,7 +77,7 @@ func (e events) send(name string, data []byte) error {
 	return e.control.Flush()
 }
 
-// sendText sends what a command printed. What is no text is sent as U+FFFD.
+// sendText sends output. Invalid text is sent as U+FFFD.
 func (e events) sendText(printed []byte) error {
 	text, err := json.Marshal(strings.ToValidUTF8(string(printed), "\ufffd"))
 	if err != nil {

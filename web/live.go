@@ -14,37 +14,38 @@ import (
 )
 
 const (
-	// loadTimeout bounds what a page waits for what it shows.
+	// loadTimeout limits the wait of a page for its data.
 	loadTimeout = 20 * time.Second
-	// maxViewers bounds the pages that move at a time. Others stand still.
+	// maxViewers limits the live pages. Others do not update.
 	maxViewers = 200
-	// livePeriod is how often a page that moves is looked at.
+	// livePeriod is how often a live page is checked for changes.
 	livePeriod = 2 * time.Second
 	// keepAlive is how often something is sent if nothing moves.
 	keepAlive = 15 * time.Second
 )
 
-// A display shows pages to viewers: once, or anew whenever they look different.
+// A display shows pages to viewers: once, or again whenever they look different.
 type display struct {
 	*renderer
 	viewers *intake.Places // of pages that move
 }
 
-// A loader gets what a page shows. Its errors are gRPC statuses.
+// A loader gets the data of a page. Its errors are gRPC statuses.
 type loader func(ctx context.Context, r *http.Request) (any, error)
 
 // A templated is the data of a page that is another one than usual.
 type templated interface{ template() string }
 
-// A former is the data of a page whose parts that do not move depend on its form.
+// A former is the data of a page whose static parts depend on its form.
 type former interface{ form() string }
 
-// A growing is the data of a page with a part that is too large to be sent whenever it changes: what is new of it is an event of its own.
+// A growing is the data of a page with a part that is too large to be sent at each change:
+// additions to it are events of their own.
 type growing interface {
 	grown() (event string, data []byte)
 }
 
-// page answers with a page, or with the stream of what it becomes.
+// page answers with a page, or with the stream of its updates.
 func (d *display) page(name string, load loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") == eventStream {
@@ -70,8 +71,8 @@ func (d *display) load(r *http.Request, load loader) (any, error) {
 	return load(ctx, r)
 }
 
-// follow sends what moves of a page whenever it looks different, until the viewer leaves or
-// the page is no more.
+// follow sends the live part of a page whenever it looks different, until the viewer leaves or the
+// page ceases to exist.
 func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
 	e, r, leave, ok := d.events(w, r)
 	if !ok {
@@ -146,8 +147,8 @@ func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *h
 	return events{w, http.NewResponseController(w)}, r, func() { leavePlace(); cancel(nil); <-watched }, true
 }
 
-// watch ends a stream with errLeft if it has a session that is ended before its time. What it returns is closed when it has
-// stopped, at the latest after the context of r.
+// watch ends a stream with errLeft if its session is ended early. The returned channel is closed
+// when it has stopped, at the latest after the context of r.
 func (d *display) watch(r *http.Request, end context.CancelCauseFunc) <-chan struct{} {
 	stopped := make(chan struct{})
 	var who *auth.Identity

@@ -15,7 +15,8 @@ import (
 // A loginPages has people log in and out.
 type loginPages struct{ *renderer }
 
-// refused answers who may not see what he asked for: it leads people to log in, or tells them on a page why they see nothing.
+// refused answers a viewer without the right for a page: it redirects to the log-in, or shows a
+// page with the reason.
 func (l *loginPages) refused(w http.ResponseWriter, r *http.Request, why *status.Status) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		auth.Tell(w, why)
@@ -32,8 +33,8 @@ func (l *loginPages) refused(w http.ResponseWriter, r *http.Request, why *status
 	http.Redirect(w, r, logInAt(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
-// sessionOver answers a form of a page whose session is over. It redirects nowhere: form-action of the pages' policy holds for
-// where a form is redirected to, too, and browsers would not go on to the issuer.
+// sessionOver answers a form of a page whose session is over. It does not redirect: form-action of
+// the pages' policy also applies to redirects of forms, and browsers would not go on to the issuer.
 func (l *loginPages) sessionOver(w http.ResponseWriter, r *http.Request) {
 	page := "/"
 	if from, err := url.Parse(r.Referer()); err == nil && from.Host == r.Host {
@@ -49,11 +50,11 @@ func (l *loginPages) sessionOver(w http.ResponseWriter, r *http.Request) {
 // A provider is one with which one can log in.
 type provider struct{ Title, Path string }
 
-// A loginView is the page of those who log in or out.
+// A loginView is the page for logging in and out.
 type loginView struct {
 	Choices []provider
-	Name    string // of who has logged in
-	Out     bool   // he has just logged out, or wants to
+	Name    string // of the user
+	Out     bool   // the user has just logged out, or wants to
 }
 
 // logIn leads to the issuer that was chosen, or to the only one.
@@ -85,8 +86,8 @@ func (l *loginPages) loggedIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// notLoggedIn says why somebody has no session, and has him try again. The address of the page, which has what an issuer
-// said, is for nobody else.
+// notLoggedIn says why the user has no session, and offers another try. The address of the page,
+// which contains data of the issuer, must not be shared.
 func (l *loginPages) notLoggedIn(w http.ResponseWriter, r *http.Request, to string, err error) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	st := status.Convert(err)
@@ -105,7 +106,7 @@ func (l *loginPages) logOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/logout", http.StatusSeeOther)
 }
 
-// loggedOut says that the session is over, if it is.
+// loggedOut shows that the session is over, if it is.
 func (l *loginPages) loggedOut(w http.ResponseWriter, r *http.Request) {
 	v := l.view(r, "login", nil)
 	v.Data = loginView{Out: true, Name: v.Viewer.Name}

@@ -27,9 +27,9 @@ type operationPages struct {
 	*renderer
 	*answers.Source
 	operations longrunningpb.OperationsServer
-	records    *recordPages // shows those that have ended
+	records    *recordPages // shows completed ones
 	prints     *printed.Reader
-	output     bool // what commands print while they run can be watched
+	output     bool // output of running commands can be watched
 }
 
 func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error) {
@@ -48,7 +48,7 @@ func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error)
 	return rows[*admin.Operation]{list.GetOperations(), asked, list.GetNextPageToken()}, nil
 }
 
-// An operationView is one operation and what came of it so far.
+// An operationView is one operation and its progress.
 type operationView struct {
 	*admin.Operation
 	Stage   string
@@ -66,7 +66,7 @@ type operationView struct {
 // Failed reports whether it ended, and not with success.
 func (o operationView) Failed() bool { return o.Error != "" || o.Exit != nil && *o.Exit != 0 }
 
-// form is what viewers have to load anew to see all of the page.
+// form changes when viewers must load the page again to see all of it.
 func (o operationView) form() string { return o.Stage }
 
 // ActionPath is where the page of the action is.
@@ -84,7 +84,7 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 			return p.records.one(ctx, record, r), nil
 		}
 		if err != nil && status.Code(recordErr) == codes.NotFound {
-			err = recordErr // which says for how long there was one
+			err = recordErr // which says how long records are kept
 		}
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 	return v, nil
 }
 
-// respond takes over what the response says.
+// respond copies the response.
 func (o *operationView) respond(resp *repb.ExecuteResponse) {
 	o.Message, o.Reused = resp.GetMessage(), resp.GetCachedResult()
 	if st := resp.GetStatus(); st.GetCode() != 0 {
@@ -132,10 +132,10 @@ func (o *operationView) respond(resp *repb.ExecuteResponse) {
 }
 
 // cancel ends an operation in such a way that clients do not execute it again, as Bazel does after
-// CANCELLED. One that has ended meanwhile is not touched.
+// CANCELLED. One that has ended meanwhile is unchanged.
 func (p *operationPages) cancel(w http.ResponseWriter, r *http.Request) {
 	name := operationName(r)
-	// Only what is known under this name: it is a pattern below.
+	// Only a known name: it becomes a pattern below.
 	_, err := p.Scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
 	if err == nil {
 		_, err = p.Scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{

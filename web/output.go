@@ -15,16 +15,16 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// startedOver stands on the page below what does not count any more.
+// startedOver is shown below output that no longer counts.
 const startedOver = "The action was started over: the output above does not count."
 
-// An outputPages shows what commands print while they run.
+// An outputPages shows the output of running commands.
 type outputPages struct {
 	*display
 	from bytestream.ByteStreamServer // nil: that is not shown
 }
 
-// serve sends what a command prints while it runs.
+// serve sends the output of a running command.
 func (p *outputPages) serve(w http.ResponseWriter, r *http.Request) {
 	name, stream := operationName(r), r.PathValue("stream")
 	if p.from == nil || stream != "stdout" && stream != "stderr" {
@@ -53,7 +53,7 @@ func (p *outputPages) serve(w http.ResponseWriter, r *http.Request) {
 	_ = e.send("gone", []byte(text))
 }
 
-// ofRun sends what one run of a command prints to a stream.
+// ofRun sends the output of one run of a command to a stream.
 func (p *outputPages) ofRun(r *http.Request, e events, stream string) error {
 	out := &outputStream{r: r, events: e}
 	err := p.from.Read(&bytestream.ReadRequest{ResourceName: stream}, out)
@@ -68,13 +68,13 @@ type outputStream struct {
 	grpc.ServerStreamingServer[bytestream.ReadResponse]
 	r      *http.Request
 	events events
-	begun  []byte // of a character whose end has not come yet
+	begun  []byte // of an incomplete character
 }
 
 // Context implements grpc.ServerStream.
 func (o *outputStream) Context() context.Context { return o.r.Context() }
 
-// Send implements the stream, whose messages end anywhere.
+// Send implements the stream, whose messages may end within a character.
 func (o *outputStream) Send(m *bytestream.ReadResponse) error {
 	data := append(o.begun, m.GetData()...)
 	whole := len(data) - cutOff(data)

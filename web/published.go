@@ -19,22 +19,22 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A published is what the build tool told of a build.
+// A published has the build events of a build.
 type published struct {
 	*historypb.Build
 	Invocation string
-	// User and Instance are whose it is.
+	// User and Instance are its owner.
 	User, Instance string
 	// Ended is when the last of it was written.
 	Ended   time.Time
 	outcome historypb.Outcome
 }
 
-// maxPublishers bounds the users of whom builds of one invocation are looked at.
+// maxPublishers limits the users whose builds of one invocation are searched.
 const maxPublishers = 10
 
-// published returns what is known of an invocation, nil if that is nothing. If others published something under the same name, it
-// is what the user did whose actions these are.
+// published returns the build events of an invocation, nil if there are none. If several users
+// published under the same name, those of the user of these actions.
 func (b *builder) published(ctx context.Context) (*published, error) {
 	id := b.view.Invocation
 	list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
@@ -59,10 +59,10 @@ func publishedOf(r *historypb.Record) *published {
 	return &published{r.GetBuild(), r.GetInvocation(), r.GetUser(), r.GetInstanceName(), r.GetEnded().AsTime(), r.GetOutcome()}
 }
 
-// What was to be built.
+// The patterns to build.
 func (p *published) What() string { return facts.Build(p.Build) }
 
-// Who ran it: as is known, else as he says.
+// The user: the authenticated one, or else the one in the events.
 func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
 
 // Word is its verdict in a list.
@@ -73,10 +73,10 @@ func (p *published) Word() string {
 	return facts.BuildOutcome(p.outcome, p.Build)
 }
 
-// TargetCounts says how many targets were built.
+// TargetCounts is how many targets were built.
 func (p *published) TargetCounts() string { targets, _ := facts.BuildCounts(p.Build); return targets }
 
-// TestCounts says how many tests passed.
+// TestCounts is how many tests passed.
 func (p *published) TestCounts() string { _, tests := facts.BuildCounts(p.Build); return tests }
 
 // Line is the command line, as far as it was typed.
@@ -95,7 +95,7 @@ func (p *published) Class() string {
 	return outcomeClass(p.outcome)
 }
 
-// silence is after how long without news nobody waits for the end of a build any more.
+// silence is how long without events a build counts as unfinished.
 const silence = 10 * time.Minute
 
 // goesOn reports whether more of it may come.
@@ -103,7 +103,7 @@ func (p *published) goesOn() bool {
 	return p != nil && !p.GetEnded() && p.GetFinished() == nil && time.Since(p.Ended) < silence
 }
 
-// Verdict says how the build ended.
+// Verdict is the outcome of the build.
 func (p *published) Verdict() string {
 	switch p.outcome {
 	case historypb.Outcome_SUCCEEDED:
@@ -127,14 +127,14 @@ func (p *published) Took() time.Duration {
 	return p.GetFinished().AsTime().Sub(p.GetStarted().AsTime())
 }
 
-// Unbuilt are the targets that were not built, those that failed first.
+// Unbuilt are the targets that were not built, failed ones first.
 func (p *published) Unbuilt() []*historypb.Build_Target {
 	list := slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() == historypb.Build_BUILT })
 	slices.SortStableFunc(list, func(a, b *historypb.Build_Target) int { return int(a.GetState()) - int(b.GetState()) })
 	return list
 }
 
-// Built are those that were.
+// Built are the targets that were built.
 func (p *published) Built() []*historypb.Build_Target {
 	return slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() != historypb.Build_BUILT })
 }

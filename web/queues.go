@@ -18,19 +18,20 @@ import (
 type queuePages struct {
 	*answers.Source
 	plots *plots.Plots
-	// address and pages are those of the Options; used says that somebody has used the farm.
+	// address and pages are those of the Options; used is set once the farm was used.
 	address, pages string
 	used           atomic.Bool
 }
 
-// An overview is what there is of everything.
+// An overview is the data of the overview.
 type overview struct {
 	Queues          []*admin.Queue
 	Unmatched       int64
 	UnmatchedReason string
 	Spans           []choice
 	Plots           []charts.Plot
-	// Start are lines for .bazelrc, and Address is where the scheduler is, if nobody has used the farm.
+	// Start are lines for .bazelrc, and Address is that of the scheduler, if the farm was never
+	// used.
 	Start, Address string
 	plots.Sample
 }
@@ -60,10 +61,10 @@ type queueTree struct {
 // A branch is a part of a queue whose operations have one key in common.
 type branch struct {
 	*admin.Branch
-	// ID tells it from all others of the page, over time.
+	// ID identifies it on the page, over time.
 	ID string
-	// Share is the part of what runs among its siblings that runs here; Fair is the part that
-	// is due to it, among those that have something to run.
+	// Share is its share of the running work of its siblings; Fair is its fair share among those
+	// with running or queued operations.
 	Share, Fair float64
 	// Open: it is shown with its branches unless the viewer closes it.
 	Open     bool

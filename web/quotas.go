@@ -19,7 +19,7 @@ type cohortView struct {
 
 type quotaRow struct {
 	*admin.Quota
-	// Bar is what is used of the capacity, with marks at the promise and at the maximum.
+	// Bar is the used part of the capacity, with marks at the guarantee and at the maximum.
 	Bar charts.Meter
 }
 

@@ -23,7 +23,7 @@ import (
 // A recordView is an operation that has ended.
 type recordView struct {
 	recordRow
-	// Verdict says how it ended, in a sentence.
+	// Verdict is its outcome, in a sentence.
 	Verdict string
 	// Printed has its streams, standard error first.
 	Printed []printed.Text
@@ -33,7 +33,7 @@ type recordView struct {
 	Facts []facts.Table
 	// Compared is with the run before, if that was asked for.
 	Compared *compared
-	// WorkerName is that of its worker, WorkerPath where it is.
+	// WorkerName is that of its worker, WorkerPath its page.
 	WorkerName, WorkerPath string
 }
 
@@ -52,12 +52,12 @@ func (v *recordView) ActionPath() string {
 		url.Values{"instance": {v.GetInstanceName()}, "mnemonic": {v.GetMnemonic()}}.Encode())
 }
 
-// ComparePath is where this says why it ran.
+// ComparePath is the page that says why it ran.
 func (v *recordView) ComparePath() string {
 	return "/" + v.GetOperation() + "?compare=1#compared"
 }
 
-// Others is where other runs of the same target are.
+// Others is the page of other runs of the same target.
 func (v *recordView) Others() string {
 	return "/history?" + url.Values{"q": {"target=" + strings.ReplaceAll(v.GetTarget(), " ", "?")}}.Encode()
 }
@@ -96,7 +96,7 @@ func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordVi
 	}
 }
 
-// verdictOf says how an operation ended.
+// verdictOf is the outcome of an operation in a sentence.
 func verdictOf(r *historypb.Record) string {
 	switch r.GetOutcome() {
 	case historypb.Outcome_SUCCEEDED:
@@ -115,7 +115,7 @@ func verdictOf(r *historypb.Record) string {
 	return "Failed without a result: " + facts.Outcome(r)
 }
 
-// kept returns what is left of a stream.
+// kept returns the stored part of a stream.
 func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed.Text {
 	hash, size, _ := strings.Cut(stream.GetDigest(), "/")
 	n, err := strconv.ParseInt(size, 10, 64)

@@ -23,12 +23,12 @@ import (
 
 // A Kind is a choice among operations that have ended, or the builds in place of them.
 type Kind struct {
-	// Name is what it is called in URLs and as a flag, Title on the page.
+	// Name is that in URLs and of the flag, Title that on the page.
 	Name, Title string
 	choose      func(*admin.ListRecordsRequest)
 }
 
-// BuildsKind is the kind of builds whose events were published.
+// BuildsKind is the kind of builds with published events.
 const BuildsKind = "builds"
 
 // Kinds are all there are; the first chooses nothing.
@@ -47,8 +47,9 @@ func Kinds() []Kind {
 	}
 }
 
-// RecordsOf returns what asks for a kind of operations that have ended, by what is typed into a search box: name=value is a
-// pattern, all else has to be in a name. Since is for how long they may have ended; 0: any time.
+// RecordsOf returns the request for a kind of completed operations, by the text of a search box:
+// name=value is a pattern, all else must be part of a name. Since is how long ago they may have
+// ended; 0: any time.
 func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsRequest, error) {
 	req := &admin.ListRecordsRequest{}
 	kinds := Kinds()
@@ -79,7 +80,7 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	return req, nil
 }
 
-// times are those that the page offers, the first by default.
+// times are the choices of the page, the default first.
 var times = []struct {
 	Name, Title string
 	since       time.Duration

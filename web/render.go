@@ -20,10 +20,10 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// A renderer makes whole pages, also those that say what went wrong.
+// A renderer makes whole pages, also of errors.
 type renderer struct {
 	templates map[string]*template.Template // by the name of a page
-	login     *login.Logins                 // nil: nobody logs in
+	login     *login.Logins                 // nil: no log-in
 	readOnly  bool
 	logger    *zap.Logger
 }
@@ -52,23 +52,23 @@ func (p *renderer) parse() error {
 	return nil
 }
 
-// A view is what templates see.
+// A view is the data of templates.
 type view struct {
-	Page     string // that of the navigation which is open
+	Page     string // the open one of the navigation
 	ReadOnly bool
 	Viewer   viewer
 	Data     any
 }
 
-// A viewer is who looks at a page.
+// A viewer is the user of a page.
 type viewer struct {
 	Name     string // empty: not known
 	LoggedIn bool   // with a session, which he can end
-	LogIn    string // where he can log in; empty: he has, or nobody can
+	LogIn    string // where the user can log in; empty: logged in, or no log-in
 	Observes bool   // all of the farm
 }
 
-// view returns what the template of a page sees.
+// view returns the data for the template of a page.
 func (p *renderer) view(r *http.Request, page string, data any) view {
 	ctx := r.Context()
 	v := viewer{Observes: auth.Allowed(ctx, auth.Observe, "")}
@@ -101,7 +101,7 @@ func (p *renderer) render(w http.ResponseWriter, code int, name string, v view) 
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes()) // who has left does not read it
+	_, _ = w.Write(b.Bytes()) // the viewer may have left
 }
 
 // main returns the part of a page that moves.
@@ -111,13 +111,13 @@ func (p *renderer) main(r *http.Request, name string, data any) ([]byte, error) 
 	return b.Bytes(), err
 }
 
-// A failure is what the page of an error shows.
+// A failure is the data of an error page.
 type failure struct {
 	Title, Text string
 	Again       string // where one can try again; empty: nowhere
 }
 
-// fail says what went wrong, by a gRPC status.
+// fail shows an error, by its gRPC status.
 func (p *renderer) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
 	st := status.Convert(err)
 	code, title := http.StatusInternalServerError, "This did not work"

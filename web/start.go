@@ -28,10 +28,10 @@ func Bazelrc(executor, pages string, jobs int) string {
 	return b.String()
 }
 
-// customaryJobs is what Bazel has in flight on farms of a few machines.
+// customaryJobs is a suitable --jobs of Bazel for farms of a few machines.
 const customaryJobs = 50
 
-// start returns the lines with which somebody begins to use a farm that nobody has used; empty: somebody has.
+// start returns the lines for a first use of the farm; empty: it was used.
 func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 	if p.address == "" || p.used.Load() {
 		return ""
@@ -57,7 +57,8 @@ func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 	return Bazelrc(reachable(p.address, r.Host), pages, customaryJobs)
 }
 
-// reachable returns an address as those may call it who see the pages at a host: where a port is open on all addresses, it is there, too.
+// reachable returns an address for viewers of the pages at a host: if a port is open on all
+// addresses, it is open there, too.
 func reachable(address, host string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// functions are what templates call.
+// functions are those of templates.
 var functions = template.FuncMap{
 	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
 	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "seconds": seconds, "short": short,
@@ -26,7 +26,7 @@ var functions = template.FuncMap{
 // dash stands for nothing.
 func dash(s string) string { return cmp.Or(s, "–") }
 
-// breakable is a name whose parts may be on lines of their own.
+// breakable is a name whose parts may be on separate lines.
 func breakable(name string) template.HTML {
 	return template.HTML(strings.NewReplacer("/", "/<wbr>", ":", ":<wbr>", "_", "_<wbr>").Replace(template.HTMLEscapeString(name)))
 }
@@ -40,7 +40,7 @@ func ago(at *timestamppb.Timestamp) string { return dash(text.Ago(at)) }
 
 func platform(list []*admin.Property) string { return dash(text.Platform(list, ", ")) }
 
-// noun is what stands after a number: the noun, which is given in the singular, or its plural.
+// noun is the noun after a number: the given singular, or its plural.
 func noun(n any, one string) string {
 	v := reflect.ValueOf(n)
 	if v.CanUint() {
@@ -63,10 +63,10 @@ func others(q *admin.Queue) string {
 	return strings.Join(parts, ", ")
 }
 
-// more is how many there are beside the one that is shown.
+// more is how many there are beside the shown one.
 func more(all int32) string { return text.Count(all - 1) }
 
-// seconds leaves out what is less than one.
+// seconds drops parts of a second.
 func seconds(d time.Duration) string {
 	if d < time.Second {
 		return dash("")
@@ -74,7 +74,7 @@ func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// workerPath is where the machine of the key of a worker is; empty if it does not say.
+// workerPath is the page of the machine of a worker's key; empty if the key lacks it.
 func workerPath(key string) string {
 	host := text.Host(key)
 	if host == "" {
@@ -85,7 +85,7 @@ func workerPath(key string) string {
 
 func workerText(key string) string { return dash(text.Machine(key)) }
 
-// queueID tells a queue from all others.
+// queueID identifies a queue.
 func queueID(q *admin.Queue) string {
 	return fmt.Sprintf("%s|%s|%d", q.GetInstanceNamePrefix(), platform(q.GetPlatform()), q.GetSizeClass())
 }

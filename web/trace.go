@@ -17,7 +17,8 @@ const traceSuffix = ".trace.json"
 // tracePath is where the trace of an invocation is.
 func tracePath(invocation string) string { return "/builds/" + url.PathEscape(invocation+traceSuffix) }
 
-// trace answers with what of an invocation has ended as a Chrome trace: a process for each machine, a thread for each position.
+// trace answers with the completed operations of an invocation as a Chrome trace: a process for
+// each machine, a thread for each position.
 func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
 	defer cancel()
@@ -36,11 +37,11 @@ func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	for e := range b.line.Events {
 		line, err := json.Marshal(e)
 		if err != nil {
-			continue // it has nothing that cannot be written
+			continue // all its fields can be encoded
 		}
 		_, _ = out.WriteString(before)
 		if _, err := out.Write(line); err != nil {
-			return // who has left does not read it
+			return // the viewer may have left
 		}
 		before = ",\n"
 	}

@@ -19,26 +19,27 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// Options say what a Site shows.
+// Options are the data sources and settings of a Site.
 type Options struct {
 	// Scheduler and Operations are asked for everything that moves. Both are needed.
 	Scheduler  admin.SchedulerServer
 	Operations longrunningpb.OperationsServer
-	// Output has what commands print while they run; nil: that is not shown.
+	// Output has the output of running commands; nil: it is not shown.
 	Output bytestream.ByteStreamServer
 	// Blobs returns the storage of an instance name, where actions are read.
 	Blobs func(instance string, fn digest.Function) Blobs
-	// Profiles has what actions read; nil: that is not known here.
+	// Profiles has the profiles of actions; nil: unknown.
 	Profiles record.Hints
-	// Figures keeps what plots show over restarts, as hints under keys that Farm is part of; nil: nobody does.
+	// Figures keeps charts over restarts, as hints under keys that include Farm; nil: nowhere.
 	Figures record.Hints
 	Farm    string
-	// Login has people log in; nil: nobody does.
+	// Login handles log-ins; nil: none.
 	Login *login.Logins
-	// Address is where clients reach the scheduler, such as grpc://host:8980, and Pages where these pages are, with a slash at its end.
-	// Empty: nobody is told how to use the farm; the pages are where they are seen.
+	// Address is the scheduler's for clients, such as grpc://host:8980, and Pages the URL of these
+	// pages, with a slash at its end. Empty: no instructions are shown; the pages are at the
+	// viewer's address.
 	Address, Pages string
-	// ReadOnly leaves out what changes something.
+	// ReadOnly disables changes.
 	ReadOnly bool
 	Logger   *zap.Logger
 }
@@ -46,7 +47,7 @@ type Options struct {
 // Blobs is storage.
 type Blobs = stored.Blobs
 
-// A Site is a set of pages. It says where each is and whom it is for; what is on them is the work of others.
+// A Site is a set of pages. It knows their paths and audiences; other types make them.
 type Site struct {
 	display *display
 	queues  *queuePages
@@ -81,15 +82,14 @@ func New(o Options) (*Site, error) {
 	return s, nil
 }
 
-// Handler answers every request, those for pages that there are not with an error. It asks nobody who he is: see
-// Audience.
+// Handler answers every request, those for unknown pages with an error. It does not authenticate:
+// see Audience.
 func (s *Site) Handler() http.Handler {
-	// Browsers say whether a form comes from one of these pages.
+	// Browsers report whether a form comes from one of these pages.
 	return withHeaders(http.NewCrossOriginProtection().Handler(s.mux))
 }
 
-// Refused implements auth.Refused: it leads people to log in, or tells them on a page why they do not see what they asked
-// for.
+// Refused implements auth.Refused: it redirects to the log-in, or shows the reason on a page.
 func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Status) {
 	setHeaders(w.Header())
 	s.login.refused(w, r, why)
@@ -105,7 +105,7 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders says what browsers may do with an answer.
+// setHeaders limits the rights of an answer in browsers.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

@@ -118,7 +118,7 @@ func (p *workerPages) programs(list []*admin.Worker, span int) (all []program) {
 	return all
 }
 
-// ID tells it from all others of the page, over time.
+// ID identifies it on the page, over time.
 func (p program) ID() string { return plots.IDOf(p.Worker) }
 
 // Slots is how many of its slots are taken.
@@ -148,10 +148,10 @@ func (d doing) Query() template.URL {
 // CanDrain reports whether some of it takes work unless it is drained.
 func (p program) CanDrain() bool { return !p.GetDrainedByPattern() }
 
-// Suspension says why it gets nothing for a while, or one action only; empty: it gets what it asks for.
+// Suspension says why it gets no actions for a while, or only one; empty: it gets actions.
 func (p program) Suspension() string { return text.Suspension(p.Worker) }
 
-// Store is how full its store is; nil: it does not say.
+// Store is how full its store is; nil: unknown.
 func (p program) Store() *charts.Meter {
 	r := p.GetReport()
 	if r.GetStoreMaxBytes() == 0 {
@@ -168,7 +168,7 @@ func (p program) StoreHits() string {
 	return rate(r.GetFilesLocal(), r.GetFilesLocal()+r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())
 }
 
-// Ahead is the share of the others that came before they were asked for.
+// Ahead is the share of the others that arrived before they were requested.
 func (p program) Ahead() string {
 	r := p.GetReport()
 	return rate(r.GetFilesForeseen(), r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())

@@ -14,22 +14,22 @@ import (
 const (
 	// frugality is how much longer than a question the scheduler is left alone after it.
 	frugality = 20
-	// maxRest bounds that: a question takes long while the machine has more to do than it can, and
-	// then says nothing of what it costs.
+	// maxRest limits the pause: a request takes long on an overloaded machine, and then its
+	// duration does not show its cost.
 	maxRest = 500 * time.Millisecond
 	// fresh is how old an answer may be that is used again.
 	fresh = time.Second
-	// maxAnswers bounds those that are kept.
+	// maxAnswers limits the kept answers.
 	maxAnswers = 64
 	// shownBranches bounds the branches of each queue that are asked for.
 	shownBranches = 500
 )
 
-// A Source asks the scheduler, one question at a time and not too many of them. Answers that
-// are younger than a second are given again: whoever gets one must not change it.
+// A Source makes requests to the scheduler, one at a time and not too many. Answers of the last
+// second are reused: callers must not change them.
 type Source struct {
 	Scheduler admin.SchedulerServer
-	turn      chan struct{} // held by the one that asks
+	turn      chan struct{} // held by the one that makes a request
 	next      time.Time     // when the next question may be asked; of the holder of turn
 
 	mu      sync.Mutex
@@ -46,8 +46,8 @@ func New(scheduler admin.SchedulerServer) *Source {
 	return &Source{Scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
-// KeyFor returns key for viewers who see everything, and none for others, who see less than the
-// next who asks may.
+// KeyFor returns key for viewers that see everything, and none for others, who see less than the
+// next viewer may.
 func KeyFor(ctx context.Context, key string) string {
 	if auth.Allowed(ctx, auth.Observe, "") {
 		return key
@@ -55,8 +55,8 @@ func KeyFor(ctx context.Context, key string) string {
 	return ""
 }
 
-// Get returns what do returns for that key, or did within the last second. The answer of no key is
-// for who asks alone.
+// Get returns the result of do for that key, or that of the last second. An answer without a key is
+// for one caller.
 func Get[T any](ctx context.Context, s *Source, key string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if a, ok := s.known(key); ok {
@@ -68,7 +68,7 @@ func Get[T any](ctx context.Context, s *Source, key string, do func(context.Cont
 	case <-ctx.Done():
 		return none, status.FromContextError(ctx.Err()).Err()
 	}
-	if a, ok := s.known(key); ok { // whoever asked meanwhile wanted the same
+	if a, ok := s.known(key); ok { // the request that this one waited for was the same
 		return a.(T), nil
 	}
 	if wait := time.Until(s.next); wait > 0 {
@@ -101,7 +101,7 @@ func (s *Source) known(key string) (any, bool) {
 	return a.value, ok && time.Since(a.at) < fresh
 }
 
-// keep keeps a, and drops what is too old or too much.
+// keep keeps a, and drops old or surplus answers.
 func (s *Source) keep(key string, a answer) {
 	if key == "" {
 		return
@@ -116,7 +116,7 @@ func (s *Source) keep(key string, a answer) {
 	s.answers[key] = a
 }
 
-// Forget has the next questions asked anew, after something was changed.
+// Forget drops all answers, after a change.
 func (s *Source) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,29 +18,30 @@ import (
 )
 
 const (
-	// maxDifferences bounds what is listed of each kind, maxSaid the sentences, maxCell the bytes of each text of them.
+	// maxDifferences limits the list of each kind, maxSaid the sentences, maxCell the bytes of each
+	// of their texts.
 	maxDifferences, maxSaid, maxCell = 20, 10, 1 << 10
 )
 
-// A Source is where everything is read, with the rights of who asks.
+// A Source reads everything, with the rights of the caller.
 type Source struct {
 	// Records lists operations that have ended.
 	Records func(context.Context, *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error)
 	// Blobs returns the storage of an instance name.
 	Blobs func(instance string, fn digest.Function) stored.Blobs
-	// Profile returns what is kept of the reads of an action, by its reduced digest; nil: that is not known here.
+	// Profile returns the profile of an action, by its reduced digest; nil: unknown.
 	Profile func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error)
 }
 
-// An Explanation says why an action ran.
+// An Explanation is why an action ran.
 type Explanation struct {
 	// Reasons are sentences, the most important first.
 	Reasons []string `json:"reasons"`
 	// Other is the run that it is compared with; nil: none is known.
 	Other *historypb.Record `json:"-"`
-	// Kinds are in what the two differ.
+	// Kinds are the differences.
 	Kinds []Kind `json:"differences"`
-	// Problem says why Kinds may not be all.
+	// Problem says why Kinds may be incomplete.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -54,16 +55,16 @@ type Kind struct {
 // IsInputs reports whether these are files, links and folders of the input root.
 func (k Kind) IsInputs() bool { return k.Name == inputs }
 
-// A Difference is what the Other run had, and This one; empty: nothing.
+// A Difference has the values of the Other run, and of This one; empty: none.
 type Difference struct {
 	Name  string `json:"name,omitempty"`
 	Other string `json:"other"`
 	This  string `json:"this"`
-	// Read says of an input whether runs of the command read it; empty: that is not known.
+	// Read is whether runs of the command read an input; empty: unknown.
 	Read Read `json:"read,omitempty"`
 }
 
-// A Read says which runs read an input.
+// A Read is which runs read an input.
 type Read string
 
 // The Reads there are.
@@ -126,7 +127,7 @@ func (x *explaining) say(format string, args ...any) {
 	x.Reasons = append(x.Reasons, fmt.Sprintf(format, args...))
 }
 
-// unreadable says why something is not compared, and what can be done.
+// unreadable says why a comparison is incomplete, and the remedy.
 func unreadable(what string, err error) string {
 	switch {
 	case errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound:
@@ -137,7 +138,7 @@ func unreadable(what string, err error) string {
 	return fmt.Sprintf("%s cannot be read: %s", what, status.Convert(err).Message())
 }
 
-// sameText says what came of an earlier run of the same action.
+// sameText describes the outcome of an earlier run of the same action.
 func sameText(same *historypb.Record, now *action) string {
 	run := fmt.Sprintf("The same action ended before, %s (%s)", same.GetEnded().AsTime().UTC().Format(time.RFC3339), same.GetOperation())
 	switch same.GetOutcome() {

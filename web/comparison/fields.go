@@ -28,7 +28,7 @@ func (a *action) environment() map[string]string {
 	return all
 }
 
-// orEmpty tells an empty value from none.
+// orEmpty shows an empty value as such.
 func orEmpty(value string) string {
 	if value == "" {
 		return "(empty)"
@@ -36,7 +36,7 @@ func orEmpty(value string) string {
 	return value
 }
 
-// rest is what else is in the key of an action.
+// rest has the other parts of an action's key.
 func (a *action) rest() map[string]string {
 	//lint:ignore SA1019 what clients of API 2.0 send
 	outputs := slices.Concat(a.command.GetOutputPaths(), a.command.GetOutputFiles(), a.command.GetOutputDirectories())
@@ -54,7 +54,7 @@ func (a *action) rest() map[string]string {
 	return all
 }
 
-// between lists in what two maps differ, by name.
+// between lists the differences of two maps, by name.
 func between(before, now map[string]string) (list []Difference) {
 	for name, was := range before {
 		if is, there := now[name]; is != was || !there {
@@ -70,8 +70,8 @@ func between(before, now map[string]string) (list []Difference) {
 	return list
 }
 
-// ofArguments compares command lines. What both begin and end with is left out; of the rest, arguments are compared one by one if
-// there are as many, else those are listed that the other lacks.
+// ofArguments compares command lines without their common beginning and end. The rest is compared
+// one by one if there are as many arguments; otherwise those are listed that the other lacks.
 func ofArguments(before, now []string) (list []Difference) {
 	from := 0
 	for from < min(len(before), len(now)) && before[from] == now[from] {
@@ -102,7 +102,7 @@ func ofArguments(before, now []string) (list []Difference) {
 	return list
 }
 
-// lacking returns what of a list another lacks, as often as it does.
+// lacking returns the elements of a list that another lacks, as often as it does.
 func lacking(list, other []string) (rest []string) {
 	count := map[string]int{}
 	for _, a := range other {

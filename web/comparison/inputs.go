@@ -22,10 +22,10 @@ const (
 	maxFolders, folderPairs = 1000, 8
 )
 
-// reads says what runs of a command read of their inputs.
+// reads has the reads of a command's runs.
 type reads func(path string) Read
 
-// reads returns what is known of the runs of the command or, if nothing is, of the one before.
+// reads returns the reads of the runs of the command or, if there are none, of the one before.
 func (x *explaining) reads(before, now *action) reads {
 	if x.Profile == nil {
 		return func(string) Read { return "" }
@@ -124,7 +124,7 @@ func (w *walk) folder(ctx context.Context, m *repb.Digest) (*repb.Directory, err
 	return folder, err
 }
 
-// entries lists in what two folders differ but for folders that both have.
+// entries lists the differences of two folders except folders that both have.
 func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
 	x, y := entriesOf(before), entriesOf(now)
 	for name := range x {
@@ -151,7 +151,7 @@ func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
 
 const linkTo = "link to "
 
-// entriesOf are the entries of a folder, with what they are; names of folders end in a slash.
+// entriesOf are the entries of a folder, with their content; names of folders end in a slash.
 func entriesOf(m *repb.Directory) map[string]string {
 	all := map[string]string{}
 	for _, f := range m.GetFiles() {

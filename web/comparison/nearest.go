@@ -12,9 +12,11 @@ import (
 )
 
 const (
-	// maxRuns bounds the runs of a target that are looked at: a target may have many actions of one mnemonic.
+	// maxRuns limits the runs of a target that are compared: a target may have many actions of one
+	// mnemonic.
 	maxRuns = 200
-	// strange is the distance of a run of which no command line is known; otherOutputs what other outputs count.
+	// strange is the distance of a run without a known command line; otherOutputs that of other
+	// outputs.
 	strange, otherOutputs = 1 << 20, 8
 )
 
@@ -26,7 +28,7 @@ func (x *explaining) sameBefore() *historypb.Record {
 	}
 	list, err := x.Records(x.ctx, &admin.ListRecordsRequest{
 		Pattern: &admin.Pattern{Attributes: map[string]string{"action": x.r.GetAction(), "instance": text.Glob(x.r.GetInstanceName())}},
-		// Those that joined the same run ended with it.
+		// Operations that joined the same run ended with it.
 		Before: timestamppb.New(begin.AsTime()), PageSize: 1,
 	})
 	if err != nil {
@@ -69,7 +71,7 @@ func (x *explaining) nearest() *historypb.Record {
 	return nil
 }
 
-// nearestOf returns the first of those that are nearest.
+// nearestOf returns the first of the nearest ones.
 func (x *explaining) nearestOf(runs []*historypb.Record) (nearest *historypb.Record) {
 	best := 0
 	for _, o := range runs {
@@ -94,7 +96,7 @@ func program(r *historypb.Record) string {
 	return r.GetArguments()[0]
 }
 
-// distance says how much the command of one run differs from that of another.
+// distance is how much the command of one run differs from that of another.
 func distance(r, o *historypb.Record) int {
 	d := 0
 	if a, b := pathsOf(r), pathsOf(o); a != "" && b != "" && a != b {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// sum says in sentences what the two runs differ in.
+// sum describes the differences in sentences.
 func (x *explaining) sum() {
 	if len(x.Kinds) == 0 {
 		if x.Problem == "" {
@@ -44,7 +44,7 @@ func (x *explaining) onlyUnread() bool {
 	return true
 }
 
-// sentence says what a difference is.
+// sentence describes a difference.
 func sentence(k Kind, d Difference) string {
 	if k.IsInputs() {
 		read := map[Read]string{
@@ -74,7 +74,7 @@ func whose(d Difference) string {
 // maxShort is how much of a value is in a sentence.
 const maxShort = 80
 
-// short is the begin of a value.
+// short is the beginning of a value.
 func short(s string) string {
 	if len(s) > maxShort {
 		return strings.ToValidUTF8(s[:maxShort], "") + "…"

@@ -11,7 +11,7 @@ import (
 // shownPatterns are how many patterns of a build a line has room for.
 const shownPatterns = 3
 
-// Build says what was to be built.
+// Build is the description of a build: its command and patterns.
 func Build(b *historypb.Build) string {
 	patterns := b.GetPatterns()
 	said := append([]string{cmp.Or(b.GetCommand(), "build")}, patterns[:min(len(patterns), shownPatterns)]...)
@@ -21,10 +21,10 @@ func Build(b *historypb.Build) string {
 	return strings.Join(said, " ")
 }
 
-// BuildUser is who ran a build: the user who is known, or else who he says he is.
+// BuildUser is the user of a build: the authenticated one, or else the one in its events.
 func BuildUser(known string, b *historypb.Build) string { return cmp.Or(known, b.GetLocalUser()) }
 
-// BuildOutcome says in short how a build ended.
+// BuildOutcome is the short outcome of a build.
 func BuildOutcome(o historypb.Outcome, b *historypb.Build) string {
 	switch o {
 	case historypb.Outcome_OUTCOME_UNSPECIFIED:
@@ -35,7 +35,7 @@ func BuildOutcome(o historypb.Outcome, b *historypb.Build) string {
 	return OutcomeName(o)
 }
 
-// BuildCounts says how many targets were built, and how many tests passed; empty: of none is known.
+// BuildCounts is how many targets were built, and how many tests passed; empty: none known.
 func BuildCounts(b *historypb.Build) (targets, tests string) {
 	of := func(fine, bad int32, done string) string {
 		switch {

@@ -1,3 +1,3 @@
-// Package facts says what messages about actions tell: field by field, as the stages that an action went through, and how it
-// ended. Pages and the prompt show it alike. The package refuses to ask anybody for more. It has no goroutines.
+// Package facts formats messages about actions: field by field, as stages, and as outcomes. Pages
+// and the command line use it. The package makes no requests. It has no goroutines.
 package facts

@@ -13,13 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	// What workers pack into their metadata is known by its registration.
+	// The registration of workers' metadata messages.
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	_ "github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A Table is what one message says, for people.
+// A Table is one message, for people.
 type Table struct {
 	Title string
 	Rows  []Row
@@ -28,8 +28,8 @@ type Table struct {
 // A Row is one field of a message.
 type Row struct{ Name, Value string }
 
-// Told returns what a worker tells of an action that has ended: its stages, and what it packed into the
-// metadata, as far as that is known here.
+// Told returns a worker's report of an ended action: its stages, and the known messages in its
+// metadata.
 func Told(m *repb.ExecutedActionMetadata) []Table {
 	stages := Table{Title: "Stages"}
 	for _, s := range Spans(m) {
@@ -41,7 +41,7 @@ func Told(m *repb.ExecutedActionMetadata) []Table {
 	return append([]Table{stages}, Packed(m.GetAuxiliaryMetadata())...)
 }
 
-// DropUnknown removes what a worker of another make packed into its metadata, and nobody here knows.
+// DropUnknown removes unknown messages of other workers from the metadata.
 func DropUnknown(m *repb.ExecutedActionMetadata) {
 	if m != nil {
 		m.AuxiliaryMetadata = slices.DeleteFunc(m.AuxiliaryMetadata, func(packed *anypb.Any) bool {
@@ -51,7 +51,7 @@ func DropUnknown(m *repb.ExecutedActionMetadata) {
 	}
 }
 
-// Packed shows the messages whose type is known.
+// Packed formats the messages of known types.
 func Packed(list []*anypb.Any) []Table {
 	var all []Table
 	for _, packed := range list {
@@ -66,8 +66,8 @@ func Packed(list []*anypb.Any) []Table {
 	return all
 }
 
-// Of shows a message field by field, in the order of its schema. Lists and what is not set are left
-// out.
+// Of formats a message field by field, in the order of its schema. Lists and unset fields are
+// omitted.
 func Of(m proto.Message) Table {
 	f := Table{Title: text.Words(string(m.ProtoReflect().Descriptor().Name()))}
 	m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -121,7 +121,7 @@ func isSize(name string) bool {
 	return slices.Contains(strings.Split(name, "_"), "bytes") || strings.HasSuffix(name, "_size")
 }
 
-// sortRows brings rows into the order of the schema; Range has none.
+// sortRows sorts rows into the order of the schema; Range has none.
 func sortRows(rows []Row, fields protoreflect.FieldDescriptors) {
 	at := 0
 	for i := range fields.Len() {

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// Outcome says how an operation ended.
+// Outcome is the outcome of an operation.
 func Outcome(r *historypb.Record) string {
 	if r.GetOutcome() == historypb.Outcome_FAILED {
 		return Exit(r.GetExitCode())
@@ -27,7 +27,7 @@ func OutcomeName(o historypb.Outcome) string {
 	return strings.ToLower(strings.ReplaceAll(o.String(), "_", " "))
 }
 
-// signalled is what shells and workers add to the number of a signal that ended a command.
+// signalled is what shells and workers add to the number of a signal that killed a command.
 const signalled = 128
 
 // Exit says what an exit code means.

@@ -15,8 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/series"
 )
 
-// The figures of a sample of the farm. Of the last three there is a sum of what was read since the
-// sample before.
+// The figures of a sample of the farm. The last three are sums since the sample before.
 const (
 	waitingFigure = iota
 	longestFigure // in seconds
@@ -25,12 +24,12 @@ const (
 	usedFigure // the share of slots that are busy
 	workersFigure
 	readFigure    // files that commands read
-	foundFigure   // of them, those that the worker's store had
-	aheadFigure   // of the others, those that came before they were asked for
+	foundFigure   // of them, those that were in the worker's store
+	aheadFigure   // of the others, those that arrived before they were requested
 	figuresOfFarm // their number
 )
 
-// samplePeriod is the finest of what is kept.
+// samplePeriod is the finest resolution.
 const samplePeriod = 10 * time.Second
 
 // farmShape and workerShape have a level for each of charts.Spans.
@@ -51,20 +50,19 @@ var (
 )
 
 const (
-	// maxLines bounds the workers that have lines, so that what is kept of them fits into a record
-	// of 1 MiB.
+	// maxLines limits the workers with charts, so that their record fits into 1 MiB.
 	maxLines = 256
 	// keepLine is for how long that of a worker is kept that is away.
 	keepLine = 24 * time.Hour
 )
 
-// Plots has what plots show.
+// Plots has the data of charts.
 type Plots struct {
-	kept   record.Hints // nil: nobody keeps them
+	kept   record.Hints // nil: charts are not saved
 	farmID string
 	logger *zap.Logger
 
-	mu      sync.Mutex // guards the rest, and no question is asked while it is held
+	mu      sync.Mutex // guards the rest; not held during requests
 	farm    *series.Series
 	workers *series.Lines
 }
@@ -93,8 +91,8 @@ func (p *Plots) key(of string) record.Key {
 	return record.Key{Bucket: names.FiguresBucket, Digest: digest.Of(digest.SHA256, []byte(of+"\x00"+p.farmID))}
 }
 
-// load begins with what is kept. What is damaged, or of another version, is begun anew; an error
-// says that the store does not answer.
+// load loads saved charts. Damaged ones, or those of another version, start empty; an error means
+// that the store does not answer.
 func (p *Plots) load(ctx context.Context) error {
 	if p.kept == nil {
 		return nil
@@ -132,7 +130,7 @@ func (p *Plots) get(ctx context.Context, of string) ([]byte, error) {
 	return data, err
 }
 
-// save keeps what there is now.
+// save saves the present charts.
 func (p *Plots) save(ctx context.Context) error {
 	if p.kept == nil {
 		return nil
@@ -182,8 +180,8 @@ func linesOfFarm() []line {
 	}
 }
 
-// Farm draws the lines of the farm over one of charts.Spans. What they are now is in the newest two
-// points of the shortest span.
+// Farm draws the charts of the farm over a span. The present values are the newest two points of
+// the shortest span.
 func (p *Plots) Farm(now time.Time, span int) (all []charts.Plot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// workersPeriod is how often workers are looked at.
+	// workersPeriod is how often workers are sampled.
 	workersPeriod = time.Minute
-	// savePeriod is how often what there is is kept, and what a crash loses at most.
+	// savePeriod is how often charts are saved, and how much a crash loses at most.
 	savePeriod = 5 * time.Minute
-	// loadTries is how many samples are given up for a store that does not answer, before all
-	// begins anew.
+	// loadTries is how many samples are dropped for a store that does not answer, before charts
+	// start empty.
 	loadTries    = 6
 	loadPatience = 5 * time.Second
 	// lastPatience is how long the end of the program waits for the last samples to be kept.
@@ -51,7 +51,7 @@ func SampleOf(list *admin.ListQueuesResponse) Sample {
 	return x
 }
 
-// IDOf tells a worker from all others, over time.
+// IDOf identifies a worker over time.
 func IDOf(w *admin.Worker) string {
 	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
 }
@@ -77,7 +77,7 @@ func NewSampler(s *answers.Source, p *Plots) *Sampler { return &Sampler{Source: 
 type reading struct{ all, found, ahead int64 }
 
 // Run takes samples until ctx ends, and returns nil. They are taken in the middle of each period,
-// so that each counts in one of its own though some come a little early or late.
+// so that each counts in one of its own even if some come a little early or late.
 func (s *Sampler) Run(ctx context.Context) error {
 	loaded, saved := false, time.Now()
 	for try := 1; ctx.Err() == nil; try++ {
@@ -122,7 +122,7 @@ func (s *Sampler) save(ctx context.Context) {
 	}
 }
 
-// Sample looks at the farm, and once a minute at its workers.
+// Sample samples the farm, and once a minute its workers.
 func (s *Sampler) Sample(ctx context.Context) {
 	now := time.Now()
 	list, err := s.Queues(ctx)
@@ -147,7 +147,7 @@ func (s *Sampler) Sample(ctx context.Context) {
 	s.plots.add(now, figures)
 }
 
-// sampleWorkers adds to the line of each worker, and returns what commands have read since the last
+// sampleWorkers adds to the chart of each worker, and returns the reads of commands since the last
 // time.
 func (s *Sampler) sampleWorkers(ctx context.Context, now time.Time) (sum reading, err error) {
 	var lines []series.Sample
@@ -187,7 +187,7 @@ func readingOf(w *admin.Worker) reading {
 	return reading{all: r.GetFilesLocal() + others, found: r.GetFilesLocal(), ahead: r.GetFilesForeseen()}
 }
 
-// since returns what was read after was. A worker that counts less than it did was started anew.
+// since returns the reads after was. A worker with lower counts was restarted.
 func (r reading) since(was reading) reading {
 	if r.all < was.all || r.found < was.found || r.ahead < was.ahead {
 		return r

@@ -9,8 +9,8 @@ import (
 	terminal "github.com/buildkite/terminal-to-html/v3"
 )
 
-// commands are control strings of terminals (OSC, APC, DCS), which make links and images: what a
-// command prints is text with colours, and nothing else.
+// commands are control strings of terminals (OSC, APC, DCS), for links and images: output is shown
+// as text with colours, and nothing else.
 var commands = regexp.MustCompile(`(?s)\x1b[\]_P^X].*?(?:\x07|\x1b\\)`)
 
 const (
@@ -23,8 +23,8 @@ const (
 	mostRendered, leastRendered = 4, 64 << 10
 )
 
-// rendered shows what a command printed as a terminal would: colours are classes of the style
-// sheet. A text that comes to too much like that is shown without.
+// rendered shows output as a terminal would: colours are classes of the style sheet. A text with
+// too many of them is shown without.
 func rendered(text string) template.HTML {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", "\ufffd")
 	text = onlyColours(commands.ReplaceAllString(text, ""))
@@ -32,7 +32,7 @@ func rendered(text string) template.HTML {
 		return template.HTML(template.HTMLEscapeString(strings.TrimSuffix(text, "\n")))
 	}
 	screen := screenFor(text)
-	var html strings.Builder // it escapes what is HTML
+	var html strings.Builder // it escapes HTML
 	most := max(mostRendered*len(text), leastRendered)
 	screen.ScrollOutFunc = func(line string) {
 		if html.Len() <= most {
@@ -54,8 +54,8 @@ func plain(text string) template.HTML {
 	return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
 }
 
-// screenFor returns a screen that has room for the longest line of a text beside what is seen of
-// it: of a longer one it would make several.
+// screenFor returns a screen that has room for the longest line of a text beside its visible part:
+// a longer line would make several.
 func screenFor(text string) *terminal.Screen {
 	longest := 0
 	for line := range strings.Lines(text) {
@@ -69,11 +69,11 @@ func screenFor(text string) *terminal.Screen {
 	return screen
 }
 
-// escapes are what is left of them in a text of only colours.
+// escapes are the remaining ones in a text of only colours.
 var escapes = regexp.MustCompile(`\x1b(\[[0-9;:?<=>]*[ -/]*[@-~]?)?`)
 
-// onlyColours takes out each escape that begins anything but what colours begin with, such as a
-// control string that was put together of what is left when others are taken out.
+// onlyColours removes each escape that does not begin a colour, also a control string that results
+// from removing others.
 func onlyColours(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

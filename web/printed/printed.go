@@ -19,7 +19,7 @@ import (
 // maxPrinted bounds the output of a command that is shown on its page.
 const maxPrinted = 1 << 20
 
-// A Text is what a command wrote to one of its streams.
+// A Text is the output of a command to one of its streams.
 type Text struct {
 	Title string
 	Text  string
@@ -28,7 +28,7 @@ type Text struct {
 	// can be had.
 	HTML template.HTML
 	Path string
-	// Problem says why Text is not all of it.
+	// Problem says why Text is incomplete.
 	Problem string
 }
 
@@ -36,14 +36,14 @@ const (
 	// renderings are how many large outputs are rendered at a time: a megabyte of colours takes
 	// seconds of a processor.
 	renderings = 1
-	// quicklyRendered is the size of those that nobody waits for.
+	// quicklyRendered is the size up to which output needs no turn.
 	quicklyRendered = 32 << 10
 )
 
-// A Reader reads what commands wrote to their streams.
+// A Reader reads the output of commands.
 type Reader struct {
 	blobs func(instance string, fn digest.Function) stored.Blobs
-	turns *intake.Turns // of what is rendered
+	turns *intake.Turns // for rendering
 }
 
 // NewReader returns a Reader. Blobs returns the storage of an instance name.
@@ -51,7 +51,7 @@ func NewReader(blobs func(instance string, fn digest.Function) stored.Blobs) *Re
 	return &Reader{blobs: blobs, turns: intake.NewTurns(renderings)}
 }
 
-// HTML shows what a command printed as a terminal would. Callers take turns with large outputs; who
+// HTML renders output as a terminal would. Callers take turns with large outputs; a caller that
 // does not wait gets it without colours.
 func (s *Reader) HTML(ctx context.Context, text string) template.HTML {
 	if len(text) > quicklyRendered {
@@ -64,7 +64,7 @@ func (s *Reader) HTML(ctx context.Context, text string) template.HTML {
 	return rendered(text)
 }
 
-// Of returns what the result of an operation says that it printed.
+// Of returns the output in the result of an operation.
 func (s *Reader) Of(ctx context.Context, op *admin.Operation, result *repb.ActionResult) []Text {
 	if result == nil {
 		return nil

@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// version is the first byte of what is written; it is raised when the rest changes. A shape, the bins and a checksum follow.
+// version is the first byte of the encoding; it increases when the rest changes. A shape, the bins
+// and a checksum follow.
 const version = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errDamaged says that bytes are not what was written.
+// errDamaged: bytes are not those that were written.
 var errDamaged = errors.New("damaged")
 
-// MaxBytes bounds what Encode returns for that shape.
+// MaxBytes limits the result of Encode for that shape.
 func (s Shape) MaxBytes() int { return len(s.header()) + s.seriesBytes() + crc32.Size }
 
 // LinesMaxBytes bounds the same for that many Lines.
@@ -41,10 +42,10 @@ func (s Shape) header() []byte {
 	return b
 }
 
-// Encode returns what Decode makes the same Series of.
+// Encode returns the encoding of a Series for Decode.
 func (s *Series) Encode() []byte { return seal(s.append(s.shape.header())) }
 
-// Decode returns an error if data is not what the Encode of a Series of that shape returned.
+// Decode returns an error if data is not the result of Encode of a Series of that shape.
 func Decode(shape Shape, data []byte) (*Series, error) {
 	rest, err := open(shape, data)
 	if err != nil {
@@ -57,7 +58,7 @@ func Decode(shape Shape, data []byte) (*Series, error) {
 	return s, err
 }
 
-// Encode returns what Decode makes the same Lines of.
+// Encode returns the encoding of Lines for Decode.
 func (l *Lines) Encode() []byte {
 	b := binary.LittleEndian.AppendUint32(l.shape.header(), uint32(len(l.lines)))
 	for n, line := range l.lines {
@@ -68,8 +69,8 @@ func (l *Lines) Encode() []byte {
 	return seal(b)
 }
 
-// Decode fills l, which has no lines. If data is not what the Encode of Lines of that shape returned, it returns an error and l has
-// still none.
+// Decode fills l, which must be empty. If data is not the result of Encode of Lines of that shape,
+// it returns an error and l is still empty.
 func (l *Lines) Decode(data []byte) error {
 	rest, err := open(l.shape, data)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Series) append(b []byte) []byte {
 	return b
 }
 
-// read fills s, which is empty, and returns what follows.
+// read fills s, which is empty, and returns the rest of the data.
 func (s *Series) read(b []byte) ([]byte, error) {
 	for i := range s.levels {
 		r := &s.levels[i]

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Lines are series of the same shape by names, such as those of workers. There are at most so many: who comes when
-// all are taken gets that of one who is away, the longest first, or none.
+// Lines are series of the same shape by names, such as those of workers. There are at most so many:
+// when all are taken, a new one replaces the one that has been away longest, or gets none.
 type Lines struct {
 	shape Shape
 	most  int
@@ -17,7 +17,7 @@ type Lines struct {
 	lines map[name]*line
 }
 
-// A name is what is kept of one: the begin of a hash.
+// A name is the beginning of a hash.
 type name [16]byte
 
 type line struct {
@@ -36,7 +36,7 @@ func NewLines(shape Shape, most int, keep time.Duration) *Lines {
 	return &Lines{shape, most, keep, map[name]*line{}}
 }
 
-// Add counts a sample of everybody who is there. Who is not among them is away, and forgotten in time.
+// Add counts a sample of all present names. Others are away, and are forgotten in time.
 func (l *Lines) Add(at time.Time, all []Sample) {
 	now := at.Unix()
 	var others []Sample
@@ -69,7 +69,8 @@ func (l *line) add(at time.Time, figures []float32) {
 	l.seen = at.Unix()
 }
 
-// away forgets who has been away for too long and returns the others who are, the longest away first.
+// away forgets names that have been away too long and returns the other absent ones, the longest
+// away first.
 func (l *Lines) away(now int64) (names []name) {
 	for n, line := range l.lines {
 		line.seen = min(line.seen, now) // the clock was set back

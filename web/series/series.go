@@ -16,7 +16,7 @@ type Level struct {
 // Span is the time that a Level keeps.
 func (l Level) Span() time.Duration { return time.Duration(l.Bins) * l.Step }
 
-// A Shape is what all series of a kind have in common.
+// A Shape is common to all series of a kind.
 type Shape struct {
 	Levels []Level
 	// Figures is how many there are in each sample.
@@ -50,8 +50,8 @@ func New(shape Shape) *Series {
 	return s
 }
 
-// Add counts a sample, whose figures are not negative. If there are samples of later times, the clock was set back: what
-// was later is forgotten.
+// Add counts a sample, whose figures are not negative. If there are samples of later times, the
+// clock was set back: later samples are dropped.
 func (s *Series) Add(at time.Time, figures []float32) {
 	for i := range s.levels {
 		s.levels[i].add(s.levels[i].index(at), figures)
@@ -103,7 +103,7 @@ func (r *ring) clear(at int) {
 	clear(r.peaks[at*width : (at+1)*width])
 }
 
-// A Bin is what is known of some time.
+// A Bin has the figures of a span of time.
 type Bin struct {
 	// Count is of samples; 0: nothing is known.
 	Count int
@@ -119,9 +119,9 @@ func (b Bin) Mean(figure int) float64 {
 	return b.Sums[figure] / float64(b.Count)
 }
 
-// Bins returns what is known at a level, each Bin joined of that many of it, the oldest first. The last one is that of now.
-// Joined are bins of the same multiple, so that they stay what they are while time goes on; of the first, some may have
-// been given up.
+// Bins returns the figures of a level, each Bin joined of that many, the oldest first. The last one
+// is that of now. Bins of the same multiple are joined, so that they do not change while time goes
+// on; the first may be incomplete.
 func (s *Series) Bins(level int, now time.Time, join int) []Bin {
 	r := &s.levels[level]
 	bins, n, width := make([]Bin, r.Bins/join), int64(join), s.shape.Figures

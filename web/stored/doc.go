@@ -1,3 +1,3 @@
-// Package stored reads messages that are in storage, for those who show them: each only as far as it takes no more memory
-// than it may. The package refuses to keep anything. It has no goroutines.
+// Package stored reads messages from storage for display, each only within a limit of memory. The
+// package keeps nothing. It has no goroutines.
 package stored

@@ -19,10 +19,10 @@ type Blobs interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 }
 
-// MaxBytes bounds what an Action, a Command or a Directory takes in memory.
+// MaxBytes limits the memory of an Action, a Command or a Directory.
 const MaxBytes = 2 << 20
 
-// Message reads a message, and reports how much memory it takes; one that takes more than most is an error.
+// Message reads a message, and returns its memory; one that exceeds most is an error.
 func Message(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m proto.Message) (bytes int64, err error) {
 	if bytes = d.SizeBytes(); bytes <= most {
 		var b []byte

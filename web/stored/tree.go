@@ -16,7 +16,7 @@ import (
 const (
 	// maxDirectories bounds the directories of an input root that are read.
 	maxDirectories = 100_000
-	// maxTreeBytes bounds what they take in memory.
+	// maxTreeBytes limits their memory.
 	maxTreeBytes = 32 << 20
 	// treeReads is how many directories are read at a time.
 	treeReads = 16

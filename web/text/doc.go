@@ -1,3 +1,3 @@
-// Package text writes figures as operators read them, on pages and at the prompt. What is not
-// there is an empty string: each of the two has its own sign for nothing.
+// Package text formats figures for operators, on pages and on the command line. A missing figure is
+// an empty string: each of the two has its own sign for it.
 package text

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Duration writes a time.Duration, or a durationpb.Duration, and leaves out what is too small to matter.
+// Duration formats a time.Duration, or a durationpb.Duration, and drops parts that are too small to
+// matter.
 func Duration(d any) string {
 	var of time.Duration
 	switch d := d.(type) {

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/plural"
 )
 
-// Bytes writes a number of bytes with the largest unit that leaves it two digits.
+// Bytes formats a number of bytes with the largest unit that leaves it two digits.
 func Bytes(n int64) string {
 	switch {
 	case n >= 10<<30:
@@ -28,7 +28,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Ago says how long something is past.
+// Ago formats the time since a moment.
 func Ago(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return ""
@@ -36,7 +36,7 @@ func Ago(at *timestamppb.Timestamp) string {
 	return max(time.Since(at.AsTime()), 0).Round(time.Second).String()
 }
 
-// Health says what a store has found wrong in itself, and how far its scrub is.
+// Health describes the damage that a store has found, and the progress of its scrub.
 func Health(h *live.StoreHealth) string {
 	var parts []string
 	if n := h.GetDamagedBlobs(); n > 0 {
@@ -56,7 +56,7 @@ func Health(h *live.StoreHealth) string {
 	return strings.Join(parts, "; ")
 }
 
-// In says how long something is ahead.
+// In formats the time until a moment.
 func In(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return ""
@@ -68,7 +68,7 @@ func In(at *timestamppb.Timestamp) string {
 	return d.Round(time.Second).String()
 }
 
-// Suspension says of a worker why it gets nothing for a while, or one action only; empty: it gets what it asks for.
+// Suspension says why a worker gets no actions for a while, or only one; empty: it gets actions.
 func Suspension(w *admin.Worker) string {
 	if w.GetFailedLately() == 0 {
 		return ""
@@ -84,7 +84,7 @@ func Suspension(w *admin.Worker) string {
 // Short is the part of HASH/SIZE, or of another long name, that people compare.
 func Short(s string) string { return s[:min(len(s), 12)] }
 
-// Pairs writes a map as name=value,…, sorted, which is a pattern if there are no commas in it.
+// Pairs formats a map as name=value,…, sorted, which is a pattern if there are no commas in it.
 func Pairs(m map[string]string) string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {
@@ -114,25 +114,26 @@ func Host(key string) string {
 func Worker(key string) string {
 	var id map[string]string
 	if json.Unmarshal([]byte(key), &id) != nil {
-		return key // of another scheduler, or as its result says it
+		return key // of another scheduler, or as in its result
 	}
 	return Pairs(id)
 }
 
-// Machine writes the key of a worker as its identity less the position, which says who it is to people.
+// Machine formats the key of a worker as its identity without the position.
 func Machine(key string) string {
 	var id map[string]string
 	if json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id) != nil {
-		return key // as its result says it
+		return key // as in its result
 	}
 	return Pairs(names.WithoutPosition(id))
 }
 
-// Glob is what a pattern has to say for a text, in which it cannot name each character: other texts may fit, too.
+// Glob is a pattern for a text that contains characters which patterns cannot name: other texts may
+// match, too.
 func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
 
 // OperationPrefix begins the name of an operation.
 const OperationPrefix = "operations/"
 
-// OperationID is what tells the name of an operation from others.
+// OperationID is the distinguishing part of an operation's name.
 func OperationID(name string) string { return strings.TrimPrefix(name, OperationPrefix) }
