@@ -71,14 +71,14 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			_ = a.l.proc.Kill() // if it is gone already, replies closes all the same
 			a.overdue = nil
 			lost = time.After(orphanPatience)
-		case <-lost: // what is frozen does not even die of SIGKILL
+		case <-lost: // a frozen process does not even die of SIGKILL
 			return a.given(), fmt.Errorf("%w: the launcher, process %d", ErrUnkillable, a.l.proc.Pid)
 		}
 	}
 }
 
-// request makes the message that has the command run. Its descriptors are the caller's to
-// close, also after an error.
+// request makes the message that starts the command. The caller closes its descriptors, also after
+// an error.
 func (a *attempt) request() (message, error) {
 	c := a.c
 	r := &runRequest{
@@ -130,13 +130,13 @@ func (a *attempt) stop(why Cause) {
 	}
 }
 
-// given is the result of a command whose end nobody will see: it has the cause if it was stopped.
+// given is the result of a command whose end will not be seen: it has the cause if it was stopped.
 func (a *attempt) given() Result { return Result{Cause: a.cause} }
 
 // mostPids is how many processes a message names: there may be as many as a slot can have.
 const mostPids = 10
 
-// listPids names processes, but not more than people want to read.
+// listPids lists processes, up to a readable number.
 func listPids(pids []int) string {
 	if more := len(pids) - mostPids; more > 0 {
 		return fmt.Sprintf("%v and %d more", pids[:mostPids], more)
@@ -152,7 +152,7 @@ func (a *attempt) reportStuck(pids []int) {
 	}
 }
 
-// died is the error for a launcher that is gone, after what it left is killed.
+// died is the error for a launcher that has died, after its remains are killed.
 func (a *attempt) died(ctx context.Context, cause error) error {
 	err := ErrLauncherDied
 	if cause != nil {
@@ -210,8 +210,8 @@ func (a *attempt) result(o *outcome) Result {
 	return r
 }
 
-// notShown says what to do if the command was not started because of a program that the
-// machine has, and commands do not see. missing is the interpreter that was not found, or empty.
+// notShown is the remedy if the command was not started because commands do not see a program that
+// the machine has. missing is the missing interpreter, or empty.
 func (a *attempt) notShown(missing string) string {
 	if a.l.sandbox == nil {
 		return ""
@@ -236,8 +236,8 @@ func (a *attempt) notShown(missing string) string {
 	return ""
 }
 
-// measure adds what the slot's group counted, and decides by it whether memory was the
-// cause. A command that could not be started is none of it.
+// measure adds the figures of the slot's cgroup, and determines by them whether memory was the
+// cause. A command that could not be started has none.
 func (r *Result) measure(m *cgroup.Meter) error {
 	used, err := m.End()
 	if err != nil || r.Cause == NotStarted {
@@ -251,7 +251,7 @@ func (r *Result) measure(m *cgroup.Meter) error {
 	return nil
 }
 
-// exitCodeOf is what a shell reports for a command that a signal ended.
+// exitCodeOf is a shell's exit code for a command that a signal killed.
 func exitCodeOf(s syscall.Signal) int { return 128 + int(s) }
 
 func signalName(s syscall.Signal) string {

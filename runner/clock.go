@@ -2,7 +2,7 @@ package runner
 
 import "time"
 
-// minTick bounds how often a clock that stands still is looked at.
+// minTick limits how often a paused clock is read.
 const minTick = 10 * time.Millisecond
 
 // clock measures a timeout that stands still while the command waits for storage.
@@ -12,7 +12,7 @@ type clock struct {
 	stalled func() time.Duration // may be nil
 	// maxStalled is how long the clock may stand still in all; 0: for ever.
 	maxStalled time.Duration
-	base       time.Duration // what stalled said at the start
+	base       time.Duration // value of stalled at the start
 }
 
 func newClock(c *Command) clock {

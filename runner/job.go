@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	stuckAfter      = 5 * time.Second  // after the first SIGKILL: tell the worker
+	stuckAfter      = 5 * time.Second  // after the first SIGKILL: report to the worker
 	unkillableAfter = 15 * time.Second // after the first SIGKILL: give up
 	firstStrikeGap  = 2 * time.Millisecond
 	longestGap      = 250 * time.Millisecond
@@ -29,7 +29,7 @@ type job struct {
 	ended bool
 
 	fault   error
-	stopped bool      // told to stop, or the worker is gone
+	stopped bool      // the worker stopped it, or is gone
 	killing time.Time // of the first SIGKILL; zero before
 	gap     time.Duration
 	told    bool // the worker knows that processes are stuck
@@ -38,7 +38,7 @@ type job struct {
 	strike <-chan time.Time
 }
 
-// death is what the reaper learned about the command itself.
+// death is the reaper's information about the command itself.
 type death struct {
 	status syscall.WaitStatus
 	usage  syscall.Rusage
@@ -46,7 +46,7 @@ type death struct {
 	alone  bool // no other process is left
 }
 
-// started is what the forking thread achieved.
+// started is the result of the forking thread.
 type started struct {
 	pid int
 	err error
@@ -167,11 +167,11 @@ func (j *job) terminate() {
 	}
 	j.stopped = true
 	if j.pid == 0 {
-		j.kill() // it waits in exec: nobody is there to be asked
+		j.kill() // it waits in exec and cannot answer
 		return
 	}
 	if j.ended {
-		return // the rest is being killed
+		return // the others are being killed
 	}
 	for _, p := range j.members() {
 		// A stopped process would notice the one without the other only when killed.
@@ -181,8 +181,8 @@ func (j *job) terminate() {
 	j.grace = time.After(j.req.Grace)
 }
 
-// kill strikes everything once and arranges for the next strike, since a process may
-// have been forked or reparented meanwhile.
+// kill kills everything once and schedules the next kill, since a process may have been forked or
+// reparented meanwhile.
 func (j *job) kill() {
 	if j.killing.IsZero() {
 		j.killing = time.Now()
@@ -193,11 +193,11 @@ func (j *job) kill() {
 	j.gap = min(2*j.gap, longestGap)
 }
 
-// strikeAll sends SIGKILL to whatever belongs to the command.
+// strikeAll sends SIGKILL to all processes of the command.
 func (j *job) strikeAll() {
 	if j.s.box != nil {
-		// As the first process of its namespace this one reaches all others in one
-		// step that no fork slips through, and none can leave. ESRCH: there is none.
+		// As the first process of its namespace this one reaches all others in one step that no
+		// fork escapes, and none can leave. ESRCH: there is none.
 		_ = unix.Kill(-1, unix.SIGKILL)
 		return
 	}
@@ -209,8 +209,8 @@ func (j *job) strikeAll() {
 	strikeTree(j.members())
 }
 
-// members lists what belongs to the command: what is below this process and what is
-// in the slot's group.
+// members lists the processes of the command: those below this process and those in the slot's
+// cgroup.
 func (j *job) members() []process {
 	all, err := readProcesses()
 	if err != nil {
@@ -223,8 +223,7 @@ func (j *job) members() []process {
 	return membersOf(all, unix.Getpid(), group)
 }
 
-// reportStuck tells the worker once, and returns the processes when it is time to
-// give up.
+// reportStuck reports to the worker once, and returns the processes when it is time to give up.
 func (j *job) reportStuck() []int {
 	since := time.Since(j.killing)
 	if since < stuckAfter || (j.told && since < unkillableAfter) {
@@ -237,13 +236,13 @@ func (j *job) reportStuck() []int {
 		}
 	}
 	if len(pids) == 0 {
-		return nil // they have ended; the reaper is about to say so
+		return nil // they have ended; the reaper is about to report it
 	}
 	if since >= unkillableAfter {
 		return pids
 	}
 	j.told = true
-	// If this fails the worker is gone, which the requests tell.
+	// If this fails the worker is gone, which the requests show.
 	_ = j.s.link.send(message{Kind: kindStuck, ID: j.m.ID, Pids: pids})
 	return nil
 }
@@ -266,7 +265,7 @@ func reap(command int) (died <-chan death, empty <-chan struct{}) {
 				continue
 			}
 			ended := death{status: status, usage: usage, at: time.Now()}
-			// One look more tells in the usual case that it was alone.
+			// One more check usually shows that it was alone.
 			ended.alone = reapDead()
 			d <- ended
 			if ended.alone {
@@ -277,7 +276,7 @@ func reap(command int) (died <-chan death, empty <-chan struct{}) {
 	return d, e
 }
 
-// reapDead takes the children that are dead already and tells whether that was all.
+// reapDead reaps the children that are dead already and reports whether these were all.
 func reapDead() (none bool) {
 	for {
 		pid, err := wait4(nil, unix.WNOHANG, nil)

@@ -18,20 +18,19 @@ import (
 )
 
 const (
-	// killMargin is what the launcher gets on top of its own bounds before it is
-	// taken for dead: it may have been stopped by the command.
+	// killMargin is how much longer than its own limits the worker waits for a launcher: the
+	// command may have stopped it.
 	killMargin = 3 * time.Second
-	// orphanPatience bounds the wait for what a launcher leaves that died or was killed.
+	// orphanPatience limits the wait for the processes of a launcher that died or was killed.
 	orphanPatience = 2 * time.Second
 )
 
 // LauncherOptions configures StartLauncher.
 type LauncherOptions struct {
-	// Cgroup is the group that commands are started in; it must be empty and stays
-	// the caller's, to be closed after the launcher. Nil: the process tree alone
-	// says what belongs to a command.
+	// Cgroup is that of commands; it must be empty and stays the caller's, to be closed after the
+	// launcher. Nil: only the process tree shows which processes belong to a command.
 	Cgroup *cgroup.Slot
-	// Sandbox keeps the commands in namespaces. Nil: they see what the worker sees.
+	// Sandbox isolates the commands in namespaces. Nil: they see what the worker sees.
 	Sandbox *sandbox.Options
 	Logger  *zap.Logger // nil logs nothing
 }
@@ -41,17 +40,17 @@ type Launcher struct {
 	link *link
 	proc *os.Process
 	slot *cgroup.Slot
-	// meter is of slot, and belongs to who set busy; nil without a group.
+	// meter is of slot, and belongs to the goroutine that set busy; nil without a cgroup.
 	meter *cgroup.Meter
 	log   *zap.Logger
 
 	sandbox  *sandbox.Options // nil: none
 	notApart error
 
-	replies chan message  // closed when the launcher process has ended what it had to say
+	replies chan message  // closed after the launcher process's last message
 	gone    chan struct{} // closed when it is reaped, and nothing is left of its namespace
 	quit    chan struct{} // closed by Close
-	freed   func() error  // lets go of what a launcher that is gone no longer needs, once
+	freed   func() error  // releases the resources of a launcher that is gone, once
 
 	mu     sync.Mutex // guards the following
 	busy   bool
@@ -59,11 +58,11 @@ type Launcher struct {
 	lastID uint64
 }
 
-// StartLauncher re-executes this binary as a launcher and waits until it is ready.
-// The main function of the binary must begin with MainIfLauncher. Call it before the
-// first FUSE mount is made; a launcher that died may be replaced later, since the
-// binary and the directory it runs in are on no such mount. An error that wraps
-// sandbox.ErrUnavailable means that this machine can do it without a sandbox only.
+// StartLauncher re-executes this binary as a launcher and waits until it is ready. The main
+// function of the binary must begin with MainIfLauncher. Call it before the first FUSE mount is
+// made; a dead launcher may be replaced later, since the binary and its working directory are on no
+// such mount. An error that wraps sandbox.ErrUnavailable means that this machine supports it only
+// without a sandbox.
 func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -125,8 +124,8 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 		defer unchanging.Close()
 		program, files = fmt.Sprintf("/proc/self/fd/%d", len(files)), append(files, unchanging)
 	}
-	// Away from the terminal: Ctrl-C is for the worker, which then drains.
-	// A launcher that somebody has stopped is to see, too, that the worker has died.
+	// Away from the terminal: Ctrl-C is for the worker, which then drains. A stopped launcher must
+	// learn, too, that the worker has died.
 	sys := &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGCONT}
 	if sandboxed {
 		sys.Cloneflags = sandbox.CloneFlags
@@ -141,7 +140,7 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	return lk, proc, nil
 }
 
-// starts is what the thread that starts launchers does.
+// starts is the work of the thread that starts launchers.
 var starts = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -156,8 +155,8 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return calls
 })
 
-// startProcess is os.StartProcess on a thread that lives as long as this process: Pdeathsig tells of the
-// thread's death, and others may end before.
+// startProcess is os.StartProcess on a thread that lives as long as this process: Pdeathsig reports
+// the thread's death, and other threads may end earlier.
 func startProcess(name string, argv []string, attr *os.ProcAttr) (proc *os.Process, err error) {
 	ended := make(chan struct{})
 	starts() <- func() {
@@ -168,8 +167,8 @@ func startProcess(name string, argv []string, attr *os.ProcAttr) (proc *os.Proce
 	return proc, err
 }
 
-// read hands on what the launcher says until it is gone. The first process of a namespace
-// is reaped after all others in it, which may be never.
+// read passes on the launcher's messages until it is gone. The first process of a namespace is
+// reaped after all others in it, which may be never.
 func (l *Launcher) read() {
 	defer close(l.gone)
 	l.hear()
@@ -216,8 +215,8 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 	}
 }
 
-// NotApart says why a command may hand descriptors to those of other launchers, by a
-// socket of the abstract namespace; nil: it cannot. Without a network it never can.
+// NotApart says why a command may pass descriptors to those of other launchers, by a socket of the
+// abstract namespace; nil: it cannot. Without a network it never can.
 func (l *Launcher) NotApart() error { return l.notApart }
 
 // Sandbox is that of the commands; nil: they have none.
@@ -275,7 +274,7 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		err = res.measure(l.meter)
 	}
 	if l.isClosed() {
-		err = ErrClosed // whatever the last words were: they were of being killed
+		err = ErrClosed // the last messages were about being killed
 	}
 	if err != nil {
 		return Result{Cause: res.Cause}, fmt.Errorf("run command: %w", err)
@@ -313,22 +312,22 @@ func (l *Launcher) release() {
 // that its commands left.
 func (l *Launcher) Gone() <-chan struct{} { return l.gone }
 
-// Close ends the launcher; a command that runs is killed without grace and its Run
-// returns ErrClosed. Close returns when the launcher process is gone, or when ctx has ended,
-// with an error that wraps ErrUnkillable: the kernel holds a process of it. Call Close again
-// after Gone to release the rest. It is idempotent.
+// Close ends the launcher; a running command is killed without grace and its Run returns ErrClosed.
+// Close returns when the launcher process is gone, or when ctx has ended, with an error that wraps
+// ErrUnkillable: the kernel holds a process of it. Call Close again after Gone to release the rest.
+// It is idempotent.
 func (l *Launcher) Close(ctx context.Context) error {
 	l.mu.Lock()
 	first := !l.closed
 	l.closed = true
 	l.mu.Unlock()
 	if first {
-		// The launcher sees the end of its requests, kills and exits; its end of
-		// the socket stays open until then, and hear waits for that.
+		// The launcher sees the end of its requests, kills and exits; its end of the socket stays
+		// open until then, and hear waits for that.
 		close(l.quit)
 		if err := l.link.shut(); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			l.log.Warn("cannot stop the launcher", zap.Error(err))
-			_ = l.proc.Kill() // it may be gone, which is as good
+			_ = l.proc.Kill() // it may be gone already
 		}
 	}
 	overdue := time.NewTimer(unkillableAfter + killMargin)
@@ -346,7 +345,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 	}
 }
 
-// free closes what Run no longer needs.
+// free closes the resources that Run no longer needs.
 func (l *Launcher) free() error {
 	var err error
 	if l.meter != nil {

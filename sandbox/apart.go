@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apart keeps what the calling thread forks from sockets that others have made in the
-// abstract namespace, which commands with the machine's network share. By such a socket
-// a command could hand a descriptor of its folders to that of another slot, which would
-// have it when the folders are those of the next action.
+// apart denies the children of the calling thread sockets that others have made in the abstract
+// namespace, which commands with the machine's network share. By such a socket a command could pass
+// a descriptor of its folders to a command of another slot, which would still have it when the
+// folders are those of the next action.
 //
-// Landlock does it, which needs Linux 6.12: to those outside of its domain, which are all
-// but the commands of this launcher, nobody in it can connect. It restricts nothing else.
+// It uses Landlock, which needs Linux 6.12: processes in its domain cannot connect to sockets
+// outside, and all but the commands of this launcher are outside. It restricts nothing else.
 func apart() error {
 	rules := unix.LandlockRulesetAttr{Scoped: unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET}
 	// As much as the first kernels with scopes knew.

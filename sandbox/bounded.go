@@ -49,8 +49,8 @@ func boundedNamespace(outer *os.File, ids uint32) (namespace *os.File, err error
 	return namespace, err
 }
 
-// limit maps the ids of the process pid, which is in a namespace in outer, and writes the limits of outer: a process in outer
-// has to do both.
+// limit maps the ids of the process pid, which is in a namespace in outer, and writes the limits of
+// outer: a process in outer must do both.
 func limit(outer *os.File, proc, pid int, ids uint32) error {
 	b := bornInto(outer)
 	defer b.pin.Unpin()

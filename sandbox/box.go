@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// savedGroup is nobody's. Exec forgets it.
+// savedGroup belongs to no one. Exec forgets it.
 const savedGroup = 65534
 
-// A Box is the sandbox of a launcher process: what is there before the first command, and kept from one to
-// the next. It is used by one goroutine at a time.
+// A Box is the sandbox of a launcher process: the parts that exist before the first command and are
+// kept between commands. It is used by one goroutine at a time.
 type Box struct {
 	networks *networks
 	nofile   func() (unix.Rlimit, error) // of all commands
@@ -23,8 +23,8 @@ type Box struct {
 	filters  map[uint32]*unix.SockFprog  // by the kinds of namespaces that commands cannot make
 }
 
-// Enter takes the calling process, which was born with CloneFlags, to where commands are to live. groups are
-// the cgroups that they see, terminals are those of Options.Terminals and stay the caller's.
+// Enter moves the calling process, which was started with CloneFlags, to the commands' root. groups
+// are the cgroups that they see, terminals are those of Options.Terminals and stay the caller's.
 func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if !forksInto {
 		return nil, errors.New("no sandbox on " + runtime.GOARCH)
@@ -32,8 +32,8 @@ func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if err := o.newRoot(groups, terminals); err != nil {
 		return nil, err
 	}
-	// Whoever has the user and the group of a process, in all three forms, may set its
-	// resource limits (prlimit(2)), which all later commands would inherit.
+	// A process with the same user and group as another, in all three forms, may set its resource
+	// limits (prlimit(2)), which all later commands would inherit.
 	if err := syscall.Setresgid(-1, -1, savedGroup); err != nil {
 		return nil, fmt.Errorf("set saved group: %w", err)
 	}
@@ -51,7 +51,7 @@ func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 // and root outside (core(5), kernel.core_pattern): 0 only means that there is no file, and so does this.
 const noCoreDump = 1
 
-// forgoCoreDumps gives it to the calling process and what it forks.
+// forgoCoreDumps sets the limit for the calling process and its children.
 func forgoCoreDumps() (was unix.Rlimit, err error) {
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &was); err != nil {
 		return was, fmt.Errorf("read the limit of core dumps: %w", err)
@@ -62,19 +62,20 @@ func forgoCoreDumps() (was unix.Rlimit, err error) {
 	return was, nil
 }
 
-// Child is what a command in a sandbox is made beside what syscall.ProcAttr says.
+// Child has the attributes of a sandboxed command beside syscall.ProcAttr.
 type Child struct {
 	namespace int // of users, of which it is root; -1: it is the user of the ProcAttr
-	// nofile is what it is to have of open files: the runtime raises that of this process, and lowers
-	// it for the children that it forks itself.
+	// nofile is its limit of open files: the runtime raises that of this process, and lowers it for
+	// the children that it forks itself.
 	nofile unix.Rlimit
-	core   *unix.Rlimit // what it is to have of core dumps; nil: none
-	// networks is how many network namespaces whoever is in namespace may make.
+	core   *unix.Rlimit // its limit of core dumps; nil: unchanged
+	// networks is how many network namespaces the processes in namespace may make.
 	networks []byte
 	filter   *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
 }
 
-// Child returns what commands of p are made. namespace is that of its user, which stays the caller's; -1: it has none.
+// Child returns the attributes of commands of p. namespace is that of its user, which stays the
+// caller's; -1: it has none.
 func (b *Box) Child(p *Policy, namespace int) (_ *Child, err error) {
 	c := &Child{namespace: namespace, networks: []byte("0")}
 	if c.nofile, err = b.nofile(); err != nil {

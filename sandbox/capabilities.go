@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keptCapabilities are those that a command of root has in a sandbox: enough for its
-// own files and processes, for fakeroot and package managers, and nothing to mount,
-// trace the launcher, make devices, open files by handle or change the network with.
+// keptCapabilities are those of a command of root in a sandbox: enough for its own files and
+// processes, for fakeroot and package managers, but not to mount, trace the launcher, make devices,
+// open files by handle or change the network.
 var keptCapabilities = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
 	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP, unix.CAP_SETFCAP,
 	unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_CHROOT,
 }
 
-// droppedCapabilities are all others that the kernel has.
+// droppedCapabilities are all others of the kernel.
 var droppedCapabilities = sync.OnceValue(func() (dropped []uintptr) {
 	for c := uintptr(0); c < 64; c++ {
 		if set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil || set < 0 {
@@ -36,7 +36,7 @@ func boundCapabilities() error {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
-	// What is inheritable passes the bound.
+	// Inheritable capabilities would pass the bound.
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {

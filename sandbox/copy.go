@@ -11,24 +11,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of what is shown of /etc, what is little is copied when the launcher starts, and the rest is mounted. Each mount
+// Small entries of /etc are copied when the launcher starts, and the others are mounted. Each mount
 // costs each command: its namespace gets a copy of it, which ends with it.
 const (
 	mostCopiedFiles = 64
 	mostCopiedBytes = 128 << 10
 )
 
-// A copied is a file, a folder or a symlink that has to be copied.
+// A copied is a file, a folder or a symlink to copy.
 type copied struct {
 	path string // on the machine
 	info fs.FileInfo
 }
 
-// errMuch says that something is better mounted.
+// errMuch: mount the entry instead.
 var errMuch = errors.New("not to be copied")
 
-// little lists what is at path in /etc, folders before what is in them. It returns errMuch if that is much, or another
-// mount, whose owner may mean to change it, or not of plain files of the user who copies, who could not give them to another one.
+// little lists the entries at path in /etc, folders before their entries. It returns errMuch if
+// they are large, or another mount, which its owner may change, or not all plain files of the user
+// that copies, which could not set another owner.
 func (v *view) little(path string) (all []copied, err error) {
 	var bytes int64
 	var etc unix.Stat_t
@@ -102,5 +103,5 @@ func (c copied) copy() error {
 			return err
 		}
 	}
-	return os.Chmod(to, c.info.Mode().Perm()) // whatever the umask
+	return os.Chmod(to, c.info.Mode().Perm()) // independent of the umask
 }

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inheritedStatus are the lines of /proc/PID/status that tell what commands inherit.
+// inheritedStatus are the lines of /proc/PID/status with inherited attributes.
 var inheritedStatus = []string{
 	"Umask", "Uid", "Gid", "Groups", "SigIgn", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters", "THP_enabled",
 }
 
-// Inherited lists what commands inherit from this process and can notice: limits of setrlimit(2), identity, rights, ignored
-// signals, personality and the number of CPUs. It forks, so it must come before the first mount.
+// Inherited lists the attributes that commands inherit from this process and can notice: limits of
+// setrlimit(2), identity, rights, ignored signals, personality and the number of CPUs. It forks, so
+// it must come before the first mount.
 func Inherited() (all []string, err error) {
 	err = withStopped(&syscall.SysProcAttr{}, func(pid int) error {
 		limits, err := limitsOf(pid)
@@ -42,7 +43,7 @@ func limitsOf(pid int) (limits []string, err error) {
 	return limits, nil
 }
 
-// attributesOf lists what else a process passes on.
+// attributesOf lists further inherited attributes of a process.
 func attributesOf(pid int) (all []string, err error) {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(pid, &cpus); err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// Folders are what a command sees of its own, by their paths outside of the sandbox.
+// Folders are a command's own folders, by their paths outside of the sandbox.
 type Folders struct {
 	Root    string // the input root, which it finds at Root
 	TempDir string // a fresh folder, which it finds as /tmp and /var/tmp
 }
 
-// Inside is where a command finds path, which is in f.Root, or an error.
+// Inside returns the command's path of path, which is in f.Root, or an error.
 func (f Folders) Inside(path string) (string, error) {
 	switch {
 	case !filepath.IsAbs(f.Root) || !filepath.IsAbs(f.TempDir):
@@ -38,7 +38,7 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// networkFiles are those of the machine's by which a command with its network finds others.
+// networkFiles are the machine's files that commands with its network need to find servers.
 var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
 
 // Take makes the mounts of a command. Their descriptors are the caller's to close, also after an error.
@@ -66,7 +66,7 @@ func openTree(path string) (int, error) {
 	return unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 }
 
-// attach puts it where it belongs.
+// attach mounts it in its place.
 func (m Mount) attach() error {
 	var attributes uint64 = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	if m.ReadOnly {
@@ -82,7 +82,7 @@ func (m Mount) attach() error {
 	return nil
 }
 
-// mount completes what the launcher's root is to this command.
+// mount completes the launcher's root for this command.
 func mount(mounts []Mount, p *Policy) error {
 	for _, m := range mounts {
 		if err := m.attach(); err != nil {
@@ -103,9 +103,9 @@ func mount(mounts []Mount, p *Policy) error {
 	return nil
 }
 
-// kernelFiles in /proc change the machine when root writes to them, whatever
-// capabilities it has lost. Other users cannot, nor root of a namespace, who could not mount a
-// /proc of their own if these were covered.
+// kernelFiles in /proc change the machine when root writes to them, whatever its capabilities.
+// Other users cannot write them, nor can root of a namespace, which could not mount a /proc of its
+// own if these were covered.
 var kernelFiles = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "dynamic_debug"}
 
 // protectKernel makes them read-only.

@@ -38,7 +38,7 @@ func (n *networks) enter(u *User) error {
 		n.last.close()
 		n.last = nil
 	}
-	// The machine's root owns the namespace: what may be written in it is his.
+	// The machine's root owns the namespace, and may write its files.
 	if u.isRoot() || n.fresh {
 		made := <-n.ready
 		defer made.close()
@@ -60,7 +60,7 @@ type network struct {
 	entered   time.Time // by the first command
 }
 
-// makeNetwork takes the calling thread to a namespace of its own.
+// makeNetwork moves the calling thread to a new namespace.
 func makeNetwork() *network {
 	n := &network{fd: -1}
 	if n.err = n.make(); n.err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// building is where the new root is put together: a folder that every system
-	// has. What of the machine is to be shown must not be in it.
+	// building is where the new root is assembled: a folder that every system has. No shown file
+	// may be in it.
 	building = "/tmp"
 	// varTmp is building once more, for each command.
 	varTmp = "/var/tmp"
@@ -25,13 +25,12 @@ const (
 	noMore = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 )
 
-// ownFolders are made anew, whatever the machine has there.
+// ownFolders are created, whatever the machine has at their paths.
 var ownFolders = []string{"dev", "proc", "sys", "tmp", "run", "home", "var/tmp", strings.TrimPrefix(Root, "/")}
 
-// newRoot gives the calling process, which has a mount namespace of its own, a new
-// root, in which is what view shows of the machine, read-only, and what is made
-// anew. Of the machine's own mounts none is left. groups are the cgroups that commands see, terminals
-// those of Options.Terminals.
+// newRoot gives the calling process, which has a mount namespace of its own, a new root with the
+// machine's files in view, read-only, and the created ones. None of the machine's own mounts is
+// left. groups are the cgroups that commands see, terminals those of Options.Terminals.
 func (o *Options) newRoot(groups []Cgroup, terminals int) error {
 	hidden, err := o.hidden() // while there is a /tmp yet to be resolved
 	if err != nil {
@@ -87,16 +86,15 @@ func cover(dir string, flags uintptr) error {
 	return nil
 }
 
-// dropRoots lets go of input roots, of this worker and of others: while they are
-// mounted here their owners cannot unmount them for good.
+// dropRoots unmounts input roots, of this worker and of others: while they are mounted here their
+// owners cannot unmount them for good.
 func dropRoots() error {
 	return detach(func(m mountinfo.Mount) bool {
 		return m.Source == names.MountSource && paths.Below(m.Point, building) && m.Point != building
 	})
 }
 
-// hidden lists what is to be out of sight, but for what is in others of the
-// list, real paths all of them.
+// hidden lists the paths to hide, without those inside others of the list, all of them real paths.
 func (o *Options) hidden() ([]string, error) {
 	var above []string
 	for _, dir := range o.Hide {
@@ -114,7 +112,7 @@ func (o *Options) hidden() ([]string, error) {
 	return above, nil
 }
 
-// detach unmounts what unwanted picks, the newest first.
+// detach unmounts the mounts in unwanted, the newest first.
 func detach(unwanted func(mountinfo.Mount) bool) error {
 	all, err := mountinfo.Read()
 	if err != nil {
@@ -156,7 +154,7 @@ func makeDev(terminals int) error {
 		if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
 			return &os.PathError{Op: "make device", Path: d.name, Err: err}
 		}
-		if err := os.Chmod(path, 0o666); err != nil { // whatever the umask
+		if err := os.Chmod(path, 0o666); err != nil { // independent of the umask
 			return err
 		}
 	}
@@ -180,8 +178,8 @@ func makeProc() error {
 	return unix.Mount("proc", building+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// nameHost gives the calling process, which has a namespace of its own for it, the name that /etc/hostname
-// has: results are not to differ by machine.
+// nameHost gives the calling process, which has a namespace of its own for it, the name in
+// /etc/hostname: results must not differ by machine.
 func nameHost() error {
 	if err := unix.Sethostname([]byte("localhost")); err != nil {
 		return err
@@ -189,7 +187,7 @@ func nameHost() error {
 	return unix.Setdomainname([]byte("(none)")) // as the kernel has it at first
 }
 
-// pivot makes the new root the root of this process and lets go of the old one.
+// pivot makes the new root the root of this process and unmounts the old one.
 func pivot() error {
 	if err := os.Chdir(building); err != nil {
 		return err

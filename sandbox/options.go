@@ -15,24 +15,24 @@ import (
 // Root is where the commands of a sandbox find their input root, whichever launcher runs them.
 const Root = "/forerunner"
 
-// ErrUnavailable is wrapped by errors that say what this machine lacks for a sandbox:
+// ErrUnavailable is wrapped by errors that name a part that this machine lacks for a sandbox:
 // privilege, or a kind of namespace.
 var ErrUnavailable = errors.New("no namespaces")
 
-// ErrView is wrapped by errors of what Options show and hide, which no machine could do.
+// ErrView is wrapped by errors of shown and hidden paths in Options, which are independent of the
+// machine.
 var ErrView = errors.New("what commands see")
 
-// Options are what all commands of a launcher see.
+// Options are common to all commands of a launcher.
 type Options struct {
 	// Show are files and folders of the machine that commands see besides DefaultShow, as they
 	// are there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in /var/tmp.
 	Show []string `flag:"show" group:"Commands" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
-	// Hide are files and folders that commands find empty, with what is mounted below, if
-	// they are in what is shown. They must exist when the launcher starts. What is in them
-	// cannot be shown.
+	// Hide are files and folders that commands find empty, including mounts below, if they are in a
+	// shown folder. They must exist when the launcher starts. Nothing in them can be shown.
 	Hide []string
 	// FreshNetworks makes a network namespace for each command, even if the last command left
-	// nothing in its own. It is for debugging: it excludes that an action sees traces of another.
+	// nothing in its own. It is for debugging: no action can see traces of another.
 	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
 	// MostTerminals is how many pseudo-terminals they have at a time; 0 is 256.
 	MostTerminals int
@@ -41,12 +41,13 @@ type Options struct {
 // Cgroup is a control group that commands see, the folder Dir of the machine, at Point.
 type Cgroup struct{ Point, Dir string }
 
-// CloneFlags are the namespaces that a launcher is born into. It is the first
-// process of its process namespace: whatever loses its parent becomes its child, and
-// the kernel ends all of it when the launcher dies. Its host name is its own.
+// CloneFlags are the namespaces in which a launcher starts. It is the first process of its process
+// namespace: orphans become its children, and the kernel ends all of them when the launcher dies.
+// Its host name is its own.
 const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS
 
-// Unavailable makes an error of starting a process with CloneFlags wrap ErrUnavailable, if it says that.
+// Unavailable makes an error of starting a process with CloneFlags wrap ErrUnavailable, if the
+// machine lacks support.
 func Unavailable(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC) {
 		return fmt.Errorf("%w: make mount, process and host name namespaces: %w", ErrUnavailable, err)
@@ -54,8 +55,8 @@ func Unavailable(err error) error {
 	return err
 }
 
-// Lacks reports whether a command finds the machine's file or folder at path neither there nor in what
-// is its own.
+// Lacks reports whether a command finds the machine's file or folder at path neither there nor
+// among its own.
 func (o *Options) Lacks(path string) bool {
 	path = filepath.Clean(path)
 	return filepath.IsAbs(path) && !paths.Below(path, building) && !o.shows(path)

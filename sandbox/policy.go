@@ -7,28 +7,28 @@ import (
 	"syscall"
 )
 
-// Policy is what one command may do. Without a sandbox only the ids of User count.
+// Policy has the rights of one command. Without a sandbox only the ids of User count.
 type Policy struct {
-	User *User // whom it runs as; nil: the worker's user
-	// NoNetwork leaves the command nothing but a loopback device of its own.
+	User *User // its user; nil: the worker's
+	// NoNetwork leaves the command only a private loopback device.
 	NoNetwork bool
-	// Allow are what commands cannot do else, by the words of CheckAllowed, in order.
+	// Allow are rights that commands lack by default, by the words of CheckAllowed, in order.
 	Allow []string
 }
 
 func (p *Policy) allows(word string) bool { return slices.Contains(p.Allow, word) }
 
-// User is whom a command runs as.
+// User is the user of a command.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32 // supplementary
-	// IDs, if not 0, makes the command root in a user namespace of its own, whose ids from 0
-	// on are those from UID and GID on, so many of each: it may be these users and groups, and
-	// outside it is root to nobody. It needs a sandbox.
+	// IDs, if not 0, makes the command root in a user namespace of its own, whose ids from 0 on are
+	// those from UID and GID on, so many of each: it may become these users and groups, and has no
+	// rights of root outside. It needs a sandbox.
 	IDs uint32
 }
 
-// CheckWithout returns an error if p asks for what only a sandbox can give.
+// CheckWithout returns an error if p needs a sandbox.
 func (p *Policy) CheckWithout() error {
 	switch {
 	case p.User != nil && p.User.IDs > 0:

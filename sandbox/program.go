@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program opens this program for a launcher to execute by the descriptor. Until a command executes its own program, it has that of its
-// launcher, by /proc/self/exe, and may execute that again: by a mount of its own here, which is read-only, so that not even
-// the machine's root can change its mode, owner or bytes. An error says what Unavailable wants to know.
+// Program opens this program for a launcher, which executes it by the descriptor. Until a command
+// executes its own program, its program is that of its launcher, through /proc/self/exe, which it
+// may execute again. So the descriptor is of a read-only mount, and not even the machine's root can
+// change the file's mode, owner or bytes. The error is one for Unavailable.
 func Program() (*os.File, error) {
 	const path = "/proc/self/exe"
 	fd, err := openTree(path)

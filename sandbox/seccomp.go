@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied are the system calls that commands in a sandbox cannot make, by the word that allows
-// them (Policy.Allow): what container engines deny by default, and what has let people out of
-// namespaces most often. They fail as not permitted.
+// denied are the system calls that commands in a sandbox cannot make, by the word that allows them
+// (Policy.Allow): those that container engines deny by default, and those that have most often been
+// used to escape from namespaces. They fail with EPERM.
 //
-// Those by which a command makes namespaces and mounts in them are not among them, as sandboxes
-// within commands are common: what they reach is owned by nobody that a command can be.
+// Calls by which a command makes namespaces and mounts in them are not among them, because
+// sandboxes within commands are common: their effects are limited to namespaces without rights
+// outside.
 var denied = map[string][]string{
 	"keyrings":    {"add_key", "request_key"}, // and keyctl, but to join a new one
 	"userfaultfd": {"userfaultfd"},
@@ -40,15 +41,16 @@ var denied = map[string][]string{
 	"socketcall": {"socketcall"},
 }
 
-// lasting are those of io_uring, which nothing allows and which fail as if the kernel did not have them.
-// What a command has asked of the kernel through it is done after its last process has ended: also
-// reads, into the pages of a mapped file, which nothing of the file tells (disk.Store.Take). All other
+// lasting are those of io_uring, which no word allows and which fail with ENOSYS. The kernel
+// executes a command's requests through it even after its last process has ended: also reads, into
+// the pages of a mapped file, which leave no trace at the file (disk.Store.Take). All other
 // requests of a process end before it does (aio(7), io_destroy(2)).
 var lasting = []string{"io_uring_setup", "io_uring_enter", "io_uring_register"}
 
-// scarce is what the machine has little of, and what takes memory that is charged to nobody: one command could take all of it. A
-// program that does not find it does without. Policy.Allow has it. What is told to a context of a mount is such memory, some 128 KiB
-// in an open file; the C library's mount(2) and programs that go on with it need none.
+// scarce are calls for resources that the machine has few of, or whose memory is charged to no
+// cgroup: one command could take all of it. Programs work without them. Policy.Allow allows them.
+// The settings of a mount context are such memory, some 128 KiB in an open file; the C library's
+// mount(2), which programs then use, needs none.
 var scarce = map[string][]string{"aio": {"io_setup"}, "mount_contexts": {"fsopen", "fspick"}}
 
 // absentFor are the system calls that fail as if the kernel did not have them.
@@ -62,8 +64,9 @@ func absentFor(allow []string) []string {
 	return names
 }
 
-// Words for what is denied with some arguments only: families of sockets and netlink protocols but for the
-// useful ones; keyrings but a new one; typing on terminals; limits of core dumps.
+// Words for calls that are denied with some arguments only: families of sockets and netlink
+// protocols except the useful ones; keyrings except a new one; typing on terminals; limits of core
+// dumps.
 const (
 	vsock     = "vsock"
 	netlink   = "netlink"
@@ -76,13 +79,14 @@ const (
 // networkNamespaces is the word for namespaces that a command makes itself (Policy.networkNamespaces).
 const networkNamespaces = "network_namespaces"
 
-// usefulFamilies are the families of sockets that programs use. The others, which the kernel loads modules for when anybody asks,
-// fail as if it did not have them: AF_ALG has let a command write to pages of files that it may only read (CVE-2026-31431),
-// which all of the machine shares. The denial of AF_VSOCK has a word of its own.
+// usefulFamilies are the families of sockets that programs use. For others the kernel loads modules
+// on demand; they fail as if it did not have them: AF_ALG has let a command write to pages of files
+// that it may only read (CVE-2026-31431), which all of the machine shares. The denial of AF_VSOCK
+// has a word of its own.
 var usefulFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK, unix.AF_PACKET, unix.AF_VSOCK}
 
-// usefulNetlink are the protocols by which programs list interfaces, routes and sockets, of their own
-// network namespace. The others speak with the machine: its devices, audit, connector.
+// usefulNetlink are the protocols by which programs list interfaces, routes and sockets, of their
+// own network namespace. The others concern the machine: its devices, audit, connector.
 var usefulNetlink = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG}
 
 // CheckAllowed returns an error for a word that Policy.Allow does not know.
@@ -124,8 +128,8 @@ func assemble(code []bpf.Instruction) (*unix.SockFprog, error) {
 	return &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}, nil
 }
 
-// filterOf is the program. What it does by number alone the library puts together; arguments it would
-// compare as 64 bits, of which the kernel takes 32.
+// filterOf is the program. The library assembles the rules by number; it would compare arguments as
+// 64 bits, of which the kernel uses 32.
 func filterOf(allow []string) (*unix.SockFprog, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -153,8 +157,8 @@ func filterOf(allow []string) (*unix.SockFprog, error) {
 	return assemble(append(begin, filter...))
 }
 
-// withoutNamespaces is a filter for commands that cannot make namespaces of these kinds, by their flags. What
-// clone3 is asked for no filter sees; the C library goes on with clone.
+// withoutNamespaces is a filter for commands that cannot make namespaces of these kinds, by their
+// flags. A filter cannot see the arguments of clone3; the C library then uses clone.
 func withoutNamespaces(flags uint32) (*unix.SockFprog, error) {
 	native, err := arch.GetInfo("")
 	if err != nil {
@@ -169,8 +173,8 @@ func withoutNamespaces(flags uint32) (*unix.SockFprog, error) {
 	return assemble(append(code, bpf.RetConstant{Val: uint32(seccomp.ActionAllow)}))
 }
 
-// onEach is a program for what a machine like this one executes. It goes on behind for its native
-// architecture, allows what is left of its other one, and forbids all others.
+// onEach is a program for all architectures that this machine executes. For its native one the rest
+// of the program follows; it allows remaining calls of the other one, and denies all further ones.
 func onEach(native *arch.Info, answers func(on *arch.Info) []bpf.Instruction) []bpf.Instruction {
 	if native.ID != arch.X86_64.ID {
 		return append(answer(forbidden, word{offset: archOffset, values: []uint32{uint32(native.ID)}}), answers(native)...)
@@ -183,7 +187,7 @@ func onEach(native *arch.Info, answers func(on *arch.Info) []bpf.Instruction) []
 	return append(append(code, other...), answers(native)...)
 }
 
-// Where a filter finds what (seccomp_data), on machines that are little-endian.
+// Offsets in the input of a filter (seccomp_data), on little-endian machines.
 const (
 	wordSize       = 4
 	numberOffset   = 0
@@ -191,8 +195,8 @@ const (
 	argumentOffset = 16
 )
 
-// A word is a condition on what is at an offset: that it is one of values, or is none; or that one of
-// bits is set.
+// A word is a condition on the value at an offset: that it is one of values, or none of them; or
+// that one of the bits is set.
 type word struct {
 	offset uint32
 	values []uint32
@@ -203,7 +207,7 @@ type word struct {
 // argument is the part of an argument that the kernel takes of an int; the upper half is 4 further.
 func argument(i uint32) uint32 { return argumentOffset + 8*i }
 
-// answer gives a system call this answer if all conditions hold, and else goes on behind.
+// answer gives a system call this result if all conditions hold; otherwise the next rule follows.
 func answer(with seccomp.Action, all ...word) []bpf.Instruction {
 	if len(all) == 0 {
 		return []bpf.Instruction{bpf.RetConstant{Val: uint32(with)}}
@@ -290,8 +294,8 @@ func deniedOn(on *arch.Info, allow []string) []string {
 	return names
 }
 
-// newKeyring leaves the calling thread, and what it forks, no session keyring of anybody else. A
-// kernel without keyrings has none to leave.
+// newKeyring gives the calling thread, and its children, a new session keyring. A kernel without
+// keyrings needs none.
 func newKeyring() error {
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EDQUOT) {

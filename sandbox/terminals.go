@@ -9,12 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// usualTerminals is how many pseudo-terminals the commands of a launcher have at a time unless Options say otherwise.
+// usualTerminals is the default number of pseudo-terminals of a launcher's commands at a time.
 const usualTerminals = 256
 
-// Terminals mounts those of a launcher, nowhere yet. The kernel counts pseudo-terminals for the whole machine, and a command
-// can mount some of its own. It keeps a reserve (kernel.pty.reserve) for what is mounted from the machine's first mount
-// namespace, where no command is: so they are mounted from there, if this process is there or may go.
+// Terminals makes the mount of a launcher's pseudo-terminals, unattached. The kernel counts
+// pseudo-terminals for the whole machine, and a command can mount some of its own. It has a reserve
+// (kernel.pty.reserve) for mounts made in the machine's first mount namespace, where no command is:
+// so they are made there, if this process is there or may enter it.
 func (o *Options) Terminals() (*os.File, error) {
 	most := o.MostTerminals
 	if most == 0 {
@@ -32,7 +33,8 @@ func (o *Options) Terminals() (*os.File, error) {
 	return terminals, nil
 }
 
-// onSpareThread calls f on a thread that then ends, and is not the first of this process: /proc/self tells of that one.
+// onSpareThread calls f on a thread that ends afterwards, and that is not the first of this
+// process, to which /proc/self belongs.
 func onSpareThread(f func() error) error {
 	ended := make(chan error)
 	go func() {

@@ -7,15 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Thread forks commands into a sandbox. Its methods are called on the thread that made it, which is locked.
+// A Thread forks commands into a sandbox. Its methods are called on the thread that made it, which
+// is locked.
 type Thread struct {
 	box             *Box
 	mounts, network int // namespaces to come back to
 	notApart        error
 }
 
-// Thread prepares the calling thread: what it has lost, all that it forks has lost. It forks the
-// commands of all policies with p.Thread, and keeps its own capabilities, because a bound is felt by exec only.
+// Thread prepares the calling thread: its children inherit what it gives up. It forks the commands
+// of all policies with p.Thread, and keeps its own capabilities, because a bound takes effect only
+// at exec.
 func (b *Box) Thread(p *Policy) (*Thread, error) {
 	t := &Thread{box: b}
 	for _, n := range []struct {
@@ -37,11 +39,12 @@ func (b *Box) Thread(p *Policy) (*Thread, error) {
 	return t, restrict(p.Allow)
 }
 
-// NotApart says why commands may share sockets of the abstract namespace with others; nil: they cannot.
+// NotApart says why commands may share sockets of the abstract namespace with others; nil: they
+// cannot.
 func (t *Thread) NotApart() error { return t.notApart }
 
-// Enter calls fork in mount and network namespaces that are made for one command and
-// end with its last process, and brings the thread back.
+// Enter calls fork in mount and network namespaces that are made for one command and end with its
+// last process, and returns the thread to its own.
 func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
 	if err := newKeyring(); err != nil {
 		return err

@@ -10,26 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaceName is the argv[0] of a process that never runs: it is born stopped, and looked at.
+// namespaceName is the argv[0] of a process that never runs: it starts stopped, and its attributes
+// are read.
 const namespaceName = "forerunner-user-namespace"
 
-// ErrNoUserNamespace is wrapped by errors that say what this machine lacks for users with IDs.
+// ErrNoUserNamespace is wrapped by errors that name a part that this machine lacks for users with
+// IDs.
 var ErrNoUserNamespace = errors.New("no user namespaces")
 
-// What a command puts into a namespace of its own is memory of the kernel that is charged to nobody: some 120 KiB
-// for an empty one of networks, and neighbours, routes and addresses in it without end. So it makes none of networks
-// unless its policy allows that, and of other kinds as many as programs with sandboxes of their own need.
+// The content of a command's own namespaces is kernel memory that is charged to no cgroup: some 120
+// KiB for an empty network namespace, and unlimited neighbours, routes and addresses in it. So a
+// command makes no network namespaces unless its policy allows that, and of other kinds as many as
+// programs with sandboxes of their own need.
 //
-// The kernel counts namespaces for each user of each user namespace, up to the machine's (inc_ucount), and the limits of
-// a namespace are written by who has CAP_SYS_RESOURCE in it, which no command has in its own. A command may be many
-// users. So its namespace lies in another one, of which it is a single user, and that one has the limits.
+// The kernel counts namespaces for each user of each user namespace, up to the machine's
+// (inc_ucount), and only a process with CAP_SYS_RESOURCE in a namespace writes its limits, which no
+// command has in its own. A command may be many users. So its namespace lies in another one, in
+// which it is a single user, and that one has the limits.
 
 // mostNamespaces is how many namespaces of a kind a command may have at a time.
 const mostNamespaces = 1000
 
-// UserNamespace returns a user namespace in which the ids from 0 on are those of u, with
-// User.IDs of them. It starts a process for a moment, so it comes before the first FUSE mount.
-// An error that wraps ErrNoUserNamespace says what this machine lacks.
+// UserNamespace returns a user namespace in which the ids from 0 on are those of u, with User.IDs
+// of them. It starts a process for a moment, so it comes before the first FUSE mount. An error that
+// wraps ErrNoUserNamespace names the missing part of this machine.
 func UserNamespace(u *User) (*os.File, error) {
 	var namespace *os.File
 	sys := &syscall.SysProcAttr{}
@@ -58,9 +62,9 @@ func openNamespace(to **os.File) func(pid int) error {
 	}
 }
 
-// asOwner calls f on a thread with the effective user uid and all capabilities that it had. What is
-// used in a user namespace (inotify instances, message queues, pending signals, namespaces, …)
-// counts for who made it, too: if that was root, one command would use up root's and everybody's.
+// asOwner calls f on a thread with the effective user uid and all its capabilities. Resources of a
+// user namespace (inotify instances, message queues, pending signals, namespaces, …) also count for
+// its creator: if that was root, one command would use up root's and everybody's.
 func asOwner(uid int, f func() error) error {
 	ended := make(chan error)
 	go func() {
@@ -68,7 +72,7 @@ func asOwner(uid int, f func() error) error {
 		err := becomeOwner(uid)
 		if err == nil {
 			err = f()
-			// Threads of a Go program are alike; one that is not is thrown away.
+			// Threads of a Go program must be alike; a different one ends.
 			if back := setEUID(0); back == nil {
 				runtime.UnlockOSThread()
 			}
@@ -113,7 +117,7 @@ func (u *User) namespace(sys *syscall.SysProcAttr) {
 	sys.Credential = &syscall.Credential{}
 }
 
-// inheritedFiles asks what a child gets.
+// inheritedFiles adds the attributes of a child.
 func inheritedFiles() (limit unix.Rlimit, err error) {
 	err = withStopped(&syscall.SysProcAttr{}, func(pid int) error {
 		return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit)
@@ -121,8 +125,8 @@ func inheritedFiles() (limit unix.Rlimit, err error) {
 	return limit, err
 }
 
-// withStopped looks at a child that is stopped before its first instruction, and ends it: a program
-// of this size takes longer to start than most commands do.
+// withStopped calls f for a child that is stopped before its first instruction, and kills it: a
+// program of this size takes longer to start than most commands run.
 func withStopped(sys *syscall.SysProcAttr, look func(pid int) error) error {
 	runtime.LockOSThread() // which traces it
 	defer runtime.UnlockOSThread()
@@ -134,7 +138,7 @@ func withStopped(sys *syscall.SysProcAttr, look func(pid int) error) error {
 	return whileStopped(pid, look)
 }
 
-// whileStopped looks at a child that the calling thread traces when it executes.
+// whileStopped calls f for a child that the calling thread traces when it executes.
 func whileStopped(pid int, look func(pid int) error) error {
 	var status syscall.WaitStatus
 	_, err := syscall.Wait4(pid, &status, unix.WALL, nil)

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The standard library copies the memory of the forking process for a child in a new user namespace,
-// and hands it its ids through a pipe. Here the child borrows the memory until it executes, as the
-// library's other children do, and enters a namespace that is there already. It can also be made
-// what the thread that forks it is not to be: in a cgroup namespace, under another filter.
+// The standard library copies the memory of the forking process for a child in a new user
+// namespace, and passes its ids through a pipe. Here the child borrows the memory until it
+// executes, as the library's other children do, and enters an existing namespace. It can also have
+// attributes that the forking thread must not have: a cgroup namespace, another filter.
 //
-// A no-op command of an identity of its own takes 4.0 ms like this and 8.3 ms by the library, on 2 busy
-// cores of Linux 6.18 (BenchmarkRun/sandbox_v2_own, medians of 11 alternating runs of 200).
+// A no-op command with an identity of its own takes 4.0 ms like this and 8.3 ms by the library, on
+// 2 busy cores of Linux 6.18 (BenchmarkRun/sandbox_v2_own, medians of 11 alternating runs of 200).
 
 //go:linkname beforeFork syscall.runtime_BeforeFork
 func beforeFork()
@@ -40,14 +40,14 @@ func rawVfork(trap, a1, a2 uintptr) (pid, errno uintptr)
 // A birth is all that a child needs. The child must not allocate, nor call anything but the kernel.
 type birth struct {
 	clone systemCall
-	// steps are what the child does, up to the first that fails, and then it executes.
+	// steps are the child's system calls, up to the first that fails, before it executes.
 	steps []systemCall
 	exec  systemCall
 	// plain: the child is born with the default action of each signal, which to set takes a call for each.
 	plain  bool
 	failed syscall.Errno // of the child, which writes to the memory of its parent
 
-	pin runtime.Pinner // of what the system calls point to
+	pin runtime.Pinner // of the arguments of system calls
 }
 
 type systemCall struct{ number, a1, a2, a3, a4 uintptr }
@@ -62,8 +62,8 @@ type cloneArgs struct {
 }
 
 // Fork is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.
-// It is in a cgroup namespace of its own. With a user namespace it is root there, where it keeps
-// no capability but those that commands have.
+// It is in a cgroup namespace of its own. With a user namespace it is root there, and keeps only
+// the capabilities of commands.
 func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int, error) {
 	b := &birth{}
 	defer b.pin.Unpin()
@@ -95,7 +95,7 @@ func (b *birth) run() (int, error) {
 	return int(pid), nil
 }
 
-// prepare makes the list of what the child does.
+// prepare makes the list of the child's system calls.
 func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	flags := vfork | attr.Sys.Cloneflags
 	b.clone = systemCall{number: syscall.SYS_CLONE, a1: flags | uintptr(syscall.SIGCHLD)}
@@ -108,7 +108,7 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 		b.add(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, address(b, new(unix.Sigset_t)), 0, sigsetLength)
 	}
 	b.add(unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
-	if c.filter != nil { // with its capabilities: others may have as many filters on the machine as net.core.bpf_jit_limit says
+	if c.filter != nil { // with its capabilities: other processes may have used up net.core.bpf_jit_limit
 		b.add(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, address(b, c.filter))
 	}
 	b.become(c, attr.Sys.Credential)
@@ -124,7 +124,7 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	// Before a name that the command chose is looked up, which may lead to /proc/self/fd.
 	next := uintptr(len(attr.Files))
 	b.add(unix.SYS_CLOSE_RANGE, next, math.MaxUint32, 0)
-	if c.namespace >= 0 { // whose limits only who has all capabilities there may write, as this child has until it executes
+	if c.namespace >= 0 { // only a process with all capabilities there may write its limits, as this child until it executes
 		if err := b.write(unix.AT_FDCWD, "/proc/"+namespaceLimit("net"), c.networks, next); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (b *birth) prepare(attr *syscall.ProcAttr, c *Child) error {
 	return nil
 }
 
-// become gives the child its user. What it may do in a user namespace is bounded there.
+// become gives the child its user. Its capabilities in a user namespace are limited there.
 func (b *birth) become(c *Child, who *syscall.Credential) {
 	if c.namespace >= 0 {
 		b.add(unix.SYS_SETNS, uintptr(c.namespace), unix.CLONE_NEWUSER)
@@ -233,8 +233,8 @@ func (b *birth) fork() (pid uintptr, errno syscall.Errno) {
 		return pid, syscall.Errno(e)
 	}
 
-	// The child, from here on. It has the signal mask of this thread, all blocked, until the library or the
-	// first step sets the one that commands have.
+	// The child, from here on. It has the signal mask of this thread, all blocked, until the
+	// library or the first step sets that of commands.
 	if !b.plain {
 		afterForkInChild()
 	}
@@ -244,7 +244,7 @@ func (b *birth) fork() (pid uintptr, errno syscall.Errno) {
 			goto end
 		}
 	}
-	// Of the parent's death it is told since the step that asked for it.
+	// From that step on it learns of the parent's death.
 	if r, _, _ = syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0); r != ppid {
 		b.failed = syscall.ESRCH
 		goto end

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// forksInto tells whether there is a Child.Fork, without which there is no sandbox.
+// forksInto reports whether there is a Child.Fork, without which there is no sandbox.
 const forksInto = false
 
 // boundedNamespace is of no use where there is no sandbox.

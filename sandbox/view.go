@@ -20,8 +20,9 @@ var DefaultShow = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/opt", "/nix/store", "/gnu/store",
 }
 
-// shownInEtc are the names in /etc that commands see: what the C library, certificates, and the
-// runtimes of languages need. A star stands for any text. What only root can read is not copied.
+// shownInEtc are the names in /etc that commands see: the needs of the C library, certificates, and
+// the runtimes of languages. A star stands for any text. Files that only root can read are not
+// copied.
 var shownInEtc = []string{
 	"nsswitch.conf", "host.conf", "gai.conf", "services", "protocols", "rpc", "networks", "shells", "ethertypes",
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mtab", "locale.conf",
@@ -34,8 +35,8 @@ var shownInEtc = []string{
 	"dotnet", "emacs", "vim", "X11", "gtk-*", "openmpi", "papersize", "libpaper.d", "groff",
 }
 
-// ownEtc are files of /etc that say nothing of the machine. The home of users is the folder that is
-// the action's own. Those of the machine's network appear for commands that have it.
+// ownEtc are files of /etc that are independent of the machine. The home of users is the action's
+// own folder. Those of the machine's network are added for commands that have it.
 var ownEtc = map[string]string{
 	"passwd":      "root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/usr/sbin/nologin\n",
 	"group":       "root:x:0:\ntty:x:5:\nstaff:x:50:\nusers:x:100:\nnogroup:x:65534:\n",
@@ -44,20 +45,20 @@ var ownEtc = map[string]string{
 	"hostname":    "localhost\n",
 }
 
-// shownInSys is what commands see of /sys besides their cgroups: processors and memory, by which
-// programs decide how many threads they start.
+// shownInSys are the parts of /sys that commands see besides their cgroups: processors and memory,
+// by which programs decide how many threads they start.
 var shownInSys = []string{"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm"}
 
 const cgroupsPath = "/sys/fs/cgroup"
 
-// A view puts together what commands see of the machine, in the folder building.
+// A view assembles the commands' view of the machine, in the folder building.
 type view struct {
 	hidden []string // real paths
 	shown  []string // real paths, no one below another
 }
 
-// show lets path appear, with the symlinks on the way to it. What is not there is an error that
-// wraps fs.ErrNotExist.
+// show makes path visible, with the symlinks on the way to it. If it is missing the error wraps
+// fs.ErrNotExist.
 func (v *view) show(path string) error {
 	return v.follow(filepath.Clean(path), 0)
 }
@@ -102,10 +103,10 @@ func (v *view) isShown(path string) bool {
 	return slices.ContainsFunc(v.shown, func(s string) bool { return paths.Below(path, s) })
 }
 
-// neverShown are folders of which commands have their own, mounted over what would be shown there.
+// neverShown are folders of which commands have their own, mounted over them.
 var neverShown = []string{"/dev", "/proc", building, Root}
 
-// bind shows what is at path, which no symlink leads to, with what is mounted below.
+// bind shows the entry at path, which contains no symlink, including mounts below.
 func (v *view) bind(path string) error {
 	if i := slices.IndexFunc(v.hidden, func(h string) bool { return paths.Below(path, h) }); i >= 0 {
 		return fmt.Errorf("%w: %s is never shown to commands, because of %s", ErrView, path, v.hidden[i])
@@ -181,7 +182,7 @@ func (v *view) showMachine(show []string) error {
 	return nil
 }
 
-// makeEtc makes the folder from what is shown of the machine's.
+// makeEtc makes the folder from the shown entries of the machine's.
 func (v *view) makeEtc() error {
 	const etc = building + "/etc"
 	if err := os.MkdirAll(etc, 0o755); err != nil {
@@ -229,10 +230,10 @@ func (v *view) showEtc(name string) error {
 		v.shown = append(v.shown, name)
 		return nil
 	}
-	return v.bind(name) // over what was copied
+	return v.bind(name) // over the copied entries
 }
 
-// makeSys shows what commands see of the machine's.
+// makeSys shows the visible parts of the machine's.
 func makeSys(groups []Cgroup) error {
 	for _, path := range shownInSys {
 		if err := bindAt(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -276,7 +277,7 @@ func linkControllers() error {
 	return nil
 }
 
-// hide covers what is hidden and lies in what is shown, and lets go of what is mounted there.
+// hide covers hidden entries in shown folders, and unmounts mounts there.
 func (v *view) hide() error {
 	for _, path := range v.hidden {
 		if !v.isShown(path) {
@@ -301,5 +302,5 @@ func (v *view) hide() error {
 	return nil
 }
 
-// nothing is an empty file that is shown in the place of one that is hidden.
+// nothing is an empty file that is shown in place of a hidden one.
 const nothing = ".nothing"

@@ -8,18 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longestTrust is how long after its first command began a network may be given to another. What a
-// process leaves for a while in the kernel, without a socket, is there for longer, and to be seen: labels of
-// flows stay for 6 s after their socket (FL_MIN_LINGER).
+// longestTrust is how long after its first command began a network namespace may be reused. Traces
+// that a process leaves in the kernel for a while, without a socket, last longer, and are visible:
+// flow labels stay for 6 s after their socket (FL_MIN_LINGER).
 const longestTrust = 4 * time.Second
 
-// witnessFiles of /proc/net tell of what a process without power over its network namespace can leave there.
-// Sockets are counted until the kernel has given up the last reference, be it in a message that
-// nobody has received, and so are connections in TIME_WAIT. All else that outlives sockets (metrics of
-// TCP, neighbours, exceptions of routes, fragments) comes from packets, and no packet goes unnoticed: the
-// loopback device counts it, or the protocol that found no route for it. Labels of flows take no packet.
+// witnessFiles of /proc/net show the traces of a process without power over its network namespace.
+// Sockets count until the kernel has given up the last reference, even in a message that was not
+// received, and so do connections in TIME_WAIT. All other traces that outlive sockets (metrics of
+// TCP, neighbours, exceptions of routes, fragments) come from packets, and every packet is counted:
+// by the loopback device, or by the protocol that found no route for it. Flow labels need no
+// packet.
 //
-// A file that the kernel lacks, because it has no IPv6, tells nothing and there is nothing to tell.
+// A file that the kernel lacks, because it has no IPv6, cannot have traces.
 var witnessFiles = []string{
 	"sockstat", "dev", "snmp", "igmp",
 	"sockstat6", "snmp6", "igmp6", "ip6_flowlabel",
@@ -28,10 +29,10 @@ var witnessFiles = []string{
 // A witness is one of these files in a namespace.
 type witness struct {
 	fd   int
-	said []byte // when nobody had been there
+	said []byte // in an unused namespace
 }
 
-// mostSaid is more than any of the files says when nobody has been there.
+// mostSaid is more than any of the files has in an unused namespace.
 const mostSaid = 32 << 10
 
 // openWitnesses asks those of the calling thread's namespace; none if it cannot trust them.
@@ -58,7 +59,7 @@ func openWitnesses() (all []witness) {
 	return all
 }
 
-// ask returns what w says now, without what is of the whole machine. It reads into buf.
+// ask returns the present content of w, without the counts of the whole machine. It reads into buf.
 func (w *witness) ask(buf []byte) ([]byte, error) {
 	n, err := unix.Pread(w.fd, buf, 0)
 	if err != nil || n == len(buf) {
@@ -67,7 +68,7 @@ func (w *witness) ask(buf []byte) ([]byte, error) {
 	return ownOf(buf[:n]), nil
 }
 
-// ownOf takes out of text, in place, what sockstat tells of all namespaces together.
+// ownOf removes from text, in place, the counts of sockstat for all namespaces together.
 func ownOf(text []byte) []byte {
 	if !bytes.HasPrefix(text, []byte("sockets:")) {
 		return text
