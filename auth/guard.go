@@ -22,27 +22,28 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// Options say how callers are known, and what they may do.
+// Options configure authentication and authorization.
 type Options struct {
 	// Certificates is set if TLS verifies client certificates.
 	Certificates bool
-	// Issuers are those whose tokens are taken.
+	// Issuers are those of accepted tokens.
 	Issuers []Issuer
 	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if operations
 	// belong to users.
 	Rules []Rule
-	// Owning says to whom operations belong. Empty: OfInstances.
+	// Owning is to whom operations belong. Empty: OfInstances.
 	Owning Owning
-	// LogIn is set if people can log in to the scheduler's pages. Sessions, nil elsewhere, know who has.
+	// LogIn is set if users can log in to the scheduler's pages. Sessions, nil elsewhere, know the
+	// logged-in users.
 	LogIn    bool
 	Sessions Sessions
-	// RememberBytes bound what is kept of tokens that need not be verified again; 0: 8 MiB.
+	// RememberBytes limit the cache of verified tokens; 0: 8 MiB.
 	RememberBytes int64
-	// Logger takes what administrators do, and what is wrong with keys. Nil: nothing does.
+	// Logger gets the actions of administrators, and faults of keys. Nil: no log.
 	Logger *zap.Logger
 }
 
-// Configured reports whether anything is said of callers. If not, none needs a Guard.
+// Configured reports whether authentication is configured. If not, no Guard is needed.
 func (o Options) Configured() bool {
 	return o.names() || o.Rules != nil || o.Owning == OfUsers
 }
@@ -50,20 +51,21 @@ func (o Options) Configured() bool {
 // names reports whether any caller can be known by name.
 func (o Options) names() bool { return o.Certificates || len(o.Issuers) > 0 || o.LogIn }
 
-// A Guard stands before services and lets through who may. It may be used concurrently.
+// A Guard stands before services and lets allowed callers through. It may be used concurrently.
 type Guard struct {
 	methods map[string]need
 	rules   rules
 	owning  Owning
 	tokens  *tokens // nil: none are taken
-	ways    string  // in which to show who one is
+	ways    string  // to authenticate
 	log     *zap.Logger
-	// sessions may be nil; refused answers pages that are not for who asks, nil: with text.
+	// sessions may be nil; refused answers requests for pages that the caller may not see, nil:
+	// with text.
 	sessions Sessions
 	refused  Refused
 }
 
-// errNobodyKnown is what is wrong with options that are for users where no user is known.
+// errNobodyKnown is the error of options for users without authentication.
 var errNobodyKnown = errors.New(
 	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens, and nobody can log in")
 
@@ -149,8 +151,8 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-// Stream is the interceptor of streams. It looks at their first message, which is where
-// each of our services has what it is asked.
+// Stream is the interceptor of streams. It reads their first message, which has the request in each
+// of our services.
 func (g *Guard) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c, err := g.begun(stream.Context(), info.FullMethod)
 	if err != nil {
@@ -181,7 +183,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 	return err
 }
 
-// A call is one that is to be let through.
+// A call is one to be admitted.
 type call struct {
 	guard  *Guard
 	method string
@@ -189,7 +191,7 @@ type call struct {
 	who    *Identity
 }
 
-// call finds out who makes a call; what he asks for comes later.
+// call authenticates a call; its request is checked later.
 func (g *Guard) call(ctx context.Context, method string) (*call, error) {
 	n, ok := g.methods[method]
 	if !ok {
@@ -211,8 +213,8 @@ func (g *Guard) call(ctx context.Context, method string) (*call, error) {
 
 type callKey struct{}
 
-// Look refuses a call of somebody who shows neither certificate nor token, by its headers alone. It does not
-// block. What it returns is for Admit.
+// Look refuses a call without certificate and token, by its headers alone. It does not block. Its
+// result is for Admit.
 func (g *Guard) Look(ctx context.Context, method string) (context.Context, error) {
 	n, ok := g.methods[method]
 	if !ok || n.free {
@@ -237,9 +239,9 @@ func (g *Guard) Knows(ctx context.Context, method string) bool {
 	return !ok || n.free
 }
 
-// Admit finds out who makes a call before any request of it is read. It may block, for the keys of tokens.
-// The identity is nil for who shows none, and for all who call a method that needs none. The context that
-// it returns is for Unary and Stream.
+// Admit authenticates a call before its request is read. It may block, for the keys of tokens. The
+// identity is nil without certificate and token, and for methods that need no authentication. The
+// returned context is for Unary and Stream.
 func (g *Guard) Admit(ctx context.Context, method string) (context.Context, *Identity, error) {
 	c, err := g.begun(ctx, method)
 	if err != nil {
@@ -259,7 +261,7 @@ func (g *Guard) begun(ctx context.Context, method string) (*call, error) {
 // Trusted reports whether i stands for this process itself.
 func (i *Identity) Trusted() bool { return i != nil && i.trusted }
 
-// caller returns who makes a call, nil if he does not show it. What he shows must be good.
+// caller returns the caller, nil without certificate and token. If there is one it must be valid.
 func (g *Guard) caller(ctx context.Context) (*Identity, error) {
 	var state *tls.ConnectionState
 	if p, ok := peer.FromContext(ctx); ok {
@@ -277,7 +279,7 @@ func (g *Guard) caller(ctx context.Context) (*Identity, error) {
 	return g.identify(ctx, state, metadata.ValueFromIncomingContext(ctx, "authorization"))
 }
 
-// identify returns whom a token or, without one, a certificate names.
+// identify returns the identity in a token or, without one, in a certificate.
 func (g *Guard) identify(ctx context.Context, state *tls.ConnectionState, headers []string) (*Identity, error) {
 	if raw, ok := g.tokenOf(headers); ok {
 		return g.tokens.identify(ctx, raw)
@@ -305,7 +307,7 @@ func (g *Guard) tokenOf(headers []string) (raw string, ok bool) {
 	return "", false
 }
 
-// authorize returns an error unless who calls may ask for what message says.
+// authorize returns an error unless the caller may send the message.
 func (c *call) authorize(message any) error {
 	n, name := needOf(c.need, message)
 	if n.free || c.guard.rules.satisfy(n, c.who, name) {
@@ -321,7 +323,8 @@ func (c *call) authorize(message any) error {
 	return c.guard.refuse(c.who, what, n.String())
 }
 
-// refuse returns the error of who may not; one who is not known is told how to be.
+// refuse returns the error for a caller without the right; an unauthenticated one learns how to
+// authenticate.
 func (g *Guard) refuse(who *Identity, what, right string) error {
 	if who == nil && g.ways != "" {
 		return status.Errorf(codes.Unauthenticated, "%s may not %s: present %s", who, what, g.ways)
@@ -330,8 +333,8 @@ func (g *Guard) refuse(who *Identity, what, right string) error {
 		"%s may not %s: no rule below access in the file of the scheduler's --config gives %s", who, what, right)
 }
 
-// adapt returns what the caller can do of what the server can, so that a client does not
-// try what it may not.
+// adapt reduces the server's capabilities to those of the caller, so that a client does not try
+// calls that it may not make.
 func (c *call) adapt(all *repb.ServerCapabilities, instance string) *repb.ServerCapabilities {
 	own := proto.CloneOf(all)
 	if u := own.GetCacheCapabilities().GetActionCacheUpdateCapabilities(); u != nil {

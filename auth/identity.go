@@ -9,13 +9,13 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// An Identity is who calls. It does not change.
+// An Identity is an authenticated caller. It does not change.
 type Identity struct {
 	// User is his name, never empty.
 	User string
-	// Groups are those that he is in.
+	// Groups are the caller's groups.
 	Groups []string
-	// claims are what else is known of him.
+	// claims are further facts about the caller.
 	claims map[string][]string
 	// trusted is set for calls from the same process: they may do everything.
 	trusted bool
@@ -48,14 +48,14 @@ const certPrefix = "cert."
 
 type identityKey struct{}
 
-// FromContext returns who makes a call; nil if it is not known or nobody asked.
+// FromContext returns the caller; nil if unauthenticated.
 func FromContext(ctx context.Context) *Identity {
 	i, _ := ctx.Value(identityKey{}).(*Identity)
 	return i
 }
 
-// CallerOf names who makes a call or sends a request as intake does, to count what he has: by his name or, if that is not known,
-// by his address. Empty: it is a call from within the process.
+// CallerOf names the caller of a call or request for intake's limits: by its name or, without one,
+// by its address. Empty: it is a call from within the process.
 func CallerOf(ctx context.Context) string {
 	if i := FromContext(ctx); i != nil {
 		return intake.UserCaller(i.User)
@@ -63,7 +63,7 @@ func CallerOf(ctx context.Context) string {
 	return intake.CallerOf(ctx)
 }
 
-// newContext adds who makes a call.
+// newContext adds the caller.
 func newContext(ctx context.Context, i *Identity) context.Context {
 	if i == nil {
 		return ctx
@@ -71,16 +71,15 @@ func newContext(ctx context.Context, i *Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, i)
 }
 
-// InProcess is what is known of a connection that comes from the same process: nobody
-// else can make it, and who calls over it may do everything.
+// InProcess marks a connection from the same process: no other program can make it, and calls over
+// it have all rights.
 type InProcess struct{}
 
 // AuthType implements credentials.AuthInfo.
 func (InProcess) AuthType() string { return "in-process" }
 
-// ofCertificate returns whom a verified certificate names: by the common name of its
-// subject or, without one, by its first URI, e-mail address or DNS name. Groups are
-// its organizational units.
+// ofCertificate returns the identity in a verified certificate: the common name of its subject or,
+// without one, its first URI, e-mail address or DNS name. Groups are its organizational units.
 func ofCertificate(c *x509.Certificate) (*Identity, error) {
 	var uris []string
 	for _, u := range c.URIs {

@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// keysFresh is how long fetched keys are not looked at again, keysLast how long
-	// they are used while their issuer does not answer.
+	// keysFresh is how long fetched keys are used without another fetch, keysLast how long they are
+	// used while their issuer does not answer.
 	keysFresh, keysLast = time.Hour, 24 * time.Hour
-	// keysPause is between two fetches, whatever is asked for.
+	// keysPause is the shortest time between two fetches.
 	keysPause = 10 * time.Second
-	// fetchTimeout bounds one fetch, maxKeysBytes what comes of it.
+	// fetchTimeout limits one fetch, maxKeysBytes its result.
 	fetchTimeout = 10 * time.Second
 	maxKeysBytes = 1 << 20
 	maxRedirects = 5
 )
 
-// errNoKeys: the keys of an issuer are not known now, so nothing can be said of its tokens.
+// errNoKeys: the keys of an issuer are unknown now, so its tokens cannot be verified.
 var errNoKeys = errors.New("the keys of its issuer are not known")
 
 // keys are the public keys of an issuer, as they change.
 type keys interface {
 	// find returns keys among which, if at all possible, is one of that id.
 	find(ctx context.Context, id string) (*keySet, error)
-	// current returns the keys that are known and need not be looked at again; nil if there are none.
-	// It does not block for long.
+	// current returns the known keys that need no new fetch; nil if there are none. It does not
+	// block for long.
 	current() *keySet
 }
 
@@ -103,7 +103,7 @@ type remoteKeys struct {
 	client *http.Client
 	log    *zap.Logger
 	known  atomic.Pointer[fetchedKeys]
-	// fetching has room for one; whoever put something in it owns tried.
+	// fetching has room for one; the goroutine that filled it owns tried.
 	fetching chan struct{}
 	tried    time.Time
 	fault    error // of the last try
@@ -164,7 +164,7 @@ func (k *remoteKeys) find(ctx context.Context, id string) (*keySet, error) {
 	return nil, fmt.Errorf("%w: %w", errNoKeys, k.fault)
 }
 
-// refresh fetches the keys for all who wait, also if ctx ends.
+// refresh fetches the keys for all waiting calls, even if ctx ends.
 func (k *remoteKeys) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
@@ -228,8 +228,8 @@ func (k *remoteKeys) get(ctx context.Context, where string) (_ []byte, err error
 	return text, err
 }
 
-// CheckURL returns what is wrong with an address of an issuer: who could change what comes from there, such as keys,
-// could make tokens.
+// CheckURL returns the error of an address of an issuer: an attacker that could change its content,
+// such as keys, could make tokens.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {

@@ -29,15 +29,16 @@ const (
 	byteStreamQuery = "/google.bytestream.ByteStream/QueryWriteStatus"
 )
 
-// A need is what a method takes. The zero right is what everybody has who has any,
-// and for free methods everybody.
+// A need is the right that a method needs. The zero right is for every caller with any right, and
+// for free methods for everybody.
 type need struct {
 	right Right
 	scope scope
 	// or is a right that does as well, for all instance names; empty: none does.
 	or   Right
 	free bool
-	// of is the instance name that the right is taken for, whatever the request names; nil: the request's.
+	// of is the instance name for which the right is needed, whatever the request names; nil: the
+	// request's.
 	of *string
 }
 
@@ -52,7 +53,8 @@ func (n need) String() string {
 	return fmt.Sprintf("the right %q", n.right)
 }
 
-// methods are all that any of our programs serve. What the admin service has and does not only show takes Administer.
+// methods are all methods of our programs. Those of the admin service that do more than show need
+// Administer.
 func methods() map[string]need {
 	needs := map[string]need{}
 	for _, m := range admin.Scheduler_ServiceDesc.Methods {
@@ -66,8 +68,8 @@ func methods() map[string]need {
 func shown() map[string]need {
 	return map[string]need{
 		repb.Execution_Execute_FullMethodName:       {right: Execute},
-		repb.Execution_WaitExecution_FullMethodName: {right: Execute, scope: some, or: Observe}, // this and others: see Owns
-		// What is published of a build belongs to who publishes it, for an instance name for which he may execute.
+		repb.Execution_WaitExecution_FullMethodName: {right: Execute, scope: some, or: Observe}, // for this method and others see Owns
+		// A build belongs to its publisher, for an instance name for which he may execute.
 		publish.PublishBuildEvent_PublishLifecycleEvent_FullMethodName:       {right: Execute, scope: some},
 		publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName: {right: Execute, scope: some},
 
@@ -84,7 +86,7 @@ func shown() map[string]need {
 		repb.ContentAddressableStorage_SplitBlob_FullMethodName:        {right: Read},
 		repb.ContentAddressableStorage_SpliceBlob_FullMethodName:       {right: Write},
 		repb.ContentAddressableStorage_BatchUpdateBlobs_FullMethodName: {right: Write},
-		byteStreamRead:  {right: Read}, // Execute for what commands print, see needOf
+		byteStreamRead:  {right: Read}, // Execute for output of commands, see needOf
 		byteStreamWrite: {right: Write},
 		byteStreamQuery: {right: Write},
 		repb.ActionCache_GetActionResult_FullMethodName:    {right: Read},
@@ -98,7 +100,7 @@ func shown() map[string]need {
 		fsac.FileSystemAccessCache_UpdateFileSystemAccessProfile_FullMethodName: {right: Work},
 		iscc.InitialSizeClassCache_GetPreviousExecutionStats_FullMethodName:     {right: Read},
 		iscc.InitialSizeClassCache_UpdatePreviousExecutionStats_FullMethodName:  {right: Work},
-		// Who may keep a run decides on results.
+		// A caller that may keep a run decides on results.
 		reuse.Accounts_Find_FullMethodName: {right: Work},
 		reuse.Accounts_Keep_FullMethodName: {right: Work},
 
@@ -118,7 +120,7 @@ func shown() map[string]need {
 		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    {},
 		oldreflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName: {},
 
-		// As profiles of the program: they show who is connected from where.
+		// Like profiles of the program: they show connected callers.
 		channelzpb.Channelz_GetTopChannels_FullMethodName:   {right: Administer, scope: all},
 		channelzpb.Channelz_GetServers_FullMethodName:       {right: Administer, scope: all},
 		channelzpb.Channelz_GetServer_FullMethodName:        {right: Administer, scope: all},
@@ -129,9 +131,9 @@ func shown() map[string]need {
 	}
 }
 
-// OfStore returns a Guard of the store of a worker, that lets other workers read it and nobody else: they have to have the
-// right Work for the instance name prefix that the worker serves, for in its store is what actions of all instance
-// names below that have read and made.
+// OfStore returns a Guard for the store of a worker that lets only other workers read it: they must
+// have the right Work for the instance name prefix of this worker, because its store has the inputs
+// and outputs of actions of all instance names below.
 func (g *Guard) OfStore(prefix string) *Guard {
 	lending := *g
 	lending.methods = maps.Clone(g.methods)
@@ -146,13 +148,13 @@ func (g *Guard) OfStore(prefix string) *Guard {
 	return &lending
 }
 
-// isOutputStream reports whether a resource is what a command prints. No blob has such a name.
+// isOutputStream reports whether a resource is the output of a command. No blob has such a name.
 func isOutputStream(resource string) bool {
 	_, _, ok := names.ParseStream(resource)
 	return ok
 }
 
-// needOf returns what a message of a method takes, and for which instance name.
+// needOf returns the need of a method for a message, and for which instance name.
 func needOf(n need, message any) (_ need, instance string) {
 	if n.of != nil {
 		return n, *n.of
@@ -172,8 +174,8 @@ func needOf(n need, message any) (_ need, instance string) {
 	return n, ""
 }
 
-// instanceOf returns the instance name that begins a resource name: what comes before
-// the first of the words that no instance name may have (REv2, ByteStream).
+// instanceOf returns the instance name at the beginning of a resource name: the part before the
+// first of the words that no instance name may have (REv2, ByteStream).
 func instanceOf(resource string) string {
 	end := 0
 	for part := range strings.SplitSeq(resource, "/") {
@@ -182,5 +184,5 @@ func instanceOf(resource string) string {
 		}
 		end += len(part) + 1
 	}
-	return resource // malformed, which the service says
+	return resource // malformed, which the service reports
 }

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// An Owning says to whom operations belong.
+// An Owning is to whom operations belong.
 type Owning string
 
 // The Ownings there are. The empty one is OfInstances.
 const (
-	// OfInstances: to all who may execute for the instance name of an operation.
+	// OfInstances: to all callers that may execute for the instance name of an operation.
 	OfInstances Owning = "instance"
-	// OfUsers: to who started it, as long as he may execute for its instance name. What somebody started who
-	// was not known by name belongs to all who are not.
+	// OfUsers: to the user that started it, as long as it may execute for its instance name.
+	// Operations of unauthenticated callers belong to all of them.
 	OfUsers Owning = "user"
 )
 
@@ -29,20 +29,20 @@ func (o Owning) Validate() error {
 	return fmt.Errorf("%q is neither %q nor %q", string(o), OfInstances, OfUsers)
 }
 
-// An Owner is whose an operation is: the user who started it, empty if he was not known, and the instance
-// name that he started it for.
+// An Owner is the owner of an operation: the user that started it, empty if unauthenticated, and
+// the instance name.
 type Owner struct{ User, Instance string }
 
-// Owns reports whether an operation is the caller's own, by the Owning of the Guard that let him through. Who
-// has the right or for all instance names owns every operation. Without a Guard before the service everybody
-// does. What the caller does not own has to be to him as what does not exist.
+// Owns reports whether an operation is the caller's own, by the Owning of its Guard. A caller with
+// the right or for all instance names owns every operation. Without a Guard everybody does. Other
+// operations must look to the caller as if they did not exist.
 func Owns(ctx context.Context, o Owner, or Right) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return !ok || c.owns(o) || c.guard.rules.allow(c.who, or, all, "")
 }
 
-// OwnsBuild is Owns for what a user published of a build. If it belongs to no instance name, as when he may not execute for the one
-// that his client named, it is his own all the same.
+// OwnsBuild is Owns for the build events of a user. If they belong to no instance name, as when the
+// user may not execute for the client's one, they are still the user's own.
 func OwnsBuild(ctx context.Context, o Owner, or Right) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return ok && o.Instance == "" && o.User != "" && o.User == c.who.name() || Owns(ctx, o, or)
@@ -55,7 +55,7 @@ func (c *call) owns(o Owner) bool {
 	return c.guard.owning != OfUsers || c.who.name() == o.User
 }
 
-// name is the user's, empty for who is not known.
+// name is the user's, empty if unauthenticated.
 func (i *Identity) name() string {
 	if i == nil {
 		return ""
@@ -63,14 +63,14 @@ func (i *Identity) name() string {
 	return i.User
 }
 
-// Allowed reports whether the caller has a right for an instance name that the call itself does not name, or
-// for all. Without a Guard before the service everybody has.
+// Allowed reports whether the caller has a right for an instance name that the call itself does not
+// name, or for all. Without a Guard everybody has.
 func Allowed(ctx context.Context, right Right, instance string) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return !ok || c.guard.rules.allow(c.who, right, one, instance)
 }
 
-// rulesFor are the DefaultRules where operations belong to o: to observe is to see those of others.
+// rulesFor are the DefaultRules if operations belong to o: to observe means to see those of others.
 func rulesFor(o Owning) []Rule {
 	rules := DefaultRules()
 	if o == OfUsers {

@@ -12,39 +12,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Sessions know who has logged in to pages.
+// Sessions know the users that are logged in to pages.
 type Sessions interface {
-	// Of returns who has logged in with the browser that sends r, and until when that holds; nil: nobody has.
+	// Of returns the user of the browser that sends r, and until when the session is valid; nil:
+	// none.
 	Of(r *http.Request) (who *Identity, until time.Time)
 }
 
-// Refused answers a request for a page that is not for who sends it. The status says why; the context of the request is
-// that of a page.
+// Refused answers a request for a page that its sender may not see. The status has the reason; the
+// context of the request is that of a page.
 type Refused func(w http.ResponseWriter, r *http.Request, why *status.Status)
 
-// Answering returns a Guard that is the same, but leaves it to refused to answer requests that it does not let through.
+// Answering returns an equal Guard, except that refused answers requests that are not let through.
 func (g *Guard) Answering(refused Refused) *Guard {
 	answering := *g
 	answering.refused = refused
 	return &answering
 }
 
-// HTTP lets through to next who has a right for all instance names.
+// HTTP lets callers with a right for all instance names through to next.
 func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
 	return g.pages(need{right: right, scope: all}, next)
 }
 
-// OwnHTTP lets through to next who has a right for any instance name, or may observe. It is for pages that ask
-// Owns or Allowed what each of them may see.
+// OwnHTTP lets callers with a right for any instance name, or that may observe, through to next. It
+// is for pages that ask Owns or Allowed what each caller may see.
 func (g *Guard) OwnHTTP(right Right, next http.Handler) http.Handler {
 	return g.pages(need{right: right, scope: some, or: Observe}, next)
 }
 
-// OpenHTTP lets everybody through to next, with his name if he shows it. Forms that have the cookie of a session must be from
-// one of our pages here, too.
+// OpenHTTP lets everybody through to next, with an identity if there is one. Forms with the cookie
+// of a session must come from one of our pages here, too.
 func (g *Guard) OpenHTTP(next http.Handler) http.Handler { return g.pages(need{free: true}, next) }
 
-// pages lets through to next who has what n takes.
+// pages lets callers that satisfy n through to next.
 func (g *Guard) pages(n need, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, until, err := g.viewer(r)
@@ -69,8 +70,8 @@ func (g *Guard) pages(n need, next http.Handler) http.Handler {
 	})
 }
 
-// viewer returns who asks for a page, and until when that holds if he has logged in. A token is looked at first, then a
-// session, then a certificate.
+// viewer returns the caller of a page, and until when a session is valid. A token comes first, then
+// a session, then a certificate.
 func (g *Guard) viewer(r *http.Request) (*Identity, time.Time, error) {
 	headers := r.Header.Values("Authorization")
 	if _, token := g.tokenOf(headers); g.sessions != nil && !token {
@@ -82,7 +83,8 @@ func (g *Guard) viewer(r *http.Request) (*Identity, time.Time, error) {
 	return who, time.Time{}, err
 }
 
-// errOrigin refuses what another site, or something that is no browser, has sent with the cookie of a session.
+// errOrigin refuses a form with the cookie of a session from another site, or from a program that
+// is no browser.
 var errOrigin = status.Error(codes.PermissionDenied, "this form was not sent from one of these pages, so nothing was changed")
 
 // checkOrigin returns an error for a request that changes something and that does not show that it is from one of our pages.
@@ -118,7 +120,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, why *status.Statu
 	Tell(w, why)
 }
 
-// Tell answers a request that is not let through, as programs and scripts of pages take it.
+// Tell answers a refused request for programs and for scripts of pages.
 func Tell(w http.ResponseWriter, why *status.Status) {
 	code := http.StatusServiceUnavailable
 	switch why.Code() {

@@ -45,7 +45,7 @@ func distinct(texts []string) []string {
 	return slices.Compact(texts)
 }
 
-// Identity returns whom the Passport is of.
+// Identity returns the identity in the Passport.
 func (p Passport) Identity() *Identity {
 	return &Identity{User: p.User, Groups: p.Groups, claims: p.Claims}
 }

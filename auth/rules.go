@@ -10,21 +10,21 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// A Right is to make the calls of some RPCs.
+// A Right allows the calls of some RPCs.
 type Right string
 
 // The rights there are.
 const (
-	// Execute: run actions, follow and cancel them, read what they print.
+	// Execute: run actions, follow and cancel them, read their output.
 	Execute Right = "execute"
-	// Read: blobs, results of actions and what is remembered of them.
+	// Read: blobs, results and records of actions.
 	Read Right = "read"
 	// Write: blobs.
 	Write Right = "write"
 	// WriteResults: the action cache.
 	WriteResults Right = "write_results"
-	// Work: take actions and report on them, remember what is known of them. It
-	// includes Read, Write and WriteResults.
+	// Work: take actions and report results, keep records of them. It includes Read, Write and
+	// WriteResults.
 	Work Right = "work"
 	// Observe: see workers, queues and the operations of all instance names and users, and metrics.
 	Observe Right = "observe"
@@ -43,7 +43,7 @@ func (Right) Choices() (words []string) {
 	return words
 }
 
-// includes reports whether who has r has wanted.
+// includes reports whether r includes wanted.
 func (r Right) includes(wanted Right) bool {
 	switch {
 	case r == wanted:
@@ -60,8 +60,8 @@ const (
 	AdminsGroup  = "forerunner-admins"
 )
 
-// DefaultRules are those where authentication is configured and nothing else: who is
-// known may build and look, workers may work, administrators administer.
+// DefaultRules apply if only authentication is configured: authenticated callers may build and
+// observe, workers may work, administrators may administer.
 func DefaultRules() []Rule {
 	return []Rule{
 		{Users: []string{"*"}, May: []Right{Execute, Read, Write, Observe}},
@@ -70,13 +70,13 @@ func DefaultRules() []Rule {
 	}
 }
 
-// A Rule gives rights to callers. All that it says of a caller has to hold: one of
-// Users, one of Groups and each of Claims. In all of these "*" stands for any text.
+// A Rule gives rights to callers that match all its conditions: one of Users, one of Groups and
+// each of Claims. In all of these "*" stands for any text.
 type Rule struct {
 	Users  []string          `yaml:"users" doc:"users; * matches any text" example:"[\"*@example.com\", \"github:repo:acme/*\"]"`
 	Groups []string          `yaml:"groups" doc:"groups" example:"[ci]"`
 	Claims map[string]string `yaml:"claims" doc:"claims of the token; all of them must match" example:"{repository: acme/app, ref: refs/heads/main}"`
-	// Anyone has the rule hold for all callers, also if it is not known who they are.
+	// Anyone makes the rule match all callers, even unauthenticated ones.
 	Anyone bool `yaml:"anyone" default:"false" doc:"whether the rule is for all callers, also without authentication; it then has no users, groups and claims"`
 	// Instances are the instance names for which the rights are given; each stands
 	// also for those below it, as a does for a/b. None: all.
@@ -84,7 +84,7 @@ type Rule struct {
 	May       []Right  `yaml:"may,required" min:"1" doc:"rights" example:"[execute, read, write]"`
 }
 
-// Validate returns what is wrong with a rule.
+// Validate returns the error of a rule.
 func (r Rule) Validate() error {
 	named := len(r.Users)+len(r.Groups)+len(r.Claims) > 0
 	switch {
@@ -153,7 +153,7 @@ func fits(patterns []*regexp.Regexp, values ...string) bool {
 	})
 }
 
-// isFor reports whether the rule holds for a caller, nil if it is not known who that is.
+// isFor reports whether the rule matches a caller, nil if unauthenticated.
 func (r *rule) isFor(i *Identity) bool {
 	if r.anyone || i == nil {
 		return r.anyone
@@ -166,16 +166,16 @@ func (r *rule) isFor(i *Identity) bool {
 	return fits(r.users, i.User) && fits(r.groups, i.Groups...)
 }
 
-// A scope says for which instance names a call takes its right.
+// A scope is for which instance names a call needs its right.
 type scope int
 
 const (
-	one  scope = iota // the one that it names
-	some              // any: what it asks for has a name that nobody can guess
+	one  scope = iota // the one in the request
+	some              // any: the requested resource has a name that cannot be guessed
 	all
 )
 
-// gives reports whether the rule gives a right to those that it is for.
+// gives reports whether the rule gives a right to its callers.
 func (r *rule) gives(right Right, s scope, name string) bool {
 	if !slices.ContainsFunc(r.may, func(have Right) bool { return have.includes(right) }) {
 		return false
@@ -183,7 +183,7 @@ func (r *rule) gives(right Right, s scope, name string) bool {
 	if len(r.instances) == 0 || s == some {
 		return true
 	}
-	// Who resolves a name of dots gets another one.
+	// A program that resolves a name with dots would get another one.
 	if s == all || instance.Check(name) != nil {
 		return false
 	}
@@ -200,7 +200,7 @@ func (rs rules) allow(i *Identity, right Right, s scope, instance string) bool {
 	return slices.ContainsFunc(rs, func(r rule) bool { return r.isFor(i) && r.gives(right, s, instance) })
 }
 
-// satisfy reports whether a caller has what a need takes.
+// satisfy reports whether a caller satisfies a need.
 func (rs rules) satisfy(n need, i *Identity, instance string) bool {
 	return n.right == "" || rs.allow(i, n.right, n.scope, instance) || n.or != "" && rs.allow(i, n.or, all, "")
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 )
 
-// DefaultLeeway is by how much clocks may differ where nothing is said.
+// DefaultLeeway is the default allowed difference of clocks.
 const DefaultLeeway = 30 * time.Second
 
 const (
@@ -32,12 +32,11 @@ const (
 	defaultRemembered = 8 << 20
 	// maxTokenBytes bounds a token.
 	maxTokenBytes = 16 << 10
-	// maxClaims and maxClaimDepth bound what is kept of one.
+	// maxClaims and maxClaimDepth limit the kept claims of a token.
 	maxClaims, maxClaimDepth = 1000, 4
 )
 
-// algorithms are those that need no secret here: who can verify a token must not be
-// able to make one.
+// algorithms are asymmetric: a program that can verify a token must not be able to make one.
 func algorithms() []jose.SignatureAlgorithm {
 	return []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
@@ -49,11 +48,10 @@ func algorithms() []jose.SignatureAlgorithm {
 type Issuer struct {
 	// Name is the claim iss of its tokens.
 	Name string `yaml:"issuer,required" doc:"claim iss of the tokens; an https:// address unless keys_file is set" example:"https://sso.example.com/realms/acme"`
-	// Audience is what one of their claims aud must be: tokens that were made for
-	// others are not taken.
+	// Audience must be one of their claims aud: tokens for others are not accepted.
 	Audience string `yaml:"audience,required" doc:"required claim aud of the tokens" example:"forerunner"`
-	// KeysFile has its public keys (JWKS). Empty: they are fetched from where OpenID
-	// Connect Discovery says, below Name.
+	// KeysFile has its public keys (JWKS). Empty: they are fetched by OpenID Connect Discovery,
+	// below Name.
 	KeysFile string `yaml:"keys_file" doc:"file with the public keys (JWKS); default OpenID Connect Discovery" example:"/etc/forerunner/sso-keys.json"`
 	// UserClaim names the user, by default sub, with UserPrefix before it, which keeps
 	// users of several issuers apart. GroupsClaim has the user's groups; default groups.
@@ -64,7 +62,7 @@ type Issuer struct {
 	Leeway time.Duration `yaml:"leeway" default:"30s" doc:"allowed difference of clocks"`
 }
 
-// Validate returns what is wrong with an issuer.
+// Validate returns the error of an issuer.
 func (i Issuer) Validate() error {
 	switch {
 	case i.Name == "":
@@ -84,7 +82,7 @@ type issuer struct {
 	keys keys
 }
 
-// tokens knows whom tokens name. It remembers so many bytes of those that it has verified.
+// tokens authenticate by tokens. They cache verified ones within so many bytes.
 type tokens struct {
 	issuers  map[string]*issuer
 	verified *verified
@@ -114,7 +112,7 @@ func newTokens(list []Issuer, maxBytes int64, log *zap.Logger) (*tokens, error) 
 
 func (t *tokens) names() []string { return slices.Sorted(maps.Keys(t.issuers)) }
 
-// identify returns whom a token names. Its errors are gRPC statuses.
+// identify returns the identity in a token. Its errors are gRPC statuses.
 func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 	if len(raw) > maxTokenBytes {
 		return nil, status.Errorf(codes.Unauthenticated, "the token has %d bytes; the maximum is %d", len(raw), maxTokenBytes)
@@ -133,7 +131,8 @@ func (t *tokens) identify(ctx context.Context, raw string) (*Identity, error) {
 	return v.who, nil
 }
 
-// remembered returns whom a token names, if it was verified not long ago; else nil. It does not block for long.
+// remembered returns the identity in a token that was verified before; else nil. It does not block
+// for long.
 func (t *tokens) remembered(raw string) *Identity {
 	if len(raw) > maxTokenBytes {
 		return nil
@@ -141,7 +140,7 @@ func (t *tokens) remembered(raw string) *Identity {
 	return t.verified.get(sha256.Sum256([]byte(raw)))
 }
 
-// verify looks at the signature and the times of a token.
+// verify checks the signature and the times of a token.
 func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err error) {
 	parsed, err := jwt.ParseSigned(raw, algorithms())
 	if err != nil {
@@ -193,7 +192,7 @@ func verifySignature(parsed *jwt.JSONWebToken, candidates []jose.JSONWebKey, int
 	return errors.New("its signature is not that of its issuer")
 }
 
-// explain says what to do about a token that is not, or no longer, of use.
+// explain has the remedy for an invalid or expired token.
 func (i *issuer) explain(err error, c jwt.Claims) error {
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
@@ -208,13 +207,13 @@ func (i *issuer) explain(err error, c jwt.Claims) error {
 	return fmt.Errorf("%w (it is %s here)", err, time.Now().UTC().Format(time.RFC3339))
 }
 
-// ahead says that a token is of a time that has not come here.
+// ahead: the time of a token is in the future here.
 func ahead(what string, at *jwt.NumericDate) error {
 	return fmt.Errorf("it %s %s, and it is %s here: compare the clocks of this machine and of its issuer",
 		what, at.Time().UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339))
 }
 
-// Identify returns whom the verified claims of a token name.
+// Identify returns the identity in the verified claims of a token.
 func (i Issuer) Identify(claims map[string]any) (*Identity, error) {
 	who := &Identity{claims: map[string][]string{}}
 	flatten(who.claims, "", claims, 0)
@@ -266,7 +265,7 @@ type verifiedToken struct {
 	set   *keySet
 }
 
-// bytes is what it takes in memory, about.
+// bytes is its approximate memory.
 func (t verifiedToken) bytes() int64 {
 	const each, claim = 500, 100
 	n := each
@@ -279,8 +278,8 @@ func (t verifiedToken) bytes() int64 {
 	return int64(n)
 }
 
-// verified remembers tokens: to look at a signature takes longer than many a call. Within a bound of bytes, the one unused
-// for longest is forgotten first.
+// verified caches tokens: verifying a signature takes longer than many a call. Within a limit of
+// bytes, the least recently used one is dropped first.
 type verified struct {
 	mu     sync.Mutex
 	tokens *bounded.Cache[[sha256.Size]byte, verifiedToken] // guarded by mu
@@ -290,7 +289,7 @@ func newVerified(maxBytes int64) *verified {
 	return &verified{tokens: bounded.New[[sha256.Size]byte, verifiedToken](maxBytes)}
 }
 
-// get returns whom a token names that was verified and still holds; nil if none.
+// get returns the identity in a verified and valid token; nil if none.
 func (v *verified) get(sum [sha256.Size]byte) *Identity {
 	v.mu.Lock()
 	t, ok := v.tokens.Get(sum)

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// outOfMemory reports whether a response tells of a run that failed for want of memory.
+// outOfMemory reports whether a response is of a run that failed for lack of memory.
 func outOfMemory(resp *repb.ExecuteResponse) bool {
 	if resp.GetResult().GetExitCode() == 0 && resp.GetStatus().GetCode() == 0 {
 		return false
@@ -22,7 +22,7 @@ func outOfMemory(resp *repb.ExecuteResponse) bool {
 	return ok && outcome == sizeclass.OutOfMemory
 }
 
-// sized returns what a worker is given to run: the action with the timeout in force, and what goes into the
+// sized returns the action for a worker, with the timeout in force, and the additions to the
 // metadata of its result.
 func sized(r *event.Reply) (*repb.Action, []*anypb.Any) {
 	action, also := r.Run.Action, operation.Auxiliary(r.Run)

@@ -11,8 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// capabilitiesService is REv2's Capabilities, for execution and, as far as the
-// options say, for the cache.
+// capabilitiesService is REv2's Capabilities, for execution and, by the options, for the cache.
 type capabilitiesService struct {
 	cache func() *repb.CacheCapabilities
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
-// endings tell all who want to know, but clients, of operations and workers that have ended: log, metrics, traces, and who
-// remembers them.
+// endings report the ends of operations and workers to all but clients: log, metrics, traces, and
+// records.
 type endings struct {
 	log     *zap.Logger
 	metrics *metrics
@@ -25,7 +25,7 @@ type endings struct {
 	records *finished.Recorder // nil: none are kept
 }
 
-// conclude takes what an event came to.
+// conclude handles the outcome of an event.
 func (s *endings) conclude(out event.Out) {
 	for i := range out.Notices {
 		if st := &out.Notices[i]; st.Done() {

@@ -21,8 +21,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
-// executionService is REv2's Execution. Errors of the request itself are gRPC
-// errors; what goes wrong with the action is in ExecuteResponse.status.
+// executionService is REv2's Execution. Errors of the request itself are gRPC errors; those of the
+// action are in ExecuteResponse.status.
 type executionService struct {
 	operations *operations
 	requests   *operation.Requests
@@ -59,7 +59,7 @@ func (s *executionService) begin(req *repb.ExecuteRequest, stream operationStrea
 	return op, box, err
 }
 
-// inlining is what the client of a request wants to have with the result.
+// inlining returns the client's wish for inline contents.
 func (s *executionService) inlining(req *repb.ExecuteRequest, op *request.Operation) inlining {
 	return inlining{s.requests.StorageOf(op), op.Digest.Function(), req.GetInlineOutputFiles()}
 }
@@ -138,8 +138,8 @@ func (s *executionService) cached(ctx context.Context, storage operation.Storage
 	return nil
 }
 
-// runAnew tells a worker that the client wants its command to be run, whatever is known. Nobody
-// changes what it returns.
+// runAnew tells a worker that the client wants its command to run, without reuse. The result must
+// not be changed.
 var runAnew = sync.OnceValue(func() []*anypb.Any {
 	packed, err := anypb.New(&actionstats.Request{SkipCacheLookup: true})
 	if err != nil {

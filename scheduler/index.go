@@ -27,8 +27,8 @@ import (
 const (
 	// indexParts are the records of an Index, so that of many only those are written that changed.
 	indexParts = 64
-	// indexEvery is how often an Index is written. What has run for less is not in it: most is over before
-	// anybody could come back for it.
+	// indexEvery is how often an Index is written. Operations that have run for less are not in it:
+	// most are over before a client could come back.
 	indexEvery = time.Second
 	// indexFresh is for how long a record holds, indexRefresh when it is written again though nothing changed.
 	indexFresh, indexRefresh = 10 * time.Minute, 3 * time.Minute
@@ -38,23 +38,23 @@ const (
 	maxIndexed, maxIndexedBytes, maxPartBytes = 20_000, 16 << 10, 1 << 20
 )
 
-// An Index is what is remembered, outside of a scheduler, of the operations whose actions workers have, so that
-// the next scheduler knows them until their workers come back. It may be a second late, and while its store
-// does not answer clients ask for their actions once more. It belongs to one Server.
+// An Index is a store, outside of a scheduler, of the operations whose actions workers have, so
+// that the next scheduler knows them until their workers come back. It may be a second late, and
+// while its store does not answer clients execute their actions again. It belongs to one Server.
 type Index struct {
 	store *indexed.Careful
 	name  string
 	parts [indexParts]indexPart
 }
 
-// An indexPart is what was written last: which operations, and when.
+// An indexPart is the last written content: which operations, and when.
 type indexPart struct {
 	sum uint64
 	at  time.Time
 }
 
-// NewIndex returns the Index of a name in a store, which stays the caller's. Schedulers that take each
-// other's place have the same name, others have others.
+// NewIndex returns the Index of a name in a store, which stays the caller's. Schedulers that
+// replace each other have the same name.
 func NewIndex(store indexed.Durable, name string, log *zap.Logger) *Index {
 	return &Index{name: name, store: indexed.NewCareful(store, indexed.CarefulOptions{
 		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "a restart is survived",
@@ -65,12 +65,12 @@ func (x *Index) key(part int) indexed.Key {
 	return indexed.Key{Bucket: names.IndexBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", x.name, part))}
 }
 
-// Load returns what was remembered not long ago, in the order in which it began; what cannot be read is left out.
+// Load returns the recent operations, in the order of their start; unreadable ones are omitted.
 func (x *Index) Load(ctx context.Context) (held []event.Held) {
 	for part := range indexParts {
 		value, ok := x.store.Get(ctx, x.key(part))
 		if !ok {
-			break // the others would not come either
+			break // the others would fail, too
 		}
 		var m record.Index
 		if proto.Unmarshal(value, &m) != nil || time.Since(m.GetAt().AsTime()) > indexFresh {
@@ -86,7 +86,7 @@ func (x *Index) Load(ctx context.Context) (held []event.Held) {
 	return held
 }
 
-// write remembers all of held and nothing else. What the store does not take is tried again with the next.
+// write stores exactly held. If the store fails, the next write tries again.
 func (x *Index) write(ctx context.Context, held []event.Held) {
 	var parts [indexParts][]event.Held
 	for _, h := range held {
@@ -106,7 +106,7 @@ func (x *Index) write(ctx context.Context, held []event.Held) {
 	}
 }
 
-// sumOf tells apart what is in a part, in any order.
+// sumOf identifies the content of a part, in any order.
 func sumOf(held []event.Held) (sum uint64) {
 	for _, h := range held {
 		f := fnv.New64a()
@@ -116,7 +116,7 @@ func sumOf(held []event.Held) (sum uint64) {
 	return sum
 }
 
-// encodeIndex leaves out what is too large.
+// encodeIndex omits operations that are too large.
 func encodeIndex(now time.Time, held []event.Held) []byte {
 	m := &record.Index{At: timestamppb.New(now)}
 	size := 0
@@ -134,7 +134,7 @@ func encodeIndex(now time.Time, held []event.Held) []byte {
 	return b
 }
 
-// keep writes what is held until ctx ends, and then once more.
+// keep writes the held operations until ctx ends, and then once more.
 func (x *Index) keep(ctx context.Context, e *engine.Engine) {
 	ticker := time.NewTicker(indexEvery)
 	defer ticker.Stop()

@@ -22,15 +22,17 @@ const (
 	inlineReads    = 16
 )
 
-// An inlining brings the content of output files along with a result, for the one client that asked for it: REv2
-// (ExecuteRequest.inline_output_files) has it as a hint, so what cannot be had so is left to the client.
+// An inlining adds the contents of output files to a result, for the one client that asked for
+// them: in REv2 (ExecuteRequest.inline_output_files) it is a hint, so the client reads files that
+// cannot be added.
 type inlining struct {
 	storage operation.Storage
 	fn      digest.Function
 	paths   []string
 }
 
-// into returns r with the files that are wanted, in the order of the result, while there is room. r has other readers, too.
+// into returns r with the wanted files, in the order of the result, while there is room. r has
+// other readers, too.
 func (i inlining) into(ctx context.Context, r *repb.ExecuteResponse) *repb.ExecuteResponse {
 	small, bytes := i.choose(r.GetResult().GetOutputFiles())
 	const copies = 3 // as it is read, in the response, and encoded
@@ -75,7 +77,7 @@ func (i inlining) choose(files []*repb.OutputFile) (small map[int]digest.Digest,
 	return small, bytes
 }
 
-// of returns st with what into adds to its response.
+// of returns st with the additions of into to its response.
 func (i inlining) of(ctx context.Context, st *event.Status) *event.Status {
 	if !st.Done() || len(i.paths) == 0 {
 		return st

@@ -15,8 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/operators"
 )
 
-// metrics are the scheduler's Prometheus metrics. What State knows is asked for when
-// they are scraped.
+// metrics are the scheduler's Prometheus metrics. The State is read when they are scraped.
 type metrics struct {
 	engine   *engine.Engine
 	reports  operators.Reports
@@ -189,7 +188,7 @@ func (m *metrics) workersOf(queues []view.Queue) (n view.Workers, slots operator
 
 func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []view.Queue) {
 	type labels struct{ prefix, platform, class string }
-	seen := map[labels]bool{} // platforms that differ may read alike
+	seen := map[labels]bool{} // different platforms may read alike
 	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
 		platform, class := q.Platform.String(), strconv.FormatUint(uint64(q.SizeClass), 10)
 		if key := (labels{q.Prefix, platform, class}); seen[key] {

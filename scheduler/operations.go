@@ -23,7 +23,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
-// deadlineSlack is how long before a call's time is over its end counts as that: both sides look at their clocks.
+// deadlineSlack is how long before a call's deadline its end counts as the deadline: both sides use
+// their own clocks.
 const deadlineSlack = time.Second
 
 // operations are those of clients, with the streams that follow them. Errors of its methods are gRPC statuses.
@@ -33,7 +34,7 @@ type operations struct {
 	pages string
 }
 
-// operationStream is what Execute and WaitExecution send to.
+// operationStream is the stream of Execute and WaitExecution.
 type operationStream interface {
 	Send(*longrunningpb.Operation) error
 	Context() context.Context
@@ -131,8 +132,8 @@ func (o *operations) follow(stream operationStream, name string, box *engine.Mai
 	}
 }
 
-// sendNext sends the state that box holds, if any, and reports whether it is the last one. It is apart from follow, whose stack
-// is kept for as long as a client waits.
+// sendNext sends the state in box, if any, and reports whether it is the last one. It is separate
+// from follow, whose stack lives as long as a client waits.
 func (o *operations) sendNext(stream operationStream, name string, box *engine.Mailbox, wanted inlining) (done bool, err error) {
 	st, open := box.Take()
 	switch {
@@ -151,8 +152,9 @@ func (o *operations) sendNext(stream operationStream, name string, box *engine.M
 	return st.Done(), stream.Send(m)
 }
 
-// isCancelled reports whether a client has cancelled its call, while its connection lives: it does not want to come back.
-// A call whose time is over, whose connection broke, or that the server ended to make room it may well make again.
+// isCancelled reports whether a client has cancelled its call, while its connection lives: it does
+// not want to come back. If the call's deadline passed, its connection broke, or the server ended
+// it because of a limit, the client may call again.
 func isCancelled(ctx context.Context) bool {
 	if c := connection.Of(ctx); ctx.Err() == nil || c == nil || c.Ended() || intake.Expired(ctx) {
 		return false
@@ -167,7 +169,7 @@ func (o *operations) withPage(st *event.Status) *event.Status {
 	if !st.Done() || !failed || o.pages == "" {
 		return st
 	}
-	linked, r := *st, st.Response // others have them too
+	linked, r := *st, st.Response // other clients have them too
 	linked.Response = &repb.ExecuteResponse{
 		Result: r.GetResult(), CachedResult: r.GetCachedResult(), Status: r.GetStatus(), ServerLogs: r.GetServerLogs(),
 		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + o.pages + st.Name + o.build(st)),
@@ -175,7 +177,7 @@ func (o *operations) withPage(st *event.Status) *event.Status {
 	return &linked
 }
 
-// build says where the page of the operation's invocation is.
+// build is the page of the operation's invocation.
 func (o *operations) build(st *event.Status) string {
 	if st.Request.ToolInvocation == "" {
 		return ""
@@ -183,8 +185,8 @@ func (o *operations) build(st *event.Status) string {
 	return "\nThe build: " + o.pages + "builds/" + url.PathEscape(st.Request.ToolInvocation)
 }
 
-// operationsService is the part of longrunning Operations that is of use:
-// GetOperation and CancelOperation. The rest is UNIMPLEMENTED.
+// operationsService is the useful part of longrunning Operations: GetOperation and CancelOperation.
+// The rest is UNIMPLEMENTED.
 type operationsService struct {
 	*engine.Engine
 	longrunningpb.UnimplementedOperationsServer
@@ -203,8 +205,8 @@ func (s operationsService) GetOperation(
 	return operation.Longrunning(&st)
 }
 
-// CancelOperation ends an operation for all who wait for it. Others that share
-// its run do not notice.
+// CancelOperation ends an operation for all its waiters. Other operations that share its run are
+// not affected.
 func (s operationsService) CancelOperation(
 	ctx context.Context, req *longrunningpb.CancelOperationRequest,
 ) (*emptypb.Empty, error) {

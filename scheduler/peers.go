@@ -19,27 +19,28 @@ import (
 const (
 	// maxPeers is how many are named for one action.
 	maxPeers = 3
-	// maxTraits bounds what is remembered of who ran what.
+	// maxTraits limits the records of who ran what.
 	maxTraits = 1 << 13
 	// maxCacheAddress is the length of the longest address.
 	maxCacheAddress = 300
 )
 
-// peers know whose stores are likely to have what an action reads: workers that lately ran the same
-// command, or else others of the same build, or else of the same instance name and platform. All of it is a
-// hint, which State knows nothing of. Every event costs as much, however many workers there are, and next to
-// nothing while no worker serves its store. Zero is ready for use. mu is taken without any other lock, and
-// takes none.
+// peers know whose stores are likely to have an action's inputs: workers that recently ran the same
+// command, or else others of the same build, or else of the same instance name and platform. All of
+// it is a hint, which State does not know. The cost of an event is independent of the number of
+// workers, and next to nothing while no worker serves its store. Zero is ready for use. mu is taken
+// without any other lock, and takes none.
 type peers struct {
 	mu     sync.Mutex
 	caches map[string]string // addresses by worker; guarded by mu
 	served map[string]int    // how many workers have an address: the positions of one do; guarded by mu
-	// traits have, by their hashes, who was there last; guarded by mu.
+	// traits have the latest workers by their hashes; guarded by mu.
 	traits *lru.LRU[uint64, addresses]
 	seed   maphash.Seed // guarded by mu
 }
 
-// addresses are addresses, the latest first; one more than are named, for who asks is among them.
+// addresses are addresses, the latest first; one more than are named, because the asking worker is
+// among them.
 type addresses [maxPeers + 1]string
 
 // A trait is something that actions have in common.
@@ -83,7 +84,7 @@ func (n *peers) serves(worker, address string) {
 	}
 }
 
-// ran takes note of a worker that has what an action read.
+// ran records a worker that has an action's inputs.
 func (n *peers) ran(worker string, op *request.Operation) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +110,7 @@ func (v addresses) with(address string) addresses {
 	return v
 }
 
-// of returns the addresses of those that a worker is to ask for what an action reads.
+// of returns the addresses of the peers for an action.
 func (n *peers) of(worker string, op *request.Operation) (addresses []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,8 +131,7 @@ func (n *peers) of(worker string, op *request.Operation) (addresses []string) {
 	return addresses
 }
 
-// cacheOf returns the address at which the worker that makes a call says that its store is served; empty:
-// none that could be named to others.
+// cacheOf returns the address of the calling worker's store; empty: none that others could use.
 func cacheOf(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 	if len(values) != 1 || len(values[0]) > maxCacheAddress {

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// rosterEvery is how often the workers that are there are kept. One that came later, before the scheduler died, is not waited
-// for by the next one; what it had been given in that time may run twice.
+// rosterEvery is how often the present workers are saved. If one came later, before the scheduler
+// died, the next one does not wait for it; an action that it got in that time may run twice.
 const rosterEvery = time.Second
 
 // A WorkerSum stands for the key of a worker.
@@ -27,8 +27,9 @@ func sumOfWorker(key string) WorkerSum {
 	return WorkerSum(f.Sum64())
 }
 
-// A roster knows which workers are there, and which of those that were there before have not called yet. When all have, actions
-// are given out, however much of tuning.Config.Settle is left: nobody else could have one.
+// A roster knows the present workers, and the earlier ones that have not called yet. When all have
+// called, actions are given out, however much of tuning.Config.Settle is left: no other worker
+// could have one.
 type roster struct {
 	engine *engine.Engine
 	settle time.Duration
@@ -39,7 +40,7 @@ type roster struct {
 	here     map[WorkerSum]struct{}
 	expected map[WorkerSum]struct{} // nil: not known, or all have called
 	changed  bool
-	known    bool // false: who was there before is not, so that here may be a part of it
+	known    bool // false: the earlier workers are unknown, so this may be a part of them
 }
 
 func newRoster(e *engine.Engine, o *ServerOptions) *roster {
@@ -63,7 +64,7 @@ func (r *roster) nobody() bool {
 	return r.expected != nil && len(r.expected) == 0
 }
 
-// called tells that the State knows of a worker's call.
+// called records a worker's call.
 func (r *roster) called(key string) {
 	if r.call(sumOfWorker(key)) {
 		r.engine.Feed(event.Settle{})
@@ -85,7 +86,7 @@ func (r *roster) call(sum WorkerSum) bool {
 	return len(r.expected) == 0
 }
 
-// departed tells that a worker is gone.
+// departed records that a worker is gone.
 func (r *roster) departed(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +94,7 @@ func (r *roster) departed(key string) {
 	r.changed = true
 }
 
-// run keeps who is there until ctx ends, and then once more. keep is not called by others.
+// run saves the present workers until ctx ends, and then once more. Only run calls keep.
 func (r *roster) run(ctx context.Context) {
 	ticker := time.NewTicker(rosterEvery)
 	defer ticker.Stop()
@@ -112,14 +113,14 @@ func (r *roster) run(ctx context.Context) {
 	}
 }
 
-// forget has nobody be expected any more.
+// forget stops waiting for workers.
 func (r *roster) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expected, r.changed, r.known = nil, true, true
 }
 
-// take returns who is there or is still expected, if that has changed.
+// take returns the present and expected workers, if they have changed.
 func (r *roster) take() (here []WorkerSum, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,7 +39,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// Storage is what a Server needs of the storage.
+// Storage is a Server's view of the storage.
 type Storage = operation.Storage
 
 // ServerOptions configure a Server. Storage is required.
@@ -47,16 +47,18 @@ type ServerOptions struct {
 	// Storage returns the storage of an instance name, for one digest function.
 	// It is called once for each Execute and should be cheap.
 	Storage func(instance string, fn digest.Function) Storage
-	// CacheCapabilities returns what goes into the answer of GetCapabilities; nil: what the storage can is not known yet. Nil: none.
+	// CacheCapabilities returns the cache part of GetCapabilities; nil: the capabilities of the
+	// storage are unknown yet. Nil: none.
 	CacheCapabilities func() *repb.CacheCapabilities
-	// StorageHere tells that Storage reads without a call: workers that want them then get Commands with their actions.
+	// StorageHere: Storage reads without a call. Workers that want them then get Commands with
+	// their actions.
 	StorageHere bool
 	Config      tuning.Config
-	// Grant returns what a worker shows to storage to write the result of an action that it
-	// was given (Grants of cas). Nil: workers need nothing, or are known otherwise.
+	// Grant returns the grant for a worker to write the result of its action (Grants of cas). Nil:
+	// workers need none, or are authenticated.
 	Grant func(instance string, action digest.Digest) string
-	// MissingInputs returns, before an action is queued, what its instance name does not have of its inputs. Its errors
-	// are gRPC statuses. Nil: workers find out what is missing.
+	// MissingInputs returns, before an action is queued, the inputs that its instance name lacks.
+	// Its errors are gRPC statuses. Nil: workers find missing inputs.
 	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
 	// Logger takes one Info line for each operation, at its end. Nil: no log.
 	Logger *zap.Logger
@@ -69,41 +71,42 @@ type ServerOptions struct {
 	Sizes *sizeclass.Analyzer
 	// Rand is where the names of operations come from. Nil: crypto/rand.
 	Rand io.Reader
-	// Journal takes down what happens until Run ends. Nil: nothing does.
+	// Journal records events until Run ends. Nil: no recording.
 	Journal *journal.Journal
 	// Term grows from each Server to the next that takes its place; see records.Lease. If it is not 0,
 	// all answers to workers have it in the header names.TermHeader, so that they take none of a
 	// Server that does not know yet that it is over.
 	Term uint64
-	// Pages is the URL below which an operation's name is that of its page. Clients whose operation
-	// has failed are told of it. Empty: they are not.
+	// Pages is the URL below which an operation's name is that of its page. Messages of failed
+	// operations have it. Empty: they do not.
 	Pages string
 	// Drains are in force from the start. KeepDrains is given those in force after
 	// each change, one call at a time, so that a later Server can have them. Nil: they
 	// end with this one.
 	Drains     []drain.Record
 	KeepDrains func([]drain.Record) error
-	// Held are taken over at the start: see State.Restore. Index is what remembers them for the next Server.
-	// Nil: nothing does.
+	// Held are adopted at the start: see State.Restore. Index stores them for the next Server. Nil:
+	// nothing does.
 	Held  []event.Held
 	Index *Index
-	// Expected are the workers that the Server before this one had; see KeepWorkers. When all have called, actions are given out,
-	// however much of Config.Settle is left. Empty: there were none. Nil: it is not known who was there.
+	// Expected are the workers of the Server before this one; see KeepWorkers. When all have
+	// called, actions are given out, however much of Config.Settle is left. Empty: there were none.
+	// Nil: unknown.
 	Expected []WorkerSum
-	// KeepWorkers is given those that are there, after changes, one call at a time. Nil: nothing is.
+	// KeepWorkers gets the present workers, after changes, one call at a time. Nil: not saved.
 	KeepWorkers func([]WorkerSum) error
 	// Quotas are in force from the start; those of unknown cohorts are left out, with a
 	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
 	// maximum: it was deleted. Nil: changes end with this Server.
 	Quotas    []quota.Record
 	KeepQuota func(context.Context, quota.Record) error
-	// LoadQuotas returns those that are kept now, where others may change them, too: it is called again and
-	// again, and what it returns is put in force. Nil: nobody else does.
+	// LoadQuotas returns the stored quotas, which others may change, too: it is called again and
+	// again, and its result is put in force. Nil: no one else changes them.
 	LoadQuotas func(context.Context) ([]quota.Record, error)
 	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten after
 	// Config.KeepCompleted.
 	Finished *finished.Recorder
-	// OwnStore tells of the storage of this process. Nil: it has none.
+	// OwnStore returns the state of this process's storage. Nil: it has none.
 	OwnStore func() *admin.Store
 }
 
@@ -190,7 +193,7 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 	})
 }
 
-// begin tells the State what is known from before.
+// begin restores the State.
 func (s *Server) begin() (err error) {
 	s.engine.Under(func(t engine.Turn) {
 		for _, d := range s.options.Drains {
@@ -224,17 +227,16 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	outputs.RegisterOutputsServer(g, s.live.Service(s.engine.Stopped()))
 }
 
-// Admin returns what Register serves operators, for callers in this process.
+// Admin returns the service for operators, for callers in this process.
 func (s *Server) Admin() admin.SchedulerServer { return s.admin }
 
-// Operations returns what Register serves of longrunning Operations, for callers in this process.
+// Operations returns the service longrunning Operations, for callers in this process.
 func (s *Server) Operations() longrunningpb.OperationsServer {
 	return operationsService{Engine: s.engine}
 }
 
-// ByteStream returns next so changed that what commands print can be read while
-// they run, under the names in the metadata of their operations. All else is
-// next's.
+// ByteStream returns next with streams for the output of running commands, under the names in the
+// metadata of their operations. All other requests go to next.
 func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStreamServer {
 	return s.live.ByteStream(next, s.follows.watch)
 }
@@ -244,10 +246,9 @@ func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStr
 // operations of each client. Give it to the gRPC server in place of l.
 func (s *Server) Watch(l net.Listener) net.Listener { return s.connections.Watch(l) }
 
-// Run lets time pass until ctx is cancelled, and returns nil. From then on every
-// call that waits, and every new one, is answered with UNAVAILABLE: clients
-// come back with WaitExecution, workers with what they have in hand. A Server
-// runs once.
+// Run serves until ctx is cancelled, and returns nil. From then on every waiting and every new call
+// gets UNAVAILABLE: clients come back with WaitExecution, workers with their actions. A Server runs
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -267,7 +268,7 @@ func (s *Server) Run(ctx context.Context) error {
 		beside.Go(func() { s.options.Index.keep(ctx, s.engine) })
 	}
 	if s.options.Finished != nil {
-		last, end := context.WithCancel(context.WithoutCancel(ctx)) // what ends with the engine has a record, too
+		last, end := context.WithCancel(context.WithoutCancel(ctx)) // operations that end with the engine have a record, too
 		defer end()
 		beside.Go(func() { s.options.Finished.Run(last) })
 	}

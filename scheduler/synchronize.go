@@ -54,7 +54,7 @@ func (s queueService) Synchronize(
 		return nil, engine.ErrStopped()
 	}
 	if s.term != 0 {
-		// It cannot fail but where nobody would have the header.
+		// It can fail only if no one would get the header.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.term, 10)))
 	}
 	if c := connection.Of(ctx); c != nil {
@@ -100,7 +100,7 @@ func (s queueService) Synchronize(
 	return nil, err
 }
 
-// callerOf returns which start of a worker's program calls, if it says so, and from where.
+// callerOf returns which start of a worker's program calls, if it reports that, and from where.
 func callerOf(ctx context.Context) (boot, address string) {
 	if values := metadata.ValueFromIncomingContext(ctx, names.BootHeader); len(values) == 1 && len(values[0]) <= maxBoot {
 		boot = values[0]
@@ -111,7 +111,7 @@ func callerOf(ctx context.Context) (boot, address string) {
 	return boot, address
 }
 
-// offerOf returns what the headers of a worker's call say of its platform.
+// offerOf returns the headers of a worker's call about its platform.
 func offerOf(ctx context.Context) (o operation.Offer) {
 	if values := metadata.ValueFromIncomingContext(ctx, names.RequiredHeader); len(values) == 1 {
 		o.Required = values[0]
@@ -123,10 +123,10 @@ func offerOf(ctx context.Context) (o operation.Offer) {
 }
 
 const (
-	// maxBoot bounds what a worker says of its start.
+	// maxBoot limits a worker's id of its start.
 	maxBoot = 64
-	// maxTwins bounds the workers of which it is remembered when others in their place were logged; twinsLogged is how
-	// often that is.
+	// maxTwins limits the workers for which a log line about a second process is remembered;
+	// twinsLogged is how often that is logged.
 	maxTwins, twinsLogged = 1000, time.Minute
 )
 
@@ -175,7 +175,7 @@ func (s queueService) parseReport(ctx context.Context, req *remoteworker.Synchro
 	case *remoteworker.CurrentState_Idle:
 		r.Doing = event.Idle
 	case *remoteworker.CurrentState_Executing_:
-		// Which function the digest is of is not said; the form is the same.
+		// The digest's function is not known; the form is the same.
 		d, err := digest.FromProto(digest.SHA256, state.Executing.GetActionDigest())
 		if err != nil {
 			return event.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
@@ -210,7 +210,7 @@ func (s queueService) response(ctx context.Context, worker string, r event.Reply
 	case event.Execute:
 		s.namePeers(ctx, worker, r.Run)
 		if s.grant != nil {
-			// It cannot fail but where nobody would have the header.
+			// It can fail only if no one would get the header.
 			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest)))
 		}
 		action, auxiliary := sized(&r)
@@ -230,10 +230,10 @@ func (s queueService) response(ctx context.Context, worker string, r event.Reply
 	return resp, nil
 }
 
-// namePeers names peers in the answer to a call, whose worker is to run op.
+// namePeers names peers in the answer to a call, whose worker will run op.
 func (s queueService) namePeers(ctx context.Context, worker string, op *request.Operation) {
 	if addresses := s.peers.of(worker, op); len(addresses) > 0 {
-		// It cannot fail but where nobody would have the header.
+		// It can fail only if no one would get the header.
 		_ = grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: addresses})
 	}
 }

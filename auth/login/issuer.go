@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// fresh is how long what an issuer says of itself is not looked at again.
+	// fresh is how long an issuer's configuration is used without another fetch.
 	fresh = time.Hour
 	// pause is between two tries to learn it.
 	pause = 5 * time.Second
-	// askTimeout bounds what an issuer is asked, answerBytes what it answers.
+	// askTimeout limits a request to an issuer, answerBytes its answer.
 	askTimeout  = 10 * time.Second
 	answerBytes = 1 << 20
 )
 
-// An issuer is asked who people are.
+// An issuer authenticates users.
 type issuer struct {
 	Issuer
 	secret *reload.Value[string] // nil: none
@@ -42,13 +42,14 @@ type issuer struct {
 	client *http.Client
 	log    *zap.Logger
 	known  atomic.Pointer[provider]
-	// fetching has room for one; whoever put something in it owns tried and fault, of the last try.
+	// fetching has room for one; the goroutine that filled it owns tried and fault, of the last
+	// try.
 	fetching chan struct{}
 	tried    time.Time
 	fault    error
 }
 
-// A provider is what an issuer said of itself.
+// A provider is an issuer's configuration.
 type provider struct {
 	*oidc.Provider
 	issuer *issuer
@@ -79,7 +80,8 @@ func newIssuer(s Issuer, back string, log *zap.Logger) (*issuer, error) {
 	return i, nil
 }
 
-// careful asks only where nobody on the way can change what comes, and reads no more than so much of it.
+// careful makes requests only where no one on the network path can change the answer, and limits
+// its size.
 type careful struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -97,7 +99,8 @@ func (c careful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// provider returns what the issuer says of itself, fetched now if that is not known. Errors are gRPC statuses.
+// provider returns the issuer's configuration, fetched now if it is unknown. Errors are gRPC
+// statuses.
 func (i *issuer) provider(ctx context.Context) (*provider, error) {
 	p := i.known.Load()
 	if p != nil && time.Since(p.at) < fresh {
@@ -118,7 +121,7 @@ func (i *issuer) provider(ctx context.Context) (*provider, error) {
 	return nil, status.Errorf(codes.Unavailable, "%s cannot be reached, so nobody can log in with it now: try again in a moment", i.title())
 }
 
-// fetch asks the issuer for all who wait, also if ctx ends.
+// fetch asks the issuer for all waiting log-ins, even if ctx ends.
 func (i *issuer) fetch(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), i.client), askTimeout)
 	defer cancel()
@@ -144,14 +147,15 @@ func (i *issuer) fetch(ctx context.Context) {
 	i.known.Store(&provider{found, i, style, says.Named, i.tried})
 }
 
-// oauth returns the client that these pages are to the issuer.
+// oauth returns the OAuth client of these pages at the issuer.
 func (p *provider) oauth(secret string) *oauth2.Config {
 	end := p.Endpoint()
 	end.AuthStyle = p.style
 	return &oauth2.Config{ClientID: p.issuer.ClientID, ClientSecret: secret, Endpoint: end, RedirectURL: p.issuer.back, Scopes: p.issuer.scopes()}
 }
 
-// check returns an error for an answer to a log-in that is not of this issuer (RFC 9207): from is whom it names.
+// check returns an error for a response to a log-in that is not from this issuer (RFC 9207): from
+// is the issuer in it.
 func (i *issuer) check(ctx context.Context, from string) error {
 	if from != "" {
 		if from != i.Name {
@@ -169,7 +173,8 @@ func (i *issuer) check(ctx context.Context, from string) error {
 // A proof shows that the browser that ends a log-in has begun it.
 type proof struct{ nonce, verifier string }
 
-// identify returns who has logged in, by the code that the issuer gave his browser. Errors are gRPC statuses.
+// identify returns the user, by the code that the issuer gave the browser. Errors are gRPC
+// statuses.
 func (i *issuer) identify(ctx context.Context, code string, by proof) (*auth.Identity, error) {
 	p, err := i.provider(ctx)
 	if err != nil {
@@ -204,7 +209,7 @@ func (i *issuer) identify(ctx context.Context, code string, by proof) (*auth.Ide
 	return i.identity(claims)
 }
 
-// identity returns whom the claims of an ID token name.
+// identity returns the identity in the claims of an ID token.
 func (i *issuer) identity(claims map[string]any) (*auth.Identity, error) {
 	if good, said := claims["email_verified"]; said && i.claims().UserClaim == emailClaim && good != true && good != "true" {
 		return nil, status.Errorf(codes.PermissionDenied, "%s has not verified your e-mail address, which is your name here", i.title())
@@ -217,10 +222,12 @@ func (i *issuer) identity(claims map[string]any) (*auth.Identity, error) {
 	return who, nil
 }
 
-// noKeys is what errors of go-oidc begin with that say that the keys of the issuer were not to be had. They wrap nothing.
+// noKeys is the beginning of go-oidc's errors when the keys of the issuer cannot be fetched. They
+// wrap nothing.
 const noKeys = "failed to verify signature: fetching keys "
 
-// explainToken says why an ID token is not taken: it is not good, or there are no keys to check it with.
+// explainToken says why an ID token is not accepted: it is invalid, or there are no keys to check
+// it with.
 func (i *issuer) explainToken(ctx context.Context, err error) error {
 	if ctx.Err() == nil && !strings.HasPrefix(err.Error(), noKeys) {
 		return status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
@@ -229,7 +236,7 @@ func (i *issuer) explainToken(ctx context.Context, err error) error {
 	return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
 }
 
-// explain says what an issuer that takes no code means; the log has its words.
+// explain explains an issuer's rejection of a code; the log has its text.
 func (i *issuer) explain(err error) error {
 	i.log.Warn("an issuer rejects the code of a log-in to the pages", zap.String("issuer", i.Name), zap.Error(err))
 	refused := &oauth2.RetrieveError{}

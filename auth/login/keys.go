@@ -16,13 +16,13 @@ import (
 	"github.com/forerunner-build/forerunner/secrets"
 )
 
-// errUnsealed is what is said of everything that was not sealed here, for this.
+// errUnsealed is the error for everything that was not sealed here for this purpose.
 var errUnsealed = errors.New("it was not made here, or with other keys")
 
-// keys seal what browsers keep. The file they are from may change at any time.
+// keys seal the contents of cookies. Their file may change at any time.
 type keys struct{ *reload.Value[[]cipher.AEAD] }
 
-// openKeys reads a file of keys. One that is own is this program's, and made if need be.
+// openKeys reads a file of keys. An own one belongs to this program, and is made if necessary.
 func openKeys(file string, own bool, log *zap.Logger) (keys, error) {
 	if own {
 		if _, err := secrets.OfOwn(file); err != nil {
@@ -60,7 +60,7 @@ func parseKeys(text []byte) (list []cipher.AEAD, err error) {
 	return list, nil
 }
 
-// seal returns v as a text that nobody else can read or make. It opens for the same purpose only.
+// seal returns v as a text that no one else can read or make. It opens for the same purpose only.
 func (k keys) seal(purpose string, v any) (string, error) {
 	plain, err := json.Marshal(v)
 	if err != nil {
@@ -69,7 +69,7 @@ func (k keys) seal(purpose string, v any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(k.Get()[0].Seal(nil, nil, plain, []byte(purpose))), nil
 }
 
-// open reads what was sealed into v.
+// open unseals a text into v.
 func (k keys) open(purpose, sealed string, v any) error {
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

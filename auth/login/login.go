@@ -37,20 +37,20 @@ const (
 	Callback = "login/callback"
 )
 
-// Options say how people log in.
+// Options configure log-ins.
 type Options struct {
 	Settings Settings
-	// Rules are those that say what people may do.
+	// Rules are those of authorization.
 	Rules []auth.Rule
 	// Pages is where the pages are, with a slash at its end.
 	Pages string
 	// KeyFile is used, and made, if the settings name none.
 	KeyFile string
-	// Logger takes who logs in, and what is wrong with issuers. Nil: nothing does.
+	// Logger gets log-ins, and faults of issuers. Nil: no log.
 	Logger *zap.Logger
 }
 
-// Logins have people log in, and know who has. They may be used concurrently.
+// Logins let users log in, and know the logged-in ones. They may be used concurrently.
 type Logins struct {
 	options Options
 	issuers []*issuer
@@ -93,7 +93,7 @@ func New(o Options) (*Logins, error) {
 	return l, nil
 }
 
-// Titles are what people know the issuers by.
+// Titles are the issuers' names for users.
 func (l *Logins) Titles() (titles []string) {
 	for _, i := range l.issuers {
 		titles = append(titles, i.title())
@@ -101,15 +101,15 @@ func (l *Logins) Titles() (titles []string) {
 	return titles
 }
 
-// A pending log-in is what its state says. It opens with the secret of the browser that began it.
+// A pending log-in is the content of its state. It opens with the secret of its browser.
 type pending struct {
 	Issuer string    `json:"i"`
 	To     string    `json:"t"`
 	Until  time.Time `json:"e"`
 }
 
-// Begin leads a browser to an issuer, from where it comes back to Finish, which returns the path to. The only issuer need not
-// be named. Errors are gRPC statuses.
+// Begin redirects a browser to an issuer, from where it comes back to Finish, which returns the
+// path to. The only issuer need not be named. Errors are gRPC statuses.
 func (l *Logins) Begin(w http.ResponseWriter, r *http.Request, title, to string) error {
 	i := l.issuer(func(i *issuer) bool { return i.title() == title || title == "" && len(l.issuers) == 1 })
 	if i == nil {
@@ -134,7 +134,7 @@ func (l *Logins) Begin(w http.ResponseWriter, r *http.Request, title, to string)
 	return nil
 }
 
-// browser returns the secret of one that logs in; empty: it has none.
+// browser returns the secret of a browser that logs in; empty: it has none.
 func (l *Logins) browser(r *http.Request) string {
 	c, err := r.Cookie(l.cookieName(browserCookie))
 	if err != nil || len(c.Value) != len(rand.Text()) {
@@ -143,7 +143,7 @@ func (l *Logins) browser(r *http.Request) string {
 	return c.Value
 }
 
-// derive returns what only who has the secret of a browser can know of a log-in.
+// derive returns a value of a log-in that only the holder of the browser's secret can know.
 func derive(secret, what, state string) string {
 	code := hmac.New(sha256.New, []byte(secret))
 	code.Write([]byte(what + " " + state))
@@ -159,11 +159,12 @@ func (l *Logins) issuer(is func(*issuer) bool) *issuer {
 	return nil
 }
 
-// errAgain is what people are told whose log-in cannot go on.
+// errAgain is the error for a log-in that cannot continue.
 var errAgain = status.Error(codes.FailedPrecondition,
 	"this log-in was begun in another browser, took more than 10 minutes, or is from before a change of the scheduler: log in again")
 
-// Finish ends a log-in with a session, and returns the path to which the browser is to go. Errors are gRPC statuses.
+// Finish ends a log-in with a session, and returns the path for the browser. Errors are gRPC
+// statuses.
 func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err error) {
 	secret, state := l.browser(r), r.FormValue("state")
 	var p pending

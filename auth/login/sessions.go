@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// maxCookie bounds what browsers take as one cookie, with its name and attributes.
+	// maxCookie is the size of a cookie that browsers accept, with its name and attributes.
 	maxCookie = 3800
-	// endedBytes bounds what is remembered of sessions that were ended; each counts endedEach.
+	// endedBytes limits the memory of ended sessions; each counts endedEach.
 	endedBytes, endedEach = 1 << 20, 200
 )
 
-// A session is what its cookie holds.
+// A session is the content of its cookie.
 type session struct {
 	ID    string        `json:"i"`
 	Who   auth.Passport `json:"w"`
@@ -46,8 +46,9 @@ func (e *ended) has(id string) bool {
 	return ok
 }
 
-// cookie returns a cookie for all pages, which no script sees and no other site can have sent along with a form. A name that
-// begins with __Host- is for this host alone: no other one of its domain can set it.
+// cookie returns a cookie for all pages, which scripts cannot see and other sites cannot send along
+// with a form. A name that begins with __Host- is for this host alone: no other one of its domain
+// can set it.
 func (l *Logins) cookie(name, value string, until time.Time) *http.Cookie {
 	c := &http.Cookie{
 		Name: l.cookieName(name), Value: value, Path: "/", HttpOnly: true, Secure: l.secure, SameSite: http.SameSiteLaxMode,
@@ -66,7 +67,7 @@ func (l *Logins) cookieName(name string) string {
 	return name
 }
 
-// begin answers with a session of somebody.
+// begin answers with a session of a user.
 func (l *Logins) begin(w http.ResponseWriter, who *auth.Identity) error {
 	s := session{ID: rand.Text(), Who: who.Passport(l.options.Rules), Until: time.Now().Add(l.life).UTC().Truncate(time.Second)}
 	sealed, err := l.keys.seal(l.purpose, s)

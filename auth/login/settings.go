@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 )
 
-// Settings say with which accounts people log in to pages.
+// Settings configure the issuers for log-ins to pages.
 type Settings struct {
 	Issuers []Issuer      `yaml:"issuers" doc:"OpenID providers; users choose one if there are several"`
 	Session time.Duration `yaml:"session" default:"12h" min:"60" max:"2592000" doc:"time after which users must log in again; a change of access or issuers also ends all sessions"`
@@ -31,18 +31,19 @@ type Issuer struct {
 	Leeway      time.Duration `yaml:"leeway" default:"30s" doc:"allowed difference of clocks, at most 5m"`
 }
 
-// What holds where nothing is said.
+// The defaults.
 const (
 	defaultSession = 12 * time.Hour
 	emailClaim     = "email"
-	// maxLeeway is what go-oidc adds to a time before which an ID token is not good. Of the time that it is told, leeway is taken.
+	// maxLeeway is go-oidc's allowance for the time before which an ID token is not valid. leeway
+	// is subtracted from the time that it gets.
 	maxLeeway = 5 * time.Minute
 )
 
 // On reports whether people can log in.
 func (s Settings) On() bool { return len(s.Issuers) > 0 }
 
-// Files are those that the settings name.
+// Files are those in the settings.
 func (s Settings) Files() (files []string) {
 	for _, i := range s.Issuers {
 		files = append(files, i.SecretFile)
@@ -50,7 +51,7 @@ func (s Settings) Files() (files []string) {
 	return slices.DeleteFunc(append(files, s.KeyFile), func(file string) bool { return file == "" })
 }
 
-// Validate returns what is wrong with the settings.
+// Validate returns the error of the settings.
 func (s Settings) Validate() error {
 	seen := map[string]bool{}
 	for _, i := range s.Issuers {
@@ -64,7 +65,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Validate returns what is wrong with an issuer.
+// Validate returns the error of an issuer.
 func (i Issuer) Validate() error {
 	switch {
 	case i.ClientID == "":
@@ -77,7 +78,7 @@ func (i Issuer) Validate() error {
 	return auth.CheckURL(i.Name)
 }
 
-// title is what people know the issuer by.
+// title is the issuer's name for users.
 func (i Issuer) title() string {
 	u, err := url.Parse(i.Name)
 	if err != nil {

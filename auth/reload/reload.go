@@ -11,27 +11,27 @@ import (
 	"go.uber.org/zap"
 )
 
-// checkEvery is how old what Get returns may be, if files can be read in no time.
+// checkEvery is how old the result of Get may be, besides the time to read the files.
 const checkEvery = time.Second
 
-// A Value is what was made of some files. It may be used concurrently.
+// A Value is made of some files. It may be used concurrently.
 type Value[T any] struct {
 	paths   []string
 	parse   func(contents [][]byte) (T, error)
 	log     *zap.Logger
 	current atomic.Pointer[T]
-	// next is when the files are looked at again, in nanoseconds of Unix time.
+	// next is when the files are checked again, in nanoseconds of Unix time.
 	next     atomic.Int64
 	checking atomic.Bool
 
-	// These belong to whom has set checking.
+	// These belong to the goroutine that has set checking.
 	contents [][]byte
-	failure  string // the last one that was logged
+	failure  string // the last logged one
 }
 
-// New reads the files and makes a value of their contents, which come in the order of
-// paths; that of an empty path is nil. parse must keep nothing else, and may be called
-// by whoever calls Get. Without a logger nothing is logged.
+// New reads the files and makes a value of their contents, which come in the order of paths; that
+// of an empty path is nil. parse must keep nothing else, and may be called by every caller of Get.
+// Without a logger nothing is logged.
 func New[T any](log *zap.Logger, parse func(contents [][]byte) (T, error), paths ...string) (*Value[T], error) {
 	if log == nil {
 		log = zap.NewNop()
@@ -44,7 +44,7 @@ func New[T any](log *zap.Logger, parse func(contents [][]byte) (T, error), paths
 	return v, nil
 }
 
-// Get returns the value, made anew if it is time to look and files have changed.
+// Get returns the value, made again if a check is due and files have changed.
 func (v *Value[T]) Get() T {
 	if now := time.Now(); now.UnixNano() >= v.next.Load() && v.checking.CompareAndSwap(false, true) {
 		v.check()
