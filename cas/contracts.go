@@ -15,54 +15,53 @@ import (
 
 // A Fetcher gets blobs from elsewhere; Client is one.
 //
-// Fetch calls sink once for each blob it finds, in any order and possibly
-// concurrently, with a reader of the blob's bytes; sink verifies them, and may
-// return without reading when the blob has come another way meanwhile. An error
-// of sink concerns that blob. After all others were delivered Fetch returns a
-// *MissingError for the blobs that are not there, or another error when some
-// could not be got. It does not return while a call of sink is running.
+// Fetch calls sink once for each blob it finds, in any order and possibly concurrently, with a
+// reader of the blob's bytes; sink verifies them, and may return without reading when the blob has
+// come another way meanwhile. An error of sink concerns that blob. After all others were delivered
+// Fetch returns a *MissingError for missing blobs, or another error if some failed. It does not
+// return during a call of sink.
 type Fetcher interface {
 	Fetch(ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error) error
 }
 
-// A PatientFetcher is a Fetcher that can let some calls give way to others.
+// A PatientFetcher is a Fetcher that can let some calls yield to others.
 //
-// Behind returns a Fetcher of the same blobs whose calls never take so much of
-// what all share that those of the PatientFetcher have to wait for them. It is a
-// RangeFetcher if the PatientFetcher is one.
+// Behind returns a Fetcher of the same blobs whose calls never take so much of the shared resources
+// that those of the PatientFetcher must wait for them. It is a RangeFetcher if the PatientFetcher
+// is one.
 type PatientFetcher interface {
 	Fetcher
 	Behind() Fetcher
 }
 
-// A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one
-// lets large blobs be read while they arrive.
+// A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one lets large blobs
+// be read while they arrive.
 //
-// FetchRange writes the bytes of d that are in part to w, in their order and from one
-// goroutine. Unlike those of Fetch they are not verified, except that what is too
-// short is ErrCorrupt, and what is too long if part ends where d does. An error of w
-// ends it and is wrapped by its own. Of a blob that is not there the error is a *MissingError.
+// FetchRange writes the bytes of d in part to w, in their order and from one goroutine. Unlike
+// those of Fetch they are not verified, except that too few bytes are ErrCorrupt, and too many if
+// part ends where d does. An error of w ends it and is wrapped by its own. For a missing blob the
+// error is a *MissingError.
 type RangeFetcher interface {
 	Fetcher
 	FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error
 }
 
-// A DirectFetcher is a Fetcher that asks others before it asks storage. Direct returns
-// a Fetcher that asks storage alone, for what the others do not keep.
+// A DirectFetcher is a Fetcher that asks peers before it asks storage. Direct returns a Fetcher
+// that asks only storage, for blobs that peers do not keep.
 type DirectFetcher interface {
 	Fetcher
 	Direct() Fetcher
 }
 
 // An Incoming is a blob on its way into a store, whose bytes may come in any order and from several
-// goroutines. It takes room as they come. Either Keep or Drop ends it; then Close, once nobody reads
-// it any more.
+// goroutines. It takes room as they come. Either Keep or Drop ends it; then Close, after the last
+// read.
 type Incoming interface {
-	// WriteAt writes bytes that were not written before. What does not fit is ErrNoSpace.
+	// WriteAt writes bytes that were not written before. Bytes that do not fit are ErrNoSpace.
 	io.WriterAt
-	// ReadAt reads what was written, before and after Keep, until Close.
+	// ReadAt reads written bytes, before and after Keep, until Close.
 	io.ReaderAt
-	// Keep makes a blob of what was written, all of which the caller has hashed, and leaves it
+	// Keep makes a blob of the written bytes, all of which the caller has hashed, and leaves it
 	// retained once.
 	Keep(ctx context.Context) error
 	// Drop gives it up. The bytes are gone.
@@ -70,18 +69,18 @@ type Incoming interface {
 	Close()
 }
 
-// A Readable is what blobs are read from. Of a blob that is not there the error is a *MissingError.
+// A Readable is a source of blobs. For a missing blob the error is a *MissingError.
 type Readable interface {
 	// FindMissing returns those of ds that are not there, in their order.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
-	// ReadBlob hashes what it returns.
+	// ReadBlob hashes the bytes that it returns.
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
-	// Reading is called before all of d is read from a file that OpenBlob opened. Who finds that it is right calls
-	// sound before it is closed; who finds that it is not asks for a Verdict.
+	// Reading is called before all of d is read from a file that OpenBlob opened. A reader that
+	// finds it right calls sound before it is closed; one that finds it wrong asks for a Verdict.
 	Reading(d digest.Digest, file *os.File) (sound func(), err error)
-	// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing from now on, which is
-	// the error.
+	// Verdict checks d, of which a reader got wrong bytes. A damaged one is missing from now on,
+	// which is the error.
 	Verdict(ctx context.Context, d digest.Digest) error
 }
 
@@ -90,10 +89,10 @@ type Content interface {
 	Readable
 	// Contains reports whether d is there.
 	Contains(d digest.Digest) bool
-	// ContainsSound does, of a blob that is vouched for.
+	// ContainsSound reports that, for a verified blob.
 	ContainsSound(ctx context.Context, d digest.Digest) (bool, error)
-	// FindUnsound does what FindMissing does, and looks at those that are there: those whose files were changed are hashed, and
-	// with stale those that are not vouched for.
+	// FindUnsound does what FindMissing does, and checks the present blobs: those whose files were
+	// changed are hashed, and with stale those that are not verified.
 	FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error)
 	// PutBytes stores d, whose bytes are b.
 	PutBytes(ctx context.Context, d digest.Digest, b []byte) error
@@ -103,11 +102,12 @@ type Content interface {
 	Gained(d digest.Digest) error
 }
 
-// A Writer takes the bytes of a blob in their order. It takes room as they come; what does not fit is ErrNoSpace.
-// Keep, if it returns nil, or Drop ends it.
+// A Writer takes the bytes of a blob in their order. It takes room as they come; bytes that do not
+// fit are ErrNoSpace. Keep, if it returns nil, or Drop ends it.
 type Writer interface {
 	io.Writer
-	// Keep makes a blob of what was written, all of which the caller has hashed, and leaves it retained once.
+	// Keep makes a blob of the written bytes, all of which the caller has hashed, and leaves it
+	// retained once.
 	Keep(ctx context.Context) error
 	// Drop gives it up. The bytes are gone.
 	Drop()
@@ -115,24 +115,24 @@ type Writer interface {
 	GiveBack()
 }
 
-// The bounds of what goes in one call, for who asks for many blobs.
+// The limits of one call, for callers that request many blobs.
 const (
-	// BatchBytes leaves room in gRPC's customary 4 MiB for the digests and
-	// statuses of some 2,500 blobs.
+	// BatchBytes leaves room in gRPC's default limit of 4 MiB for the digests and statuses of some
+	// 2,500 blobs.
 	BatchBytes = 4<<20 - 256<<10
 	// MaxBatchBlobs and EntryOverhead keep a batch of tiny blobs within the
 	// message limit that goes with the batch limit.
 	MaxBatchBlobs = 2000
 	EntryOverhead = 100
-	// StreamAbove is the size from which a blob goes in a stream of its own.
+	// StreamAbove is the size from which a blob has a stream of its own.
 	StreamAbove = 1 << 20
 )
 
 // maxReported bounds the blobs that the text of a FetchError names.
 const maxReported = 10
 
-// A FetchError says of each blob of a Fetch that failed why it did. Blobs that it
-// does not name and that were not delivered are missing.
+// A FetchError has the error of each blob of a Fetch that failed. Other blobs that were not
+// delivered are missing.
 type FetchError struct {
 	Blobs map[digest.Digest]error // not empty
 }

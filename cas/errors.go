@@ -14,18 +14,19 @@ var (
 	ErrNotFound = digest.ErrNotFound
 	// ErrCorrupt: bytes do not have the digest they were announced under.
 	ErrCorrupt = errors.New("content does not match its digest")
-	// ErrNoSpace: the blob does not fit, because it is larger than the whole
-	// store, because what is there is in use, or because the disk is full.
+	// ErrNoSpace: the blob does not fit, because it is larger than the whole store, because the
+	// stored blobs are in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
-	// ErrUnwritable: the machine does not let the store change its folder, or the file in a blob's place. Others may
-	// have the blob, and this store may later.
+	// ErrUnwritable: the machine does not let the store change its folder, or the file in a blob's
+	// place. Other stores may have the blob, and this store may later.
 	ErrUnwritable = errors.New("the store cannot be written")
 )
 
-// A NeverFitsError is an ErrNoSpace that says nothing of the store's state: a blob is larger than all of it.
+// A NeverFitsError is an ErrNoSpace that is independent of the store's state: a blob is larger than
+// the whole store.
 type NeverFitsError struct{ MaxBytes int64 }
 
-// Error says how large the store is.
+// Error has the size of the store.
 func (e *NeverFitsError) Error() string {
 	return fmt.Sprintf("%v: it is larger than all of the store, %d", ErrNoSpace, e.MaxBytes)
 }
@@ -51,9 +52,8 @@ func (e *MissingError) Error() string {
 // Is reports whether target is ErrNotFound.
 func (e *MissingError) Is(target error) bool { return target == ErrNotFound }
 
-// A DamagedError names blobs whose files had other bytes than their digests say. They
-// are set aside: the store does not have them any more. errors.Is(err, ErrCorrupt)
-// holds for it.
+// A DamagedError names blobs whose files did not match their digests. They are set aside: the store
+// does not have them any more. errors.Is(err, ErrCorrupt) holds for it.
 type DamagedError struct{ Digests []digest.Digest }
 
 // Error names the first damaged blob and counts the others.

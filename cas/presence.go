@@ -1,11 +1,12 @@
 package cas
 
-// A Presence says where a blob was when somebody asked a store for it that fetches what it lacks.
+// A Presence is where a blob was when a caller requested it from a store that fetches missing
+// blobs.
 type Presence uint8
 
 // The places.
 const (
 	Local    Presence = iota // in the store
-	OnItsWay                 // being fetched, whoever had asked for it
+	OnItsWay                 // being fetched, for any caller
 	Absent                   // neither
 )

@@ -38,8 +38,7 @@ func (c *Client) GetActionResult(ctx context.Context, d digest.Digest) (*repb.Ac
 	return result, nil
 }
 
-// UpdateActionResult stores the result of an action whose outputs have been
-// uploaded.
+// UpdateActionResult stores the result of an action whose outputs have been uploaded.
 func (c *Client) UpdateActionResult(ctx context.Context, d digest.Digest, result *repb.ActionResult) error {
 	if _, err := c.unique([]digest.Digest{d}); err != nil {
 		return fmt.Errorf("update action result: %w", err)
@@ -140,8 +139,7 @@ func (t *treeReader) readPages(ctx context.Context) error {
 	}
 }
 
-// ordered walks what was found from the root. What cannot be reached from there
-// does not belong to the tree.
+// ordered walks the found directories from the root. Unreachable ones do not belong to the tree.
 func (t *treeReader) ordered() ([]*repb.Directory, error) {
 	root, ok := t.found[t.root]
 	if !ok {

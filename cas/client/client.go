@@ -30,8 +30,7 @@ const (
 	maxDigestsPerCall = 20000
 )
 
-// Options are what may be chosen about a Client. Zero values mean the
-// defaults.
+// Options are the options of a Client. Zero values mean the defaults.
 type Options struct {
 	InstanceName string
 	// InstancePrefix goes before every instance name.
@@ -47,14 +46,14 @@ type Options struct {
 	// RetryFor is how long a call is tried again without any progress; default 2
 	// minutes.
 	RetryFor time.Duration
-	// StallAfter is how long an attempt may hear nothing from the server before
-	// it is broken off; default 1 minute.
+	// StallAfter is how long an attempt may get nothing from the server before it is aborted;
+	// default 1 minute.
 	StallAfter time.Duration
-	// BatchBytes is what the server takes in a batch, if that is known: then it is not asked what it can
-	// do, and nothing is compressed. 0: it is asked.
+	// BatchBytes is the server's batch limit, if it is known: then its capabilities are not
+	// requested, and nothing is compressed. 0: they are requested.
 	BatchBytes int64
-	// NoCompression leaves zstd unused though the server offers it, as pays where
-	// the network is faster than the compressor.
+	// NoCompression disables zstd even if the server offers it, for networks that are faster than
+	// the compressor.
 	NoCompression bool
 }
 
@@ -77,14 +76,12 @@ func (o *Options) validate() {
 	}
 }
 
-// A Client reads and writes REv2 storage. It may be used concurrently, and needs
-// no closing; the connection is the caller's. All its goroutines end before the
-// call that started them returns.
+// A Client reads and writes REv2 storage. It may be used concurrently, and needs no closing; the
+// connection is the caller's. All its goroutines end before the call that started them returns.
 //
-// Every blob it passes on is verified: one that is not what its digest says is
-// ErrCorrupt. Calls are tried again, with growing pauses, while the server is
-// overloaded or away. Every digest must be of the Client's function. Errors of
-// the server keep their status (status.FromError).
+// It verifies every blob that it passes on: one that does not match its digest is ErrCorrupt. Calls
+// are retried, with growing pauses, while the server is overloaded or down. Every digest must be of
+// the Client's function. Errors of the server keep their status (status.FromError).
 type Client struct {
 	link     *link
 	instance string
@@ -98,7 +95,7 @@ var (
 	_ cas.PatientFetcher = (*Client)(nil)
 )
 
-// A link is what Clients of several instance names share.
+// A link is shared by Clients of several instance names.
 type link struct {
 	storage      repb.ContentAddressableStorageClient
 	actions      repb.ActionCacheClient
@@ -113,8 +110,8 @@ type link struct {
 	// takes a token of downloads first, which are fewer, so that small blobs never
 	// wait behind large ones.
 	slots, downloads chan struct{}
-	// behind holds one token for each download of a Client that stands behind: they
-	// wait for each other, so that the others need not wait for them.
+	// behind holds one token for each download of a Client that stands behind: they wait for each
+	// other, so that the others need not wait for them.
 	behind chan struct{}
 	// asking is held while the capabilities are asked for.
 	asking  chan struct{}
@@ -126,7 +123,7 @@ type link struct {
 	firstPause time.Duration
 }
 
-// limits are what a Client makes of the server's capabilities.
+// limits are derived from the server's capabilities.
 type limits struct {
 	batchBytes   int64
 	maxBlobBytes int64 // 0: none
@@ -134,8 +131,8 @@ type limits struct {
 	zstdUpdates  bool
 }
 
-// New returns a Client that talks to the storage at conn. It does not
-// contact the server; the first call asks what it can do.
+// New returns a Client for the storage at conn. It does not contact the server; the first call
+// requests the capabilities.
 func New(conn grpc.ClientConnInterface, o Options) *Client {
 	o.validate()
 	if o.ActionCache == nil {
@@ -165,7 +162,8 @@ func New(conn grpc.ClientConnInterface, o Options) *Client {
 // Function returns the digest function of c.
 func (c *Client) Function() digest.Function { return c.fn }
 
-// InstanceName returns the instance name of c as the server is told it, Options.InstancePrefix included.
+// InstanceName returns the instance name of c as sent to the server, including
+// Options.InstancePrefix.
 func (c *Client) InstanceName() string { return c.instance }
 
 // WithInstance returns a Client for another instance name and digest function on
@@ -232,7 +230,7 @@ func (c *Client) downloadSlot(ctx context.Context) (release func(), err error) {
 	return func() { give(); <-l.downloads; yield() }, nil
 }
 
-// limits asks the server what it can do, the first time.
+// limits requests the server's capabilities, the first time.
 func (c *Client) limits(ctx context.Context) (limits, error) {
 	l := c.link
 	if known := l.known.Load(); known != nil {
@@ -261,7 +259,7 @@ func (c *Client) limits(ctx context.Context) (limits, error) {
 	return known, nil
 }
 
-// limitsOf interprets c; nil is a server that does not say.
+// limitsOf interprets c; nil is a server without capabilities.
 func limitsOf(c *repb.CacheCapabilities, compress bool) limits {
 	known := limits{batchBytes: cas.BatchBytes, maxBlobBytes: max(c.GetMaxCasBlobSizeBytes(), 0)}
 	if n := c.GetMaxBatchTotalSizeBytes(); n > 0 {

@@ -15,27 +15,27 @@ import (
 const (
 	// gatherBelow is the size up to which blobs that are read one by one go in common calls.
 	gatherBelow = 64 << 10
-	// maxReads is how many such calls for one instance name are in flight. With one, whoever comes
-	// next would wait up to a round trip more than its own; many would leave nothing to gather.
+	// maxReads is how many such calls for one instance name are in flight. With one, the next
+	// caller would wait up to a round trip more than its own; with many, nothing would be gathered.
 	maxReads = 2
-	// maxGathered bounds the blobs of such a call: the longest answer is below the limit of
-	// servers that do not say what theirs is.
+	// maxGathered limits the blobs of such a call: the longest answer is below the limit of servers
+	// that announce none.
 	maxGathered = 50
 )
 
-// errAbandoned is what those get whose call was made by somebody who is gone.
+// errAbandoned is the error for callers whose call was made by another one that has left.
 var errAbandoned = errors.New("the caller has gone")
 
-// A readings has the reads of small blobs, which may be many at a time, in a few calls. Who
-// finds fewer than maxReads in flight makes one at once; those who come meanwhile wait, and
-// when one has ended the first of them makes the next one for all. So none has a goroutine.
-// mu takes no other lock. The zero readings is ready for use.
+// A readings gathers reads of small blobs, which may be many at a time, in a few calls. A caller
+// that finds fewer than maxReads in flight makes one at once; further callers wait, and when one
+// has ended the first of them makes the next one for all. So it needs no goroutine. mu takes no
+// other lock. The zero readings is ready for use.
 type readings struct {
 	mu    sync.Mutex
 	lines map[readLine]*readQueue // guarded by mu; those with calls in flight
 }
 
-// A readLine is what a call can be made for.
+// A readLine has the reads that one call can serve.
 type readLine struct {
 	instance string
 	fn       digest.Function
@@ -49,8 +49,8 @@ type readQueue struct {
 // A reading is one read until its blob is there.
 type reading struct {
 	digest digest.Digest
-	// turn is closed when the reading has ended or, then batch is set, is to make a call for
-	// those of batch, of which it is the first. What follows is written before that.
+	// turn is closed when the read has ended or, then batch is set, when it must make a call for
+	// those of batch, of which it is the first. The following is written before that.
 	turn  chan struct{}
 	batch []*reading
 	data  []byte
@@ -87,8 +87,7 @@ func (q *readQueue) elect() {
 	close(first.turn)
 }
 
-// leave takes back a reading that waits. One that is to make a call has to do that; then
-// leave is false.
+// leave removes a waiting read. One that is to make a call must do that; then leave is false.
 func (rs *readings) leave(l readLine, r *reading) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -165,7 +164,7 @@ func (c *Client) readAll(ctx context.Context, batch []*reading) {
 	}
 }
 
-// errorOf is what an error of Fetch says of a blob that was not delivered.
+// errorOf is the error for a blob that was not delivered, by the error of Fetch.
 func errorOf(d digest.Digest, err error) error {
 	var failed *cas.FetchError
 	var missing *cas.MissingError

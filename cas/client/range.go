@@ -37,8 +37,8 @@ func (r *refusal) remembered() bool {
 	return at != nil && time.Since(*at) < refusalAge
 }
 
-// FetchRange implements RangeFetcher. Like Fetch it goes on where a stream broke. Of a server that does not take read_limit
-// it reads the blob from the part on, and breaks off behind it.
+// FetchRange implements RangeFetcher. Like Fetch it resumes a broken stream. If a server does not
+// accept read_limit, it reads the blob from the part on, and aborts the stream after it.
 func (c *Client) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
 	if err := c.fetchRange(ctx, d, part, w); err != nil {
 		return fmt.Errorf("fetch bytes %d to %d of blob %s: %w", part.From, part.To, d, err)

@@ -17,19 +17,19 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// A blobReader reads one blob from as many ByteStream.Read streams as it takes,
-// each going on where the one before broke. It ends with io.EOF only if what was
-// read is the blob; else with ErrCorrupt or the error of the last attempt. One
-// that does not read all of it can tell only by the length.
+// A blobReader reads one blob with as many ByteStream.Read streams as necessary, each resuming the
+// one before. It ends with io.EOF only if the bytes match the blob; else with ErrCorrupt or the
+// error of the last attempt. One that does not read the whole blob checks only the length.
 type blobReader struct {
 	ctx    context.Context // of the Fetch that the reader lives in
 	c      *Client
 	name   wire.Resource
 	at     int64          // offset of the next byte
-	to     int64          // where it ends
+	to     int64          // its end
 	hasher *digest.Hasher // of all before at; nil when it is not verified
 	budget *budget
-	// unlimited: the server refused to send a part alone, so all that follows is asked for, and what is not wanted is left.
+	// unlimited: the server refused to send a part alone, so the rest is requested, too, and the
+	// surplus dropped.
 	unlimited bool
 	refused   bool // it did so just now; whether that was about the limit is known when something comes without
 
@@ -56,7 +56,7 @@ func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest
 	return r
 }
 
-// begin reads a first piece, so that r.err tells whether the blob is there.
+// begin reads a first piece, so that r.err shows whether the blob exists.
 func (r *blobReader) begin() {
 	buf := make([]byte, 32<<10)
 	n, _ := r.Read(buf)
@@ -110,7 +110,7 @@ func (r *blobReader) next(p []byte) (int, error) {
 	var limit int64
 	if r.to < size {
 		limit = r.to - r.at
-		p = p[:min(int64(len(p)), limit)] // whatever the server makes of the limit
+		p = p[:min(int64(len(p)), limit)] // even if the server ignores the limit
 	}
 	if r.unlimited {
 		limit = 0
@@ -125,8 +125,8 @@ func (r *blobReader) next(p []byte) (int, error) {
 	return r.attempt.Read(p)
 }
 
-// ended decides what follows when a stream has ended with err: the end, an
-// error, or after a pause another stream.
+// ended decides what to do when a stream has ended with err: the end, an error, or after a pause
+// another stream.
 func (r *blobReader) ended(err error) {
 	r.close()
 	d := r.name.Digest
@@ -146,8 +146,7 @@ func (r *blobReader) ended(err error) {
 	}
 }
 
-// compressionRefused reports whether a server that announced zstd does not want
-// to read or write this blob with it.
+// compressionRefused reports whether a server that announced zstd refuses it for this blob.
 func compressionRefused(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unimplemented || code == codes.InvalidArgument
@@ -172,7 +171,7 @@ type readAttempt struct {
 	z  *zstd.Decoder // nil when the data is not compressed
 }
 
-// openRead reads from offset on as many bytes as limit says; 0: to the end.
+// openRead reads from offset on as many bytes as limit; 0: to the end.
 func (l *link) openRead(ctx context.Context, name wire.Resource, offset, limit int64) (*readAttempt, error) {
 	in := &streamReader{watch: newWatch(ctx, l.options.StallAfter)}
 	err := in.watch.step(func() (err error) {

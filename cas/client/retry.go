@@ -115,8 +115,8 @@ func retriable(err error) (asked time.Duration, ok bool) {
 	}
 	switch st.Code() {
 	case codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.Canceled, codes.Internal, codes.Unknown:
-		// Deadline and cancellation are of the attempt or of a proxy: the caller's
-		// own are looked at before.
+		// Deadline and cancellation are of the attempt or of a proxy: the caller's own are checked
+		// before.
 		return 0, true
 	case codes.ResourceExhausted:
 		return 0, !tooLarge(st)
@@ -141,19 +141,20 @@ func batchRefused(err error) bool {
 	return st.Code() == codes.Unimplemented || st.Code() == codes.InvalidArgument || tooLarge(st)
 }
 
-// maxWrong is the number of attempts to fetch a blob whose bytes do not match its digest. A connection or a proxy damages bytes
-// once; a storage with two disks, one of them damaged, every other time; and a storage that verifies the blob it has sent reports
-// it missing from then on.
+// maxWrong is the number of attempts to fetch a blob whose bytes do not match its digest. A
+// connection or a proxy damages bytes once; a storage with two disks, one of them damaged, every
+// other time; and a storage that verifies the blob it has sent reports it missing from then on.
 const maxWrong = 3
 
-// wrongBlobs counts, for each blob of one call, the attempts that brought wrong bytes.
+// wrongBlobs counts, for each blob of one call, the attempts with wrong bytes.
 type wrongBlobs struct {
 	times map[digest.Digest]int
 	most  int
 	asked bool // again was true since due was asked
 }
 
-// newWrong returns the count of one call. There is one attempt only if Options.RetryFor leaves no time for a second one.
+// newWrong returns the count of one call. There is one attempt only if Options.RetryFor leaves no
+// time for a second one.
 func (l *link) newWrong() *wrongBlobs {
 	if l.options.RetryFor < l.firstPause {
 		return &wrongBlobs{most: 1}

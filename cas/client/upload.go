@@ -21,9 +21,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A Blob is something to upload. Open returns its bytes from the start; it may be
-// called several times, as an upload that breaks off reads again, from the middle
-// if what it returns is an io.Seeker.
+// A Blob is a source to upload. Open returns its bytes from the start; it may be called several
+// times, as a broken upload reads again, from the middle if the result is an io.Seeker.
 type Blob struct {
 	Digest digest.Digest
 	Open   func() (io.ReadCloser, error)
@@ -45,15 +44,13 @@ func FileBlob(d digest.Digest, path string) Blob {
 	return Blob{Digest: d, Open: func() (io.ReadCloser, error) { return os.Open(path) }}
 }
 
-// Upload brings those blobs to the server that it does not have. Small ones travel
-// in batches, large ones in streams that go on where they broke. A blob whose
-// bytes are not what its digest says is ErrCorrupt. The first error ends the
-// upload; what has arrived stays.
+// Upload sends those blobs to the server that it does not have. Small ones go in batches, large
+// ones in streams that resume. A blob whose bytes do not match its digest is ErrCorrupt. The first
+// error ends the upload; received blobs stay.
 //
-// Progress may be nil. It is told how many more bytes of a blob are dealt with,
-// because they were sent or are there already: over a successful Upload the
-// numbers for a blob add up to its size. Its calls do not overlap; it must not
-// block.
+// Progress may be nil. It gets how many more bytes of a blob are done, because they were sent or
+// are present already: over a successful Upload the numbers for a blob add up to its size. Its
+// calls do not overlap; it must not block.
 func (c *Client) Upload(
 	ctx context.Context, blobs []Blob, progress func(d digest.Digest, bytes int64),
 ) error {
@@ -94,8 +91,8 @@ func (c *Client) Upload(
 	return nil
 }
 
-// Vouched returns a context for an Upload of what is about to be named in a result: a storage that knows how looks at what it
-// says to have, and lets what it has not hashed lately come if it turns out to be damaged.
+// Vouched returns a context for an Upload of blobs that a result is about to name: a storage that
+// supports it then verifies the blobs that it reports as present, and requests damaged ones.
 func Vouched(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, names.VouchedHeader, "yes")
 }
@@ -164,7 +161,7 @@ func (u *uploading) batch(ctx context.Context, ds []digest.Digest) error {
 				return err
 			}
 			if again == nil {
-				// What the server did not answer for it may take in another way.
+				// The server may accept blobs that it did not answer for in another way.
 				return u.streamAll(ctx, pending)
 			}
 			if len(pending) < before {
@@ -220,8 +217,8 @@ func (u *uploading) updateBatch(
 	return answer, err
 }
 
-// settle takes off pending what has been stored. The first error is that of a
-// blob which may be sent again, the second is final.
+// settle removes stored blobs from pending. The first error is that of a blob which may be sent
+// again, the second is final.
 func (u *uploading) settle(
 	answer *repb.BatchUpdateBlobsResponse, pending map[digest.Digest]*repb.BatchUpdateBlobsRequest_Request,
 ) (again, err error) {
@@ -243,8 +240,8 @@ func (u *uploading) settle(
 	return again, nil
 }
 
-// refused gives INVALID_ARGUMENT the kind ErrCorrupt if the source of the blob
-// has in fact other bytes than its digest says.
+// refused gives INVALID_ARGUMENT the kind ErrCorrupt if the bytes of the source do not match its
+// digest.
 func (u *uploading) refused(d digest.Digest, err error) error {
 	if status.Code(err) != codes.InvalidArgument {
 		return err

@@ -51,7 +51,7 @@ type blobWriter struct {
 	sent func(n int64)
 
 	offset   int64 // where the next stream begins, in bytes of the blob
-	reported int64 // bytes of the blob that sent was told of
+	reported int64 // bytes of the blob that sent has got
 	anew     bool  // the upload was begun a second time, under another name
 }
 
@@ -86,9 +86,8 @@ func (w *blobWriter) run(ctx context.Context) error {
 	}
 }
 
-// startAnew copes with servers that announce zstd and do not take it, or that
-// refuse to resume what they said they had: the upload begins once more, plainly,
-// under another name.
+// startAnew handles servers that announce zstd but do not accept it, or that refuse to resume bytes
+// that they reported as committed: the upload begins once more, uncompressed, under another name.
 func (w *blobWriter) startAnew(err error) bool {
 	plain := w.name.Compressor == repb.Compressor_IDENTITY && w.offset == 0
 	if w.anew || plain || !compressionRefused(err) || errors.Is(err, cas.ErrCorrupt) {
@@ -216,9 +215,9 @@ func (w *blobWriter) encode(out *writeSender, src io.Reader) error {
 	return z.Close()
 }
 
-// checkCommitted interprets committed_size (REv2, "ContentAddressableStorage"):
-// the size of the blob or, compressed, -1 say that it is there, however much was
-// sent; after everything was sent, so does what the next write_offset would be.
+// checkCommitted interprets committed_size (REv2, "ContentAddressableStorage"): the size of the
+// blob or, compressed, -1 mean that it is stored, however much was sent; after everything was sent,
+// so does the next write_offset.
 func (w *blobWriter) checkCommitted(committed int64, all bool, next int64) error {
 	compressed := w.name.Compressor != repb.Compressor_IDENTITY
 	switch {
@@ -228,8 +227,7 @@ func (w *blobWriter) checkCommitted(committed int64, all bool, next int64) error
 	return status.Errorf(codes.Aborted, "the server has committed %d bytes of the upload", committed)
 }
 
-// A sourceReader counts what is read, and keeps an error of the source apart from
-// those of the stream.
+// A sourceReader counts the bytes, and keeps an error of the source apart from those of the stream.
 type sourceReader struct {
 	r    io.Reader
 	read func(n int)
@@ -245,8 +243,8 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A writeSender sends what is written to it in messages of streamChunk bytes. It
-// keeps the last one back, so that finish_write can go with it.
+// A writeSender sends written bytes in messages of streamChunk bytes. It holds the last one back,
+// so that finish_write can go with it.
 type writeSender struct {
 	watch  *watch
 	stream bytestream.ByteStream_WriteClient
@@ -270,7 +268,7 @@ func (s *writeSender) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// flush sends what is kept back.
+// flush sends the held bytes.
 func (s *writeSender) flush(finish bool) error {
 	r := &bytestream.WriteRequest{ResourceName: s.name, WriteOffset: s.next, Data: s.buf, FinishWrite: finish}
 	err := s.watch.step(func() error { return s.stream.Send(r) })

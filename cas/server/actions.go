@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// inlineBytes bounds what a GetActionResult answer carries inline.
+// inlineBytes limits the inline contents of a GetActionResult answer.
 const inlineBytes = 1 << 20
 
 // actionService is REv2's ActionCache.
@@ -23,11 +23,10 @@ type actionService struct {
 	s *Server
 }
 
-// Lookup returns the result of the action d under an instance name, if it is
-// known, its exit code is 0 and the instance name has every blob it refers to: files, stdout
-// and stderr, Trees and what is in them, root directories and what is below them. Else
-// the error is ErrNotFound. Looking counts as use of all these blobs. The result must
-// not be changed; it holds nothing inline.
+// Lookup returns the result of the action d under an instance name, if it is known, its exit code
+// is 0 and the instance name has every blob that it refers to: files, stdout and stderr, Trees and
+// their content, root directories and everything below. Otherwise the error is ErrNotFound. A
+// lookup counts as use of all these blobs. The result must not be changed; it holds nothing inline.
 func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
 	r, err := s.actions.Get(ctx, instance, d)
 	if err != nil {
@@ -37,7 +36,7 @@ func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (
 		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, cas.ErrNotFound)
 	}
 	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r, false)
-	err = errors.Join(err, s.options.Room(ctx, 0)) // Execute looks, and goes on
+	err = errors.Join(err, s.options.Room(ctx, 0)) // Execute looks, and continues
 	if err != nil {
 		return nil, fmt.Errorf("check action result %s: %w", d, err)
 	}
@@ -47,8 +46,7 @@ func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (
 	return r, nil
 }
 
-// GetActionResult answers a lookup. What the client asks to have inline is, as
-// long as it is small.
+// GetActionResult answers a lookup. It adds requested inline contents, as long as they are small.
 func (v *actionService) GetActionResult(
 	ctx context.Context, r *repb.GetActionResultRequest,
 ) (*repb.ActionResult, error) {
@@ -71,7 +69,7 @@ func (v *actionService) GetActionResult(
 	return result, nil
 }
 
-// inline fills in what r asks for, in that order, while there is room.
+// inline adds the inline contents that r requests, in that order, while there is room.
 func (v *actionService) inline(
 	ctx context.Context, fn digest.Function, r *repb.GetActionResultRequest, result *repb.ActionResult,
 ) error {
@@ -113,8 +111,8 @@ func (v *actionService) inline(
 	return nil
 }
 
-// UpdateActionResult stores the result of a success whose action, command and outputs
-// have been uploaded. What it carries inline becomes a blob.
+// UpdateActionResult stores the result of a success whose action, command and outputs have been
+// uploaded. Its inline contents become blobs.
 func (v *actionService) UpdateActionResult(
 	ctx context.Context, r *repb.UpdateActionResultRequest,
 ) (*repb.ActionResult, error) {
@@ -188,7 +186,7 @@ func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
 	return nil
 }
 
-// storeInline turns what result carries inline into blobs.
+// storeInline turns the inline contents of result into blobs.
 func (v *actionService) storeInline(ctx context.Context, blobs cas.Content, fn digest.Function, result *repb.ActionResult) error {
 	store := func(raw *[]byte, m **repb.Digest) error {
 		if len(*raw) == 0 {

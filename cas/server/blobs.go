@@ -21,8 +21,9 @@ type storageService struct {
 	s *Server
 }
 
-// FindMissingBlobs answers for each digest once, in the order of the request. Who says that he is about to name these blobs in a
-// result, has those looked at that are not vouched for; others only those whose files were changed.
+// FindMissingBlobs answers for each digest once, in the order of the request. For a caller that is
+// about to name these blobs in a result, unverified ones are hashed; for others only those whose
+// files were changed.
 func (v *storageService) FindMissingBlobs(
 	ctx context.Context, r *repb.FindMissingBlobsRequest,
 ) (*repb.FindMissingBlobsResponse, error) {
@@ -34,7 +35,7 @@ func (v *storageService) FindMissingBlobs(
 	seen := make(map[digest.Digest]struct{}, len(r.GetBlobDigests()))
 	for _, m := range r.GetBlobDigests() {
 		if m.GetHash() == "" && m.GetSizeBytes() == 0 {
-			continue // it names no blob: what Please sends for symlinks
+			continue // an empty digest, which Please sends for symlinks
 		}
 		d, err := digest.FromProto(fn, m)
 		if err != nil {
@@ -61,8 +62,8 @@ func protosOf(ds []digest.Digest) []*repb.Digest {
 	return ms
 }
 
-// entryBytes is what the answer to one blob of a batch takes in memory, beside the blob: a digest and a status with its text, which are
-// encoded once more.
+// entryBytes is the memory of the answer to one blob of a batch, beside the blob: a digest and a
+// status with its text, which are encoded once more.
 const entryBytes = 1 << 10
 
 // BatchUpdateBlobs stores each blob on its own and answers with one status each.
@@ -97,7 +98,7 @@ func (v *storageService) BatchUpdateBlobs(
 	return resp, nil
 }
 
-// unpacked returns what the compressed blobs of a batch come to.
+// unpacked returns the uncompressed size of the compressed blobs of a batch.
 func unpacked(all []*repb.BatchUpdateBlobsRequest_Request) (bytes int64) {
 	for _, e := range all {
 		if e.GetCompressor() == repb.Compressor_ZSTD {
@@ -107,7 +108,7 @@ func unpacked(all []*repb.BatchUpdateBlobsRequest_Request) (bytes int64) {
 	return bytes
 }
 
-// checkBatch refuses batches whose n blobs are together larger than the limit.
+// checkBatch refuses batches whose n blobs together exceed the limit.
 func (s *Server) checkBatch(n int, size func(int) int64) error {
 	left := s.options.MaxBatchBytes
 	for i := range n {

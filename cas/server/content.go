@@ -14,7 +14,7 @@ import (
 // content of the request's instance name.
 func (s *Server) content(instance string) cas.Content { return s.store.Of(instance) }
 
-// reads is content for who only reads.
+// reads is the content for read-only callers.
 func (s *Server) reads(instance string) cas.Readable {
 	if s.shared != nil {
 		return s.shared
@@ -22,8 +22,8 @@ func (s *Server) reads(instance string) cas.Readable {
 	return s.content(instance)
 }
 
-// findMissing returns those of ds that an instance name does not have. A blob that its client could have brought and did not,
-// because it was said to be there, is best not found to be damaged later.
+// findMissing returns those of ds that an instance name does not have. It detects damage now,
+// because a client that learns that a blob is present does not upload it.
 func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.Digest) ([]digest.Digest, error) {
 	if s.shared != nil {
 		return s.shared.FindMissing(ctx, ds)
@@ -41,7 +41,7 @@ func (s *Server) catalog(instance string) catalog {
 	return catalog{s.content(instance), s.options.Room}
 }
 
-// What messages take in memory for each byte that they have encoded.
+// Memory of messages for each encoded byte.
 const (
 	listed  = 3 // with the digests in them
 	decoded = 6

@@ -14,14 +14,14 @@ import (
 	"github.com/forerunner-build/forerunner/secrets"
 )
 
-// Grants say who may write the result of one action where callers are not known by name:
-// who was given that action to run. A grant is a code of the action under a key that only
-// this storage and the scheduler beside it have. It does not expire: who had it could have
-// written the result at once. Grants may be used concurrently.
+// Grants decide without authentication who may write the result of an action: the worker that has
+// the action. A grant is an authentication code of the action under a key that only this storage
+// and its scheduler have. It does not expire: its holder could have written the result at once.
+// Grants may be used concurrently.
 type Grants struct{ key []byte }
 
-// OpenGrants reads the key from a file, which is made if it is not there: what a worker
-// was granted holds when storage is started again.
+// OpenGrants reads the key from a file, which is made if it is missing: grants stay valid when
+// storage restarts.
 func OpenGrants(file string) (*Grants, error) {
 	key, err := secrets.OfOwn(file)
 	if err != nil {
@@ -38,7 +38,8 @@ func (g *Grants) Of(instance string, action digest.Digest) string {
 	return hex.EncodeToString(code.Sum(nil))
 }
 
-// Given reports whether the caller of ctx shows the grant for an action. No Grants: nobody does.
+// Given reports whether the caller of ctx presents the grant for an action. No Grants: no caller
+// does.
 func (g *Grants) Given(ctx context.Context, instance string, action digest.Digest) bool {
 	if g == nil {
 		return false

@@ -16,12 +16,13 @@ import (
 // maxOwnTrees bounds the directories that a Server knows to be an instance name's: some 12 MB.
 const maxOwnTrees = 1 << 17
 
-// ownTrees are the directories of which all that is in them, and below, was an instance name's at some time. It does not
-// matter that some of that may be gone since: who has had all bytes of it may be shown them. It is a hint, and
-// forgets what was not asked for lately. The zero value is ready for use.
+// ownTrees are the directories whose complete content, with everything below, an instance name had
+// at some time. It does not matter that parts may be evicted since: a caller that has had all bytes
+// may see them. It is a hint, and forgets directories that were not used recently. The zero value
+// is ready for use.
 type ownTrees struct {
 	mu sync.Mutex
-	// latest are asked for before former, which is what latest was before it was full.
+	// latest are searched before former, which is the previous latest after that was full.
 	latest, former map[treeKey]struct{} // guarded by mu
 }
 
@@ -69,10 +70,10 @@ func (s *Server) ReadBlob(ctx context.Context, instance string, d digest.Digest)
 	return s.content(instance).ReadBlob(ctx, d)
 }
 
-// MissingInputs returns what an instance name does not have of the command of an action and of all that is in its input
-// root. Workers fetch inputs for many instance names and keep them, so an action must not be able
-// to name by its digest what its instance name has never had. If blobs are everybody's it returns nothing, and workers
-// find what is missing. Its errors are gRPC statuses.
+// MissingInputs returns the blobs of an action's command and input root that an instance name
+// lacks. Workers fetch inputs for many instance names and keep them, so an action must not be able
+// to name a blob by its digest that its instance name has never had. If blobs are shared by all it
+// returns nothing, and workers find missing ones. Its errors are gRPC statuses.
 func (s *Server) MissingInputs(
 	ctx context.Context, instance string, fn digest.Function, action *repb.Action,
 ) (missing []digest.Digest, err error) {
@@ -93,15 +94,15 @@ func (s *Server) MissingInputs(
 		return nil, s.readStatus(err)
 	}
 	below, err := s.missingBelow(ctx, instance, own, root)
-	err = errors.Join(err, s.options.Room(ctx, 0)) // the action goes on
+	err = errors.Join(err, s.options.Room(ctx, 0)) // the action continues
 	if err != nil {
 		return nil, s.readStatus(fmt.Errorf("input root %s: %w", root, err))
 	}
 	return append(missing, below...), nil
 }
 
-// missingBelow returns what an instance name lacks of a directory and what is in it. It looks into what is not proven,
-// and proves it.
+// missingBelow returns the blobs of a directory that an instance name lacks. It reads unproven
+// directories, and proves them.
 func (s *Server) missingBelow(
 	ctx context.Context, instance string, own catalog, root digest.Digest,
 ) (missing []digest.Digest, err error) {

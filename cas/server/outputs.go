@@ -19,10 +19,10 @@ const (
 	outputLink   = "symlink"
 )
 
-// An output is what a result has at a path. Two that are equal are one and the same for clients.
+// An output is the entry of a result at a path. Two equal ones are the same for clients.
 type output struct{ kind, is string }
 
-// isFile returns what a file is.
+// isFile returns the output of a file.
 func isFile(fn digest.Function, f *repb.OutputFile) string {
 	m := f.GetDigest()
 	if m == nil {
@@ -35,7 +35,7 @@ func isFile(fn digest.Function, f *repb.OutputFile) string {
 	return is
 }
 
-// isFolder returns what a directory is.
+// isFolder returns the output of a directory.
 func isFolder(d *repb.OutputDirectory) string {
 	return digest.Text(d.GetTreeDigest()) + " " + digest.Text(d.GetRootDirectoryDigest())
 }

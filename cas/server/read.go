@@ -19,8 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// Read sends a blob, or a part of it. The offset counts bytes of the blob also
-// when what is sent is compressed.
+// Read sends a blob, or a part of it. The offset counts bytes of the blob even if they are sent
+// compressed.
 func (v *byteStreamService) Read(r *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
 	return v.s.readStatus(v.read(r, stream))
 }
@@ -118,7 +118,7 @@ func checkResourceHeader(ctx context.Context, name string) error {
 	return nil
 }
 
-// A readSender sends what is written to it, one message a Write.
+// A readSender sends each Write as a message.
 type readSender struct {
 	stream bytestream.ByteStream_ReadServer
 }
@@ -134,11 +134,11 @@ func (w readSender) Write(p []byte) (int, error) {
 // A copier copies r, which has size bytes, to w in chunks.
 type copier func(w io.Writer, r io.Reader, size int64) (int64, error)
 
-// errUnsound: what was read is not the blob.
+// errUnsound: the bytes do not match the blob.
 var errUnsound = errors.New("the bytes are not the blob's")
 
-// copySound copies like wire.CopyChunks, and writes the last chunk only when all of r has
-// turned out to be the blob d. Otherwise the error is errUnsound.
+// copySound copies like wire.CopyChunks, and writes the last chunk only when all of r matches the
+// blob d. Otherwise the error is errUnsound.
 func copySound(w io.Writer, r io.Reader, d digest.Digest) (int64, error) {
 	hasher := digest.NewHasher(d.Function())
 	size := min(wire.StreamChunk, d.SizeBytes())
@@ -174,8 +174,7 @@ func sendPlain(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64,
 }
 
 func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size int64, copy copier) (int64, error) {
-	// The encoder writes block by block; what compresses well would go out in
-	// tiny messages.
+	// The encoder writes block by block; well compressible blocks would become tiny messages.
 	out := bufio.NewWriterSize(readSender{stream}, wire.StreamChunk)
 	z, err := wire.NewStreamEncoder(out, size)
 	if err != nil {
@@ -183,7 +182,7 @@ func sendCompressed(stream bytestream.ByteStream_ReadServer, r io.Reader, size i
 	}
 	n, err := copy(z, r, size)
 	if err != nil {
-		out.Reset(io.Discard) // nothing more is to be sent
+		out.Reset(io.Discard) // nothing more must be sent
 		_ = z.Close()
 		return n, err
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 )
 
-// A Reader answers as a Server does to those who only read, whatever the instance name. It is for who serves less
-// than all of a Server.
+// A Reader serves read-only callers as a Server does, for any instance name. It is for programs
+// that serve only a part of a Server.
 type Reader struct{ server *Server }
 
-// NewReader returns a Reader of blobs. Of o the logger and what bounds it count.
+// NewReader returns a Reader of blobs. It uses the logger and limits of o.
 func NewReader(blobs cas.Readable, o Options) *Reader {
 	o.validate()
 	return &Reader{&Server{shared: blobs, options: o, log: o.Logger}}

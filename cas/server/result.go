@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// CheckResult checks what r itself tells: its digests are well-formed, and its inline contents match them. It is for results from
-// external storage.
+// CheckResult checks r itself: its digests are well-formed, and its inline contents match them. It
+// is for results from external storage.
 func CheckResult(fn digest.Function, r *repb.ActionResult) error {
 	check := func(what string, content []byte, m *repb.Digest) error {
 		if err := checkOptional(fn, m); err != nil {
@@ -139,9 +139,9 @@ func (r *references) addAll(ds []digest.Digest) {
 	}
 }
 
-// missingOf returns which of the blobs that result needs are not there, having looked at them as FindUnsound does. It
-// looks into Trees and directories only when they are all there. Those of a result that is about to be written have
-// to be such that everybody can make files of them.
+// missingOf returns the blobs of result that are missing, after a check as in FindUnsound. It reads
+// Trees and directories only when they are all present. Clients must be able to make files of a
+// result that is about to be written.
 func (c catalog) missingOf(
 	ctx context.Context, fn digest.Function, result *repb.ActionResult, written bool,
 ) ([]digest.Digest, error) {
@@ -161,7 +161,7 @@ func (c catalog) missingOf(
 	if missing, err := c.FindUnsound(ctx, direct.ds, written); err != nil || len(missing) > 0 {
 		return missing, err
 	}
-	// What is known to be there need not be looked for again.
+	// Known ones need no second check.
 	inner := references{fn: fn, seen: direct.seen}
 	for _, d := range result.GetOutputDirectories() {
 		missing, err := c.addDirectory(ctx, &inner, d, written)
@@ -210,7 +210,7 @@ func (c catalog) addDirectory(
 	return missing, refs.err
 }
 
-// addTree adds the files of the Tree d. root is the directory that is said to be the same, if any.
+// addTree adds the files of the Tree d. root is the directory that is declared the same, if any.
 func (c catalog) addTree(ctx context.Context, refs *references, d digest.Digest, root *repb.Digest, written bool) error {
 	b, err := c.readEncoded(ctx, d, "Tree", listed)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// MaxMessageBytes is what a gRPC server that registers a Server should accept in
-// one message (grpc.MaxRecvMsgSize): a full batch and its overhead, or a
-// FindMissingBlobs of some 200,000 digests.
+// MaxMessageBytes is the message limit for a gRPC server that registers a Server
+// (grpc.MaxRecvMsgSize): a full batch and its overhead, or a FindMissingBlobs of some 200,000
+// digests.
 const MaxMessageBytes = 16 << 20
 
 // The named bounds of Server.
@@ -33,8 +33,7 @@ const (
 	maxMessageBlob = 256 << 20
 )
 
-// Options are what may be chosen about a Server. Zero values mean the
-// defaults.
+// Options are the options of a Server. Zero values mean the defaults.
 type Options struct {
 	Logger *zap.Logger
 	// MaxBatchBytes bounds the blobs of one BatchReadBlobs or BatchUpdateBlobs;
@@ -42,8 +41,8 @@ type Options struct {
 	MaxBatchBytes int64
 	// MaxBlobBytes bounds one uploaded blob; 0 means only by the Store.
 	MaxBlobBytes int64
-	// AllowActionUpdates lets all who call write to the action cache. Else those may who
-	// show what Grants gave them, for that action. No Grants: nobody may.
+	// AllowActionUpdates lets every caller write to the action cache. Otherwise a caller must
+	// present a grant of Grants, for that action. No Grants: no caller may.
 	AllowActionUpdates bool
 	Grants             *Grants
 	// Room waits until a call has so many bytes of memory, its answer included; with 0 it needs none any more. It is asked
@@ -77,7 +76,7 @@ func (o *Options) validate() {
 	}
 }
 
-// Store is what a Server serves; the store on disk is one.
+// Store is the store of a Server; the store on disk is one.
 type Store interface {
 	Receiver
 	// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
@@ -93,14 +92,14 @@ type Results interface {
 	Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error
 }
 
-// A Server serves a store and results as REv2's ContentAddressableStorage,
-// ByteStream and ActionCache. It starts no goroutines and needs no closing; its
-// unfinished uploads lie in the Store's TempDir. Action results belong to their instance name. Blobs are shared by all,
-// unless disk.Options.Isolate says otherwise: then an instance name has those that it has uploaded, and all others are
-// missing to it as if they were not there.
+// A Server serves a store and results as REv2's ContentAddressableStorage, ByteStream and
+// ActionCache. It starts no goroutines and needs no closing; its unfinished uploads lie in the
+// Store's TempDir. Action results belong to their instance name. Blobs are shared by all, unless
+// disk.Options.Isolate is set: then an instance name has those that it has uploaded, and all others
+// are missing for it.
 type Server struct {
 	store   Store        // only for its room; see content
-	shared  cas.Readable // of a Reader; nil: what is read depends on the instance name
+	shared  cas.Readable // of a Reader; nil: content depends on the instance name
 	actions Results
 	trees   ownTrees
 	options Options
@@ -135,8 +134,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	g.RegisterService(ByteStreamDesc(), &byteStreamService{s: s})
 }
 
-// CacheCapabilities returns what the Server can do, for ServerCapabilities. The
-// message is the caller's.
+// CacheCapabilities returns the Server's part of ServerCapabilities. The message is the caller's.
 func (s *Server) CacheCapabilities() *repb.CacheCapabilities {
 	c := &repb.CacheCapabilities{
 		ActionCacheUpdateCapabilities: &repb.ActionCacheUpdateCapabilities{
@@ -157,7 +155,7 @@ func (s *Server) CacheCapabilities() *repb.CacheCapabilities {
 	return c
 }
 
-// request checks what every request carries.
+// request checks the common fields of requests.
 func request(name string, fn repb.DigestFunction_Value) (digest.Function, error) {
 	if err := instance.Check(name); err != nil {
 		return 0, err
@@ -165,7 +163,7 @@ func request(name string, fn repb.DigestFunction_Value) (digest.Function, error)
 	return digest.FunctionFromProto(fn)
 }
 
-// checkUploadSize refuses what MaxBlobBytes does, and what never fits in the Store.
+// checkUploadSize refuses blobs beyond MaxBlobBytes, and those that can never fit in the Store.
 func (s *Server) checkUploadSize(d digest.Digest) error {
 	if limit := s.options.MaxBlobBytes; limit > 0 && d.SizeBytes() > limit {
 		return status.Errorf(codes.InvalidArgument, "blob %s is larger than the limit of %d bytes", d, limit)
@@ -182,9 +180,9 @@ func (s *Server) readStatus(err error) error { return s.statusOf(err, codes.Data
 // writeStatus converts an error of uploading into a gRPC status error.
 func (s *Server) writeStatus(err error) error { return s.statusOf(err, codes.InvalidArgument) }
 
-// statusOf converts err; nil stays nil. corrupt is the code for ErrCorrupt. What
-// is the server's own fault is logged here, as the client cannot mend it. A size that no store of this bound could
-// take is the client's: anybody can announce one as often as he likes.
+// statusOf converts err; nil stays nil. corrupt is the code for ErrCorrupt. The server's own faults
+// are logged here, as the client cannot repair them. A size that no store of this limit could hold
+// is the client's fault: any client can announce one as often as it likes.
 func (s *Server) statusOf(err error, corrupt codes.Code) error {
 	if err == nil {
 		return nil
@@ -206,7 +204,7 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 	case errors.Is(err, cas.ErrNotFound):
 		code = codes.NotFound
 	case errors.As(err, new(*cas.NeverFitsError)):
-		code = codes.InvalidArgument // clients try again what is RESOURCE_EXHAUSTED
+		code = codes.InvalidArgument // clients retry RESOURCE_EXHAUSTED
 	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = codes.ResourceExhausted
 	case errors.Is(err, cas.ErrUnwritable), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):

@@ -23,8 +23,8 @@ const maxTreeDirectories = 1 << 20
 // pageBytes bounds the directories of one answer of GetTree, unless one alone has more.
 const pageBytes = 512 << 10
 
-// readEncoded reads the blob d, which is said to be a message of that type. One
-// that is too large is INVALID_ARGUMENT. Each of its bytes takes so many of memory.
+// readEncoded reads the blob d, a message of that type. One that is too large is INVALID_ARGUMENT.
+// Each of its bytes takes so many of memory.
 func (c catalog) readEncoded(ctx context.Context, d digest.Digest, kind protoreflect.Name, each int64) ([]byte, error) {
 	if d.SizeBytes() > maxMessageBlob {
 		return nil, status.Errorf(codes.InvalidArgument, "%s %s: larger than %d bytes", kind, d, maxMessageBlob)
@@ -77,10 +77,10 @@ func (c catalog) readNode(ctx context.Context, d digest.Digest, each int64) (tre
 	return n, nil
 }
 
-// walkTree visits each distinct directory of a tree once, the root first, level
-// by level, those that are not in the store included. A tree cannot contain
-// itself, and one that names a directory a million times names it once. The walk goes on to those that visit leaves in
-// refs.Directories. Each byte of a directory takes so many of memory, with what visit does with it.
+// walkTree visits each distinct directory of a tree once, the root first, level by level, including
+// missing ones. A tree cannot contain itself, and a directory that it contains a million times is
+// visited once. The walk continues with the directories that visit leaves in refs.Directories. Each
+// byte of a directory takes so many of memory, including that of visit.
 func (c catalog) walkTree(ctx context.Context, root digest.Digest, each int64, visit func(*treeNode) error) error {
 	queue := []digest.Digest{root}
 	seen := map[digest.Digest]struct{}{root: {}}
@@ -187,7 +187,7 @@ type pager struct {
 	bytes int
 }
 
-// add appends the directory at p.position, after sending what is full.
+// add appends the directory at p.position, after sending a full page.
 func (p *pager) add(m *repb.Directory) error {
 	size := proto.Size(m)
 	full := p.maxCount > 0 && len(p.page) >= p.maxCount || p.bytes+size > p.maxBytes

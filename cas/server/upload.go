@@ -16,9 +16,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// uploads are the ByteStream uploads that are going on, and those that broke off
-// and may be resumed. They live in memory and in temporary files of the store, whose
-// room they take: a server that is started again knows none, and clients begin anew.
+// uploads are the ByteStream uploads in progress, and broken ones that may be resumed. They live in
+// memory and in temporary files of the store, whose room they take: a restarted server has none,
+// and clients begin again.
 type uploads struct {
 	store  Receiver
 	max    int           // how many idle ones are kept
@@ -30,13 +30,13 @@ type uploads struct {
 	evicted atomic.Int64              // idle ones taken out of byName; changed with mu held
 }
 
-// An upload is what has arrived of one resource. A stream that writes to it holds
-// a turn; a newer stream takes the turn away, because the older may hang on a
-// connection that is dead without the server knowing.
+// An upload is the received part of one resource. A stream that writes to it holds a turn; a newer
+// stream takes the turn away, because the older may hang on a connection that is dead without the
+// server knowing.
 type upload struct {
 	name wire.Resource
 
-	// io serializes what is done with the file. It is taken before uploads.mu.
+	// io serializes access to the file. It is taken before uploads.mu.
 	io     sync.Mutex
 	room   cas.Writer     // nil before the first byte and after the end
 	hasher *digest.Hasher // of the bytes in room
@@ -52,7 +52,7 @@ type turn struct {
 	u   *upload
 }
 
-// A Receiver is what uploads are written to.
+// A Receiver is the destination of uploads.
 type Receiver interface {
 	// Create takes a blob in.
 	Create(d digest.Digest) (cas.Writer, error)
@@ -66,9 +66,8 @@ func newUploads(s Receiver, limit int, maxAge time.Duration) *uploads {
 	return &uploads{store: s, max: limit, maxAge: maxAge, now: time.Now, byName: map[wire.Resource]*upload{}}
 }
 
-// begin makes the caller the one who writes to the named upload, from offset. An
-// offset other than what is committed is refused, except 0, which starts anew.
-// The caller ends the turn with release.
+// begin makes the caller the writer of the named upload, from offset. An offset other than the
+// committed one is refused, except 0, which starts again. The caller ends the turn with release.
 func (a *uploads) begin(name wire.Resource, offset int64) (*turn, error) {
 	a.mu.Lock()
 	stale := a.expireLocked()
@@ -160,20 +159,19 @@ func (a *uploads) oldestLocked() *upload {
 	return oldest
 }
 
-// evictLocked takes an idle upload out of the table, to be discarded by the caller.
-// Its room is free at once, so that whoever finds nothing idle any more finds room.
+// evictLocked takes an idle upload out of the table, to be discarded by the caller. Its room is
+// free at once, so that a caller that finds no idle upload any more finds room.
 func (a *uploads) evictLocked(u *upload) {
 	delete(a.byName, u.name)
-	// Without upload.io: nobody has a turn, and nobody can get one any more.
+	// Without upload.io: no stream has a turn, and none can get one any more.
 	if u.room != nil {
 		u.room.GiveBack()
 	}
-	a.evicted.Add(1) // last: who has seen this, finds the room
+	a.evicted.Add(1) // last: a caller that has seen this finds the room
 }
 
-// givingWay does op, which writes to the store, again as long as there is no room
-// for it and an idle upload can give way to it, the oldest first. The caller holds
-// no upload.io.
+// givingWay repeats op, which writes to the store, as long as there is no room for it and an idle
+// upload can be discarded, the oldest first. The caller holds no upload.io.
 func (a *uploads) givingWay(op func() error) error {
 	for {
 		seen := a.evicted.Load()
@@ -184,8 +182,8 @@ func (a *uploads) givingWay(op func() error) error {
 	}
 }
 
-// giveWay discards the oldest idle upload, unless others went since seen of them had.
-// It reports whether any went.
+// giveWay discards the oldest idle upload, unless others were evicted since the caller read seen.
+// It reports whether any was discarded.
 func (a *uploads) giveWay(seen int64) bool {
 	var stale []*upload
 	a.mu.Lock()
@@ -199,8 +197,7 @@ func (a *uploads) giveWay(seen int64) bool {
 	return gone || len(stale) > 0
 }
 
-// release ends a turn, if it has not been taken away. An upload that is not
-// ended stays to be resumed.
+// release ends a turn, if it has not been taken away. An unfinished upload stays to be resumed.
 func (t *turn) release() {
 	a := t.all
 	a.mu.Lock()
@@ -224,8 +221,8 @@ func (t *turn) holdsLocked() error {
 	return nil
 }
 
-// Write appends p, for which idle uploads give way. More bytes than the digest says
-// are ErrCorrupt. After an error the upload can go on behind the bytes written.
+// Write appends p, and discards idle uploads for it. More bytes than the digest has are ErrCorrupt.
+// After an error the upload can continue behind the written bytes.
 func (t *turn) Write(p []byte) (int, error) {
 	done := 0
 	err := t.all.givingWay(func() error {
@@ -261,8 +258,7 @@ func (t *turn) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// finish verifies the upload and makes it one of blobs. Whatever comes out,
-// the upload is over.
+// finish verifies the upload and makes it a blob. In any case, the upload is over.
 func (t *turn) finish(ctx context.Context, blobs cas.Content) error {
 	u := t.u
 	u.io.Lock()
@@ -276,7 +272,7 @@ func (t *turn) finish(ctx context.Context, blobs cas.Content) error {
 		err = blobs.Arriving(ctx, u.name.Digest)
 	}
 	if err == nil {
-		// It brings its room along, and needs none besides.
+		// It has reserved its room, and needs no more.
 		err = u.room.Keep(ctx)
 	}
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// lookAgainBytes is how much of an upload is taken in before looking whether
-// somebody else has completed the blob meanwhile.
+// lookAgainBytes is how much of an upload is received before the server checks whether another
+// caller has completed the blob meanwhile.
 const lookAgainBytes = 4 << 20
 
 // Why a writeReceiver ends other than by finish_write.
@@ -26,12 +26,11 @@ var (
 	errCompleted  = errors.New("blob is already there")
 )
 
-// Write stores a blob. It answers OK only if the blob is in the store. A stream that
-// ends without finish_write, however much it brought, is an error and leaves what has
-// arrived, to be resumed under the same resource name: ByteStream's text has the service
-// answer with committed_size there, but clients of REv2 take the size of the blob in it
-// for "stored". The answer comes with finish_write, whether or not the client then
-// closes its stream.
+// Write stores a blob. It answers OK only if the blob is in the store. A stream that ends without
+// finish_write is an error, however much it sent, and leaves the received bytes, to be resumed
+// under the same resource name: by ByteStream's text the service answers with committed_size there,
+// but clients of REv2 take the size of the blob in it for "stored". The answer comes with
+// finish_write, whether or not the client then closes its stream.
 func (v *byteStreamService) Write(stream bytestream.ByteStream_WriteServer) error {
 	committed, err := v.write(stream)
 	if err != nil {
@@ -89,12 +88,11 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	case err != nil:
 		return 0, err
 	}
-	// All is there, and the client said so: who hangs up now has uploaded it.
+	// Everything has arrived, with finish_write: a client that disconnects now has uploaded it.
 	if err := turn.finish(context.WithoutCancel(stream.Context()), blobs); err != nil {
 		return 0, err
 	}
-	// The first offset and the bytes that came, compressed or not: what the next
-	// write_offset would have to be.
+	// The first offset and the received bytes, compressed or not: the next write_offset.
 	return in.next, nil
 }
 
@@ -114,8 +112,7 @@ func (v *byteStreamService) checkWrite(ctx context.Context, first *bytestream.Wr
 	return name, v.s.checkUploadSize(d)
 }
 
-// completedSize is what REv2 wants as committed_size when the blob is there
-// before the client has sent it.
+// completedSize is REv2's committed_size when the blob is present before the client has sent it.
 func completedSize(name wire.Resource) int64 {
 	if name.Compressor != repb.Compressor_IDENTITY {
 		return -1
@@ -123,8 +120,8 @@ func completedSize(name wire.Resource) int64 {
 	return name.Digest.SizeBytes()
 }
 
-// receive writes all that in brings to w, as it comes: a client that sends little holds no buffer, and one that
-// compresses those that its frames ask for, as far as there is room.
+// receive writes the bytes of in to w, as they come: a client that sends little holds no buffer,
+// and one that compresses holds those of its frames, as far as there is room.
 func (v *byteStreamService) receive(w io.Writer, in *writeReceiver, name wire.Resource) error {
 	if name.Compressor == repb.Compressor_IDENTITY {
 		return in.writeTo(w)
@@ -154,7 +151,7 @@ func (v *byteStreamService) receive(w io.Writer, in *writeReceiver, name wire.Re
 	return nil
 }
 
-// An errWriter remembers the error of w, to tell it from an error of the source.
+// An errWriter remembers the error of w, to distinguish it from an error of the source.
 type errWriter struct {
 	w   io.Writer
 	err error
@@ -199,7 +196,7 @@ func (in *writeReceiver) fill() error {
 	return nil
 }
 
-// writeTo writes all that comes to w.
+// writeTo writes all bytes to w.
 func (in *writeReceiver) writeTo(w io.Writer) error {
 	for {
 		if err := in.fill(); err == io.EOF {
@@ -250,11 +247,10 @@ func (in *writeReceiver) receive() error {
 	return nil
 }
 
-// QueryWriteStatus tells from where an upload can go on. Of an upload that is
-// unknown it says that 0 bytes are committed. ByteStream's text asks for
-// NOT_FOUND there, but Bazel (ByteStreamUploader) fails the build then, if a
-// connection broke before the first request arrived or the server was restarted;
-// 0 makes every client begin anew.
+// QueryWriteStatus returns from where an upload can continue. For an unknown upload it returns 0
+// committed bytes. ByteStream's text asks for NOT_FOUND there, but Bazel (ByteStreamUploader) fails
+// the build then, if a connection broke before the first request arrived or the server restarted; 0
+// makes every client begin again.
 func (v *byteStreamService) QueryWriteStatus(
 	ctx context.Context, r *bytestream.QueryWriteStatusRequest,
 ) (*bytestream.QueryWriteStatusResponse, error) {

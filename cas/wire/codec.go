@@ -13,8 +13,8 @@ const (
 	CompressAbove = 512
 )
 
-// NewBatchDecoder returns a decoder whose DecodeAll fails when the result does
-// not fit the capacity it is given.
+// NewBatchDecoder returns a decoder whose DecodeAll fails when the result exceeds the given
+// capacity.
 func NewBatchDecoder() *zstd.Decoder {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(0),
 		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(MaxZstdWindow))
@@ -33,9 +33,9 @@ func NewBatchEncoder() *zstd.Encoder {
 	return e
 }
 
-// CopyChunks copies in full chunks, or smaller ones if r is to have no more than size
-// bytes, and returns how much it has read. io.CopyBuffer would not do: it lets a
-// reader or writer with shortcuts choose the sizes.
+// CopyChunks copies in full chunks, or smaller ones if r has no more than size bytes, and returns
+// how much it has read. io.CopyBuffer would not do: it lets a reader or writer with shortcuts
+// choose the sizes.
 func CopyChunks(w io.Writer, r io.Reader, size int64) (int64, error) {
 	// With one byte more the first read sees the end.
 	buf := make([]byte, min(StreamChunk-1, size)+1)

@@ -1,3 +1,3 @@
-// Package wire is what client and server of storage have to write alike: the names of resources, and
+// Package wire has the common formats of client and server of storage: the names of resources, and
 // how messages are cut and packed. It does no I/O of its own.
 package wire

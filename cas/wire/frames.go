@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// MaxZstdWindow bounds what a compressed upload can make the server allocate;
-	// it is the window of zstd's strongest level.
+	// MaxZstdWindow limits the memory that a compressed upload can allocate on the server; it is
+	// the window of zstd's strongest level.
 	MaxZstdWindow = 128 << 20
 	// streamWindow is that of our own streams. A longer one takes memory at both ends, and makes few files smaller.
 	streamWindow = 1 << 20
-	// encoderTables is what a stream encoder takes beside its window, as measured.
+	// encoderTables is the memory of a stream encoder beside its window, as measured.
 	encoderTables = 900 << 10
 )
 
@@ -32,16 +32,17 @@ func windowFor(size int64) int {
 	return 1 << bits.Len64(uint64(min(max(size, least), streamWindow))-1)
 }
 
-// EncoderBytes returns what memory NewStreamEncoder takes.
+// EncoderBytes returns the memory of NewStreamEncoder.
 func EncoderBytes(size int64) int64 { return int64(windowFor(size)) + encoderTables }
 
-// decoderBytes returns what memory a decoder of streams takes for frames with a window: that, and some blocks.
+// decoderBytes returns the memory of a stream decoder for frames with a window: that, and some
+// blocks.
 func decoderBytes(window int64) int64 { return window + 4*min(window, 128<<10) + 64<<10 }
 
-// Frames reads a zstd stream for a decoder, and decides how much memory that takes. A decoder allocates the window
-// that a frame's header asks for before it has seen more than that: a few bytes can ask for gigabytes. So
-// each frame asks for no more than the blob is long, and for the first one admit is asked for what the decoder takes;
-// later ones cannot have more.
+// Frames reads a zstd stream for a decoder, and limits its memory. A decoder allocates the window
+// in a frame's header before it has seen more: a few bytes can ask for gigabytes. So no frame may
+// ask for more than the size of the blob, and admit is called with the decoder's memory for the
+// first one; later ones cannot have more.
 type Frames struct {
 	in      io.Reader
 	size    int64 // of the blob
@@ -56,7 +57,7 @@ type Frames struct {
 	refused  error
 }
 
-// NewFrames returns a Frames of the stream in, which is a blob of so many bytes.
+// NewFrames returns a Frames of the stream in, a blob of so many bytes.
 func NewFrames(in io.Reader, size int64, admit func(bytes int64) error) *Frames {
 	f := &Frames{in: in, size: size, admit: admit}
 	f.at = f.frame
@@ -93,7 +94,7 @@ func (f *Frames) take(n int) error {
 	return err
 }
 
-// frame reads what a frame begins with (RFC 8878, section 3.1).
+// frame reads the beginning of a frame (RFC 8878, section 3.1).
 func (f *Frames) frame() error {
 	f.header = nil
 	if err := f.take(5); err != nil {
@@ -174,7 +175,7 @@ func leastWindow(size int64) byte {
 	return 255
 }
 
-// block reads what a block begins with.
+// block reads the beginning of a block.
 func (f *Frames) block() error {
 	f.header = nil
 	if err := f.take(3); err != nil {
@@ -199,5 +200,5 @@ func (f *Frames) block() error {
 	return nil
 }
 
-// nonsense has the decoder say what is wrong.
+// nonsense makes the decoder report the error.
 func (f *Frames) nonsense() error { return fmt.Errorf("%w: not a zstd stream", io.ErrUnexpectedEOF) }

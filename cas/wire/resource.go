@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// ErrInvalidName is wrapped by every error about a resource name that neither its digest nor its instance
-// name is to blame for.
+// ErrInvalidName is wrapped by every error about a resource name that is not due to its digest or
+// its instance name.
 var ErrInvalidName = errors.New("invalid name")
 
 // maxNameLength bounds resource names; the longest useful one is some 200 bytes
@@ -26,8 +26,8 @@ const maxNameLength = 4096
 // ByteStream call (REv2, "ContentAddressableStorage").
 const ResourceHeader = "build.bazel.remote.execution.v2.resource-name"
 
-// A Resource is what a ByteStream resource name says (REv2,
-// "ContentAddressableStorage"). It is comparable, so it can key a table.
+// A Resource is the content of a ByteStream resource name (REv2, "ContentAddressableStorage"). It
+// is comparable, so it can key a table.
 type Resource struct {
 	Instance   string
 	UUID       string // of an upload; empty when reading
@@ -71,8 +71,8 @@ func ParseWrite(name string) (Resource, error) {
 	return r, nil
 }
 
-// splitInstance parses what is before the first reserved segment, and returns
-// the segments from there.
+// splitInstance parses the part before the first reserved segment, and returns the segments from
+// there.
 func splitInstance(name string) (Resource, []string, error) {
 	if len(name) > maxNameLength {
 		return Resource{}, nil, fmt.Errorf("%w: resource name of %d bytes", ErrInvalidName, len(name))
@@ -141,8 +141,8 @@ func (r Resource) String() string {
 	return b.String()
 }
 
-// isUUID reports whether s has the form of a UUID. Its version is not looked at:
-// a name that merely is unique does no harm.
+// isUUID reports whether s has the form of a UUID. It ignores the version: a name that is merely
+// unique does no harm.
 func isUUID(s string) bool {
 	if len(s) != 36 {
 		return false
