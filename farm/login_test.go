@@ -158,7 +158,7 @@ func TestLogOut(t *testing.T) {
 	ops.browser.Jar.SetCookies(u, kept)
 	ops.see("/logout", 200, "/logout", "You are logged out")
 	ops.check(http.MethodPost, "/workers/drain", here, 401, "/workers/drain",
-		[]string{"You are not logged in any more", "Nothing was changed", `href="/login?to=%2Fquotas"`})
+		[]string{"You are no longer logged in", "Nothing was changed", `href="/login?to=%2Fquotas"`})
 	if code, _, text := ops.ask(http.MethodGet, "/quotas", map[string]string{"Accept": "text/event-stream"}); code != 401 {
 		t.Errorf("a script: %d, %s", code, text)
 	}

@@ -149,8 +149,8 @@ func TestWarningOfUsers(t *testing.T) {
 	}{
 		{isolation{own: own, sandbox: &sandbox.Options{}}, ""},
 		{isolation{own: own, sandbox: &sandbox.Options{}, unnamed: none}, "each action runs as its own user, who is not root"},
-		{isolation{own: own}, "commands run as root, as this worker does"},
-		{isolation{own: own, unnamed: none}, "commands run as root, as this worker does"},
+		{isolation{own: own}, "commands run as root, like this worker"},
+		{isolation{own: own, unnamed: none}, "commands run as root, like this worker"},
 		{isolation{}, ""},
 	} {
 		core, said := observer.New(zap.WarnLevel)

@@ -54,7 +54,7 @@ func TestStorageFlags(t *testing.T) {
 		t.Errorf("writes of clients beside access rules: %v", err)
 	}
 	s.Storage = "grpc://h:1"
-	if _, err := s.openStorage(t.Context(), scrub.Load{}, false); err == nil || !strings.Contains(err.Error(), "--cache-writes: the action cache is elsewhere") {
+	if _, err := s.openStorage(t.Context(), scrub.Load{}, false); err == nil || !strings.Contains(err.Error(), "--cache-writes: the action cache is external") {
 		t.Errorf("writes of clients to storage elsewhere: %v", err)
 	}
 }

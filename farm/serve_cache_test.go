@@ -133,7 +133,7 @@ func TestServeCacheIsNamed(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{
-		":8983": "give the host", "0.0.0.0:8983": "give the host", "[::]:8983": "give the host",
+		":8983": "give a host", "0.0.0.0:8983": "give a host", "[::]:8983": "give a host",
 		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
 	} {
 		w := &Worker{ServeCache: address, Logger: zap.NewNop()}

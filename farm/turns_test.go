@@ -197,7 +197,7 @@ func TestCircularStart(t *testing.T) {
 			storage := freePort(t)
 			s.Listen, s.HTTP, s.Storage = freePort(t), freePort(t), "grpc://"+storage
 			f := startTurns(t, s)
-			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+storage+" has not said yet what it can")
+			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+storage+" has not returned its capabilities yet")
 			conn, err := (&dial.Client{}).Dial(s.Listen)
 			if err != nil {
 				t.Fatal(err)

@@ -98,7 +98,7 @@ func TestDrainByPattern(t *testing.T) {
 func TestDrainTells(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		early := asked(t, f.operator().Drain, &admin.DrainRequest{Pattern: matching("rack=7")})
-		if early.GetWorkers() != 0 || !strings.Contains(early.GetWarning(), "no worker matches now") {
+		if early.GetWorkers() != 0 || !strings.Contains(early.GetWarning(), "no connected worker matches") {
 			t.Errorf("without workers: %v", early)
 		}
 		w := f.worker("a")

@@ -122,7 +122,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 	defer leave()
 	directories, err := stored.Tree(ctx, blobs, root)
 	if err != nil {
-		v.NoInputs = status.Convert(missing("input root, or a part of it,", err)).Message()
+		v.NoInputs = status.Convert(missing("input root, or a part of it", err)).Message()
 		return
 	}
 	known := p.profile(ctx, fn, v)

@@ -83,7 +83,7 @@ func digestOf(r *http.Request) (digest.Digest, error) {
 
 func missing(what string, err error) error {
 	if errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound {
-		return status.Errorf(codes.NotFound, "the %s is not, or no longer, in the storage", what)
+		return status.Errorf(codes.NotFound, "the storage does not have the %s", what)
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func TestLogInPage(t *testing.T) {
 	}
 	expect(t, b.get("/login?to=/workers", 200), `href="/login?to=%2Fworkers&amp;with=Acme&#43;%26&#43;Sons">Acme &amp; Sons`, `with=127.0.0.1%3A1">127.0.0.1:1`)
 	expect(t, b.get("/login?with=Acme+%26+Sons&to=//evil", 503), "You are not logged in", "cannot be reached", `href="/login?to=%2F">Log in`)
-	expect(t, b.get("/login?with=x", 403), "nobody logs in with")
+	expect(t, b.get("/login?with=x", 403), "there is no log-in with")
 	page := b.get("/login/callback?error=evil%20text", 403)
 	expect(t, page, "You are not logged in", "begun in another browser")
 	if strings.Contains(page, "evil text") {
@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 		if got := w.Header().Get("Location"); w.Code != 401 || got != "" {
 			t.Errorf("a form of %s: %d to %q", referer, w.Code, got)
 		}
-		expect(t, w.Body.String(), "You are not logged in any more", "Nothing was changed: log in, and try again.", `href="`+to+`">Log in`)
+		expect(t, w.Body.String(), "You are no longer logged in", "Nothing was changed. Log in and try again.", `href="`+to+`">Log in`)
 	}
 	b.change(func(o *Options) { o.Login = nil })
 	w := httptest.NewRecorder()

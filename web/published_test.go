@@ -44,7 +44,7 @@ func TestPublishedBuild(t *testing.T) {
 	b.scheduler.ended = []*historypb.Record{mine}
 	page := b.get("/builds/build-1", 200)
 	expect(t, page, "Failed: exit code 3, tests failed", "took 1m30s", "by ann on desk", "bazel test &#39;--config=&lt;x&gt;&#39; //...", "ERROR: &lt;script&gt;",
-		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This is not all", "2 events were too large",
+		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This page is incomplete", "2 events were too large",
 		`href="/blobs/sha256/`+hash+`/12?instance=team%2Fa&amp;name=test.log" download>test.log (failed)`, "elsewhere.log",
 		`href="/blobs/blake3/`+hash+`/7?instance=&amp;name=stderr" download>stderr`)
 	order := []string{"ERROR:", "Actions that failed the build", "//a:bad</th>", "//a:win</th>", "//a:ok", "//a:fails</th>", "//a:passes</th>"}
@@ -77,7 +77,7 @@ func TestPublishedBuild(t *testing.T) {
 // TestBuildsOfHistory lists builds in place of operations.
 func TestBuildsOfHistory(t *testing.T) {
 	b := newBrowser(t, false)
-	expect(t, b.get("/history?show=builds", 200), "No build is known", "--bes_backend")
+	expect(t, b.get("/history?show=builds", 200), "No build was published", "--bes_backend")
 	expect(t, b.get("/history?show=builds&q=user%3Dann", 200), "No matching build is known")
 	start := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	over := &historypb.Record{

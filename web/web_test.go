@@ -46,12 +46,12 @@ func TestPages(t *testing.T) {
 	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
 		t.Errorf("%d workers can be drained, want one of the two", n)
 	}
-	expect(t, b.get("/quotas", 200), "<dt>Capacity</dt><dd>40", "<dt>Promised</dt><dd>50", "in slots",
+	expect(t, b.get("/quotas", 200), "<dt>Capacity</dt><dd>40", "<dt>Guaranteed</dt><dd>50", "in slots",
 		"more is promised than there is", "web", ">35<", ">7<", "uses 30 of 40")
 	expect(t, b.get("/"+operationOf, 200), "executing", "data-live", "/stdout", "Cancel this operation", "instance=main",
 		"for its turn", "least delay", "1h0m0s")
 	b.scheduler.done, b.scheduler.stderr = true, digest.Of(digest.SHA256, []byte("warning"))
-	expect(t, b.get("/"+operationOf, 200), "not, or no longer, in the storage")
+	expect(t, b.get("/"+operationOf, 200), "The storage does not have it")
 	b.blobs[b.scheduler.stderr] = []byte("warning")
 	page = b.get("/"+operationOf, 200)
 	expect(t, page, "137", "killed for want of memory", "300ms", "hit rate", "75 %", "20 MiB", "a &lt; b\ufffd</pre>", "warning</pre>")
@@ -78,7 +78,7 @@ func TestAction(t *testing.T) {
 	d := b.blobs.put(action)
 	path := "/actions/sha256/" + d.String()
 	page := b.get(path, 200)
-	expect(t, page, "cc &#39;it&#39;\\&#39;&#39;s&#39; &#39;$HOME&#39;", "nothing can be said", "3 files, 30 MiB",
+	expect(t, page, "cc &#39;it&#39;\\&#39;&#39;s&#39; &#39;$HOME&#39;", "There is no profile of this command yet", "3 files, 30 MiB",
 		"starts on class 1", "it was fast enough", "90 %",
 		`<path d="M400 10h.01"/><path class="bad" d="M1000 10h.01"/><path class="accept" d="M800 0v20"/>`, ">large<")
 	if strings.Contains(page, "never-read") {
@@ -100,7 +100,7 @@ func TestAction(t *testing.T) {
 	}
 
 	delete(b.blobs, lib)
-	expect(t, b.get(path, 200), "not, or no longer, in the storage")
+	expect(t, b.get(path, 200), "the storage does not have the input root")
 	delete(b.blobs, command)
 	expect(t, b.get(path, 404), "command of this action")
 	b.get("/actions/sha256/abc/1", 400)

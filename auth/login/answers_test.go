@@ -45,14 +45,14 @@ func TestAnswersWithoutName(t *testing.T) {
 		d.issuer.Refuse("access_denied")
 		d.get(unnamed())
 		if signs {
-			d.expect(codes.PermissionDenied, "this one has no name", "")
+			d.expect(codes.PermissionDenied, "this one has none", "")
 		} else {
 			d.expect(codes.PermissionDenied, "access_denied", "")
 		}
 		d.issuer.Refuse("")
 		d.get(unnamed())
 		if signs {
-			d.expect(codes.PermissionDenied, "this one has no name", "")
+			d.expect(codes.PermissionDenied, "this one has none", "")
 			d.get("/login")
 		}
 		d.expect(codes.OK, "", "ann@example.com")

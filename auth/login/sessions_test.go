@@ -48,7 +48,7 @@ func TestOthersLogIns(t *testing.T) {
 		return u.Query().Get("state")
 	}
 	d.get(strings.Replace(back, url.QueryEscape(state(back)), url.QueryEscape(state(other)), 1)) // another's code, with the own state
-	d.expect(codes.FailedPrecondition, "used or too old", "")
+	d.expect(codes.FailedPrecondition, "used or expired", "")
 	d.browser = mine
 	second := d.callback()
 	d.get(strings.Replace(second, "&iss=", "&iss=https://other.example.com", 1))
@@ -67,7 +67,7 @@ func TestOthersLogIns(t *testing.T) {
 	d.expect(codes.OK, "", "ann@example.com")
 	d.get("/logout")
 	d.get(second) // the code is used
-	d.expect(codes.FailedPrecondition, "used or too old", "")
+	d.expect(codes.FailedPrecondition, "used or expired", "")
 	third := d.callback()
 	d.options.KeyFile = filepath.Join(t.TempDir(), "key")
 	d.open() // with other keys

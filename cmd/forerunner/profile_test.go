@@ -69,7 +69,7 @@ func TestProfiledTree(t *testing.T) {
 		{whole, true, "- 3072 KiB lib/large|- 30 B lib/deep/ (2 files)|- 10 B other/one|- 7 B other/three|" + sums},
 		{filter, false, "~ 5 B main|- 3072 KiB lib/large|~ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
 			"- 10 B other/one|~ 20 B other/two|- 7 B other/three|" +
-			"what the last run read is not known here: the store has filters only|" +
+			"the files of the last run are unknown: the store has filters only|" +
 			"+ 0 of 8 files, 0 B of 3072 KiB: read by the last run|" +
 			"~ 3 of 8 files, 125 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"},
 	} {

@@ -143,7 +143,7 @@ func (e *events) expectPage(t *testing.T, id string, uploaded bool) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if strings.Contains(page, "This is not all") || strings.Contains(page, "too large") {
+	if strings.Contains(page, "This page is incomplete") || strings.Contains(page, "too large") {
 		t.Error("the page says that something is missing")
 	}
 	var list struct {

@@ -50,7 +50,7 @@ func TestExplain(t *testing.T) {
 	expect(second, "Input used.txt differs and was read.", first)
 	run("two", "two")
 	third := latest()
-	expect(third, "Input unused.txt differs and was not read.", "All that differs are inputs that no known run of this command read")
+	expect(third, "Input unused.txt differs and was not read.", "Only inputs differ that no known run of this command read")
 	var said struct {
 		Run         struct{ Operation string }
 		Differences []struct{ List []struct{ Name, Read string } }

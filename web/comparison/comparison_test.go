@@ -174,7 +174,7 @@ func TestInputs(t *testing.T) {
 	f.runs = nil
 	f.run(action("one", "old"), cc())
 	e = f.explain(f.run(action("one", "new"), cc()))
-	expect(t, e, "All that differs are inputs that no known run of this command read")
+	expect(t, e, "Only inputs differ that no known run of this command read")
 }
 
 // TestNearest has a target with many actions of one mnemonic, between which the one with the same output is found.
@@ -208,7 +208,7 @@ func TestSameAction(t *testing.T) {
 		t.Errorf("it differs from itself: %v", e)
 	}
 	before.Outcome = historypb.Outcome_TIMED_OUT
-	expect(t, f.explain(now), "did not succeed: only results of success are cached")
+	expect(t, f.explain(now), "did not succeed: only successful results are cached")
 	joined := proto.Clone(now).(*historypb.Record)
 	joined.Operation = "operations/joined"
 	f.runs = []*historypb.Record{joined, now}
