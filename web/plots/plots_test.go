@@ -156,7 +156,7 @@ func TestFiguresThatCannotBeRead(t *testing.T) {
 		if p := drawn.Farm(time.Now(), 1)[0]; strings.Count(p.Line, ",") != 1 {
 			t.Errorf("of what is damaged: %s", p.Line)
 		}
-		if n := logged.FilterMessageSnippet("begin anew").Len(); n != 2 || logged.Len() != 2 {
+		if n := logged.FilterMessageSnippet("start empty").Len(); n != 2 || logged.Len() != 2 {
 			t.Errorf("logged %v", logged.All())
 		}
 		stop()
