@@ -1,65 +1,67 @@
-// Package records keeps small records by key. Those that may be lost and those that may not have
-// different types and different files:
+// Package records keeps small records by key. Records that may be lost and records that may not be
+// lost have different types and different files:
 //
-//   - Hints are what similar actions read (profiles) and how they ran (statistics). One may be evicted,
-//     and it may be gone after a power cut; it is never another record's bytes, half a record or an
-//     older one than was read before. A store of hints that is damaged is set aside and begun anew.
-//   - Durable records are quotas, drains and leases. None goes by itself; one that is damaged is an
+//   - Hints say which files similar actions read (profiles) and how they ran (statistics). A store may
+//     evict a hint or lose it in a power failure. A read never returns another record's bytes, half a
+//     record, or an older record than an earlier read did. A damaged store of hints is renamed, and a
+//     new one is started.
+//   - Durable records are quotas, drains and leases. A store never drops one. A damaged record is an
 //     error, which names the file and says what to do.
 //
-// The package knows nothing of what the records hold, except where it speaks one of Buildbarn's
-// services. It refuses values above MaxValueBytes: what is large belongs into the CAS.
+// The package does not interpret records, except where it speaks one of Buildbarn's services. It
+// rejects values above MaxValueBytes: large values belong in the CAS.
 //
 // # Stores
 //
-// All pass one conformance suite (conformance_test.go).
+// All stores pass one conformance suite (conformance_test.go).
 //
 //   - Bolt: one bbolt file of one process, the default.
-//   - Memory: gone with the process; for tests, and for those who want no file.
-//   - Redis: servers that several programs share: one, or those that Sentinels watch, or a Cluster.
-//   - FSAC and ISCC: Buildbarn's FileSystemAccessCache and InitialSizeClassCache somewhere else.
-//     RegisterFSAC and RegisterISCC are the other side, over any Store.
+//   - Memory: lost when the process ends; for tests and for programs without a file.
+//   - Redis: servers that several programs share: a single server, servers behind Sentinels, or a
+//     Cluster.
+//   - FSAC and ISCC: a remote Buildbarn FileSystemAccessCache and InitialSizeClassCache.
+//     RegisterFSAC and RegisterISCC serve these over any Store.
 //
-// Who uses a store knows it as a record.Hints, and knows of this package nothing else.
+// Callers see a store as a record.Hints and need nothing else from this package.
 //
-// # Bounds
+// # Limits
 //
-// Each bucket of a Bolt or Memory has a maximum of bytes; beyond it the records that were not used
-// (read or written) for longest go, a tenth of the bucket at a time in a Bolt. Bolt keeps the times
-// of last use in memory and writes them with a later commit, so that a read costs no write; a
-// crash loses at most a minute of them. A Redis keeps them on the server, with every read and write.
+// Each bucket of a Bolt or Memory has a maximum of bytes. Above it, the least recently used (read
+// or written) records are evicted; a Bolt evicts a tenth of the bucket at a time. Bolt keeps the
+// times of last use in memory and writes them with a later commit, so a read costs no write; a
+// crash loses at most a minute of them. Redis updates them on the server with every read and write.
 //
-// # A store that is away
+// # Unavailable stores
 //
-// A call of a Redis, FSAC or ISCC ends within its Timeout, a second, with an error, and nothing is tried
-// again: a hint that comes late is of no use. record.Careful, which those who keep hints use, leaves a store
-// that failed alone for a moment, and says once that it is away and once that it is back.
+// A call of Redis, FSAC or ISCC ends with an error after its Timeout, one second, and is not
+// retried: a late hint is useless. record.Careful wraps each store of hints and pauses calls to a
+// store after a failure. It logs once that the store is unavailable and once that it is available
+// again.
 //
 // # Leases
 //
-// A Lease is a Durable record by which one program at a time serves; see there for what it is safe
-// against.
+// A Lease is a Durable record that lets one program at a time serve. See Lease for the failures
+// that it tolerates.
 //
 // # Durability of a Bolt
 //
-// Put returns when the write is queued. Every reader of the Bolt sees it
-// from then on; half a second later at the latest it is committed, together with all that was
-// queued meanwhile, by one transaction and one fsync. A crash of the process or of the machine loses
-// what was queued and not committed. Flush waits for the commit; Close flushes. When a commit fails
-// (a full disk) its writes are lost: this is logged once until a commit succeeds again, and the next
-// Flush or Close returns it. At most maxQueued bytes wait; a writer that would exceed that waits for
-// the commit to take them.
+// Put returns when the write is queued. Every reader of the Bolt sees the write from then on. At
+// most half a second later, one transaction with one fsync commits everything in the queue. A crash
+// of the process or of the machine loses writes that were queued and not committed. Flush waits for
+// the commit; Close flushes. When a commit fails (a full disk), its writes are lost: this is logged
+// once until a commit succeeds again, and the next Flush or Close returns the error. At most
+// maxQueued bytes are queued; a writer that would exceed this waits for a commit.
 //
-// A file that was closed has a checksum of all of it beside it. One that was not, or that the disk has changed since,
-// is read with care when it is opened, and what is in it goes to a new file; each record carries a checksum over key
-// and value. A file that cannot be read is set aside under another name and a new one begun; a record whose checksum is
-// wrong is as good as absent. Should bbolt find fault with the file later on, then it is set aside for the next
-// process, and until then all calls fail.
+// Close writes a checksum of the whole file beside it. If the file was not closed, or changed
+// since, the next open checks each record, whose checksum covers key and value, and copies the
+// valid ones to a new file. Records with a wrong checksum are dropped. A file that cannot be read
+// is renamed, and a new one is started. If bbolt finds an error in the file later, all calls fail
+// until the process ends, and the next process renames the file.
 //
 // # Goroutines and locks
 //
 // A Bolt has one goroutine, which commits; Close waits for it. A Redis has those of go-redis, which
-// Close ends. Lease.Hold has one for what it runs, and waits for it. The other types have none. queue.mu,
-// Memory.mu and Folder.mu are each alone; the first two are not held during I/O or a wait, the last
-// serializes writes.
+// Close ends. Lease.Hold has one goroutine for its callback, and waits for it. The other types have
+// none. Nobody holds two of queue.mu, Memory.mu and Folder.mu. The first two are not held during
+// I/O or a wait; the last serializes writes.
 package records

@@ -1,42 +1,42 @@
-// Package sandbox holds what a command sees and may do: the view of the machine, its own mounts,
+// Package sandbox defines what a command sees and may do: the view of the machine, mounts,
 // namespaces, identity, capabilities, system calls, devices, keyring and network.
 //
-// [Options] are what all commands of a launcher see, [Policy] is what one command may do, and [Folders] are
-// what it sees of its own. Both have to say what an option is, and this package alone has to do it: package
-// runner, which starts and ends commands, carries them along without looking at them.
+// [Options] apply to all commands of a launcher, [Policy] applies to one command, and [Folders]
+// name the private folders of a command. Only this package interprets these: package runner, which
+// starts and ends commands, passes them on.
 //
 // # What a command sees
 //
-//   - its input root at [Root], whichever launcher runs it;
+//   - its input root at [Root], with every launcher;
 //   - Folders.TempDir as /tmp and /var/tmp, and an empty /dev/shm;
-//   - of the machine [DefaultShow] and Options.Show, read-only, as they were mounted when the
-//     launcher started, and what the C library, certificates and runtimes need of /etc and
-//     /sys; never Options.Hide. Of /dev the usual eight and terminals of its own;
-//   - no process but the launcher, itself and what it starts; no System V memory,
-//     queue or semaphore of anybody; with Policy.NoNetwork no network but a
-//     loopback device, else the machine's, of which Landlock closes the sockets
-//     of the abstract namespace (Thread.NotApart, if it cannot).
+//   - from the machine: [DefaultShow] and Options.Show, read-only, as mounted when the
+//     launcher started, and the parts of /etc and /sys that the C library, certificates and
+//     runtimes need; never Options.Hide. In /dev the usual eight devices and private terminals;
+//   - no processes except the launcher, itself and its children; no System V memory,
+//     queue or semaphore of others. With Policy.NoNetwork it has only a loopback
+//     device. Otherwise it has the machine's network, without the sockets of the abstract
+//     namespace, which Landlock blocks (Thread.NotApart says if Landlock cannot).
 //
-// It has no io_uring, by which it could ask the kernel for what is done after its end. It has no new
-// privileges (setuid programs give none), and as root no capability beyond those of a package
-// manager: it cannot mount, trace the launcher, make devices, open files by handle, or change the
-// network or the machine. A User with IDs
-// has these in a user namespace only, and is nobody outside. A filter denies the system calls
-// that container engines deny (Policy.Allow).
+// It has no io_uring, with which it could make the kernel work after its end. It gains no
+// privileges (setuid programs give none), and as root it has only the capabilities that a package
+// manager needs: it cannot mount, trace the launcher, make devices, open files by handle, or change
+// the network or the machine. A User with IDs has these IDs in a user namespace only, and is nobody
+// outside. A filter denies the system calls that container engines deny (Policy.Allow).
 //
-// # How it is made
+// # How the sandbox is built
 //
-// The launcher is born into CloneFlags. Once, [Enter] gives the process its root and what commands share: a
-// [Box]. Each thread that forks gives up what its commands shall not have: a [Thread]. For each command the
-// worker takes mounts of its folders along ([Take]), Thread.Enter puts them into a mount namespace that is
-// made for it, and Child.Fork makes the process: that costs some mounts and two namespaces; those of users
-// and of networks are there before it.
+// The launcher starts with CloneFlags. Once, [Enter] gives the process its root and everything that
+// commands share: a [Box]. Each thread that forks drops all rights that commands must not have: a
+// [Thread]. For each command the worker clones the mounts of its folders ([Take]), Thread.Enter
+// attaches them in a new mount namespace, and Child.Fork makes the process. This costs some mounts
+// and two namespaces; the user and network namespaces exist before.
 //
-// # What it refuses
+// # What it does not do
 //
-// It starts no launcher, waits for no command and ends none, and limits nothing: cgroups do.
+// It does not start launchers, it does not wait for commands or end them, and it limits no
+// resources: cgroups do.
 //
 // # Goroutines
 //
-// A Box has one, a thread that makes networks ahead; it ends with the process.
+// A Box has one thread, which makes networks in advance. The thread ends with the process.
 package sandbox

@@ -1,23 +1,26 @@
-// Package scheduler serves the decisions of package core, which worker runs which action, over gRPC.
+// Package scheduler serves the decisions of package core (which worker runs which action) over
+// gRPC.
 //
-// Server joins parts that each have a job, and registers their services:
+// Server connects these packages and registers their services:
 //
-//	connection  over which connection a call came
-//	engine      the lock and the clock of core.State, the streams and calls that wait
-//	operation   operations as clients send and see them
-//	learning    size classes of actions, learned from their runs
-//	live        what commands print, from workers to readers
-//	operators   what operators ask and say
+// 	connection  identifies the connection of a call
+// 	engine      the lock and the clock of core.State, and waiting streams and calls
+// 	operation   operations as clients send and see them
+// 	learning    learns size classes of actions from their runs
+// 	live        sends the output of commands from workers to readers
+// 	operators   requests of operators
 //
-// Here are the services of clients and workers: executionService submits operations and sends their states, queueService has the
-// calls of workers; endings count, log and trace what is over.
+// This package has the services for clients and workers: executionService submits operations and
+// streams their states, queueService serves workers; endings count, log and trace operations that
+// ended.
 //
-// The package refuses to look into input roots and to write the action cache (the
-// worker does, which alone knows what shaped a result).
+// The package never reads input roots and never writes the action cache. The worker writes it,
+// because only the worker knows what influenced a result.
 //
-// Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and two
-// that watch quotas, where there are such, and waits for them. It and journal.Journal.Run are the caller's
-// goroutines and every RPC runs on gRPC's.
+// Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and
+// two that watch quotas, if there are quotas, and waits for them. Run and journal.Journal.Run run
+// on the caller's goroutines; every RPC runs on gRPC's.
 //
-// Lock order: the engine's comes first. The locks of peers and metrics are taken without any other.
+// Lock order: the engine's lock comes first. Nobody holds another lock when taking the locks of
+// peers and metrics.
 package scheduler

@@ -1,34 +1,34 @@
 // Package worker takes actions from a scheduler and runs them. A Worker has n
-// positions; each is one identity towards the scheduler and takes one action at a
-// time through the stages of the pipeline, which it shares with the others:
+// positions. Each position is one worker to the scheduler. It takes one action at a
+// time through the stages of the pipeline, which all positions share:
 //
-//	match → input fetch → execute → report
+// 	match → input fetch → execute → report
 //
-// action.go tells the life of an action from start to report, run.go that of one run of its command. They walk
-// through rooms that know nothing of actions, each entered once:
+// action.go has the life of an action from start to report, run.go has one run of its command. Both
+// use packages that know nothing of actions:
 //
-//	pipeline   a permit for each stage, and a slot
-//	diskguard  whether the disk has room
-//	ahead      what similar actions read is fetched before it is asked for
-//	policy     arguments, environment, user, network
-//	reuse      whether a former run's result stands for this one
-//	inputs     how the input root reads, and what storage lacks
-//	live       what the command prints, for who asks
-//	usage      what the command used
-//	outputs    what it made: found, hashed, stored, uploaded
-//	vouching   whether all that it used was right
-//	fault      what the client is told
-//	historical what pages of Buildbarn show of a result that is not cached
+// 	pipeline   a permit for each stage, and a slot
+// 	diskguard  is there enough disk space?
+// 	ahead      prefetches files that similar actions read
+// 	policy     arguments, environment, user, network
+// 	reuse      may the result of an earlier run be reused?
+// 	inputs     builds the view of the input root, finds blobs that storage lacks
+// 	live       shows the output of a running command
+// 	usage      measures the resources of the command
+// 	outputs    finds, hashes, stores and uploads outputs
+// 	vouching   verifies all content that the command used
+// 	fault      maps errors to statuses for the client
+// 	historical stores results that are not cached for Buildbarn's pages
 //
-// The package decides nothing about an action: the timeout, the retries and the
-// size class are the scheduler's. It writes to the action cache only what ended
-// by itself with exit code 0, and answers only when all that the command may have read
-// is vouched for: else it runs the command again (again.go). A former run's result stands for another run only
-// where that is asked for (Options.Reuse) and package reuse has proof.
+// The package decides nothing about an action: the scheduler chooses the timeout, the retries and
+// the size class. The package writes a result to the action cache only if the command ended by
+// itself with exit code 0. It answers only when all content that the command may have read is
+// verified; if some was wrong, it runs the command again (again.go). It reuses the result of an
+// earlier run only if this is enabled (Options.Reuse) and package reuse has proof.
 //
-// Worker.Run owns every goroutine: one for each position, one for the action that
-// the position runs, one that is asked for output and one for each stream of it
-// that is shown, and one that waits for what an ended command used. A position's fields belong to its goroutine, but for
-// the stage of the running action, which has a lock of its own (task.mu). Nobody
-// holds more than one lock, nor one while anything blocks.
+// Worker.Run owns every goroutine: one for each position, one for the position's running
+// action, one that receives requests for live output and one for each stream of it,
+// and one that waits for the usage of an ended command. The fields of a position belong to its
+// goroutine, except the stage of the running action, which has a lock (task.mu). Nobody
+// holds more than one lock, or holds a lock while anything blocks.
 package worker
