@@ -3,12 +3,12 @@
 //
 // Server connects these packages and registers their services:
 //
-// 	connection  identifies the connection of a call
-// 	engine      the lock and the clock of core.State, and waiting streams and calls
-// 	operation   operations as clients send and see them
-// 	learning    learns size classes of actions from their runs
-// 	live        sends the output of commands from workers to readers
-// 	operators   requests of operators
+//	connection  identifies the connection of a call
+//	engine      the lock and the clock of core.State, and waiting streams and calls
+//	operation   operations as clients send and see them
+//	learning    learns size classes of actions from their runs
+//	live        sends the output of commands from workers to readers
+//	operators   requests of operators
 //
 // This package has the services for clients and workers: executionService submits operations and
 // streams their states, queueService serves workers; endings count, log and trace operations that

@@ -2,23 +2,23 @@
 // positions. Each position is one worker to the scheduler. It takes one action at a
 // time through the stages of the pipeline, which all positions share:
 //
-// 	match → input fetch → execute → report
+//	match → input fetch → execute → report
 //
 // action.go has the life of an action from start to report, run.go has one run of its command. Both
 // use packages that know nothing of actions:
 //
-// 	pipeline   a permit for each stage, and a slot
-// 	diskguard  is there enough disk space?
-// 	ahead      prefetches files that similar actions read
-// 	policy     arguments, environment, user, network
-// 	reuse      may the result of an earlier run be reused?
-// 	inputs     builds the view of the input root, finds blobs that storage lacks
-// 	live       shows the output of a running command
-// 	usage      measures the resources of the command
-// 	outputs    finds, hashes, stores and uploads outputs
-// 	vouching   verifies all content that the command used
-// 	fault      maps errors to statuses for the client
-// 	historical stores results that are not cached for Buildbarn's pages
+//	pipeline   a permit for each stage, and a slot
+//	diskguard  is there enough disk space?
+//	ahead      prefetches files that similar actions read
+//	policy     arguments, environment, user, network
+//	reuse      may the result of an earlier run be reused?
+//	inputs     builds the view of the input root, finds blobs that storage lacks
+//	live       shows the output of a running command
+//	usage      measures the resources of the command
+//	outputs    finds, hashes, stores and uploads outputs
+//	vouching   verifies all content that the command used
+//	fault      maps errors to statuses for the client
+//	historical stores results that are not cached for Buildbarn's pages
 //
 // The package decides nothing about an action: the scheduler chooses the timeout, the retries and
 // the size class. The package writes a result to the action cache only if the command ended by

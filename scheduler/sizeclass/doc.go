@@ -5,10 +5,10 @@
 // the same platform; memory and CPUs are assumed to be proportional to it. An action
 // passes through these types, and each type offers only the next valid steps:
 //
-// 	Analyzer.Analyze   reads the records of the action; may wait for the store
-// 	Selector.Select    chooses among the classes that exist at the moment
-// 	Learner.Succeeded  … or Failed, which may ask for a run on the largest class
-// 	Analyzer.Learn     writes the resulting Lesson; may wait for the store
+//	Analyzer.Analyze   reads the records of the action; may wait for the store
+//	Selector.Select    chooses among the classes that exist at the moment
+//	Learner.Succeeded  … or Failed, which may ask for a run on the largest class
+//	Analyzer.Learn     writes the resulting Lesson; may wait for the store
 //
 // A Learner is used once. Its Abandoned is for an action that was cancelled,
 // preempted or lost: nothing is learned from it. Between Analyze and
@@ -46,7 +46,7 @@
 // from Amdahl's law (1967): CPU time and duration on n CPUs give the parallel share of
 // the work. The choice then prefers the class with the smallest
 //
-// 	delay^(1-x) · cost^x
+//	delay^(1-x) · cost^x
 //
 // where delay is the expected time to the result, including the wait for a worker and a second run,
 // and cost is the expected time on workers, each second times the size class. If no action
