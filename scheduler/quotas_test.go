@@ -50,7 +50,7 @@ func TestQuotasByOperator(t *testing.T) {
 		s := f.execute(t.Context(), &repb.ExecuteRequest{InstanceName: "a", ActionDigest: action})
 		s.at(repb.ExecutionStage_QUEUED)
 		put := asked(t, op.PutQuota, &admin.PutQuotaRequest{Cohort: "farm", InstanceName: "a", Min: 1, Max: 1})
-		if !strings.Contains(put.GetCohort().GetWarning(), "sum up to 2, the workers of the cohort to 0") {
+		if !strings.Contains(put.GetCohort().GetWarning(), "add up to 2, the workers of the cohort to 0") {
 			t.Errorf("warning %q", put.GetCohort().GetWarning())
 		}
 		w.idle()
