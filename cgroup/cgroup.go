@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable means that this machine or this privilege offers no usable
-// hierarchy; the error that wraps it says what was tried and what is missing.
+// ErrUnavailable means that this machine or these privileges offer no usable hierarchy. The error
+// that wraps it lists every attempt and the missing parts.
 var ErrUnavailable = errors.New("cgroups unavailable")
 
 // ErrInUse means that a living process holds the group of the same name.
@@ -28,12 +28,12 @@ const stalePatience = 10 * time.Second
 
 // Options configures a Parent.
 type Options struct {
-	// Name tells this process's groups from those of others and finds its own
-	// again after a crash: letters, digits, '-', '_' and '.'. Required.
+	// Name distinguishes this process's groups from those of others and identifies them after a
+	// crash: letters, digits, '-', '_' and '.'. Required.
 	Name string
 	// Version restricts the choice to cgroup v1 or v2; 0 takes the better one.
 	Version int
-	// Logger is told about leftovers; nil logs nothing.
+	// Logger logs leftovers; nil logs nothing.
 	Logger *zap.Logger
 }
 
@@ -50,8 +50,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// checkName rejects what could leave the directory. A collision with the kernel's
-// own files is impossible because every group made here has a prefix.
+// checkName rejects names that could leave the directory. A collision with the kernel's own files
+// is impossible because every group made here has a prefix.
 func checkName(name string) error {
 	if name == "" || len(name) > 128 {
 		return fmt.Errorf("group name %q: want 1 to 128 characters", name)
@@ -90,14 +90,12 @@ type Parent struct {
 	home     string   // the group that this process moved out of for that; empty: it did not
 }
 
-// Open makes the group forerunner-<Name> below the group this process is in, in
-// the best hierarchy there is (see the package comment). What a dead process left
-// under the same name is killed and removed first, which may take up to ten
-// seconds. Errors: ErrUnavailable, ErrInUse, ErrBusy.
+// Open makes the group forerunner-<Name> below the group of this process, in the best available
+// hierarchy (see the package comment). It first kills and removes leftovers of a dead process with
+// the same name, which may take up to ten seconds. Errors: ErrUnavailable, ErrInUse, ErrBusy.
 //
-// Controllers come from wherever this machine has them; Missing tells which cannot be
-// used. To get v2 ones, this process may have to move into a group of its own below
-// the Parent's, until Close.
+// Each controller is used in the hierarchy that has it; Missing lists the unusable ones. To get v2
+// controllers, this process may have to move into a group below the Parent's, until Close.
 func Open(o Options) (*Parent, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -152,7 +150,7 @@ func openIn(h hierarchy, o Options) (*Parent, error) {
 // lockDir makes dir and takes the lock that shows its owner is alive. The loop is
 // for an owner that removes the directory between our mkdir and our flock.
 func lockDir(dir string) (*os.File, error) {
-	const mode = 0o711 // who can open it can lock it, too
+	const mode = 0o711 // a process that can open it can lock it, too
 	for range 10 {
 		if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("make group: %w (root and a writable cgroup mount are needed)", err)
@@ -185,8 +183,8 @@ func lockDir(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("%w: %s keeps vanishing", ErrInUse, dir)
 }
 
-// CleanStale is the part of Open that kills whatever is in the groups below p and
-// removes them, launchers too. It is of no use to an owner of slots.
+// CleanStale is the part of Open that kills all processes in the groups below p and removes the
+// groups, launchers too. An owner of slots must not call it.
 func (p *Parent) CleanStale() error {
 	left, err := subgroups(p.dir)
 	if err != nil {
@@ -211,8 +209,8 @@ func (p *Parent) CleanStale() error {
 	return nil
 }
 
-// Missing says which limits and figures this machine, or who delegated this
-// process's group, does not offer, and why; a sentence each.
+// Missing lists the limits and measurements that this machine or the delegation of this process's
+// group does not offer, with reasons; a sentence each.
 func (p *Parent) Missing() []error { return slices.Clone(p.missing) }
 
 // Version is the cgroup version of the groups that hold processes together, 1 or 2.
@@ -268,9 +266,8 @@ func (p *Parent) Slot(name string) (_ *Slot, err error) {
 	return s, os.Mkdir(s.handle.Dir, 0o755)
 }
 
-// Close removes the group and lets go of its name. Slots that are not closed are
-// removed too, if no process is in them; else Close fails with ErrBusy and may be
-// called again.
+// Close removes the group and releases its name. It also removes slots that are not closed, if they
+// have no processes; otherwise Close fails with ErrBusy and may be called again.
 func (p *Parent) Close() error {
 	if p.lock == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// controllers are what limits are made of.
+// controllers are the controllers that limits need.
 var controllers = []string{"cpu", "cpuset", "memory", "pids"}
 
 // A control is one controller that works for the groups of a Parent.
@@ -23,8 +23,8 @@ type control struct {
 // slotDir is where the Parent's group parent has the slot called name.
 func slotDir(parent, name string) string { return filepath.Join(parent, slotPrefix+name) }
 
-// openControls finds out, for each controller, where it can be used, and makes the
-// Parent's groups there. What cannot be used goes to p.missing.
+// openControls finds a hierarchy for each controller and makes the Parent's groups there. Unusable
+// controllers go to p.missing.
 func (p *Parent) openControls(around surroundings, own string) {
 	p.controls = map[string]control{}
 	name := filepath.Base(p.dir)
@@ -44,7 +44,7 @@ func (p *Parent) openControls(around surroundings, own string) {
 			p.missing = append(p.missing, fmt.Errorf("%s: %w", c, err))
 		}
 	}
-	// What is only for figures is not missed.
+	// Controllers that are only for measurements are not reported as missing.
 	if err := p.delegate(own, "io"); err == nil {
 		p.controls["io"] = control{2, p.dir}
 	}
@@ -52,7 +52,7 @@ func (p *Parent) openControls(around surroundings, own string) {
 		p.missing = append(p.missing, errors.New("memory: this machine swaps, and the kernel does not count for whom "+
 			"(boot it with swapaccount=1): memory limits bound what is not swapped"))
 	}
-	// A hierarchy without the v2 one tells CPU times by a controller of its own.
+	// A hierarchy other than v2 counts CPU times in a separate controller.
 	if dir, ok := around.controller("cpuacct"); ok && p.version == 1 {
 		dir = filepath.Join(dir, name)
 		if err := openV1Control(dir); err == nil {
@@ -62,9 +62,9 @@ func (p *Parent) openControls(around surroundings, own string) {
 	p.openOthers(around, name)
 }
 
-// openOthers makes the Parent's groups in the v1 hierarchies that have none yet. Nothing is limited
-// there: commands have a group of their own, and see none of others. One that cannot be had is done
-// without, as in a container that shows the hierarchy read-only.
+// openOthers makes the Parent's groups in the remaining v1 hierarchies. They limit nothing:
+// commands get a separate group there and see no others. An unavailable hierarchy is skipped, as in
+// a container that shows it read-only.
 func (p *Parent) openOthers(around surroundings, name string) {
 	has := []string{p.dir}
 	for _, c := range p.controls {
@@ -81,7 +81,7 @@ func (p *Parent) openOthers(around surroundings, name string) {
 	}
 }
 
-// missesSwap tells that limits of memory do not cover the swap that there is.
+// missesSwap reports that limits of memory do not cover existing swap.
 func (c control) missesSwap() bool {
 	file := "memory.swap.max"
 	if c.version == 1 {
@@ -92,9 +92,8 @@ func (c control) missesSwap() bool {
 	return errors.Is(err, fs.ErrNotExist) && strings.Count(string(swaps), "\n") > 1
 }
 
-// openV1Control makes the group dir, free of what a dead process left there. Its
-// processes were killed by way of the main hierarchy already; their last threads may
-// still be on the way out.
+// openV1Control makes the group dir, without leftovers of a dead process. Their processes were
+// already killed through the main hierarchy; their last threads may still be exiting.
 func openV1Control(dir string) error {
 	if err := removeTree(dir, stalePatience); err != nil {
 		return err
@@ -102,8 +101,8 @@ func openV1Control(dir string) error {
 	return makeV1Group(dir)
 }
 
-// makeV1Group makes a group. One of cpuset takes no process before it has been told
-// its CPUs and memory nodes, which are its parent's here.
+// makeV1Group makes a group. A cpuset group takes no process until its CPUs and memory nodes are
+// set, here to its parent's.
 func makeV1Group(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { // co-mounted controllers share it
 		return err
@@ -149,11 +148,10 @@ func (p *Parent) delegate(own, controller string) error {
 	return writeFile(filepath.Join(p.dir, "cgroup.subtree_control"), "+"+controller)
 }
 
-// handDown enables a controller for the groups below own, which must have no process of
-// its own, unless it is the root of the hierarchy. If this process is the only one there
-// it moves out of the way. One that stays would make the kernel refuse memory and io, and
-// take cpu, cpuset and pids for a request to manage threads, which leaves all groups
-// below unusable (cgroups(7), "Creating a threaded subtree").
+// handDown enables a controller for the groups below own, which must have no processes, unless it
+// is the root of the hierarchy. If this process is the only one there, it moves. With a process in
+// it, the kernel would refuse memory and io, and take cpu, cpuset and pids for a request to manage
+// threads, which makes all groups below unusable (cgroups(7), "Creating a threaded subtree").
 func (p *Parent) handDown(own, controller string) error {
 	_, err := os.Stat(filepath.Join(own, "cgroup.type"))
 	isRoot := errors.Is(err, fs.ErrNotExist)
@@ -191,7 +189,7 @@ func (p *Parent) takeBack() error {
 	if p.home == "" {
 		return nil
 	}
-	slots, err := subgroups(p.dir) // whoever is in one keeps it
+	slots, err := subgroups(p.dir) // the lock of a slot's owner protects it
 	if err != nil {
 		return fmt.Errorf("take back controllers: %w", err)
 	}

@@ -91,7 +91,7 @@ func (s surroundings) find(group string, match func(mountinfo.Mount) bool) (own 
 // A Group is one of a hierarchy that is mounted at Point.
 type Group struct{ Point, Dir string }
 
-// Groups are those that the commands of slot are in; for nil those that this process is in.
+// Groups returns the groups of the commands of slot; for nil those of this process.
 func Groups(slot *Handle) ([]Group, error) {
 	around, err := lookAround()
 	if err != nil {
@@ -139,8 +139,8 @@ func (s surroundings) ownIn(m mountinfo.Mount) (dir string, ok bool) {
 	return "", false
 }
 
-// dirOf maps the path of a group, as /proc/self/cgroup shows it, to a directory.
-// In a container the mount may show a subtree only. What is outside of our cgroup namespace begins with "/..".
+// dirOf maps the path of a group, as in /proc/self/cgroup, to a directory. In a container the mount
+// may show a subtree only. Paths outside our cgroup namespace begin with "/..".
 func dirOf(m mountinfo.Mount, group string) (string, bool) {
 	if strings.HasPrefix(group, "/..") || !paths.Below(group, m.Root) {
 		return "", false

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	freezePatience = 100 * time.Millisecond // then signal what is not frozen all the same
+	freezePatience = 100 * time.Millisecond // then signal processes that are not frozen, too
 	firstWait      = time.Millisecond
 	longestWait    = 50 * time.Millisecond
 
-	// exitPatience is how long a group may refuse to go that lists no process, lastPatience one
-	// that lists some and should have none.
+	// exitPatience is how long the removal of a group without processes may fail, lastPatience of
+	// one that lists processes and should have none.
 	exitPatience = 5 * time.Second
 	lastPatience = 200 * time.Millisecond
 )
@@ -63,7 +63,7 @@ func subgroups(dir string) ([]string, error) {
 	return subs, nil
 }
 
-// gone tells that a group was removed while it was looked at.
+// gone reports that a group was removed during the operation.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
@@ -186,8 +186,8 @@ func signalAll(dir string) error {
 	return err
 }
 
-// awaitFrozen returns when the freezer says FROZEN, or is not worth waiting for: a
-// process in uninterruptible sleep keeps it FREEZING.
+// awaitFrozen returns when the freezer says FROZEN, or waiting is pointless: a process in
+// uninterruptible sleep keeps it FREEZING.
 func awaitFrozen(state string) {
 	for start := time.Now(); time.Since(start) < freezePatience; time.Sleep(firstWait) {
 		text, err := os.ReadFile(state)
@@ -197,8 +197,7 @@ func awaitFrozen(state string) {
 	}
 }
 
-// awaitChange waits up to d for the group to become empty: v2 announces it, v1 has
-// to be asked again.
+// awaitChange waits up to d for the group to become empty: v2 announces it, v1 must be polled.
 func awaitChange(version int, dir string, d time.Duration) {
 	if version != 2 {
 		time.Sleep(d)
@@ -234,10 +233,10 @@ func removeTree(dir string, patience time.Duration) error {
 	return nil
 }
 
-// remove removes a group without groups below it. A thread that exits stays in its group until
-// it ran for the last time, which can be after its end was told (seen on Linux 6.18): v2 lists
-// no process then, v1 still that of the thread, even if all its others were moved away. So a group
-// that is busy is asked again.
+// remove removes a group without groups below it. An exiting thread stays in its group until it has
+// run for the last time, which can be after its end was reported (seen on Linux 6.18): v2 then
+// lists no process, v1 still that of the thread, even if all its other threads were moved. So a
+// busy group is retried.
 func remove(group string, patience time.Duration) error {
 	start := time.Now()
 	for wait := firstWait; ; wait = min(2*wait, longestWait) {

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Limits bound what the commands of a slot use, all together. A zero field is no
-// bound of the slot's own.
+// Limits apply to all commands of a slot together. A zero field sets no limit for the slot.
 type Limits struct {
 	// CPUs are the numbers of the CPUs that commands see and run on.
 	CPUs []int
 	// Quota is bandwidth, in thousandths of a CPU: 1500 is 150 ms of every 100 ms.
 	Quota int
-	// Memory is in bytes: what processes, their page cache, tmpfs files and the kernel
-	// on their behalf use. Swap counts as memory (v1), or is not used at all (v2).
+	// Memory is in bytes: memory of processes, their page cache, tmpfs files and kernel memory for
+	// them. Swap counts as memory (v1), or is not used at all (v2).
 	Memory int64
 	// Pids is the number of processes and threads.
 	Pids int
@@ -60,20 +59,20 @@ func (l *Limits) settings(controller string, version int) []setting {
 	case controller == "memory" && version == 1:
 		add(l.Memory > 0, "memory.limit_in_bytes", memory, false)
 		add(l.Memory > 0, "memory.memsw.limit_in_bytes", memory, true)
-		// Without it nobody counts what sockets hold; it is apart from the rest.
+		// Without it socket memory is not counted; it is separate from the rest.
 		add(l.Memory > 0, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(l.Memory/4, 10), true)
 	case controller == "memory":
 		add(l.Memory > 0, "memory.max", memory, false)
 		add(l.Memory > 0, "memory.swap.max", "0", true)
-		// All of an action dies, not the largest process: the rest would go on in
-		// ways that nobody has foreseen, as it does under v1.
+		// All processes of an action die, not only the largest one: the others would continue in an
+		// untested state, as they do under v1.
 		add(true, "memory.oom.group", "1", true)
 	}
 	return list
 }
 
-// Limit bounds the slot. It must come before the first Start, and once at most. What a
-// missing controller would bound (Parent.Missing) is not bounded.
+// Limit sets the limits of the slot. Call it at most once, before the first Start. Limits of
+// missing controllers (Parent.Missing) do not apply.
 func (s *Slot) Limit(l Limits) error {
 	for _, c := range controllers {
 		around, ok := s.controls[c]
@@ -91,7 +90,7 @@ func (s *Slot) Limit(l Limits) error {
 	return nil
 }
 
-// write limits one group in what a controller bounds.
+// write sets the limits of a controller on one group.
 func (l *Limits) write(controller string, group control) error {
 	for _, set := range l.settings(controller, group.version) {
 		err := writeFile(filepath.Join(group.dir, set.file), set.value)
@@ -105,7 +104,7 @@ func (l *Limits) write(controller string, group control) error {
 	return nil
 }
 
-// Limits are what Limit was told.
+// Limits returns the arguments of Limit.
 func (s *Slot) Limits() Limits { return s.handle.Limits }
 
 // cpuList writes CPU numbers as the kernel reads them.

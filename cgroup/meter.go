@@ -13,37 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what commands of a slot used, with all that they started. What this
-// machine does not count is zero.
+// Usage is the resource usage of the commands of a slot, with all processes that they start. Values
+// that this machine does not count are zero.
 type Usage struct {
 	User, System time.Duration // of CPU
 	// Throttled is how long the slot was kept from running because its Quota was used up.
 	Throttled time.Duration
-	// MemoryPeak is the most that was charged to the slot at once, in bytes: processes,
-	// page cache, tmpfs files, kernel memory. MemoryBefore is what was charged already at
-	// the beginning, which is page cache that earlier commands left; it goes when memory
-	// is needed. The commands' own peak is between the difference of the two and
-	// MemoryPeak. Zero where the kernel cannot tell the peak of one stretch of time
-	// (cgroup v2 before Linux 6.12, unless it was a new record).
+	// MemoryPeak is the highest charge of the slot, in bytes: processes, page cache, tmpfs files,
+	// kernel memory. MemoryBefore is the charge at the beginning: page cache that earlier commands
+	// left, which the kernel frees when it needs memory. The commands' own peak is between the
+	// difference of the two and MemoryPeak. Zero if the kernel cannot measure the peak of one
+	// period (cgroup v2 before Linux 6.12, unless it was a new record).
 	MemoryPeak, MemoryBefore int64
-	// OOMKills is how many processes the kernel killed for want of memory. LimitReached
-	// tells that it was the slot that had none left, not the machine.
+	// OOMKills is how many processes the kernel killed for lack of memory. LimitReached reports
+	// that the slot was out of memory, not the machine.
 	OOMKills     int64
 	LimitReached bool
 	// ReadBytes and WrittenBytes went to block devices (v2 only).
 	ReadBytes, WrittenBytes int64
-	// How long some process of the slot, or every one that could run, waited for want of
-	// the resource (pressure stall information; v2 only).
+	// How long some process of the slot, or all of its runnable ones, waited for the resource
+	// (pressure stall information; v2 only).
 	CPUSome, MemorySome, MemoryFull, IOSome, IOFull time.Duration
 }
 
-// A Meter tells what the commands of one slot use, one after the other. It holds
-// files open until Close, and is for one goroutine.
+// A Meter measures the commands of one slot, one after the other. It holds files open until Close,
+// and one goroutine uses it.
 type Meter struct {
 	files  []*os.File
 	gauges []gauge
 	peak   *os.File // nil: there is none
-	// peakResets tells that a write to peak starts it anew.
+	// peakResets reports that a write to peak resets it.
 	peakResets bool
 	current    *os.File
 
@@ -121,7 +120,7 @@ func (m *Meter) open(s *Slot) error {
 		peak, current := "memory.peak", "memory.current"
 		if memory.version == 1 {
 			peak, current = "memory.max_usage_in_bytes", "memory.usage_in_bytes"
-			// Which counts what is killed in this group, and not below.
+			// It counts kills in this group, not below.
 			add(filepath.Join(memory.dir, runName), "memory.oom_control", func(c *counters, b []byte) { c.oomKills = value(b, "oom_kill") })
 		} else {
 			add(memory.dir, "memory.events", func(c *counters, b []byte) {
@@ -151,8 +150,7 @@ func (m *Meter) openPeak(peak, current string) (err error) {
 	return nil
 }
 
-// Begin starts a stretch of time, at whose end End is called. It costs less if the
-// last one was ended.
+// Begin starts a measurement; End ends it. It costs less if the last one was ended.
 func (m *Meter) Begin() error {
 	if !m.counted {
 		before, err := m.count()
@@ -181,14 +179,14 @@ func (m *Meter) beginMemory() error {
 	}
 	if m.peakResets {
 		if _, err = m.peak.WriteAt([]byte("0"), 0); err != nil {
-			m.peakResets = false // a kernel whose file says otherwise by its mode
+			m.peakResets = false // a kernel with a misleading mode of the file
 		}
 	}
 	m.lastPeak, err = m.number(m.peak)
 	return err
 }
 
-// End returns what was used since Begin. Call it when no command is left.
+// End returns the usage since Begin. Call it after the last command has ended.
 func (m *Meter) End() (Usage, error) {
 	now, err := m.count()
 	if err != nil {
@@ -231,8 +229,8 @@ func (m *Meter) count() (counters, error) {
 	return c, nil
 }
 
-// text is valid until the next call. Of a file too long for the buffer it is the
-// beginning, which for all files here has what counts.
+// text is valid until the next call. If the file is longer than the buffer, it is the beginning,
+// which in all files here has the needed values.
 func (m *Meter) text(f *os.File) ([]byte, error) {
 	// ReadAt would ask for the end as well, for which the kernel counts everything once more.
 	fd, known := m.descriptors[f]
@@ -262,8 +260,7 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// number reads a file of one number. What is none counts as 0, as a figure that is
-// not known does.
+// number reads a file with one number. Other contents are 0, like an unknown value.
 func number(text []byte) int64 {
 	n, _ := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
 	return n

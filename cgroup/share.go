@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capacity is what this process may use of the machine, alone or with others.
+// Capacity is the part of the machine that this process may use, alone or with others.
 type Capacity struct {
-	// CPUs are those that it may run on, siblings of a core side by side.
+	// CPUs are the allowed CPUs, siblings of a core side by side.
 	CPUs []int
 	// Quota is the bandwidth of all of them, in thousandths of a CPU; less than one each
 	// if a group around this process has a quota.
@@ -112,8 +112,8 @@ func eachAround(dir, file string, use func(dir, text string)) error {
 	return nil
 }
 
-// sortByCore puts the CPUs of a core, and the cores of a package, side by side: what
-// one slot shares with itself it need not share with another.
+// sortByCore puts the CPUs of a core, and the cores of a package, side by side, so that few cores
+// and packages are shared between slots.
 func sortByCore(cpus []int) {
 	place := map[int][2]int64{}
 	for _, cpu := range cpus {
@@ -129,31 +129,30 @@ func sortByCore(cpus []int) {
 	})
 }
 
-// A Share says how a Capacity is divided.
+// A Share defines the division of a Capacity.
 type Share struct {
 	Slots int
 	// Quota is for each slot, in thousandths of a CPU. 0: the whole CPUs that an equal
 	// share has, or the fraction if it has none.
 	Quota int
-	// Memory is for each slot, in bytes. 0: an equal share of all but a tenth, which is
-	// left to this process and the system, and is never more than 1 GiB.
+	// Memory is for each slot, in bytes. 0: an equal share of 90 % or more; a tenth, at most 1 GiB,
+	// remains for this process and the system.
 	Memory int64
 }
 
 const (
 	mostReserve = 1 << 30
-	mostPids    = 4096 // for a slot; what needs more is a fork bomb
+	mostPids    = 4096 // for a slot; more is a fork bomb
 	fewestPids  = 64
-	// touch is how much of a CPU, in thousandths, must be a slot's for it to be in the
-	// slot's set: what is less comes from rounding.
+	// touch is the part of a CPU, in thousandths, above which the CPU is in the slot's set: smaller
+	// parts come from rounding.
 	touch = 20
 )
 
-// Divide returns the Limits of each slot. CPUs are dealt out like a tape that is cut in
-// pieces: a slot of whole CPUs has them to itself, and no Quota, which would only
-// throttle what the set bounds already; a slot of 1.5 CPUs sees 2, of which it shares
-// one, and has a Quota. When all of the CPUs are used up the tape begins anew, and
-// nothing is exclusive any more.
+// Divide returns the Limits of each slot. It deals CPUs out like a tape that is cut into pieces. A
+// slot of whole CPUs has them exclusively and needs no Quota, which would only throttle in addition
+// to the set. A slot of 1.5 CPUs sees 2, shares one of them, and has a Quota. At the end of the
+// CPUs the tape starts again, and no CPU is exclusive any more.
 func (c Capacity) Divide(s Share) ([]Limits, error) {
 	if s.Slots < 1 {
 		return nil, fmt.Errorf("%d slots", s.Slots)

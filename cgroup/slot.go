@@ -29,10 +29,9 @@ type Handle struct {
 	Limits      Limits
 }
 
-// Slot is the group of one slot: empty between commands, and during a command the
-// home of all that the command starts. In each hierarchy it is a group that has limits and
-// counts, with a group in it that commands are in: what they are able to see or do of
-// cgroups is below the limits.
+// Slot is the group of one slot: empty between commands; during a command it holds all its
+// processes. In each hierarchy it is a group with the limits and counters, and commands are in a
+// group inside it: commands can only see and change cgroups below the limits.
 type Slot struct {
 	handle Handle
 	// dir is around handle.Dir, which comes and goes, as the folders of controls are around
@@ -53,21 +52,21 @@ var ErrStranded = errors.New("thread stranded in the slot's group")
 // process calls Close.
 func Attach(handle Handle) *Slot {
 	s := &Slot{handle: handle}
-	s.worn.Store(true) // what happened to it before is not known
+	s.worn.Store(true) // its earlier state is unknown
 	return s
 }
 
-// Handle tells where the slot is, for Attach in another process.
+// Handle identifies the slot for Attach in another process.
 func (s *Slot) Handle() Handle { return s.handle }
 
-// SettleThread moves the calling thread into the slot's groups of v1 hierarchies, whose
-// limits hold for what it forks; there is nothing to do under v2. A thread that calls
-// Start needs it once, before, and must be locked to its goroutine for good. Its memory
-// stays charged where its process is, and it counts as one of the slot's Limits.Pids.
-// It must not be the first thread of its process, which the kernel takes for the whole: a
-// command out of memory could have the process killed for it.
+// SettleThread moves the calling thread into the slot's groups of v1 hierarchies, whose limits
+// apply to its children; under v2 it does nothing. A thread that calls Start must call it once,
+// before, and must be locked to its goroutine forever. Its memory stays charged to its process, and
+// it counts as one of the slot's Limits.Pids. It must not be the first thread of its process,
+// because the kernel takes that for the whole process: a command out of memory could make the
+// kernel kill it.
 //
-// It stays there because a round trip through four groups costs 74 µs.
+// The thread stays there because a round trip through four groups costs 74 µs.
 func (s *Slot) SettleThread() error {
 	for _, group := range s.handle.Threads {
 		if err := moveThread(group); err != nil {
@@ -130,18 +129,16 @@ func enter(group string, pid int) error {
 	return writeFile(filepath.Join(group, "cgroup.procs"), strconv.Itoa(pid))
 }
 
-// Start calls start in such a way that the process it forks is born in the group,
-// before it runs an instruction of its own. On v2, start gets a descriptor to put
-// into SysProcAttr (UseCgroupFD, CgroupFD). On v1 it gets -1 and must fork on the
-// thread it is called on, which is inside the group for as long as start runs: no
-// Kill of the same slot may run meanwhile. Errors of start are returned as they are.
+// Start calls start so that the forked process is in the group from birth, before it runs an
+// instruction. On v2, start gets a descriptor for SysProcAttr (UseCgroupFD, CgroupFD). On v1 it
+// gets -1 and must fork on the calling thread, which is inside the group while start runs: no Kill
+// of the same slot may run at the same time. Errors of start are returned unchanged.
 //
-// A v2 group that was killed is replaced by a new one first, which must not meet
-// processes that are still in it: kernels with a kill sequence (seen on Linux 6.18)
-// compare the sequence of the forking process's group with that of the target, and
-// kill at birth what is started into a group that was killed more often. For the
-// same reason Settle is needed: the group the worker happens to be in may have been
-// killed before, by a service manager.
+// A v2 group that was killed is first replaced by a new one, which must not contain old processes:
+// kernels with a kill sequence (seen on Linux 6.18) compare the sequence of the forking process's
+// group with that of the target, and kill a new process at birth if its group was killed more
+// often. For the same reason Settle is necessary: a service manager may have killed the worker's
+// original group before.
 func (s *Slot) Start(start func(cgroupFD int) error) error {
 	if s.worn.Load() {
 		if err := s.replace(); err != nil {
@@ -228,9 +225,8 @@ func (s *Slot) Strike() error {
 	return nil
 }
 
-// Kill ends everything in the group and returns when nothing is left, or with an
-// error that wraps ctx's. A process in uninterruptible sleep ends when the kernel
-// lets go of it.
+// Kill ends all processes in the group and returns when none is left, or with an error that wraps
+// ctx's. A process in uninterruptible sleep ends when the kernel releases it.
 func (s *Slot) Kill(ctx context.Context) error {
 	s.worn.Store(true)
 	if err := killGroup(s.handle.Version, s.handle.Dir, ctx.Err); err != nil {
@@ -239,8 +235,8 @@ func (s *Slot) Kill(ctx context.Context) error {
 	return nil
 }
 
-// Close removes the group, and those that commands made below it. It kills
-// nothing: with processes inside it fails with ErrBusy and may be called again.
+// Close removes the group, and groups that commands made below it. It kills nothing: with processes
+// inside, it fails with ErrBusy and may be called again.
 func (s *Slot) Close() error {
 	dirs := []string{s.dir}
 	for _, run := range s.handle.Threads {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// work is what a run had to do, in seconds. On n CPUs it takes waiting+serial+parallel/n, by Amdahl's
+// work is the work of a run, in seconds. On n CPUs it takes waiting+serial+parallel/n, by Amdahl's
 // law; less than a whole CPU slows down serial work.
 type work struct{ waiting, serial, parallel float64 }
 
-// onlyOne is up to how many CPUs a run says nothing of what it would do with more.
+// onlyOne is the number of CPUs up to which a run says nothing about more CPUs.
 const onlyOne = 1.05
 
-// work returns what r had to do; it is false if r does not tell.
+// work returns the work of r; it is false if r lacks the data.
 func (r run) work() (work, bool) {
 	n, took, cpu := r.cpus(), r.Duration.Seconds(), r.CPU.Seconds()
 	if r.outcome != Succeeded || cpu <= 0 || n <= onlyOne {
 		return work{}, false
 	}
-	// What CPU time there is beyond the duration came of n CPUs that worked at once.
+	// CPU time beyond the duration came from n CPUs at once.
 	parallel := min(max(cpu-took, 0)*n/(n-1), took*n)
 	rest := took - parallel/n
 	serial := min(max(cpu-parallel, 0), rest)
@@ -29,8 +29,8 @@ func (r run) work() (work, bool) {
 // share is the part of the CPU time that ran in parallel.
 func (w work) share(r run) float64 { return min(w.parallel/r.CPU.Seconds(), 1) }
 
-// withShare returns what r had to do on a single CPU, or less, if so much of its CPU time could have
-// run in parallel.
+// withShare returns the work of r on a single CPU, or less, if this share of its CPU time is
+// parallel.
 func (r run) withShare(share float64) work {
 	n, took := min(r.cpus(), 1), r.Duration.Seconds()
 	cpu := min(r.CPU.Seconds(), took*n)
@@ -50,7 +50,7 @@ func (r run) cpus() float64 {
 	return classOf(r.class)
 }
 
-// parallelShare returns the median of what runs tell of it, -1 if none does.
+// parallelShare returns the median share of runs, -1 if there is none.
 func parallelShare(list []run) float64 {
 	var shares []float64
 	for _, r := range list {
@@ -65,11 +65,12 @@ func parallelShare(list []run) float64 {
 	return shares[len(shares)/2]
 }
 
-// memoryFull is the share of its limit from which on the peak of a run that succeeded does not tell what
-// it needed: the kernel fills what is there with files.
+// memoryFull is the share of the limit above which the peak of a successful run does not show its
+// need: the kernel fills free memory with files.
 const memoryFull = 0.95
 
-// outgrows reports whether r used more memory than a worker of a class has, by what its own had.
+// outgrows reports whether r used more memory than a worker of a class has, relative to the memory
+// of its own worker.
 func (r run) outgrows(class uint32) bool {
 	limit, peak := float64(r.MemoryLimitBytes), float64(r.PeakMemoryBytes)
 	return limit > 0 && peak < memoryFull*limit && peak > limit*classOf(class)/classOf(r.class)
@@ -85,8 +86,8 @@ func medianDuration(list []time.Duration) time.Duration {
 	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
-// acceptable is how long an action may take on a class that is ratio times smaller than the one
-// where it takes d.
+// acceptable returns how long an action may take on a class that is ratio times smaller than the
+// one where it takes d.
 func acceptable(d time.Duration, ratio, exponent float64) time.Duration {
 	return time.Duration(min(float64(d)*math.Pow(ratio, exponent), float64(maxDuration)))
 }

@@ -17,31 +17,29 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// An Action is what an Analyzer knows actions by.
+// An Action identifies an action for an Analyzer.
 type Action struct {
 	Instance string
-	// Digest is the action's own. Reduced is that of an Action that keeps only the digest of
-	// its Command and its platform: those that share it share their statistics.
+	// Digest is the action's digest. Reduced is that of an Action with only the digest of its
+	// Command and its platform: actions with the same one share their statistics.
 	Digest, Reduced digest.Digest
-	// Timeout is how long a run may take at most: what the client asks for, else what the
-	// scheduler gives. It must be positive.
+	// Timeout is the maximum duration of a run: the client's, or the scheduler's default. It must
+	// be positive.
 	Timeout time.Duration
 	kind.Kind
 }
 
-// An Analyzer reads and writes what is known of actions. Its methods may be called
-// concurrently.
+// An Analyzer reads and writes records of actions. Its methods may be called concurrently.
 type Analyzer struct {
 	store   *record.Careful
 	options Options
 
 	mu sync.Mutex
-	// waiting holds what is not written yet, by the record that it goes to, while somebody
-	// writes that record.
+	// waiting holds unwritten events, by their record, while another caller writes that record.
 	waiting map[record.Key][]event
 }
 
-// An event is something that a record is to be told: a run, or when the action failed.
+// An event is a change of a record: a run, or the time of a failure.
 type event struct {
 	run    run
 	failed time.Time // not zero: the run is none
@@ -66,8 +64,8 @@ func NewAnalyzer(s record.Hints, o Options) (*Analyzer, error) {
 	}, nil
 }
 
-// Analyze reads what is known of an action. It may wait for the store, up to three times, and
-// has to be called without a lock.
+// Analyze reads the records of the action. It may wait for the store, up to three times; call it
+// without a lock.
 func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	if action.Timeout <= 0 {
 		panic(fmt.Sprintf("sizeclass: action %s has the timeout %s", action.Digest, action.Timeout))
@@ -104,15 +102,15 @@ func uniform(hash uint64) float64 {
 	return float64((hash^hash>>31)>>11) / (1 << 53)
 }
 
-// A Lesson is what was seen of an action, to be given to Analyzer.Learn.
+// A Lesson is the new data about an action, for Analyzer.Learn.
 type Lesson struct {
 	action Action
 	runs   []run
 	failed time.Time
 }
 
-// Learn writes a Lesson; nil is none. It may wait for the store and has to be called without a
-// lock. When somebody else writes the same record already, Learn leaves it to that one.
+// Learn writes a Lesson; nil is none. It may wait for the store; call it without a lock. If another
+// caller is already writing the same record, Learn leaves the Lesson to that caller.
 func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
 	if l == nil {
 		return
@@ -141,7 +139,7 @@ func (a *Analyzer) Learn(ctx context.Context, l *Lesson) {
 		a.update(ctx, k, ran, func(value []byte, events []event) ([]byte, error) {
 			list := parseRuns(value)
 			for _, e := range events {
-				// Of each action and class only the last one stays: no action drives out the others.
+				// Only the last run of each action and class stays: no action evicts the others.
 				list = slices.DeleteFunc(list, func(r run) bool {
 					return r.action == e.run.action && r.class == e.run.class
 				})
@@ -168,7 +166,7 @@ func addRuns(list []run, events []event, limit int) []run {
 // maxRuns bounds a record of runs, on however many classes.
 const maxRuns = 8 * maxHistory
 
-// update tells a record of events. change returns the new value for the old one.
+// update applies events to a record. change returns the new value for the old one.
 func (a *Analyzer) update(
 	ctx context.Context, k record.Key, events []event, change func([]byte, []event) ([]byte, error),
 ) {
@@ -191,7 +189,7 @@ func (a *Analyzer) update(
 		a.mu.Unlock()
 		old, ok := a.store.Get(ctx, k)
 		if !ok {
-			continue // what was there is not to be lost for what is new
+			continue // keep the old value rather than lose it for a new one
 		}
 		value, err := change(old, events)
 		if err != nil {
@@ -206,13 +204,13 @@ func (a Action) key(bucket string) record.Key {
 	return record.Key{Bucket: bucket, Instance: a.Instance, Digest: a.Reduced}
 }
 
-// alike is the key of what alike actions did; it is false if too little is known of a.
+// alike is the key of similar actions; it is false if too little is known of a.
 func (a Action) alike() (record.Key, bool) {
 	d, ok := a.Kind.Digest(a.Reduced.Function())
 	return record.Key{Bucket: names.KindsBucket, Instance: a.Instance, Digest: d}, ok
 }
 
-// fingerprint tells a from those that are like it.
+// fingerprint distinguishes a from similar actions.
 func (a Action) fingerprint() uint64 {
 	return binary.BigEndian.Uint64(a.Reduced.AppendHash(nil))
 }

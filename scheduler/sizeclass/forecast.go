@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A trial is what a run of the action would be on a class, seen there or inferred.
+// A trial is a run of the action on a class, observed or inferred.
 type trial struct {
 	run
 	// largest is how long the same would take on the largest class, 0 if that is not known.
@@ -14,25 +14,25 @@ type trial struct {
 	bound bool
 }
 
-// A forecast is what is known of an action, as seen from the largest class.
+// A forecast is the knowledge about an action, relative to the largest class.
 type forecast struct {
 	options *Options
 	// limit is the client's timeout.
 	limit   time.Duration
 	largest uint32
-	// waitLargest is for a worker of the largest class; 0 if nobody is to care.
+	// waitLargest is for a worker of the largest class; 0 to ignore it.
 	waitLargest time.Duration
-	// runs are the evidence, the oldest first: the action's own, or those of alike actions.
+	// runs are the evidence, oldest first: the action's own, or those of similar actions.
 	runs  []run
 	alike bool
 	share float64 // parallelShare of these and older ones
-	// base is what the action takes on the largest class, 0 if that is not known; atMost is the same or a
-	// bound on it.
+	// base is the action's duration on the largest class, 0 if unknown; atMost is the same or an
+	// upper limit of it.
 	base, atMost time.Duration
 }
 
-// window is how many runs are looked at, whatever their classes: the latest ones. As many of each class
-// are kept, as older ones may still tell how parallel an action is.
+// window is how many of the latest runs count, on any class. As many runs of each class are kept,
+// because older ones may still show how parallel an action is.
 func window(history int) int { return (history + 1) / 2 }
 
 func newForecast(s *Selector, largest Class) *forecast {
@@ -71,7 +71,7 @@ func newForecast(s *Selector, largest Class) *forecast {
 		f.atMost = medianDuration(bounds)
 	}
 	if f.alike {
-		// How long alike actions take says little; the longest is a bound of a kind.
+		// Durations of similar actions say little; the longest is a rough limit.
 		f.base = 0
 		for _, d := range there {
 			f.atMost = max(f.atMost, d)
@@ -80,7 +80,7 @@ func newForecast(s *Selector, largest Class) *forecast {
 	return f
 }
 
-// infer returns what r would have been on a class; it is false if r does not tell.
+// infer returns the trial of r on a class; it is false if r lacks the data.
 func (f *forecast) infer(r run, class uint32) (trial, bool) {
 	t := trial{run: r}
 	t.class = class
@@ -103,8 +103,8 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 	}
 }
 
-// work returns what r had to do, by itself or by what the other runs tell, so far as n CPUs matter: with
-// one or less it is all the same what could run in parallel.
+// work returns the work of r, from its own data or from other runs, if n CPUs matter: with one CPU
+// or less, the parallel share does not matter.
 func (f *forecast) work(r run, n float64) (work, bool) {
 	if w, ok := r.work(); ok {
 		return w, true
@@ -119,7 +119,7 @@ func (f *forecast) work(r run, n float64) (work, bool) {
 	return r.withShare(share), true
 }
 
-// trials returns what is known of a class, the oldest first.
+// trials returns the trials of a class, oldest first.
 func (f *forecast) trials(class uint32) (list []trial) {
 	for _, r := range f.runs {
 		t, ok := f.infer(r, class)
@@ -138,7 +138,7 @@ func (f *forecast) trials(class uint32) (list []trial) {
 // ratio is how many times smaller a class is than the largest.
 func (f *forecast) ratio(class uint32) float64 { return classOf(f.largest) / classOf(class) }
 
-// leastAcceptable is what is acceptable where nothing is known of the largest class.
+// leastAcceptable is the acceptable duration while nothing is known of the largest class.
 func (f *forecast) leastAcceptable() time.Duration {
 	return time.Duration(float64(f.options.MinTimeout) / f.options.TimeoutMultiplier)
 }
@@ -152,8 +152,8 @@ func (f *forecast) acceptable(class uint32, largest time.Duration) time.Duration
 }
 
 // timeout is how long an action may run on a class. It never exceeds the client's, and on smaller
-// classes it is never shorter than on larger ones. It is no use to stop what then has to wait for a worker of
-// the largest class.
+// classes it is never shorter than on larger ones. Stopping a run is useless if the action then
+// waits for a worker of the largest class.
 func (f *forecast) timeout(class uint32) time.Duration {
 	if class >= f.largest {
 		return f.limit
@@ -162,8 +162,8 @@ func (f *forecast) timeout(class uint32) time.Duration {
 	return min(max(time.Duration(min(d, float64(maxDuration))), f.options.MinTimeout), f.limit)
 }
 
-// probability is that of an acceptable run on a class, by Laplace's rule of succession. With Queues,
-// what an action waits less for a worker it may run longer, and the other way round.
+// probability is that of an acceptable run on a class, by Laplace's rule of succession. With
+// Queues, a shorter wait for a worker permits a longer run, and vice versa.
 func (f *forecast) probability(class uint32, trials []trial, lessWait time.Duration) float64 {
 	n, k := 0, 0
 	for _, t := range trials {
@@ -200,8 +200,8 @@ func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (floa
 	return sum / float64(n), true
 }
 
-// outlook returns what a trial costs in seconds of delay and in seconds of workers times their
-// classes, with a run on the largest class where it is needed.
+// outlook returns the cost of a trial in seconds of delay and in seconds of workers times their
+// classes, including a run on the largest class if necessary.
 func (f *forecast) outlook(t trial, wait time.Duration) (delay, cost float64) {
 	class, largest := classOf(t.class), classOf(f.largest)
 	limit, again := f.timeout(t.class).Seconds(), t.largest.Seconds()

@@ -16,7 +16,7 @@ type Learner struct {
 	used   bool
 }
 
-// use marks what may be used once only.
+// use marks types that may be used only once.
 func use(used *bool) {
 	if *used {
 		panic("sizeclass: used twice")
@@ -33,12 +33,12 @@ func (l *Learner) Succeeded(r Run) *Lesson {
 	return &Lesson{action: l.action, runs: l.with(Succeeded, r)}
 }
 
-// Abandoned ends the way of an action that was cancelled, preempted or lost with its worker, or whose
-// end has nothing to do with its size class. Nothing is learned.
+// Abandoned is for an action that was cancelled, preempted or lost with its worker, or that ended
+// for reasons other than its size class. Nothing is learned.
 func (l *Learner) Abandoned() { use(&l.used) }
 
-// Moved is for a run that began on another class than was chosen, with the action's own timeout. It returns
-// the Learner of that, and what is learned is of that class.
+// Moved is for a run that began on another class than the chosen one, with the action's own
+// timeout. It returns the Learner for that class.
 func (l *Learner) Moved(class uint32) *Learner {
 	use(&l.used)
 	return &Learner{
@@ -57,14 +57,14 @@ type Failure struct {
 	Largest uint32
 }
 
-// A Verdict is what a failure means. If Retry is set, the action has to run again, by
-// Retry.Choice, and its client is not to notice; else the result is final and Lesson is to be learned.
+// A Verdict interprets a failure. If Retry is set, the action must run again, by Retry.Choice, and
+// its client must not notice; otherwise the result is final and Lesson must be learned.
 type Verdict struct {
 	Retry  *Learner
 	Lesson *Lesson
 }
 
-// Failed says whether a failure is final.
+// Failed decides whether a failure is final.
 func (l *Learner) Failed(f Failure) Verdict {
 	use(&l.used)
 	if f.Outcome < TimedOut || f.Outcome > OutOfMemory {
@@ -77,7 +77,7 @@ func (l *Learner) Failed(f Failure) Verdict {
 	}
 	lesson := &Lesson{action: l.action, failed: f.Now}
 	for _, r := range seen {
-		// Who else failed failed for reasons of its own, other than this.
+		// Other runs with failures failed for other reasons.
 		if r.outcome == OutOfMemory && r.class < l.choice.Class {
 			lesson.runs = append(lesson.runs, r)
 		}
@@ -85,11 +85,11 @@ func (l *Learner) Failed(f Failure) Verdict {
 	return Verdict{Lesson: lesson}
 }
 
-// Overdue is for a run that took Choice.Hedge. It returns the Learner of a second run, on the largest
-// class, which is to be started now. Then whichever succeeds first is taken, and the other one stopped
-// and Abandoned. A failure of the second run is final. If the first run fails, it is
-// Abandoned, too. While no worker of the largest class is free, Overdue is not to be called; the run is then
-// stopped as if it had timed out.
+// Overdue is for a run that took Choice.Hedge. It returns the Learner of a second run, on the
+// largest class, which starts now. The first success wins, and the other run is stopped and
+// Abandoned. A failure of the second run is final. If the first run fails, it is Abandoned, too. Do
+// not call Overdue while no worker of the largest class is free; instead, stop the run as if it had
+// timed out.
 func (l *Learner) Overdue(largest uint32) *Learner {
 	reason := fmt.Sprintf("took longer than %s on class %d", l.choice.Hedge, l.choice.Class)
 	return l.next(largest, l.with(TimedOut, Run{Duration: l.choice.Hedge}), reason)

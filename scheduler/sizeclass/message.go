@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// ResultOf returns what a worker's response says of its run. It is false for an end that has nothing to
-// do with the size class, such as a missing input or a fault of the worker.
+// ResultOf returns the result of the run in a worker's response. It is false for an end unrelated
+// to the size class, such as a missing input or a fault of the worker.
 func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 	meta := resp.GetResult().GetExecutionMetadata()
 	r := Run{Duration: durationOf(meta)}
@@ -22,7 +22,7 @@ func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 	for _, packed := range meta.GetAuxiliaryMetadata() {
 		switch {
 		case packed.MessageIs(&ours):
-			_ = packed.UnmarshalTo(&ours) // it says less then
+			_ = packed.UnmarshalTo(&ours) // it has less data then
 		case packed.MessageIs(&used):
 			_ = packed.UnmarshalTo(&used)
 		}
@@ -55,7 +55,7 @@ func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 	return Run{}, 0, false
 }
 
-// durationOf is the execution time less what was waited for storage, if the worker tells.
+// durationOf is the execution time minus waits for storage, if the worker reports them.
 func durationOf(m *repb.ExecutedActionMetadata) time.Duration {
 	if d := m.GetVirtualExecutionDuration(); d != nil {
 		return d.AsDuration()

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options are what may be chosen about an Analyzer. Zero values mean the defaults.
+// Options are the options of an Analyzer. Zero values mean the defaults.
 type Options struct {
 	// Exponent is x: how much slower than on the largest class an action may be on a smaller
 	// one, from above 0 (not at all) to below 1 (as much as it is smaller). 0.2 to 0.8 are
@@ -24,13 +24,13 @@ type Options struct {
 	FailureCache time.Duration `yaml:"failure_cache" default:"24h" above:"0" doc:"time for which an action starts on the largest class after it failed there"`
 	// History is how many outcomes are kept of each class; default 32.
 	History int `yaml:"history" default:"32" min:"1" max:"1000" doc:"number of outcomes kept for each action and class"`
-	// Plain leaves out what goes beyond the rule (see the package), for comparisons.
+	// Plain disables all extensions of the rule (see the package), for comparisons.
 	Plain bool
-	// Seed changes what is left to chance.
+	// Seed changes random choices.
 	Seed uint64
 	// StoreTimeout bounds each call of the store; default 1 s.
 	StoreTimeout time.Duration
-	// Logger is told when the store fails and when it works again; nil logs nothing.
+	// Logger logs failures of the store and their end; nil logs nothing.
 	Logger *zap.Logger
 }
 
@@ -82,5 +82,5 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// maxHistory keeps records far below what a store takes.
+// maxHistory keeps records far below the limit of a store.
 const maxHistory = 1000

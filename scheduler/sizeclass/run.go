@@ -9,7 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// Outcome says how a run ended.
+// Outcome is how a run ended.
 type Outcome uint8
 
 // The outcomes of runs.
@@ -35,15 +35,15 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// A Run is what a worker tells of a run that ended. Only Duration is needed; zero stands
-// for what is not known.
+// A Run is a worker's report of a completed run. Only Duration is required; zero stands for
+// unknown.
 type Run struct {
 	// Duration is execution time less the time spent waiting for storage.
 	Duration time.Duration
 	// CPU is user and system time of all processes.
 	CPU time.Duration
-	// CPUs and MemoryLimitBytes are what the worker gave to the run. Where CPUs is not
-	// known, it is taken to be the size class.
+	// CPUs and MemoryLimitBytes are the resources of the run. If CPUs is unknown, it is assumed to
+	// be the size class.
 	CPUs             float64
 	MemoryLimitBytes int64
 	PeakMemoryBytes  int64
@@ -54,11 +54,10 @@ type run struct {
 	class   uint32
 	outcome Outcome
 	Run
-	action uint64 // tells actions apart that are alike
+	action uint64 // distinguishes similar actions
 }
 
-// parseRuns returns the runs of an encoded forerunner.runs.Record. What cannot be read is as good as
-// not there.
+// parseRuns returns the runs of an encoded forerunner.runs.Record. It skips unreadable ones.
 func parseRuns(value []byte) []run {
 	var record runs.Record
 	if proto.Unmarshal(value, &record) != nil {
@@ -103,7 +102,7 @@ func (r run) valid() bool {
 // maxDuration is longer than anything runs; sums and multiples of it are still durations.
 const maxDuration = 365 * 24 * time.Hour
 
-// sane returns r without what makes no sense.
+// sane returns r without invalid values.
 func (r Run) sane() Run {
 	r.Duration = min(max(r.Duration, 0), maxDuration)
 	r.CPU = min(max(r.CPU, 0), 100*maxDuration)

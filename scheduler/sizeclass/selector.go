@@ -17,7 +17,7 @@ type Class struct {
 	Wait time.Duration
 }
 
-// Conditions are what Select goes by beside what is known of the action.
+// Conditions are the inputs of Select besides the records of the action.
 type Conditions struct {
 	Now time.Time
 	// Classes are in ascending order, one at least.
@@ -28,12 +28,12 @@ type Conditions struct {
 
 func (c Conditions) largest() Class { return c.Classes[len(c.Classes)-1] }
 
-// A Choice is where an action is to run.
+// A Choice is the class on which an action should run.
 type Choice struct {
 	Class uint32
 	// Expected is how long it will run, 0 if nothing is known of that.
 	Expected time.Duration
-	// Timeout is when it has to be stopped, counted from its start.
+	// Timeout is when to stop the run, counted from its start.
 	Timeout time.Duration
 	// Hedge is when to call Learner.Overdue if it is still running; 0: never.
 	Hedge time.Duration
@@ -53,17 +53,17 @@ type Selector struct {
 	// there are none.
 	runs, kin []run
 	ordered   bool
-	draw      float64 // what is left to chance: from 0 to below 1
+	draw      float64 // the random value: from 0 to below 1
 }
 
-// Select chooses a class. It neither waits nor looks at anything but its arguments and what Analyze
-// has read.
+// Select chooses a class. It does not wait, and depends only on its arguments and on the records
+// that Analyze has read.
 func (s *Selector) Select(c Conditions) (Choice, *Learner) {
 	choice := s.choose(c, s.assess(c))
 	return choice, &Learner{options: s.options, action: s.action, choice: choice}
 }
 
-// An Assessment is what is known of one class.
+// An Assessment is the evaluation of one class.
 type Assessment struct {
 	Class
 	// Succeeded, TimedOut and Failed count the outcomes that were seen, and Median is that of
@@ -79,16 +79,16 @@ type Assessment struct {
 	Acceptable, Timeout time.Duration
 	// Probability is that of an acceptable run, 0 if the class is ruled out.
 	Probability float64
-	// Score is the expected delay and cost, less being better and the largest class 1 if nobody
-	// waits; 0 if that is not known.
+	// Score is the expected delay and cost, smaller is better and the largest class is 1 if no
+	// action waits; 0 if unknown.
 	Score float64
-	// RuledOut says why the class cannot be chosen, empty if it can.
+	// RuledOut is why the class cannot be chosen, empty if it can.
 	RuledOut string
 }
 
-// Assess returns what is known of each class, in ascending order, and which one Select would choose.
-// Classes of which only the outcomes are known are among them, ruled out; there may be no others, and
-// then no Choice.
+// Assess returns the evaluation of each class, in ascending order, and the choice of Select. It
+// includes classes that have outcomes but no workers, as ruled out; if there are no others, there
+// is no Choice.
 func (s *Selector) Assess(c Conditions) (list []Assessment, choice Choice) {
 	if len(c.Classes) > 0 {
 		list = s.assess(c)
@@ -140,7 +140,7 @@ func (s *Selector) assess(c Conditions) []Assessment {
 	return list
 }
 
-// count fills in what was seen on a class.
+// count adds the outcomes on a class.
 func (s *Selector) count(a *Assessment) {
 	var durations []time.Duration
 	for _, r := range s.statistics.runs[a.Size] {
@@ -169,7 +169,7 @@ func expected(trials []trial, alike bool) time.Duration {
 	return medianDuration(durations)
 }
 
-// ruledOut says why an action cannot run on a class, empty if it can.
+// ruledOut returns why an action cannot run on a class, empty if it can.
 func (f *forecast) ruledOut(class uint32) string {
 	if f.options.Plain || f.alike {
 		return ""
@@ -186,7 +186,7 @@ func (f *forecast) ruledOut(class uint32) string {
 func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 	largest := list[len(list)-1]
 	ago := c.Now.Sub(s.statistics.failed)
-	// A failure that is to come is one of a clock that went ahead, by little or by years.
+	// A failure in the future comes from a clock that was ahead, by little or by years.
 	boosted := !s.statistics.failed.IsZero() && ago.Abs() < s.options.FailureCache
 	switch {
 	case len(list) == 1:

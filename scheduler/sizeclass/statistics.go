@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/iscc"
 )
 
-// statistics are what Buildbarn's message says, as far as it makes sense.
+// statistics are the valid contents of Buildbarn's message.
 type statistics struct {
 	// runs are those on each class, the oldest first.
 	runs map[uint32][]run
@@ -21,8 +21,7 @@ type statistics struct {
 	failed time.Time
 }
 
-// parseStatistics returns the last outcomes, at most limit of each class. What cannot be read is
-// as good as not there.
+// parseStatistics returns the last outcomes, at most limit of each class. It skips unreadable ones.
 func parseStatistics(value []byte, limit int) statistics {
 	var m iscc.PreviousExecutionStats
 	if proto.Unmarshal(value, &m) != nil {
@@ -75,8 +74,8 @@ func (s statistics) all() (list []run) {
 	return list
 }
 
-// updateStatistics returns an encoded message with what is new, keeping what it does not know and
-// at most limit outcomes of each class. A value that cannot be read is begun anew.
+// updateStatistics returns an encoded message with the new outcomes. It keeps unknown fields and at
+// most limit outcomes of each class. It replaces an unreadable value.
 func updateStatistics(value []byte, events []event, limit int) ([]byte, error) {
 	m := &iscc.PreviousExecutionStats{}
 	if proto.Unmarshal(value, m) != nil {
@@ -100,7 +99,7 @@ func updateStatistics(value []byte, events []event, limit int) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// execution is r as Buildbarn tells it.
+// execution is r in Buildbarn's message.
 func (r run) execution() *iscc.PreviousExecution {
 	switch r.outcome {
 	case Succeeded:

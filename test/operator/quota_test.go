@@ -35,7 +35,7 @@ preemption: {delay: %s, grace: %s}
 	}
 	server := serve()
 	f.Verb(listen, "quota", "put", "--min-quota=2", "--max-quota=3", "second", "farm")
-	if got := f.Verb(listen, "quota", "put", "--min-quota=9", "third", "farm"); !strings.Contains(got, "warning: cohort farm: the minimums sum up to 11") {
+	if got := f.Verb(listen, "quota", "put", "--min-quota=9", "third", "farm"); !strings.Contains(got, "warning: cohort farm: the minimums exceed the capacity: they add up to 11") {
 		f.Errorf("no warning: %s", got)
 	}
 	f.Verb(listen, "quota", "delete", "third", "farm")
