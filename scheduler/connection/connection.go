@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// A Connection is where calls come from. It stands for the remote address, by
-// which gRPC tells its handlers who calls.
+// A Connection is the source of calls. It replaces the remote address, with which gRPC identifies
+// callers for its handlers.
 type Connection struct {
 	net.Addr
 	id    uint64
@@ -20,13 +20,13 @@ type Connection struct {
 	ended atomic.Bool
 }
 
-// ID tells apart the connections of one Listeners.
+// ID distinguishes the connections of one Listeners.
 func (c *Connection) ID() uint64 { return c.id }
 
 // Ended reports whether the connection is closed, by whichever side. gRPC closes it before it ends its calls.
 func (c *Connection) Ended() bool { return c.ended.Load() }
 
-// Of returns what a call came over; nil if its listener is not watched.
+// Of returns the connection of a call; nil if its listener is not watched.
 func Of(ctx context.Context) *Connection {
 	if p, ok := peer.FromContext(ctx); ok {
 		c, _ := p.Addr.(*Connection)
@@ -71,7 +71,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() { l.all.closed(c.id) })}, nil
 }
 
-// A watched connection tells when it is closed, by whichever side.
+// A watched connection reports when either side closes it.
 type watched struct {
 	net.Conn
 	connection *Connection

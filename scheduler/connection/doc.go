@@ -1,4 +1,5 @@
-// Package connection tells handlers of calls which connection a call came over, and the scheduler when one has ended.
+// Package connection identifies the connection of a call for handlers, and notifies the scheduler
+// when one has ended.
 //
-// It has no goroutines, and holds no lock while it calls anybody.
+// It has no goroutines, and holds no lock while it calls others.
 package connection

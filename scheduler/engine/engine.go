@@ -16,15 +16,16 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
-// An Engine drives a State: it has the lock and the clock, tells the State and the journal of events, and does what
-// comes out: streams and held calls itself, the rest by a function that it is given.
+// An Engine drives a State: it has the lock and the clock, and passes events to the State and the
+// journal. It handles the results for streams and held calls itself, and passes the rest to a
+// function.
 type Engine struct {
 	journal *journal.Journal
-	// concluded is told of each Out, without the lock. It is set before the first event.
+	// concluded gets each Out, without the lock. It is set before the first event.
 	concluded func(event.Out)
 	// stopped is closed when Run returns.
 	stopped chan struct{}
-	// alarm has a value when State's next tick has come before the one that Run waits for.
+	// alarm has a value if State's next tick is now earlier than the one that Run waits for.
 	alarm chan struct{}
 
 	mu sync.Mutex
@@ -32,11 +33,11 @@ type Engine struct {
 	state   *core.State
 	streams streams
 	calls   heldCalls
-	// tick is when State wants to be called next, awaited when Run will do so; zero: never.
+	// tick is when State wants the next call, awaited when Run will make it; zero: never.
 	tick, awaited time.Time
 }
 
-// New returns an Engine of a State, which nobody else uses from then on. j may be nil.
+// New returns an Engine for a State, which only the Engine uses from then on. j may be nil.
 func New(state *core.State, j *journal.Journal) *Engine {
 	return &Engine{
 		journal: j, state: state, concluded: func(event.Out) {},
@@ -45,11 +46,12 @@ func New(state *core.State, j *journal.Journal) *Engine {
 	}
 }
 
-// Conclude has each Out passed to f, without the lock, after streams and held calls have what is theirs of it. It is called
-// once, before the first event.
+// Conclude makes the Engine pass each Out to f, without the lock, after it has served streams and
+// held calls. Call it once, before the first event.
 func (e *Engine) Conclude(f func(event.Out)) { e.concluded = f }
 
-// Run lets time pass until ctx ends. Then it answers all who wait, and accepts nothing more.
+// Run passes time to the State until ctx ends. Then it answers all waiting calls, and accepts
+// nothing more.
 func (e *Engine) Run(ctx context.Context) {
 	defer e.stop()
 	defer e.Step(func(t Turn) event.Out {
@@ -79,8 +81,8 @@ func (e *Engine) Run(ctx context.Context) {
 	}
 }
 
-// stop answers all who wait. From then on nothing is accepted: a result of which a worker was told that
-// it may forget it has been delivered.
+// stop answers all waiting calls. From then on nothing is accepted: a result that a worker may
+// forget has been delivered.
 func (e *Engine) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -88,7 +90,7 @@ func (e *Engine) stop() {
 	e.streams.close()
 }
 
-// ErrStopped is what calls get when the scheduler ends, a gRPC status.
+// ErrStopped is the error of calls when the scheduler ends, a gRPC status.
 func ErrStopped() error {
 	return status.Error(codes.Unavailable, "the scheduler is shutting down")
 }
@@ -113,7 +115,8 @@ func (e *Engine) Look(see func(*core.View)) {
 	see(e.state.View())
 }
 
-// Check returns what is wrong with the State, empty if nothing is; see core.State.Check. It is for tests.
+// Check returns an inconsistency of the State, empty if there is none; see core.State.Check. It is
+// for tests.
 func (e *Engine) Check() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,8 +126,8 @@ func (e *Engine) Check() string {
 // lookBatch is how many operations are copied under the lock at a time, which takes about a millisecond.
 const lookBatch = 10_000
 
-// EachOperation calls do, without the lock, with each operation that is not done and that p
-// matches; nil: with all. What comes or ends meanwhile may be left out.
+// EachOperation calls do, without the lock, for each operation that is not done and matches p; nil:
+// for all. It may miss operations that start or end during the call.
 func (e *Engine) EachOperation(p *pattern.Pattern, do func(*request.Operation)) {
 	seen := make([]view.Entry, 0, lookBatch)
 	match := func() {
@@ -147,7 +150,7 @@ func (e *Engine) EachOperation(p *pattern.Pattern, do func(*request.Operation)) 
 	match()
 }
 
-// Feed tells the State of one event and then does what it says.
+// Feed passes one event to the State and carries out the result.
 func (e *Engine) Feed(ev event.Event) (out event.Out) {
 	e.Step(func(t Turn) event.Out {
 		out = t.Feed(ev)
@@ -156,14 +159,15 @@ func (e *Engine) Feed(ev event.Event) (out event.Out) {
 	return out
 }
 
-// Under calls do under the lock. What events come to that it feeds is not done: they are for the time before anybody calls.
+// Under calls do under the lock. Results of the events in it are dropped: it is for the time before
+// the first call.
 func (e *Engine) Under(do func(Turn)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	do(Turn{e, time.Now()})
 }
 
-// Step has an event happen under the lock and then, without the lock, does what the State says.
+// Step applies an event under the lock and then, without the lock, carries out the State's result.
 func (e *Engine) Step(do func(Turn) event.Out) {
 	e.mu.Lock()
 	out := do(Turn{e, time.Now()})

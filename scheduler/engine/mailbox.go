@@ -7,11 +7,11 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// MaxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations, not who
-// follows them. Calls of Execute that share a run each follow an operation of their own.
+// MaxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations,
+// not their followers. Calls of Execute that share a run each follow an operation of their own.
 const MaxFollowers = 1000
 
-// streams are those who follow operations, by name. It has no lock.
+// streams are the followers of operations, by name. It has no lock.
 type streams map[string]followers
 
 // followers are the streams that follow one operation, the newest first.
@@ -56,14 +56,14 @@ func (s streams) crowded(name string) error {
 	return nil
 }
 
-// tell gives a new state to those who follow its operation.
+// tell sends a new state to the followers of its operation.
 func (s streams) tell(st *event.Status) {
 	for m := s[st.Name].first; m != nil; m = m.next {
 		m.Put(st)
 	}
 }
 
-// close tells all that nothing more comes.
+// close closes all Mailboxes.
 func (s streams) close() {
 	for _, f := range s {
 		for m := f.first; m != nil; m = m.next {
@@ -72,9 +72,8 @@ func (s streams) close() {
 	}
 }
 
-// A Mailbox holds the latest state of one operation for one stream. Putting
-// never blocks, so a slow client delays nobody; what it was too slow to see it
-// skips, except for the end.
+// A Mailbox holds the latest state of one operation for one stream. Put never blocks, so a slow
+// client delays nothing; it skips intermediate states, but never the end.
 type Mailbox struct {
 	// full has a value whenever there is something to take, and is closed when nothing more comes.
 	full chan struct{}
@@ -82,7 +81,7 @@ type Mailbox struct {
 	next, prev *Mailbox
 
 	mu     sync.Mutex
-	status *event.Status // guarded by mu; nil if what was put is taken
+	status *event.Status // guarded by mu; nil if the last one was taken
 	rev    uint64        // guarded by mu; of the last that was put
 	closed bool          // guarded by mu
 }
@@ -93,8 +92,8 @@ func NewMailbox() *Mailbox { return &Mailbox{full: make(chan struct{}, 1)} }
 // Full has a value whenever there is something to take, and is closed when nothing more comes.
 func (m *Mailbox) Full() <-chan struct{} { return m.full }
 
-// Put stores st, which nobody changes any more, unless what was there is newer: states
-// may arrive out of order.
+// Put stores st, which must not change any more, unless the present state is newer: states may
+// arrive out of order.
 func (m *Mailbox) Put(st *event.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +107,7 @@ func (m *Mailbox) Put(st *event.Status) {
 	}
 }
 
-// Close tells who takes that nothing more comes.
+// Close tells the reader that nothing more follows.
 func (m *Mailbox) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,13 +7,15 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// A Turn is what may be done with an Engine while its lock is held. It is good for the one function that it is given to.
+// A Turn gives access to an Engine while its lock is held. It is valid during the one function that
+// gets it.
 type Turn struct {
 	e   *Engine
 	now time.Time
 }
 
-// Feed tells the State, and the journal, of one event. The function returns what it says, for the Engine to do.
+// Feed passes one event to the State and the journal. The function returns the result, for the
+// Engine to carry out.
 func (t Turn) Feed(ev event.Event) event.Out {
 	t.e.journal.Event(t.now, ev)
 	out := t.e.state.Step(t.now, ev)
@@ -54,7 +56,7 @@ func (h *heldCalls) hold(c chan event.Reply) uint64 {
 
 func (h *heldCalls) drop(call uint64) { delete(h.waiting, call) }
 
-// answered returns where replies go, in their order; nil where nobody waits any more.
+// answered returns the destinations of replies, in their order; nil for calls that have ended.
 func (h *heldCalls) answered(replies []event.Reply) (calls []chan event.Reply) {
 	for _, r := range replies {
 		calls = append(calls, h.waiting[r.Call])

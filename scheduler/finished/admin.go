@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// maxPage and maxPageBytes bound the records of one answer; maxSlowest those of one that has no further page.
+	// maxPage and maxPageBytes limit the records of one answer; maxSlowest those of one without
+	// further pages.
 	maxPage, maxPageBytes = 1000, 1 << 20
 	maxSlowest            = 50
 	// answerBytes is the memory that such a page takes, and recordBytes that of one record, beside their encoded answers.
@@ -33,7 +34,7 @@ const (
 // Admin is the part of the scheduler's service for operators that shows records.
 type Admin struct{ *Recorder }
 
-// find searches when it is the caller's turn, and has the memory for what it finds.
+// find searches when it is the caller's turn and there is memory for the result.
 func (a Admin) find(ctx context.Context, q history.Query, memory int64) ([]*historypb.Record, string, error) {
 	if err := intake.Reserve(ctx, memory); err != nil {
 		return nil, "", err
@@ -100,7 +101,7 @@ var (
 	}
 )
 
-// addPattern has q look for what matches a pattern.
+// addPattern restricts q to matches of a pattern.
 func addPattern(q *history.Query, m *admin.Pattern) error {
 	p, err := pattern.New(m.GetAttributes())
 	if err != nil {
@@ -134,7 +135,7 @@ func knownNames(builds bool) string {
 	return strings.Join(slices.Sorted(maps.Keys(names)), ", ") + ", operation and action"
 }
 
-// GetRecord implements admin.SchedulerServer. What the caller may not see is to him as what there is not.
+// GetRecord implements admin.SchedulerServer. For the caller, an invisible record does not exist.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
 	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Order: history.Latest, Limit: 1}
 	if q.Action == "" && q.Operation == "" {
@@ -153,7 +154,7 @@ func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*his
 	return found[0], nil
 }
 
-// gone is the answer to who asks for what there is no record of, and why that may be.
+// gone is the error for a missing record, with possible reasons.
 func gone(q history.Query, why string) error {
 	if q.Action != "" {
 		return status.Errorf(codes.NotFound, "no operation of action %q is known, or it ended too long ago: %s", q.Action, why)
@@ -174,7 +175,7 @@ func (a Admin) kept() string {
 	return fmt.Sprintf("records are kept for %s (--keep-records) while there is room (records_size)", period)
 }
 
-// answerOf returns what a caller is told of an error.
+// answerOf returns the caller's error for err.
 func answerOf(err error) error {
 	if errors.Is(err, history.ErrToken) {
 		return status.Error(codes.InvalidArgument, err.Error())

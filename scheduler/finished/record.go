@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// The bounds of what a record has of a client's or worker's, in bytes; maxOutputs is how many are listed.
+// The limits of client and worker data in a record, in bytes; maxOutputs is how many are listed.
 const (
 	maxText      = 1 << 10
 	maxMessage   = 4 << 10
@@ -23,7 +23,7 @@ const (
 	maxOutputs   = 20
 )
 
-// requestMetadataType is of what a record has already.
+// requestMetadataType is the type of data that the record already has.
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
 // recordOf makes the record of an operation that is done.
@@ -52,7 +52,7 @@ func recordOf(st *event.Status) *historypb.Record {
 	return m
 }
 
-// outcomeOf says how an operation ended.
+// outcomeOf returns how an operation ended.
 func outcomeOf(st *event.Status) historypb.Outcome {
 	code, result := codes.Code(st.Response.GetStatus().GetCode()), st.Response.GetResult()
 	_, outcome, _ := sizeclass.ResultOf(st.Response)
@@ -73,7 +73,7 @@ func outcomeOf(st *event.Status) historypb.Outcome {
 	return historypb.Outcome_FAILED
 }
 
-// metadataOf returns what a worker tells, without what the record has itself.
+// metadataOf returns the worker's metadata without data that the record has itself.
 func metadataOf(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
 	if m == nil {
 		return nil
@@ -105,7 +105,7 @@ func streamOf(raw []byte, d *repb.Digest) *historypb.Stream {
 	return s
 }
 
-// addOutputs lists the first of what an action made.
+// addOutputs lists the first outputs of an action.
 func addOutputs(m *historypb.Record, result *repb.ActionResult) {
 	//lint:ignore SA1019 what workers for clients of API 2.0 send
 	links := append(result.GetOutputFileSymlinks(), result.GetOutputDirectorySymlinks()...)

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// maxWaiting bounds the operations of which a record is to be made, and mostWaiting what they take in memory, which is one part
-	// in waitingParts of what the program may use.
+	// maxWaiting limits the queued operations, and mostWaiting their memory, which is one part in
+	// waitingParts of the program's.
 	maxWaiting                = 16 << 10
 	mostWaiting, waitingParts = 64 << 20, 32
 	// searches is how many searches are made at once.
 	searches = 2
 	// makers is how many records are made at once: some wait for the storage.
 	makers = 4
-	// commandTimeout bounds that, and maxCommandBytes what is read.
+	// commandTimeout limits the read of a command, and maxCommandBytes its size.
 	commandTimeout = time.Second
-	// statusBytes and outputBytes are about what the status of an operation takes in memory, and an output of it.
+	// statusBytes and outputBytes are the approximate memory of an operation's status, and of an
+	// output in it.
 	statusBytes, outputBytes = 2 << 10, 512
 	maxCommandBytes          = 256 << 10
 )
@@ -44,7 +45,7 @@ type Options struct {
 	Store *history.Store
 	// Blobs returns the storage of an instance name, where command lines are; nil: records have none.
 	Blobs func(instance string, fn digest.Function) Blobs
-	// Memory is what the program may use; 0: there is plenty.
+	// Memory is the program's limit of memory; 0: no limit.
 	Memory int64
 }
 
@@ -52,7 +53,7 @@ type Options struct {
 type Recorder struct {
 	options Options
 	waiting chan ended
-	// most and bytes are what operations that wait may take in memory, and do.
+	// most and bytes are the memory of queued operations: the limit, and in use.
 	most     int64
 	bytes    atomic.Int64
 	lost     atomic.Uint64
@@ -61,7 +62,7 @@ type Recorder struct {
 
 type ended struct {
 	event.Status
-	note  string // that the client is told besides
+	note  string // additional text for the client
 	bytes int64
 }
 
@@ -74,7 +75,7 @@ func New(o Options) *Recorder {
 	return &Recorder{options: o, waiting: make(chan ended, maxWaiting), most: most, searches: intake.NewTurns(searches)}
 }
 
-// Add has a record made of an operation that is done. It does not block.
+// Add queues a record of a completed operation. It does not block.
 func (r *Recorder) Add(st *event.Status, note string) {
 	if r == nil {
 		return
@@ -91,7 +92,8 @@ func (r *Recorder) Add(st *event.Status, note string) {
 	r.lost.Add(1)
 }
 
-// bytesOf is about what the status of an operation takes in memory, beside what the scheduler keeps of it anyway.
+// bytesOf is the approximate memory of an operation's status, besides memory that the scheduler
+// uses for it anyway.
 func bytesOf(st *event.Status) int64 {
 	result := st.Response.GetResult()
 	outputs := len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(result.GetOutputSymlinks())
@@ -102,7 +104,7 @@ func bytesOf(st *event.Status) int64 {
 	return int64(statusBytes + outputBytes*outputs + inline)
 }
 
-// Run makes records until ctx ends, and then of what waits.
+// Run makes records until ctx ends, and then those of queued operations.
 func (r *Recorder) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range makers {
@@ -163,7 +165,7 @@ func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *even
 	}
 }
 
-// Lost is how many records are not kept, because neither the disk nor what makes them kept up.
+// Lost is how many records were dropped, because the disk or the recorder was too slow.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() + r.options.Store.Stats().Lost }
 
 // Collectors are the metrics of a Recorder.

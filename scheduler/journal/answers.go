@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// answers is a sum of all that a State has answered, by which to tell whether another one answers the same. The
-// zero answers takes nothing.
+// answers is a checksum of all answers of a State, to check whether another State gives the same
+// ones. The zero answers records nothing.
 type answers struct {
 	start time.Time
 	sum   hash.Hash64

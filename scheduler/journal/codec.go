@@ -22,7 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// encode returns as much of an event as decides what State does.
+// encode returns the part of an event that determines the reaction of State.
 func encode(e event.Event) noted {
 	m := &record.Event{}
 	switch e := e.(type) {
@@ -159,7 +159,7 @@ func decodeMetadata(m *repb.RequestMetadata) request.Metadata {
 	}
 }
 
-// EncodeHeld returns as much of h as decides what State does.
+// EncodeHeld returns the part of h that determines the reaction of State.
 func EncodeHeld(h event.Held) *record.Held {
 	return &record.Held{
 		Operation: encodeOperation(h.Operation), Queued: timestamppb.New(h.Queued), Started: timestamppb.New(h.Started),
@@ -168,7 +168,8 @@ func EncodeHeld(h event.Held) *record.Held {
 	}
 }
 
-// DecodeHeld undoes EncodeHeld. It takes what a worker is given with the operation, too, if that is there.
+// DecodeHeld reverses EncodeHeld. It also reads the data for a worker that comes with the
+// operation, if there is any.
 func DecodeHeld(m *record.Held) (event.Held, error) {
 	op, err := decodeOperation(m.GetOperation())
 	if err != nil {
@@ -194,7 +195,8 @@ func encodeReport(r *event.Report) *record.Sync {
 	}
 }
 
-// actionName returns "<hash>/<size>", without the function, which workers do not say; nothing for none.
+// actionName returns "<hash>/<size>", without the function, which workers do not send; empty for
+// none.
 func actionName(d digest.Digest) string {
 	if d.IsZero() {
 		return ""
@@ -238,7 +240,7 @@ func decodeReport(m *record.Sync) (*event.Report, error) {
 	return r, nil
 }
 
-// essence returns what State sees of a response.
+// essence returns the part of a response that State reads.
 func essence(r *repb.ExecuteResponse) *record.Response {
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(r) // it has come over the wire
 	h := fnv.New64a()

@@ -1,7 +1,8 @@
-// Package journal writes down what a core.State is told, and makes the same State of it again.
+// Package journal records the events of a core.State, and rebuilds the same State from them.
 //
-// A recording is a sequence of forerunner.record.Event messages, each with its length before it. The package
-// refuses to record what State does not look at: commands and contents of files.
+// A recording is a sequence of forerunner.record.Event messages, each with its length before it.
+// The package does not record data that State does not read: commands and contents of files.
 //
-// Journal.Run is the caller's goroutine. Journal.mu is taken with any other lock or without; it takes nothing.
+// Journal.Run runs on the caller's goroutine. Journal.mu is taken with any other lock or without;
+// nothing is locked under it.
 package journal

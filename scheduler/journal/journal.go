@@ -34,10 +34,9 @@ var (
 	errEnded   = errors.New("the recording has ended")
 )
 
-// A Journal takes down the events of one core.State, so that Replay can make the same
-// State of them again. It never delays who calls it: events are put into memory, and
-// Run writes them. What it cannot keep up with ends the recording, with what came
-// before intact. A nil Journal takes nothing down.
+// A Journal records the events of one core.State, so that Replay can rebuild the same State. It
+// never delays the caller: events are buffered in memory, and Run writes them. If the writer is too
+// slow, the recording ends; earlier events stay intact. A nil Journal records nothing.
 type Journal struct {
 	// These belong to Run.
 	w              *bufio.Writer
@@ -56,8 +55,8 @@ type Journal struct {
 	ended   error   // why no more is taken; guarded by mu
 }
 
-// A noted event is one that waits to be written. Of response, which belongs to it,
-// the writer takes what is needed: that takes longer than to note it.
+// A noted event is a buffered one. It owns response; the writer extracts the necessary parts,
+// because that takes longer than buffering.
 type noted struct {
 	event    *record.Event
 	response *repb.ExecuteResponse
@@ -69,8 +68,8 @@ func New(w io.Writer, limit int64) *Journal {
 	return &Journal{w: bufio.NewWriterSize(w, 1<<16), limit: limit, maxPending: maxPending, wake: make(chan struct{}, 1)}
 }
 
-// Run writes until ctx ends, and then what is left. Its error is the writer's, or
-// says why the recording is incomplete.
+// Run writes until ctx ends, and then the rest. Its error is the writer's, or says why the
+// recording is incomplete.
 func (j *Journal) Run(ctx context.Context) error {
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
@@ -96,7 +95,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// write takes what is pending into the buffer.
+// write encodes pending events into the buffer.
 func (j *Journal) write() error {
 	j.mu.Lock()
 	events, ended := j.pending, j.ended
@@ -167,21 +166,21 @@ func (j *Journal) Start(now time.Time, s *core.State) error {
 	return nil
 }
 
-// Event takes down an event that State is about to be told.
+// Event records an event before State gets it.
 func (j *Journal) Event(now time.Time, e event.Event) {
 	if j != nil && !j.answers.closed() {
 		j.note(now, encode(e))
 	}
 }
 
-// Answer takes what State answered to it.
+// Answer records State's answer to it.
 func (j *Journal) Answer(out event.Out) {
 	if j != nil && !j.answers.closed() {
 		j.answers.add(out)
 	}
 }
 
-// End ends what Start began, with what State knows now.
+// End ends the recording with the present state of State.
 func (j *Journal) End(now time.Time, s *core.State) {
 	if j == nil || j.answers.closed() {
 		return

@@ -18,18 +18,19 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// Replayed is what came of a recording.
+// Replayed is the result of a replay.
 type Replayed struct {
 	// State is as after the last event.
 	State  *core.State
 	Events int
-	// Dump describes State and what it has answered, as text. Recorded is the same of the State that was recorded,
-	// at the same point; empty if the recording broke off, as when its program was killed.
+	// Dump describes State and its answers, as text. Recorded is the same for the recorded State,
+	// at the same point; empty if the recording broke off, for example because its program was
+	// killed.
 	Dump, Recorded string
 }
 
-// Replay makes a State of what a Journal has written. A recording that breaks off
-// is taken as far as it goes. See, if it is not nil, is called after each event.
+// Replay rebuilds a State from a recording. If the recording breaks off, Replay uses all complete
+// events. See, if it is not nil, is called after each event.
 func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, error) {
 	in := &events{Reader: bufio.NewReader(r)}
 	e, err := in.next()
@@ -84,8 +85,8 @@ type events struct {
 	message bytes.Buffer // that was read last
 }
 
-// next returns the next one, io.EOF after the last. However long a message says it is, no more
-// memory is taken than there are bytes.
+// next returns the next one, io.EOF after the last. Even if a message claims a larger length, it
+// takes no more memory than there are bytes.
 func (in *events) next() (*record.Event, error) {
 	n, err := binary.ReadUvarint(in)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// Admin shows operators what is known of size classes.
+// Admin shows operators the records of size classes.
 type Admin struct {
 	Requests *operation.Requests
 	Learning *Learning

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// maxLessons bounds what waits to be written. What is beyond is not learned.
+	// maxLessons limits unwritten lessons. Further ones are dropped.
 	maxLessons = 4096
-	// lessonsGrace is how long the end of a Server takes for what waits.
+	// lessonsGrace is how long the end of a Server waits for unwritten lessons.
 	lessonsGrace = 2 * time.Second
 	// programTimeout bounds how long an action waits for its program to be known.
 	programTimeout = time.Second
 )
 
-// lessons are what learns from the runs of one action.
+// lessons learns from the runs of one action.
 type lessons struct {
 	mu sync.Mutex
 	// learner is that of the present run; nil when there is nothing more to learn.
@@ -41,16 +41,16 @@ type lessons struct {
 type Options struct {
 	Engine *engine.Engine
 	Sizes  *sizeclass.Analyzer
-	// Chosen counts actions by the size class on which they are to start.
+	// Chosen counts actions by the size class on which they start.
 	Chosen *prometheus.CounterVec
 	Log    *zap.Logger
 }
 
-// Learning chooses size classes by former runs, and learns from those that end.
+// Learning chooses size classes from earlier runs, and learns from new ones.
 type Learning struct {
 	options  Options
 	programs *programs
-	// waiting is what was learned and is to be written.
+	// waiting has lessons that are not written yet.
 	waiting chan *sizeclass.Lesson
 }
 
@@ -59,8 +59,8 @@ func New(o Options) *Learning {
 	return &Learning{options: o, programs: newPrograms(), waiting: make(chan *sizeclass.Lesson, maxLessons)}
 }
 
-// Choose has an operation start on the size class that former runs speak for. Where there is
-// only one, nothing is chosen, or learned.
+// Choose sets the size class of an operation from earlier runs. With only one class, it chooses and
+// learns nothing.
 func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *request.Operation) {
 	if s.options.Sizes == nil {
 		return
@@ -82,7 +82,7 @@ func (s *Learning) Choose(ctx context.Context, storage operation.Storage, op *re
 	operation.AddExtras(op).Learn = (&lessons{learner: learner}).of
 }
 
-// classes are those on which an operation could run, on whatever platform if that is not known.
+// classes are the possible classes of an operation, of all platforms if its platform is unknown.
 func (s *Learning) classes(op *request.Operation, anyPlatform bool) []sizeclass.Class {
 	var known []view.SizeClass
 	s.options.Engine.Look(func(v *core.View) {
@@ -95,13 +95,13 @@ func (s *Learning) classes(op *request.Operation, anyPlatform bool) []sizeclass.
 	return sizesOf(known)
 }
 
-// start counts an action that is to start on a size class.
+// start counts an action by its first size class.
 func (s *Learning) start(class uint32) {
 	s.options.Chosen.WithLabelValues(strconv.FormatUint(uint64(class), 10)).Inc()
 }
 
-// learnProgram finds out which program an action starts, unless that is known. It is a hint: where it
-// cannot be read the worker says why, or finds nothing wrong.
+// learnProgram finds the program of an action, unless it is known. It is a hint: if the command
+// cannot be read, the worker reports the reason, or can read it.
 func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, op *request.Operation) {
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
 	if operation.ExtrasOf(op).Tool != "" || err != nil {
@@ -121,7 +121,7 @@ func (s *Learning) learnProgram(ctx context.Context, storage operation.Storage, 
 	}
 }
 
-// similar is what is known of an operation by which former runs are found.
+// similar returns the properties of an operation that identify earlier runs.
 func similar(op *request.Operation, reduced digest.Digest) sizeclass.Action {
 	return sizeclass.Action{
 		Instance: op.Instance, Digest: op.Digest, Reduced: reduced, Timeout: op.Action.GetTimeout().AsDuration(),
@@ -156,7 +156,7 @@ func (s *Learning) Learn(ended []event.Ended) {
 	}
 }
 
-// of returns what the end of a run says, nil if nothing or not yet.
+// of returns the lesson of a run's end, nil if there is none or not yet.
 func (l *lessons) of(now time.Time, e event.Ended) *sizeclass.Lesson {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func (l *lessons) of(now time.Time, e event.Ended) *sizeclass.Lesson {
 	return verdict.Lesson
 }
 
-// Write writes what was learned until ctx ends, and then what is left.
+// Write writes lessons until ctx ends, and then the remaining ones.
 func (s *Learning) Write(ctx context.Context) {
 	for {
 		select {
@@ -223,7 +223,7 @@ func sizeOf(c sizeclass.Choice, own time.Duration) request.Size {
 	return s
 }
 
-// sizesOf returns the classes of the core as those among which is chosen.
+// sizesOf returns the classes of the core as candidates of the choice.
 func sizesOf(classes []view.SizeClass) []sizeclass.Class {
 	sizes := make([]sizeclass.Class, len(classes))
 	for i, c := range classes {

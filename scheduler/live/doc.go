@@ -1,9 +1,10 @@
-// Package live passes what commands print, while they run, from their workers to those who read it.
+// Package live passes the output of running commands from their workers to readers.
 //
-// A Registry knows the workers that show output, and those who read it. Its Service is what workers call; its ByteStream is what
-// clients read. It also keeps each worker's latest report, and wakes workers that are to call the scheduler. All of it is a hint:
-// nothing here delays an action, and what was too late to be read is in the result.
+// A Registry knows the workers that offer output, and its readers. Its Service is for workers; its
+// ByteStream is for clients. It also keeps each worker's latest report, and wakes workers that
+// should call the scheduler. All of it is a hint: nothing here delays an action, and the result has
+// the output that came too late.
 //
-// The package keeps no output: a chunk waits for its reader, and nothing else. It starts no goroutines. The lock of a Registry is
-// taken without any other, and takes none.
+// The package stores no output, except a chunk that waits for its reader. It starts no goroutines.
+// Nobody holds another lock together with the lock of a Registry.
 package live

@@ -19,7 +19,8 @@ const (
 	// maxReaders is how many streams of output are read at once, readersOfWorker how many of one worker. A worker shows more:
 	// it learns late that one has ended.
 	maxReaders, readersOfWorker = 1024, 32
-	// lingers is how long a worker may show something to nobody until it asks whether it should.
+	// lingers is how long a worker may send output that nobody reads until it asks whether to
+	// continue.
 	lingers = 3 * time.Second
 	// maxAsks is how many watches may wait to be sent to a worker.
 	maxAsks = 64
@@ -27,8 +28,8 @@ const (
 	maxIdentities = 10_000
 )
 
-// A Registry brings those who read what a command prints together with workers
-// that show it. mu is taken without any other lock, and takes none.
+// A Registry connects readers of commands' output with the workers that offer it. Nobody holds
+// another lock together with mu.
 type Registry struct {
 	places *intake.Places // of readers
 
@@ -42,7 +43,7 @@ func NewRegistry() *Registry {
 	return &Registry{places: intake.NewPlaces(maxReaders), workers: map[string]position{}, readers: map[string]*reader{}}
 }
 
-// A showing is a worker that shows what its commands print, as long as its call lasts.
+// A showing is a worker that offers the output of its commands, during its call.
 type showing struct {
 	places *intake.Places // of its readers
 	asks   chan *live.Watch
@@ -93,8 +94,8 @@ func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
 	}
 }
 
-// open asks a worker for w, whose id and worker are filled in, for a caller. Nil: the worker
-// shows nothing, or not now. Who asks closes the reader.
+// open asks a worker for w, whose id and worker are filled in, for a caller. Nil: the worker offers
+// nothing, or not now. The caller closes the reader.
 func (l *Registry) open(worker, caller string, w *live.Watch) (*reader, error) {
 	l.mu.Lock()
 	p, ok := l.workers[worker]
@@ -164,7 +165,7 @@ func (l *Registry) close(r *reader) {
 	}
 }
 
-// forget says that no worker shows a reader anything any more.
+// forget records that no worker serves a reader any more.
 func (l *Registry) forget(r *reader) {
 	l.mu.Lock()
 	delete(l.readers, r.id)
@@ -194,7 +195,7 @@ func (l *Registry) push(ctx context.Context, c *live.Chunk) (done bool, err erro
 	}
 }
 
-// tell keeps what a worker reports; false: it has no call of Serve.
+// tell stores a worker's report; false: it has no call of Serve.
 func (l *Registry) tell(r *live.Report) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +206,7 @@ func (l *Registry) tell(r *live.Report) bool {
 	return ok
 }
 
-// Report returns what the worker told last that a position belongs to, nil if nothing.
+// Report returns the latest report of a position's worker, nil if there is none.
 func (l *Registry) Report(key string) *live.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,7 +216,7 @@ func (l *Registry) Report(key string) *live.Report {
 	return nil
 }
 
-// Reports returns what all workers told last, each once.
+// Reports returns the latest reports of all workers, each once.
 func (l *Registry) Reports() map[*live.Report]struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

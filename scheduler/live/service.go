@@ -11,12 +11,12 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// Service returns what workers call, until stopped is closed.
+// Service returns the service for workers, until stopped is closed.
 func (l *Registry) Service(stopped <-chan struct{}) live.OutputsServer {
 	return service{registry: l, stopped: stopped}
 }
 
-// A service is what Forerunner adds for workers that show what commands print.
+// A service is Forerunner's extension for workers that offer the output of commands.
 type service struct {
 	registry *Registry
 	stopped  <-chan struct{}
@@ -53,7 +53,7 @@ func (s service) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, error) 
 	return &live.Pushed{Done: done}, nil
 }
 
-// Tell keeps what a worker reports of its state.
+// Tell stores a worker's report of its state.
 func (s service) Tell(_ context.Context, r *live.Report) (*live.Told, error) {
 	if !s.registry.tell(r) {
 		return nil, status.Error(codes.FailedPrecondition, "the worker is not connected for live output")

@@ -20,7 +20,7 @@ import (
 const (
 	// askAgain is when a worker is asked again that shows nothing, or has been gone.
 	askAgain = 500 * time.Millisecond
-	// lastWords is how long the rest of a stream is waited for when its operation is done.
+	// lastWords is how long to wait for the rest of a stream after its operation is done.
 	lastWords = time.Second
 	// maxRefused is how often a worker may refuse a stream, from one askAgain to the next.
 	maxRefused = 10
@@ -29,23 +29,23 @@ const (
 // A Watch has its caller follow an operation until done is called. Its errors are gRPC statuses.
 type Watch func(ctx context.Context, name string) (st event.Status, box *engine.Mailbox, done func(), err error)
 
-// ByteStream returns next so changed that what commands print can be read while they run, under the names in the metadata of
-// their operations. All else is next's.
+// ByteStream returns next, extended by the output of running commands, under the names in the
+// metadata of their operations. Everything else goes to next.
 func (l *Registry) ByteStream(next bytestream.ByteStreamServer, watch Watch) bytestream.ByteStreamServer {
 	return streamService{next, watch, l}
 }
 
-// A streamService adds to a ByteStream what commands print while they run.
+// A streamService adds the output of running commands to a ByteStream.
 type streamService struct {
 	bytestream.ByteStreamServer
 	watch    Watch
 	registry *Registry
 }
 
-// Read waits until the operation runs and ends when its command has. If the action
-// is started over after something of it was read, names.ErrStartedOver ends it. What was
-// too late or too slow to be seen ends it with ABORTED: it is in the result.
-// read_limit, other than 0, is not supported.
+// Read waits until the operation runs and ends when its command has ended. If the action starts
+// again after the client has read something, it ends with names.ErrStartedOver. If output was too
+// late or too slow, it ends with ABORTED: the result has it. read_limit, other than 0, is not
+// supported.
 func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
 	name, stderr, ok := names.ParseStream(req.GetResourceName())
 	if !ok {
@@ -74,7 +74,7 @@ type view struct {
 	send     func(*bytestream.ReadResponse) error
 	watch    *live.Watch // with the present offset and run
 	reader   *reader     // nil: no worker was asked
-	// attempts and worker say which run is seen; heard, that all of it was.
+	// attempts and worker identify the run; heard is true if all of its output was read.
 	attempts int
 	worker   string
 	heard    bool
@@ -166,7 +166,8 @@ func (v *view) follow(st *event.Status) (err error) {
 	return err
 }
 
-// startOver goes on with another run, from its begin on, unless the reader has something of the one before.
+// startOver continues with another run, from its beginning, unless the reader already has output of
+// the previous one.
 func (v *view) startOver(run uint32) error {
 	if v.watch.Offset > 0 {
 		return names.ErrStartedOver()
@@ -183,7 +184,7 @@ func (v *view) reopen() {
 
 // take sends a chunk on.
 func (v *view) take(c *live.Chunk) error {
-	if c.GetRefused() { // it may not know yet that others have gone
+	if c.GetRefused() { // it may not know yet that other readers have left
 		v.reopen()
 		if v.refused++; v.refused == maxRefused {
 			return status.Error(codes.ResourceExhausted, "the worker serves as many streams as it can")

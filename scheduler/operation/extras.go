@@ -10,15 +10,15 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// Extras are what a Server knows of an operation that it submits, and the core does not. They are its
-// request.Operation.Owner; nobody changes them once it is submitted.
+// Extras are the Server's data of a submitted operation that the core does not need. They are its
+// request.Operation.Owner; nobody changes them after submission.
 type Extras struct {
-	// Learn returns what the end of a run teaches, nil if nothing or not yet. Nil: nothing is learned.
+	// Learn returns the lesson of a run's end, nil if there is none or not yet. Nil: nothing is
+	// learned.
 	Learn func(time.Time, event.Ended) *sizeclass.Lesson
 	// Span is the operation's own, nil: it is not traced.
 	Span trace.Span
-	// Note is what the client is told with the result, Tool the path of the program that the action starts,
-	// as far as it is known.
+	// Note is for the client, with the result; Tool is the path of the action's program, if known.
 	Note, Tool string
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// maxMetadataBytes bounds what is in it: each operation keeps it, and hands it on.
+// maxMetadataBytes limits it: each operation keeps it, and passes it on.
 const maxMetadataBytes = 64 << 10
 
 // requestMetadataType is that of a RequestMetadata in an Any.
@@ -60,7 +60,7 @@ func fieldOf(m *request.Metadata, number protowire.Number) *string {
 	return nil
 }
 
-// Auxiliary is what the worker copies into the result of an operation.
+// Auxiliary is the metadata that the worker copies into the result of an operation.
 func Auxiliary(op *request.Operation) []*anypb.Any {
 	if op.Request.Encoded == "" {
 		return op.Auxiliary

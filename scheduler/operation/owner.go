@@ -17,9 +17,9 @@ func ErrUnknown(name string) error {
 	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", name)
 }
 
-// Visible returns the state of an operation that belongs to who calls (auth.Owns), or that another
-// right lets him see. To all others it is as one that there is not, so that nobody learns of
-// an operation by its name.
+// Visible returns the state of an operation if the caller owns it (auth.Owns) or may see it by
+// another right. For all others the operation does not exist, so that nobody learns of an operation
+// by its name.
 func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st event.Status, known bool) {
 	st, known = v.Operation(name)
 	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {
@@ -32,7 +32,8 @@ func ownerOf(op *request.Operation) auth.Owner {
 	return auth.Owner{User: op.User, Instance: op.Instance}
 }
 
-// OwnedBy returns a function that tells which operations the caller may see. It is for one goroutine.
+// OwnedBy returns a function that reports whether the caller may see an operation. One goroutine
+// may use it.
 func OwnedBy(ctx context.Context) func(*request.Operation) bool {
 	known := map[auth.Owner]bool{}
 	return func(op *request.Operation) bool {

@@ -16,8 +16,8 @@ import (
 // maxPlatforms bounds the platforms that are shared; farms have a few.
 const maxPlatforms = 1000
 
-// Platforms share what is equal, as most operations and workers have one of a few
-// platforms. Zero is ready for use.
+// Platforms share equal platforms, because most operations and workers have one of a few. Zero is
+// ready for use.
 type Platforms struct {
 	// ignored is Config.ActionProperties.
 	ignored []string
@@ -28,10 +28,11 @@ type Platforms struct {
 	offers map[Offer]map[string]request.Platform // guarded by mu
 }
 
-// An Offer is what a worker says of its platform besides that, as encoded Platforms of REv2; see request.NewOffer.
+// An Offer is what a worker offers besides its platform, as encoded Platforms of REv2; see
+// request.NewOffer.
 type Offer struct{ Required, Implied string }
 
-// Offer returns what a worker offers whose platform is m.
+// Offer returns the Offer of a worker with platform m.
 func (p *Platforms) Offer(m *repb.Platform, o Offer) (request.Platform, error) {
 	plain, _ := p.Of(p.Matched(m))
 	if o == (Offer{}) {
@@ -78,7 +79,8 @@ func (p *Platforms) Of(m *repb.Platform) (request.Platform, *repb.Platform) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Only platforms in canonical order, as REv2 wants them, are found: the same key, the same message.
+	// Only platforms in canonical order, as REv2 requires, are found: the same key, the same
+	// message.
 	if s, ok := p.known[string(key)]; ok && m != nil {
 		return s.platform, s.message
 	}

@@ -34,8 +34,8 @@ const maxTraceBytes = 4 << 10
 // traceKeys are the W3C trace context headers.
 var traceKeys = [...]string{"traceparent", "tracestate"}
 
-// Storage is what a Server needs of the storage; a Client of cas/client has it. What is
-// not there is an error for which errors.Is(err, digest.ErrNotFound) holds.
+// Storage is the storage interface of a Server; a Client of cas/client implements it. For a missing
+// blob, errors.Is(err, digest.ErrNotFound) holds.
 type Storage interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 	GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error)
@@ -46,22 +46,22 @@ type Options struct {
 	Config tuning.Config
 	// Storage returns the storage of an instance name, for one digest function.
 	Storage func(instance string, fn digest.Function) Storage
-	// MissingInputs returns what an instance name does not have of the inputs of an action. Its errors are gRPC statuses. Nil:
-	// nobody asks.
+	// MissingInputs returns the inputs of an action that an instance name lacks. Its errors are
+	// gRPC statuses. Nil: no check.
 	MissingInputs func(context.Context, string, digest.Function, *repb.Action) ([]digest.Digest, error)
 	// Rand is where the names of operations come from.
 	Rand io.Reader
 }
 
-// Requests make operations of what clients ask for.
+// Requests make operations of clients' requests.
 type Requests struct {
 	options Options
-	// claims are the names of those that levels ask for.
+	// claims are the names of the claims for levels.
 	claims    []string
 	platforms *Platforms
 }
 
-// NewRequests returns Requests. The Config of its Options is one that a core.State has filled in.
+// NewRequests returns Requests. The Config of its Options is one that a core.State has completed.
 func NewRequests(o Options) *Requests {
 	return &Requests{options: o, claims: o.Config.Claims(), platforms: &Platforms{ignored: o.Config.ActionProperties}}
 }
@@ -77,8 +77,8 @@ func (s *Requests) StorageOf(op *request.Operation) Storage {
 	return s.options.Storage(op.Instance, op.Digest.Function())
 }
 
-// New makes an operation of what a request itself says; the action is
-// still to be loaded. Its errors are gRPC statuses.
+// New makes an operation from the request only; the action is not yet loaded. Its errors are gRPC
+// statuses.
 func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*request.Operation, error) {
 	if err := instance.Check(req.GetInstanceName()); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "instance_name: %v", err)
@@ -108,8 +108,8 @@ func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*request.
 	return op, nil
 }
 
-// newName returns a name for an operation: a random UUID, so that nobody can
-// guess what others have running.
+// newName returns a name for an operation: a random UUID, so that nobody can guess the operations
+// of others.
 func (s *Requests) newName() (string, error) {
 	var u [16]byte
 	if _, err := io.ReadFull(s.options.Rand, u[:]); err != nil {
@@ -139,7 +139,7 @@ func (s *Requests) claimsOf(who *auth.Identity) map[string]string {
 	return claims
 }
 
-// carry takes what travels with the request's headers.
+// carry copies data from the request's headers.
 func carry(ctx context.Context, op *request.Operation) error {
 	for _, k := range traceKeys {
 		v := strings.Join(metadata.ValueFromIncomingContext(ctx, k), ",")
@@ -166,10 +166,9 @@ func carry(ctx context.Context, op *request.Operation) error {
 	return nil
 }
 
-// Load fetches the action and, where it names no platform itself, its command;
-// else the worker is the first to look into the command. Its errors are gRPC
-// statuses: FAILED_PRECONDITION if one is not there, INVALID_ARGUMENT if one makes
-// no sense.
+// Load fetches the action and, if the action has no platform, its command; otherwise the worker
+// reads the command first. Its errors are gRPC statuses: FAILED_PRECONDITION for missing blobs,
+// INVALID_ARGUMENT for invalid ones.
 func (s *Requests) Load(ctx context.Context, storage Storage, op *request.Operation) error {
 	action := &repb.Action{}
 	if err := Read(ctx, storage, "action", op.Digest, action); err != nil {
@@ -215,8 +214,8 @@ func (s *Requests) Load(ctx context.Context, storage Storage, op *request.Operat
 	return nil
 }
 
-// limit sets how long an action may run: what it asks for or, if that is nothing, the
-// default. What is more than the maximum is cut, which the client is told with the result.
+// limit sets the timeout of an action: its own or, without one, the default. A longer one is cut to
+// the maximum, which the client is told with the result.
 func (s *Requests) limit(op *request.Operation, action *repb.Action) error {
 	asked := action.GetTimeout()
 	if asked != nil {
@@ -236,8 +235,8 @@ func (s *Requests) limit(op *request.Operation, action *repb.Action) error {
 	return nil
 }
 
-// maxBytes bounds what is read of a client's. Actions are kept, and handed on with a call; a command
-// is looked into once.
+// maxBytes limits client data in memory. Actions are kept, and passed on with a call; a command is
+// read once.
 func maxBytes(m proto.Message) int64 {
 	if _, ok := m.(*repb.Action); ok {
 		return 64 << 10
@@ -248,7 +247,7 @@ func maxBytes(m proto.Message) int64 {
 // smallMessage is the size from which messages of a client's are charged to the call that names them.
 const smallMessage = 4 << 10
 
-// Charge charges a call with what of its operation is kept while that waits, and with nothing else any more.
+// Charge charges a call with the memory of its waiting operation, and nothing else any more.
 func Charge(ctx context.Context, op *request.Operation) error {
 	if err := intake.Reserve(ctx, 0); err != nil {
 		return err
@@ -290,14 +289,15 @@ func Read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 	return nil
 }
 
-// maxProperties bounds platforms, each of which is compared with those of workers.
+// maxProperties limits platforms, because each is compared with those of workers.
 const maxProperties = 128
 
-// maxMissing bounds the blobs that a client is told of at a time.
+// maxMissing limits the blobs in one answer to a client.
 const maxMissing = 10_000
 
-// checkInputs fails unless the instance name of op has all inputs of its action, where that is not left to workers. The
-// error is a gRPC status: FAILED_PRECONDITION with what is missing, so that the client uploads it.
+// checkInputs fails unless the instance name of op has all inputs of its action; it does nothing if
+// workers check this. The error is a gRPC status: FAILED_PRECONDITION with the missing blobs, so
+// that the client uploads them.
 func (s *Requests) checkInputs(ctx context.Context, op *request.Operation, action *repb.Action) error {
 	if s.options.MissingInputs == nil {
 		return nil

@@ -24,8 +24,8 @@ func RetryLater(err error) error {
 	return st.Err()
 }
 
-// missing returns FAILED_PRECONDITION that tells the client which blob to
-// upload again (REv2, Execution.Execute).
+// missing returns FAILED_PRECONDITION with the blob that the client should upload again (REv2,
+// Execution.Execute).
 func missing(what string, d digest.Digest) error {
 	st := status.Newf(codes.FailedPrecondition, "%s %s is not in the storage", what, d)
 	detailed, err := st.WithDetails(&errdetails.PreconditionFailure{

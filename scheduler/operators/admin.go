@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
 
-// Reports are what workers report of themselves; a live.Registry has them.
+// Reports are the workers' reports; a live.Registry has them.
 type Reports interface {
 	// Report returns the last report of the worker that a key of names.WorkerKey belongs to, nil if there is none.
 	Report(key string) *live.Report
@@ -21,7 +21,7 @@ type Reports interface {
 	Reports() map[*live.Report]struct{}
 }
 
-// Sizes answers what is known of size classes.
+// Sizes answers requests about size classes.
 type Sizes interface {
 	GetSizes(context.Context, *admin.GetSizesRequest) (*admin.GetSizesResponse, error)
 }
@@ -42,8 +42,8 @@ type Options struct {
 	OwnStore   func() *admin.Store
 }
 
-// A Service is what operators ask and say. Each call looks at every worker once
-// under the lock, or in pieces at every operation, and does the rest without it.
+// A Service answers operators. Each call reads every worker once under the lock, or every operation
+// in batches, and does the rest without the lock.
 type Service struct {
 	*workers
 	queues

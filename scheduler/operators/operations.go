@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// killBatch is how many operations are ended in one event: the others wait.
+	// killBatch is how many operations one event ends, while others wait.
 	killBatch = 100
 )
 
-// operations shows operators, and their owners, what is queued and runs, and kills it.
+// operations shows queued and running operations to operators and owners, and kills them.
 type operations struct{ *engine.Engine }
 
 // ListOperations implements admin.SchedulerServer. The caller sees his own.
@@ -77,8 +77,8 @@ func operationMessage(s event.Status) *admin.Operation {
 	return op
 }
 
-// GetOperation implements admin.SchedulerServer. What an operation waits for names operations of others: those
-// are told who may observe.
+// GetOperation implements admin.SchedulerServer. The reason of a wait can name operations of
+// others: only callers that may observe get it.
 func (s operations) GetOperation(ctx context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
 	observes, why := auth.Allowed(ctx, auth.Observe, ""), ""
 	var st event.Status

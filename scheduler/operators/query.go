@@ -37,7 +37,7 @@ func (f *first) add(name string) {
 	}
 }
 
-// page returns them and the next token, which is empty if there are no more.
+// page returns them and the next token, which is empty at the end.
 func (f *first) page() (names []string, next string) {
 	names = f.names.Sorted()
 	if len(names) <= f.size {
@@ -54,7 +54,8 @@ func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
 	return p, nil
 }
 
-// knows returns why a pattern can match nothing: it has a name that is none of names, those of what things of a kind have.
+// knows returns why a pattern can match nothing: it has a name that is not in names, the attributes
+// of this kind of object.
 func knows(p pattern.Pattern, kind string, names []string) error {
 	for name := range p.Map() {
 		if !slices.Contains(names, name) {

@@ -24,11 +24,11 @@ import (
 const (
 	// promisesEvery is how often it is looked whether quotas guarantee more than the cohort has.
 	promisesEvery = time.Minute
-	// quotasEvery is how often it is looked whether others have changed quotas.
+	// quotasEvery is how often changes of quotas by others are read.
 	quotasEvery = 5 * time.Second
 )
 
-// quotas are those of cohorts: what operators ask and say of them, and what others change.
+// quotas are those of cohorts: requests of operators, and changes by others.
 type quotas struct {
 	*engine.Engine
 	log *zap.Logger
@@ -39,13 +39,13 @@ type quotas struct {
 	keeping sync.Mutex
 }
 
-// cohorts returns what instance names have of cohorts, and use.
+// cohorts returns the shares and the usage of cohorts by instance name.
 func cohorts(e *engine.Engine) (views []view.Cohort) {
 	e.Look(func(v *core.View) { views = v.Cohorts() })
 	return views
 }
 
-// cohortsAndRuns is cohorts, and if wanted what they run at the same moment.
+// cohortsAndRuns returns cohorts and, if requested, their running operations at the same moment.
 func (s *quotas) cohortsAndRuns(wanted bool) (views []view.Cohort, runs map[quota.Key][]view.QuotaRun) {
 	s.Look(func(v *core.View) {
 		if views = v.Cohorts(); wanted {
@@ -116,7 +116,7 @@ func cohortMessage(v view.Cohort) *admin.Cohort {
 	return c
 }
 
-// warningOf says that quotas guarantee more than the cohort has; empty if not.
+// warningOf returns a warning if quotas guarantee more than the cohort has; otherwise empty.
 func warningOf(v view.Cohort) string {
 	if v.Minimums <= v.Capacity {
 		return ""
@@ -181,7 +181,7 @@ func (s *quotas) kept(ctx context.Context, r quota.Record) error {
 	return nil
 }
 
-// FollowQuotas puts in force what others change, until ctx ends.
+// FollowQuotas applies changes by others until ctx ends.
 func (s *quotas) FollowQuotas(ctx context.Context) {
 	ticker := time.NewTicker(quotasEvery)
 	defer ticker.Stop()
@@ -200,7 +200,7 @@ func (s *quotas) FollowQuotas(ctx context.Context) {
 	}
 }
 
-// take puts in force what is kept, and nothing else. Quotas of unknown cohorts are left out.
+// take applies the stored quotas, and only these. It skips quotas of unknown cohorts.
 func (s *quotas) take(ctx context.Context) error {
 	s.keeping.Lock()
 	defer s.keeping.Unlock()

@@ -4,12 +4,13 @@ import "github.com/forerunner-build/forerunner/scheduler/core/view"
 
 // Slots are places where workers run commands.
 type Slots struct {
-	// Busy have an action, Free would get one; the others are of workers that get no more. All is their sum.
+	// Busy slots have an action, Free ones would get one; the others are of workers that get no
+	// more. All is their sum.
 	All, Busy, Free int
 }
 
-// SlotsOf counts the slots of programs. One that does not say how many it has takes an action for each of its positions.
-// Positions beyond the slots fetch inputs or store outputs.
+// SlotsOf counts the slots of programs. A program that does not report its slots takes an action
+// for each of its positions. Positions beyond the slots fetch inputs or store outputs.
 func SlotsOf(r Reports, loads ...view.Load) (n Slots) {
 	for _, l := range loads {
 		all := l.Positions

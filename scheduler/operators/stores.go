@@ -29,7 +29,7 @@ func (s stores) ListStores(_ context.Context, req *admin.ListStoresRequest) (*ad
 	if req.GetOwn() {
 		return resp, nil
 	}
-	// All positions of a worker tell of the same store.
+	// All positions of a worker report the same store.
 	byWorker := map[string]*admin.Store{}
 	for r := range s.reports.Reports() {
 		id := names.WithoutPosition(r.GetWorker().GetWorkerId())

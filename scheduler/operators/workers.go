@@ -27,7 +27,7 @@ import (
 // twinShown is how long it is shown that another process was refused: it tries again every few seconds.
 const twinShown = time.Minute
 
-// lookBatch is how many workers are looked at at a time while the scheduler does nothing else.
+// lookBatch is how many workers are read at a time while the scheduler does nothing else.
 const lookBatch = 50
 
 // maxReason bounds the reason of a drain.
@@ -81,14 +81,14 @@ func (s *workers) ListWorkers(
 	return resp, nil
 }
 
-// states are the conditions of programs and positions as messages say them.
+// states are the conditions of programs and positions as in messages.
 var states = map[view.Condition]admin.Worker_State{
 	view.IsIdle: admin.Worker_IDLE, view.IsExecuting: admin.Worker_EXECUTING, view.IsDraining: admin.Worker_DRAINING,
 	view.IsDrained: admin.Worker_DRAINED, view.IsResting: admin.Worker_RESTING, view.IsAway: admin.Worker_AWAY,
 	view.IsSuspended: admin.Worker_SUSPENDED,
 }
 
-// message returns what is told of a program, with its positions if they are asked for.
+// message returns the description of a program, with its positions if requested.
 func (s *workers) message(v view.Program, positions bool) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
@@ -168,7 +168,7 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 	return resp, s.keepDrains()
 }
 
-// authorOf names who calls: the user or, where callers are not known, the host.
+// authorOf returns the name of the caller: the user or, without authentication, the host.
 func authorOf(ctx context.Context) string {
 	if who := auth.FromContext(ctx); who != nil && who.User != "" {
 		return who.User
@@ -195,7 +195,7 @@ func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.
 	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
 }
 
-// keepDrains has what is in force now outlive the scheduler.
+// keepDrains stores the present drains, so that they survive a restart of the scheduler.
 func (s *workers) keepDrains() error {
 	if s.keep == nil {
 		return nil
