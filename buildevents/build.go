@@ -13,7 +13,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// The bounds of what is kept of a build, in bytes and numbers.
+// The limits of a stored build, in bytes and numbers.
 const (
 	maxBuild   = 40 << 10
 	maxLabel   = 512
@@ -25,19 +25,19 @@ const (
 	maxLogs    = 4
 	maxActions = 20
 	maxErrors  = 20
-	// entryBytes is what an entry of a list takes beside its texts.
+	// entryBytes is the size of a list entry besides its texts.
 	entryBytes = 16
 )
 
-// A build is what is known of one so far.
+// A build is the present state of one.
 type build struct {
 	*historypb.Build
-	instance string // that the build tool said it executes for
+	instance string // the instance name for execution, from the build tool
 	room     int    // bytes that lists may still grow by
 	tests    map[string]*test
 }
 
-// resumed goes on with the last record of a build; nil: there is none.
+// resumed continues from the last record of a build; nil: there is none.
 func resumed(r *historypb.Record) *build {
 	m := r.GetBuild()
 	if m == nil {
@@ -64,7 +64,7 @@ func (b *build) outcome() historypb.Outcome {
 	return historypb.Outcome_FAILED
 }
 
-// take takes over what an event says.
+// take applies an event.
 func (b *build) take(e *bazel.BuildEvent) {
 	id := e.GetId()
 	switch p := e.GetPayload().(type) {
@@ -99,7 +99,8 @@ func (b *build) take(e *bazel.BuildEvent) {
 	b.wants(id)
 }
 
-// announced takes over what the first event announces: the event that tells the targets of a build may be too large.
+// announced applies the first event's announcements: the event with the targets of a build may be
+// too large.
 func (b *build) announced(encoded []byte) {
 	m := &bazel.Announcements{}
 	if intake.Known(encoded, m) > mostDecoded || (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(encoded, m) != nil {
@@ -110,7 +111,7 @@ func (b *build) announced(encoded []byte) {
 	}
 }
 
-// wants takes over which patterns the build is of, if an event is about them and they are not known yet.
+// wants sets the patterns of the build, if an event has them and they are still unknown.
 func (b *build) wants(id *bazel.BuildEventId) {
 	if len(b.Patterns) > 0 {
 		return
@@ -176,7 +177,7 @@ func (b *build) options(typed, all []string) {
 	}
 }
 
-// printed keeps the lines that say what went wrong.
+// printed keeps the lines with errors.
 func (b *build) printed(stderr string) {
 	for line := range strings.Lines(stderr) {
 		if len(b.Errors) >= maxErrors {
@@ -206,7 +207,7 @@ func (b *build) target(id *bazel.BuildEventId_TargetCompletedId, m *bazel.Target
 	b.addTarget(id.GetLabel(), state, m.GetFailureDetail().GetMessage())
 }
 
-// addTarget counts a target, and lists it if there is room: one that was built makes room for one that was not.
+// addTarget counts a target, and lists it if there is space: a failed target replaces a built one.
 func (b *build) addTarget(label string, state historypb.Build_State, message string) {
 	switch state {
 	case historypb.Build_BUILT:
@@ -251,7 +252,7 @@ func (b *build) aborted(id *bazel.BuildEventId, m *bazel.Aborted) {
 	case id.GetPattern() != nil:
 		label = strings.Join(id.GetPattern().GetPattern(), " ")
 	default:
-		return // the build says of others itself what became of them
+		return // the build reports the results of others itself
 	}
 	b.fail(bounded.Text(label, maxLabel) + ": " + reason)
 }

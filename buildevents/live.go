@@ -19,7 +19,8 @@ type live struct {
 	service *Service
 
 	mu sync.Mutex // guards all below
-	// owner is the stream that was begun last: a client that comes back does not wait for its former call to end.
+	// owner is the newest stream: a client that reconnects does not wait for the end of its earlier
+	// call.
 	owner   *stream
 	project string
 	build   *build
@@ -32,17 +33,17 @@ func newLive(s *Service, k key, b *build) *live {
 	return &live{key: k, service: s, build: b, wait: firstWrite}
 }
 
-// join makes a stream, that begins with the event of a number, the one that publishes the build.
+// join makes the stream that publishes the build, from the event with this number on.
 func (l *live) join(in *stream, project string, first int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.owner, l.project = in, project
 	if first > l.build.GetLastEvent()+1 {
-		l.build.Incomplete, l.changed = true, true // as after a crash: what came between was answered, and is lost
+		l.build.Incomplete, l.changed = true, true // as after a crash: events in between were acknowledged, and are lost
 	}
 }
 
-// take takes an event over, unless it was before. It reports whether the stream is still the one that publishes the build.
+// take applies a new event. It reports whether the stream still publishes the build.
 func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,18 +80,18 @@ func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
 	return true
 }
 
-// tick writes what has changed.
+// tick writes changes.
 func (l *live) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer == nil {
-		return // the stream has ended meanwhile
+		return // the stream has ended in the meantime
 	}
 	l.timer = nil
 	l.writeLocked()
 }
 
-// leave writes the build, and reports whether nobody publishes it any more.
+// leave writes the build, and reports whether no stream publishes it any more.
 func (l *live) leave(in *stream) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,8 @@ func (l *live) writeLocked() {
 	l.changed = !l.service.store.AddBuild(r, auth.CallerOf(l.owner.ctx))
 }
 
-// instanceLocked is the instance name that the build belongs to: the one that the client named, if its user may execute for it.
+// instanceLocked is the instance name of the build: the one from the client, if its user may
+// execute for it.
 func (l *live) instanceLocked(ctx context.Context) string {
 	for _, name := range []string{l.project, l.build.instance} {
 		if name != "" && auth.Allowed(ctx, auth.Execute, name) {

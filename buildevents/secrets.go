@@ -9,11 +9,12 @@ import (
 const hidden = "(hidden)"
 
 var (
-	// secretive are options whose values are, or have, secrets: headers, variables, and what is called so.
+	// secretive are options with values that are, or contain, secrets: headers, variables, and
+	// secrets by name.
 	secretive = regexp.MustCompile(`(?i)^--[a-z_]*(header|_env|token|secret|password|credential|api_key)[a-z_]*=`)
-	// user is who a URL says he is, with his password.
+	// user is the user name and password in a URL.
 	user = regexp.MustCompile(`://[^/@\s]+@`)
-	// controls are what terminals take for colours and cursors.
+	// controls are terminal sequences for colours and cursors.
 	controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f]")
 )
 
@@ -23,7 +24,7 @@ func withoutSecrets(option string) string {
 		name, _, isVariable := strings.Cut(option[len(flag):], "=")
 		if !isVariable {
 			if strings.Contains(flag, "_env") {
-				return option // it is passed on, whatever it is
+				return option // unchanged, any value
 			}
 			return flag + hidden
 		}
@@ -32,5 +33,5 @@ func withoutSecrets(option string) string {
 	return user.ReplaceAllString(option, "://"+hidden+"@")
 }
 
-// plain is text without what terminals do not show.
+// plain removes everything from text that terminals do not show.
 func plain(s string) string { return controls.ReplaceAllString(s, "") }

@@ -26,16 +26,16 @@ import (
 const (
 	// maxName bounds the names of builds and projects.
 	maxName = 256
-	// liveBytes is what a build takes in memory while it is published.
+	// liveBytes is the memory of a build while it is published.
 	liveBytes = 256 << 10
-	// An event may take twice its size in memory when it is decoded, but at least and at most so much. What is unknown here is
-	// dropped before, which of large events is nearly all.
+	// An event may take twice its size in memory when it is decoded, within these limits. Unknown
+	// fields, most of a large event, are dropped before.
 	leastDecoded, mostDecoded = 64 << 10, 2 << 20
 	// searches is how many builds are looked for at once.
 	searches = 2
 )
 
-// bazelEvent is the type of what Bazel publishes.
+// bazelEvent is the type of Bazel's events.
 const bazelEvent = "type.googleapis.com/build_event_stream.BuildEvent"
 
 // A Service takes build events.
@@ -51,7 +51,7 @@ type Service struct {
 
 var _ publish.PublishBuildEventServer = (*Service)(nil)
 
-// A key tells builds apart: nobody changes those of others.
+// A key identifies a build: nobody changes builds of others.
 type key struct{ user, invocation string }
 
 // New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all events. Metrics may be nil.
@@ -78,7 +78,7 @@ func New(store *history.Store, metrics prometheus.Registerer) *Service {
 	return s
 }
 
-// What becomes of an event: all that is needed of it is taken, it is too large, or nothing is kept of its build.
+// The result of an event: it is applied, it is too large, or its build is not stored.
 const taken, tooLarge, notKept = "taken", "too_large", "not_kept"
 
 // Register adds the Service to a server.
@@ -93,7 +93,7 @@ func (s *Service) PublishLifecycleEvent(context.Context, *publish.PublishLifecyc
 type stream struct {
 	service *Service
 	ctx     context.Context   // of the one call
-	id      *publish.StreamId // without what is unknown here, which has no bound
+	id      *publish.StreamId // without unknown fields, which have no limit
 	last    int64             // number of its last event
 	live    *live             // nil: nothing is kept
 }
@@ -152,7 +152,7 @@ func (in *stream) take(req *publish.PublishBuildToolEventStreamRequest) error {
 	return nil
 }
 
-// join finds out which build the stream is of, and goes on with what is known of it.
+// join finds the build of the stream, and continues from its stored state.
 func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
 	s, first := in.service, req.GetOrderedBuildEvent().GetSequenceNumber()
 	if s.store == nil || intake.Reserve(in.ctx, liveBytes) != nil {
@@ -177,7 +177,7 @@ func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
 	in.live = l
 }
 
-// leave ends a stream. If its build goes on, the next one finds it in the store.
+// leave ends a stream. If its build continues, the next stream finds it in the store.
 func (s *Service) leave(in *stream) {
 	if in.live == nil {
 		return
@@ -213,8 +213,8 @@ func userOf(ctx context.Context) string {
 	return ""
 }
 
-// decoded returns what Bazel says; nil: it is not looked into. It is too large if package intake has handed over the begin of
-// an event alone, which has no value, or if it takes too much memory.
+// decoded returns Bazel's event; nil: it is not read. It is too large if package intake has passed
+// only its beginning, without a value, or if it takes too much memory.
 func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	b := packed.GetValue()
 	if packed.GetTypeUrl() != bazelEvent {

@@ -16,7 +16,8 @@ type test struct {
 	room int // that it has taken, and gives back with its place
 }
 
-// test returns the entry of a label, nil if there is no room for it. One that passed makes room for one that did not.
+// test returns the entry of a label, nil if there is no space for it. A failed test replaces a
+// passed one.
 func (b *build) test(label string, passed bool) *test {
 	label = bounded.Text(label, maxLabel)
 	if t := b.tests[label]; t != nil {
@@ -73,7 +74,7 @@ func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult
 	}
 }
 
-// summary takes over what became of a test.
+// summary applies the result of a test.
 func (b *build) summary(label string, m *bazel.TestSummary) {
 	status := m.GetOverallStatus()
 	passed := status == bazel.TestStatus_PASSED

@@ -1,19 +1,18 @@
-// Package client is the client side of REv2 execution for the project's own
-// commands: it turns local folders into an input root (Scan), has a command run
-// on them (Execute), and brings the outputs back (Download, Output).
+// Package client is the client side of REv2 execution for the project's commands: it turns local
+// folders into an input root (Scan), executes a command on them (Execute), and downloads the
+// outputs (Download, Output).
 //
-// # What it refuses
+// # What it rejects
 //
-// Scan takes regular files, directories and symlinks, and fails at anything else
-// rather than leaving it out. It reads a file twice, to hash and to upload it: a
-// file that changes in between fails the upload. Download does not write outside
-// the folder it is given, whatever the result says, and makes no symlink that
-// leads out of it. The package keeps nothing between calls: it has no cache of
-// digests, and is not a build tool.
+// Scan accepts regular files, directories and symlinks, and fails on anything else rather than omit
+// it. It reads a file twice, to hash and to upload it: the upload fails if the file changes in
+// between. Download never writes outside its folder, whatever the result says, and makes no symlink
+// to the outside. The package keeps nothing between calls: it has no cache of digests, and is not a
+// build tool.
 //
 // # Goroutines and locks
 //
-// Every goroutine ends before the call that started it returns, except as gRPC
-// needs to take down a stream whose context is cancelled. No lock is held while
-// a callback or I/O runs; callbacks given to the package must not block.
+// Every goroutine ends before the call that started it returns, except those with which gRPC closes
+// a stream whose context is cancelled. No lock is held during a callback or I/O; callbacks must not
+// block.
 package client

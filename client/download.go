@@ -13,15 +13,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Download writes the outputs of result into dir, which it creates if needed:
-// files, symlinks and whole folders, at their paths relative to dir. A file or
-// symlink that is in the way is replaced, never written through; a folder that is
-// in the way of a file is an error. What else is in dir stays. fn is the digest
-// function that client uses.
+// Download writes the outputs of result into dir, which it creates if needed: files, symlinks and
+// whole folders, at their paths relative to dir. It replaces an existing file or symlink and never
+// writes through it; an existing folder at the path of a file is an error. Everything else in dir
+// stays. fn is the digest function of the client.
 //
-// Nothing is written outside dir: a path that leads out of it, or a symlink that
-// does, or that is absolute, is an error, and then nothing is written at all. An
-// error while writing leaves what has been written, but no file with wrong bytes.
+// It writes nothing outside dir: an absolute path, or a path or symlink to the outside, is an
+// error, and then nothing is written at all. After an error while writing, written outputs stay,
+// but no file has wrong bytes.
 func Download(
 	ctx context.Context, client *casclient.Client, fn digest.Function, result *repb.ActionResult, dir string,
 ) error {
@@ -65,8 +64,8 @@ func Output(
 	return b, nil
 }
 
-// write makes what is planned. Symlinks come last, so that no path of this result
-// goes through one.
+// write writes the planned outputs. Symlinks come last, so that no path of this result goes through
+// one.
 func (p *plan) write(ctx context.Context, root *os.Root) error {
 	for _, dir := range p.dirs {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
@@ -87,8 +86,8 @@ func (p *plan) write(ctx context.Context, root *os.Root) error {
 	return nil
 }
 
-// writeFiles writes files with inline or no content at once, the others as their
-// blobs come, each blob once from the network and copied from there.
+// writeFiles writes files with inline or no content at once, the others as their blobs arrive, each
+// blob once from the network and copied from there.
 func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 	var wanted []digest.Digest
 	places := map[digest.Digest][]plannedFile{}
@@ -121,7 +120,7 @@ func writeInline(root *os.Root, f plannedFile) error {
 	})
 }
 
-// writeCopies writes r to the first of files, and that one to the others.
+// writeCopies writes r to the first of files, and copies that to the others.
 func writeCopies(root *os.Root, files []plannedFile, r io.Reader) error {
 	first := files[0]
 	err := writeFile(root, first, func(w io.Writer) error {
@@ -148,8 +147,7 @@ func writeCopies(root *os.Root, files []plannedFile, r io.Reader) error {
 	return nil
 }
 
-// writeFile makes the file f from what fill writes, and removes it again when
-// that fails.
+// writeFile makes the file f with the data from fill, and removes it if that fails.
 func writeFile(root *os.Root, f plannedFile, fill func(io.Writer) error) error {
 	if err := makeWay(root, f.path); err != nil {
 		return err

@@ -20,8 +20,7 @@ import (
 // A Stage is how far an execution has come.
 type Stage int
 
-// The stages in their order. An execution may skip some, and goes back when it
-// has to be started again.
+// The stages in their order. An execution may skip some, and goes back when it starts again.
 const (
 	Uploading Stage = iota + 1
 	CacheCheck
@@ -51,11 +50,11 @@ func (s Stage) String() string {
 	return "unknown"
 }
 
-// An Event says that a stage was reached or, while uploading, how far it is.
+// An Event reports that a stage was reached or, during the upload, its progress.
 type Event struct {
 	Stage Stage
-	// DoneBytes of TotalBytes are uploaded. The total counts only what the server
-	// lacked. Both are set in Uploading events alone.
+	// DoneBytes of TotalBytes are uploaded. The total counts only blobs that the server lacked.
+	// Both are set in Uploading events only.
 	DoneBytes, TotalBytes int64
 }
 
@@ -68,48 +67,49 @@ type Request struct {
 	Command  *repb.Command   // not changed; lists need not be sorted
 	Platform *repb.Platform  // not changed; nil means the one in Command, if any
 	Inputs   *Inputs         // nil is an empty input root
-	Timeout  time.Duration   // 0 leaves it to the server
+	Timeout  time.Duration   // 0 means the server's default
 	Priority int32           // REv2 ExecutionPolicy: lower runs earlier
 
 	DoNotCache      bool // the result is neither cached nor taken from the cache
 	SkipCacheLookup bool // execute although a result may be cached
-	// CancelWithContext has the server cancel what runs when the context ends first, as far as
-	// nobody else waits for the same. Else the server sees that nobody waits, in its time.
+	// CancelWithContext makes the server cancel the run when the context ends first, unless other
+	// clients wait for the same run. Otherwise the server notices after some time that no client
+	// waits.
 	CancelWithContext bool
 
-	// Metadata says who asks, for the server's logs and fairness; nil is fine. It
-	// is not changed: what it leaves out of tool, invocation and action is added.
+	// Metadata identifies the caller for the server's logs and fairness; nil is valid. It is not
+	// changed: a missing tool, invocation or action is added.
 	Metadata *repb.RequestMetadata
 	// Progress may be nil. Its calls do not overlap; it must not block.
 	Progress func(Event)
-	// Stdout and Stderr are shown what the command prints while it runs, if the server
-	// has it; nil: nothing is. They may be shown less than all, see Live.Rest.
+	// Stdout and Stderr get the output of the running command, if the server offers it; nil: no
+	// live output. It may be incomplete, see Live.Rest.
 	Stdout, Stderr *Live
 	Logger         *zap.Logger // may be nil
 }
 
-// An Outcome is what became of an action that the server took on.
+// An Outcome is the outcome of an action that the server accepted.
 type Outcome struct {
 	Result  *repb.ActionResult // may be nil when Status is not
 	Cached  bool               // the result was there already
 	Message string             // from the server, for the user; often empty
-	// Status is why the action did not run to its end, as a gRPC status error
-	// (DeadlineExceeded: it timed out); nil when it did, whatever its exit code.
+	// Status is why the action did not complete, as a gRPC status error (DeadlineExceeded: it timed
+	// out); nil if it completed, with any exit code.
 	Status error
 	Action digest.Digest
 
 	Scan          time.Duration // Inputs.Took
-	Upload        time.Duration // asking what is missing included
+	Upload        time.Duration // including the search for missing blobs
 	UploadedBlobs int
 	UploadedBytes int64
 }
 
-// Execute uploads what the server at conn lacks of req and executes it, waiting
-// as long as ctx lets it. A stream that breaks is taken up again; inputs that the
-// server lost between upload and execution are uploaded once more.
+// Execute uploads the blobs of req that the server at conn lacks, and executes req. It waits until
+// ctx ends. It resumes a broken stream, and uploads inputs again that the server lost between
+// upload and execution.
 //
-// An error means that there is no outcome, and keeps the server's status
-// (status.FromError). That the action ran and failed is no error.
+// An error means that there is no outcome, and keeps the server's status (status.FromError). A
+// failure of the command is not an error.
 func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*Outcome, error) {
 	x, err := newExecution(conn, req)
 	if err != nil {
@@ -147,8 +147,8 @@ func statusError(response *repb.ExecuteResponse) error {
 	return status.ErrorProto(response.GetStatus())
 }
 
-// lacksBlobs reports whether err says that blobs of the action are not in the
-// storage, as REv2 has it in the documentation of Execution.Execute.
+// lacksBlobs reports whether err says that blobs of the action are missing from the storage, as the
+// documentation of Execution.Execute in REv2 defines it.
 func lacksBlobs(err error) bool {
 	s := status.Convert(err)
 	if s.Code() != codes.FailedPrecondition {

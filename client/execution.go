@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// toolName is what we call ourselves there.
+	// toolName is our name as a client.
 	toolName = "forerunner"
 )
 
@@ -160,7 +160,7 @@ func (x *execution) uploading(done, total int64) {
 	x.req.Progress(Event{Stage: Uploading, DoneBytes: done, TotalBytes: total})
 }
 
-// upload brings to the server what it lacks.
+// upload uploads missing blobs.
 func (x *execution) upload(ctx context.Context) error {
 	start := time.Now()
 	defer func() { x.outcome.Upload += time.Since(start) }()

@@ -59,12 +59,11 @@ func (f *folder) descend(prefix string) (*folder, error) {
 	return f, nil
 }
 
-// An encoder turns folders into Directory messages and gathers what is to be
-// uploaded.
+// An encoder turns folders into Directory messages and collects blobs for the upload.
 type encoder struct {
 	fn    digest.Function
 	blobs []casclient.Blob
-	seen  map[digest.Digest]struct{} // what blobs holds, and the empty blob
+	seen  map[digest.Digest]struct{} // blobs in blobs, and the empty blob
 }
 
 // encode returns the digest of f as a Directory, after those of its folders. at
@@ -115,7 +114,7 @@ func sortNodes[N interface{ GetName() string }](nodes []N) {
 	slices.SortFunc(nodes, func(a, b N) int { return cmp.Compare(a.GetName(), b.GetName()) })
 }
 
-// requireUTF8 rejects what a protobuf string cannot hold.
+// requireUTF8 rejects text that a protobuf string cannot hold.
 func requireUTF8(what, s string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("its %s is not UTF-8", what)

@@ -14,18 +14,18 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A Live is shown what a command prints to one of its streams while it runs. It
-// is a hint: what was really printed is in the result, and Rest compares.
+// A Live gets the output of a running command to one of its streams. It is a hint: the result has
+// the complete output, and Rest compares.
 type Live struct {
 	w     io.Writer
 	again func()
 	shown int64
-	sum   hash.Hash // of what was shown
+	sum   hash.Hash // of the shown output
 }
 
-// NewLive returns a Live that writes to w, which must not block for long. Errors
-// of w are ignored. When an action is started over, again is called, and w gets what the next run prints,
-// from its begin on; what w got before does not count.
+// NewLive returns a Live that writes to w, which must not block for long. Errors of w are ignored.
+// When an action starts again, again is called, and w gets the output of the next run from its
+// beginning; earlier output in w is void.
 func NewLive(w io.Writer, again func()) *Live { return &Live{w: w, again: again, sum: sha256.New()} }
 
 func (l *Live) show(b []byte) {
@@ -34,16 +34,16 @@ func (l *Live) show(b []byte) {
 	l.shown += int64(len(b))
 }
 
-// startOver forgets what was shown.
+// startOver drops the shown output.
 func (l *Live) startOver() {
 	l.sum.Reset()
 	l.shown = 0
 	l.again()
 }
 
-// Rest returns what of all that was printed has not been shown. whole: what was
-// shown is not the begin of it, as when an action was run again and nobody said so in time; then it is
-// all of it. Execute must have returned.
+// Rest returns the part of the complete output that was not shown. whole: the shown output is not
+// its beginning, for example because an action ran again without a notice in time; then Rest
+// returns all of it. Execute must have returned.
 func (l *Live) Rest(final []byte) (rest []byte, whole bool) {
 	if int64(len(final)) >= l.shown {
 		if sum := sha256.Sum256(final[:l.shown]); bytes.Equal(sum[:], l.sum.Sum(nil)) {
@@ -59,7 +59,7 @@ type views struct {
 	begun bool
 }
 
-// begin starts to read, once, what m names, until ctx ends or the streams do.
+// begin starts to read, once, the stream that m names, until ctx ends or the streams do.
 func (v *views) begin(ctx context.Context, x *execution, m *repb.ExecuteOperationMetadata) {
 	if v.begun || m.GetStage() != repb.ExecutionStage_EXECUTING {
 		return
@@ -72,8 +72,8 @@ func (v *views) begin(ctx context.Context, x *execution, m *repb.ExecuteOperatio
 	}
 }
 
-// read shows a stream from where it is on, and after it those of further runs. Whatever else ends it, the result
-// has the rest.
+// read shows a stream from its present position, and then those of further runs. If it ends for
+// another reason, the result has the rest.
 func (l *Live) read(ctx context.Context, from bytestream.ByteStreamClient, name string) {
 	for names.IsStartedOver(l.readRun(ctx, from, name)) {
 		l.startOver()

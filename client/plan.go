@@ -19,16 +19,16 @@ import (
 
 // The named bounds of a result.
 const (
-	// maxOutputs bounds what one result may have us write. A Tree that names a
-	// folder many times on each level means exponentially many files.
+	// maxOutputs limits the outputs of one result. A Tree that names a folder many times on each
+	// level means exponentially many files.
 	maxOutputs = 1 << 20
 	// maxPathBytes is the longest path that Linux takes (PATH_MAX). It bounds how
 	// deep a Tree goes, too.
 	maxPathBytes = 4095
 )
 
-// A plan lists what a result has to be written, all of it checked. Paths are
-// relative, clean, and slash-separated.
+// A plan lists the outputs of a result, all of them checked. Paths are relative, clean, and
+// slash-separated.
 type plan struct {
 	client *casclient.Client
 	fn     digest.Function
@@ -43,7 +43,7 @@ type plannedFile struct {
 	path       string
 	digest     digest.Digest
 	executable bool
-	inline     []byte // the content, when the result brings it along
+	inline     []byte // the content, if the result includes it
 }
 
 type plannedLink struct {
@@ -76,7 +76,7 @@ func (p *plan) addResult(ctx context.Context, r *repb.ActionResult) error {
 	return nil
 }
 
-// A file is what OutputFile and FileNode have in common.
+// A file is the common part of OutputFile and FileNode.
 type file interface {
 	GetDigest() *repb.Digest
 	GetIsExecutable() bool
@@ -134,7 +134,7 @@ func (p *plan) bound() error {
 	return nil
 }
 
-// checkPath accepts what names something below the folder of the outputs.
+// checkPath accepts paths below the folder of the outputs.
 func checkPath(at string) error {
 	if at == "." || !fs.ValidPath(at) || strings.IndexByte(at, 0) >= 0 {
 		return errors.New("is not a clean relative path")
@@ -145,9 +145,9 @@ func checkPath(at string) error {
 	return nil
 }
 
-// staysInside reports whether a symlink at that path cannot lead out of the
-// outputs. ".." counts only at the start of target: after a name, which may be a
-// symlink itself, nobody knows where it leads.
+// staysInside reports whether a symlink at that path cannot lead out of the outputs. ".." is valid
+// only at the start of target: after a name, which may be a symlink itself, its destination is
+// unknown.
 func staysInside(at, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.IndexByte(target, 0) >= 0 {
 		return false
@@ -177,7 +177,7 @@ func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) 
 	return t.add(d.GetPath(), root)
 }
 
-// An outputTree is an output folder, of which all Directory messages are at hand.
+// An outputTree is an output folder with all of its Directory messages.
 type outputTree struct {
 	*plan
 	folders map[digest.Digest]*repb.Directory
@@ -243,8 +243,8 @@ func (t *outputTree) check(m *repb.Directory) (digest.Digest, error) {
 	return d, err
 }
 
-// add plans m, which was checked and is at that path, and what is below it. A folder cannot be
-// below itself, for it is named by its hash.
+// add plans m, which is checked and at that path, and everything below it. A folder cannot be below
+// itself, because its name is its hash.
 func (t *outputTree) add(at string, m *repb.Directory) error {
 	if at != "" { // the folder of all outputs
 		if err := checkPath(at); err != nil {

@@ -19,7 +19,7 @@ func (p *Properties) String() string { return "[" + strings.Join(*p, ",") + "]" 
 // Type is for pflag.
 func (p *Properties) Type() string { return "properties" }
 
-// Set adds what text says.
+// Set adds the property in text.
 func (p *Properties) Set(text string) error {
 	list := []string{text}
 	if strings.Count(text, "=") > 1 { // else a comma is part of the value
@@ -37,7 +37,7 @@ func (p *Properties) Set(text string) error {
 	return nil
 }
 
-// Proto returns them as a message, in the order that REv2 wants, each once.
+// Proto returns them as a message, in the order that REv2 requires, each once.
 func (p Properties) Proto() *repb.Platform {
 	m := &repb.Platform{}
 	for _, pair := range slices.Compact(slices.Sorted(slices.Values(p))) {

@@ -20,9 +20,9 @@ import (
 // hashBufferBytes is how much of a file is read at a time.
 const hashBufferBytes = 128 << 10
 
-// A Mount places what is in the local folder Dir at Prefix in the input root.
-// Prefix is slash-separated, relative and free of "." and ".."; "" is the root
-// itself. Dir may be a symlink to a folder.
+// A Mount places the contents of the local folder Dir at Prefix in the input root. Prefix is
+// slash-separated, relative and free of "." and ".."; "" is the root itself. Dir may be a symlink
+// to a folder.
 type Mount struct {
 	Prefix string
 	Dir    string
@@ -43,15 +43,14 @@ type Inputs struct {
 	Took time.Duration
 }
 
-// Scan reads the folders of mounts into an input root, hashing several files at a
-// time. Folders of several mounts that fall together are merged, but a path that
-// is not a folder may come from only one. Symlinks stay symlinks, and a file is
-// executable when anyone may execute it. Anything but files, folders and symlinks
-// is an error, and so is a name or target that is not UTF-8, which REv2 cannot
-// carry.
+// Scan reads the folders of mounts into an input root, and hashes several files at a time. It
+// merges folders of several mounts at the same path, but any other path may come from only one
+// mount. Symlinks stay symlinks, and a file is executable if any user may execute it. Anything but
+// files, folders and symlinks is an error, and so is a name or target that is not UTF-8, which REv2
+// cannot represent.
 //
-// Progress may be nil. It is told how many files and bytes are hashed so far, at
-// the latest at the end; its calls do not overlap.
+// Progress may be nil. It gets the number of files and bytes hashed so far, at the latest at the
+// end; its calls do not overlap.
 func Scan(
 	ctx context.Context, fn digest.Function, mounts []Mount, progress func(files int, bytes int64),
 ) (*Inputs, error) {
@@ -80,8 +79,8 @@ func Scan(
 	}, nil
 }
 
-// A scanner walks folders in one goroutine, which also reports progress, and
-// hashes what it finds in others.
+// A scanner walks folders in one goroutine, which also reports progress, and hashes files in
+// others.
 type scanner struct {
 	fn       digest.Function
 	progress func(files int, bytes int64)
@@ -91,8 +90,8 @@ type scanner struct {
 	files, bytes atomic.Int64 // hashed so far
 }
 
-// A hashedFile is a file and what became of it: digest belongs to the goroutine
-// that hashes it until all hashers are done.
+// A hashedFile is a file with its result: digest belongs to the goroutine that hashes it until all
+// hashers are done.
 type hashedFile struct {
 	path   string
 	digest digest.Digest
@@ -124,7 +123,7 @@ func (s *scanner) walkMounts(ctx context.Context, root *folder, mounts []Mount) 
 	return nil
 }
 
-// walkFolder adds what is in the local folder dir to f, and what is below it.
+// walkFolder adds the contents of the local folder dir to f, and everything below it.
 func (s *scanner) walkFolder(ctx context.Context, f *folder, dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -216,7 +215,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// describe names what is neither a file nor a folder nor a symlink.
+// describe names the type of a file that is neither regular nor a folder nor a symlink.
 func describe(kind os.FileMode) string {
 	switch {
 	case kind&os.ModeSocket != 0:

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// askAfter is how long a stream may be silent before the server is asked something else: an action that waits or runs
-	// gives it nothing to say. askTimeout is for the answer.
+	// askAfter is how long a stream may be silent before the client makes another request to the
+	// server: a waiting or running action produces no messages. askTimeout is for the answer.
 	askAfter, askTimeout = 20 * time.Second, 15 * time.Second
 )
 
-// errHangs is what becomes of a stream whose server hangs.
+// errHangs is the error of a stream whose server hangs.
 var errHangs = status.Error(codes.Unavailable, "the scheduler keeps its connections, and answers nothing")
 
 // An attention notices a server that hangs. Its connections stay, as its kernel answers for it, and gRPC's pings would be
@@ -26,7 +26,8 @@ type attention struct {
 	heard chan struct{}
 }
 
-// attend has cancel called with errHangs when nothing was heard and the server does not answer, until ctx ends.
+// attend calls cancel with errHangs when nothing has arrived and the server does not answer, until
+// ctx ends.
 func (a *attention) attend(ctx context.Context, w *watch, cancel context.CancelCauseFunc) {
 	a.heard = make(chan struct{}, 1)
 	a.Go(func() {
@@ -46,7 +47,7 @@ func (a *attention) attend(ctx context.Context, w *watch, cancel context.CancelC
 	})
 }
 
-// hear tells that something has come.
+// hear records that a message has arrived.
 func (a *attention) hear() {
 	select {
 	case a.heard <- struct{}{}:

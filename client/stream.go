@@ -16,16 +16,16 @@ import (
 
 // The named bounds of a stream that breaks.
 const (
-	// retryFor is how long a server may be away before we give up, counted from
-	// the last message heard.
+	// retryFor is how long a server may be unavailable before the client gives up, counted from the
+	// last message.
 	retryFor = 2 * time.Minute
 	// firstPause doubles with each fruitless attempt up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// maxForgotten bounds how often a server may forget the operation, which
-	// starts the action anew.
+	// maxForgotten limits how often a server may forget the operation, which starts the action
+	// again.
 	maxForgotten = 5
-	// cancelTimeout bounds how long a server may take to be told that nobody waits any more.
+	// cancelTimeout limits the cancel request at the end.
 	cancelTimeout = 5 * time.Second
 )
 
@@ -64,8 +64,9 @@ func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	}
 }
 
-// cancel has the server cancel the operation, if there is one. It has ended, or the server does not know how: there
-// is nothing to be done about either, and the server finds out by itself that nobody waits.
+// cancel makes the server cancel the operation, if there is one. Errors are ignored: the operation
+// has ended, or the server does not support this, and then it notices by itself that no client
+// waits.
 func (w *watch) cancel(ctx context.Context) {
 	if w.name == "" {
 		return
@@ -75,8 +76,7 @@ func (w *watch) cancel(ctx context.Context) {
 	_, _ = w.running.CancelOperation(ctx, &longrunningpb.CancelOperationRequest{Name: w.name})
 }
 
-// mayRetry reports whether another stream may get further than the one that ended
-// in err.
+// mayRetry reports whether another stream may get further than the one that ended in err.
 func (w *watch) mayRetry(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable:
@@ -151,8 +151,8 @@ func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunnin
 	return w.server.Execute(ctx, r)
 }
 
-// report tells the stage of an operation under way and returns its metadata; what
-// cannot be read is nothing to tell.
+// report reports the stage of a running operation and returns its metadata; unreadable metadata is
+// ignored.
 func (w *watch) report(op *longrunningpb.Operation) *repb.ExecuteOperationMetadata {
 	m := &repb.ExecuteOperationMetadata{}
 	if op.GetMetadata() == nil || op.GetMetadata().UnmarshalTo(m) != nil {
@@ -169,7 +169,7 @@ func (w *watch) report(op *longrunningpb.Operation) *repb.ExecuteOperationMetada
 	return m
 }
 
-// response returns what a finished operation holds.
+// response returns the response of a completed operation.
 func response(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
 	if err := status.ErrorProto(op.GetError()); err != nil {
 		return nil, err

@@ -19,15 +19,15 @@ const (
 	removeBatch = 1024
 )
 
-// RemoveTree removes path with all below, also what is in folders that their owner may
-// not write to, and however deep it is, with few descriptors. That there is nothing at
-// path is no error. Nobody else may be at work there.
+// RemoveTree removes path with everything below, also in folders that are not writable for their
+// owner, at any depth, with few descriptors. A missing path is no error. Nobody else may use the
+// tree.
 func RemoveTree(path string) error { return removeTree(path, unlink) }
 
 // unlink removes a name that is no folder's from the open folder dir.
 func unlink(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }
 
-// errStopped, of an unlink, stops the removal where it is.
+// errStopped, of an unlink, stops the removal at that point.
 var errStopped = errors.New("the removal was stopped")
 
 // removeTree is RemoveTree with another unlink, where path is a folder.
@@ -57,8 +57,8 @@ type remover struct {
 	moved  int // folders that came from below to top
 }
 
-// empty removes what is in the folder, one of so many that are open. It goes on after an
-// error, and returns the first.
+// empty removes the contents of the folder, which is at this depth of open folders. It continues
+// after an error, and returns the first one.
 func (r *remover) empty(dir *os.File, open int) (failed error) {
 	for {
 		names, err := dir.Readdirnames(removeBatch)
@@ -78,7 +78,7 @@ func (r *remover) empty(dir *os.File, open int) (failed error) {
 			}
 		}
 		if failed != nil {
-			continue // what cannot be removed would be listed for ever
+			continue // a file that cannot be removed would be listed forever
 		}
 		// A folder that changes may be listed with gaps, and one may have come to the top.
 		if _, err := dir.Seek(0, io.SeekStart); err != nil {
@@ -87,7 +87,7 @@ func (r *remover) empty(dir *os.File, open int) (failed error) {
 	}
 }
 
-// remove removes what is called name in the folder dir, one of so many that are open.
+// remove removes the entry name of the folder dir, which is at this depth of open folders.
 func (r *remover) remove(dir int, name string, open int) error {
 	err := r.unlink(dir, name)
 	if errors.Is(err, unix.EISDIR) {
@@ -128,7 +128,7 @@ func (r *remover) moveUp(dir int, name string) error {
 	}
 }
 
-// openFolder opens a folder whose entries are to be removed.
+// openFolder opens a folder to remove its entries.
 func openFolder(dir int, name string) (*os.File, error) {
 	makeOurs(dir, name)
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -138,8 +138,8 @@ func openFolder(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// makeOurs lets us do with a folder what its mode may not let its owner. If that fails,
-// so does what comes next, and says why.
+// makeOurs gives us the access to a folder that its mode may deny. If that fails, the next step
+// fails, too, with the reason.
 func makeOurs(dir int, name string) {
 	if os.Geteuid() != 0 {
 		_ = unix.Fchmodat(dir, name, 0o700, 0)

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxTrash is how many folders may wait for their removal; who brings one more
-// removes it himself.
+// maxTrash is how many folders may wait for their removal; above it the caller removes the folder
+// itself.
 const maxTrash = 64
 
-// Trash removes folders while nobody waits for it: 15,000 files take a good part
-// of a second. What is in it when the process is killed is removed after the next start.
+// Trash removes folders in the background: 15,000 files take a good part of a second. If the
+// process is killed, the next start removes the rest.
 type Trash struct {
-	dir string // on the file system of what is put in
+	dir string // on the file system of the removed folders
 	log *zap.Logger
 
-	remover sync.WaitGroup // of at most one goroutine, which is there while queue is not empty
+	remover sync.WaitGroup // of at most one goroutine, which runs while queue is not empty
 	stopped atomic.Bool    // nothing more is removed
 
 	mu     sync.Mutex
@@ -31,8 +31,8 @@ type Trash struct {
 	queue  []rubbish // guarded by mu, as is serial
 }
 
-// NewTrash makes a trash that uses the folder dir, on the file system of what will be put in. It is
-// made when it is needed, and must be nobody else's.
+// NewTrash makes a trash that uses the folder dir, on the file system of the removed folders. The
+// folder is made when it is needed, and must not be used by others.
 func NewTrash(dir string, log *zap.Logger) *Trash { return &Trash{dir: dir, log: log} }
 
 // Dir is the folder where things wait for their removal.
@@ -41,7 +41,7 @@ func (t *Trash) Dir() string { return t.dir }
 // Wait waits until all is removed that was put in so far, or Stop was called.
 func (t *Trash) Wait() { t.remover.Wait() }
 
-// rubbish is what is to be removed.
+// rubbish is a folder to remove.
 type rubbish struct {
 	path string
 	// unlink removes a name that is no folder's from the open folder dir.
@@ -76,7 +76,7 @@ func (t *Trash) PutWith(path string, unlink func(dir int, name string) error) er
 	}
 }
 
-// Sweep removes what a killed process left in the trash.
+// Sweep removes the leftovers of a killed process from the trash.
 func (t *Trash) Sweep() error {
 	left, err := os.ReadDir(t.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +137,7 @@ func (t *Trash) remove(what rubbish) {
 	}
 }
 
-// Stop leaves what is still there to the next process.
+// Stop leaves the remaining folders to the next process.
 func (t *Trash) Stop() { t.stopped.Store(true) }
 
 // Close waits until all is removed, or stop was called. Nothing may be put in at the same time.

@@ -9,27 +9,26 @@ import (
 )
 
 const (
-	// statBytes is the unit of Stat_t.Blocks, whatever the file system.
+	// statBytes is the unit of Stat_t.Blocks, on any file system.
 	statBytes = 512
-	// entryBytes is what each name takes at least, for an empty file has an inode, too.
+	// entryBytes is the minimum for each name, because an empty file has an inode, too.
 	entryBytes = 4096
-	// longPath is after how many bytes of a path another walk begins, with a descriptor of its own, and
-	// mostWalks how many there may be: what is nested deeper is too much by itself.
+	// longPath is the length of a path in bytes after which another walk begins, with a separate
+	// descriptor, and mostWalks limits the walks: deeper trees count as too much.
 	longPath  = 512
 	mostWalks = 256
 	// namesAtOnce is how many names of a folder are held at a time.
 	namesAtOnce = 1024
 )
 
-// Usage returns what the files and folders below dir take on the disk, each at least
-// 4 KiB. When it has seen more than most it looks no further. What cannot be looked at, or goes
-// meanwhile, does not count.
+// Usage returns the disk usage of the files and folders below dir, each at least 4 KiB. It stops
+// above most. It skips files that are inaccessible or removed during the call.
 func Usage(dir string, most int64) int64 {
 	return UsageOf(dir, most, func(uint64) bool { return true })
 }
 
-// UsageOf is Usage of the files below dir whose number of links counts, and of all folders; of
-// one with several each name counts for its part.
+// UsageOf is Usage of the files below dir with a counted number of links, and of all folders; a
+// file with several links counts in part for each name.
 func UsageOf(dir string, most int64, counts func(nlink uint64) bool) int64 {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -61,9 +60,9 @@ func (u *adder) add(st *unix.Stat_t) {
 	}
 }
 
-// folder adds what is below path in the folder base, after so many other walks. Neither the names in a large folder
-// are held, nor is a folder open while the walk is below it, nor does it follow a symlink that
-// was put in the place of a folder.
+// folder adds everything below path in the folder base, after so many other walks. It does not keep
+// the names of a large folder in memory, it keeps no folder open while it is below it, and it does
+// not follow a symlink that has replaced a folder.
 func (u *adder) folder(base int, path string, walks int) {
 	if walks > mostWalks {
 		u.sum, u.most = math.MaxInt64/2, 0
@@ -86,11 +85,11 @@ func (u *adder) folder(base int, path string, walks int) {
 	}
 }
 
-// list adds what is in a folder, and returns the folders among it.
+// list adds the contents of a folder, and returns the folders in it.
 func (u *adder) list(base int, path string) (folders []string) {
 	fd, err := openBelow(base, path, unix.O_RDONLY)
 	if err != nil {
-		return nil // gone meanwhile
+		return nil // removed in the meantime
 	}
 	dir := os.NewFile(uintptr(fd), path)
 	defer dir.Close()

@@ -29,9 +29,8 @@ func Errorf(code codes.Code, format string, args ...any) error {
 	return &failure{code: code, err: fmt.Errorf(format, args...)}
 }
 
-// Status is the gRPC edge: it decides what a client is told, and so whether
-// the client uploads again (missing inputs), tries again (the farm's fault) or
-// gives up (its own fault).
+// Status maps errors to the gRPC status for the client. The status decides whether the client
+// uploads again (missing inputs), retries (an error of the farm) or gives up (its own error).
 func Status(ctx context.Context, err error) *status.Status {
 	if ctx.Err() != nil {
 		return status.New(codes.Canceled, "action was cancelled")
@@ -60,8 +59,8 @@ func Status(ctx context.Context, err error) *status.Status {
 	return status.New(codes.Internal, err.Error())
 }
 
-// missingStatus tells the client which blobs to upload before it tries again
-// (REv2, Execution.Execute: PreconditionFailure of type MISSING).
+// missingStatus tells the client which blobs to upload before a retry (REv2, Execution.Execute:
+// PreconditionFailure of type MISSING).
 func missingStatus(err error, missing []digest.Digest) *status.Status {
 	detail := &errdetails.PreconditionFailure{}
 	for _, d := range missing {
@@ -77,8 +76,8 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 	return s
 }
 
-// IsUnreadable reports whether err says that an input could not be read, rather
-// than that a path makes no sense.
+// IsUnreadable reports whether err says that an input could not be read, rather than that a path is
+// invalid.
 func IsUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN)
 }

@@ -20,7 +20,7 @@ const (
 	maxBytes = 2 << 20
 	// patience bounds how long the client of an action waits for its link.
 	patience = 5 * time.Second
-	// prefix begins a message with a link: pages of Buildbarn take what follows as one.
+	// prefix begins a message with a link: Buildbarn's pages interpret the following text as one.
 	prefix = "Action details (uncached result): "
 )
 
@@ -44,8 +44,9 @@ func New(address string) (*Browser, error) {
 	return &Browser{base: strings.TrimRight(u.String(), "/"), patience: patience}, nil
 }
 
-// Store uploads what an action came to, and returns the message that leads people there, with that of the response below
-// it. It waits for 5 s at most, and refuses what Buildbarn's pages would not read. The response is left as it is.
+// Store uploads the response of an action, and returns the message with a link to its page, above
+// the message of the response. It waits for 5 s at most, and rejects responses that Buildbarn's
+// pages would not read. The response is unchanged.
 func (b *Browser) Store(
 	ctx context.Context, storage *casclient.Client, action digest.Digest, response *repb.ExecuteResponse,
 ) (message string, err error) {
@@ -66,7 +67,8 @@ func (b *Browser) Store(
 	return strings.TrimSpace(prefix + b.link(storage.InstanceName(), d) + "\n" + response.GetMessage()), nil
 }
 
-// link says where the page of a stored response is. The instance name is the storage's, which pages ask.
+// link returns the address of a stored response's page. The instance name is the storage's, which
+// pages use.
 func (b *Browser) link(instance string, d digest.Digest) string {
 	var s strings.Builder
 	s.WriteString(b.base)

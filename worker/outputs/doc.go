@@ -1,9 +1,9 @@
-// Package outputs takes what a command made out of its input root: it makes the folders that the command
-// expects ([Spec.Prepare]), finds the outputs when it has ended, hashes them, moves or copies them into the
-// worker's store, and uploads what storage lacks ([Outputs]).
+// Package outputs collects a command's outputs from its input root: it makes the folders that the
+// command expects ([Spec.Prepare]), finds the outputs when it has ended, hashes them, moves or
+// copies them into the worker's store, and uploads blobs that storage lacks ([Outputs]).
 //
-// It knows the root as a folder in which some files are unchanged inputs ([Root]), and nothing of actions: who
-// runs the command, whether it is run again and who is told are for others to decide.
+// For this package, the root is a folder in which some files are unchanged inputs ([Root]). It
+// knows nothing of actions: others start the command, repeat it and report results.
 //
-// It has no goroutines. An Outputs belongs to one.
+// It has no goroutines. One goroutine uses an Outputs.
 package outputs

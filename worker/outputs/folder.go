@@ -22,17 +22,17 @@ type folder struct {
 	depth int     // below the output directory
 
 	root  *os.Root // as the command sees it; nil while it is not open
-	layer layer    // what is known of it while it is open
+	layer layer    // its layer while it is open
 }
 
-// A layer says of names what Root says of paths: Root itself, or a vfs.Dir.
+// A layer is Root for names instead of paths: Root itself, or a vfs.Dir.
 type layer interface {
 	Unchanged(name string) (vfs.Input, bool)
 	Written(name string) (string, bool)
 	Enter(name string) (vfs.Dir, error)
 }
 
-// nothingKnown is the layer of a folder of which nothing is known, such as one that a symlink leads to.
+// nothingKnown is the layer of a folder without known inputs, such as the target of a symlink.
 type nothingKnown struct{}
 
 func (nothingKnown) Unchanged(string) (vfs.Input, bool) { return vfs.Input{}, false }

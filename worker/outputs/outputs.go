@@ -28,8 +28,8 @@ import (
 // maxInlineBytes is up to which size stdout and stderr travel in the result.
 const maxInlineBytes = 4 << 10
 
-// Outputs gather what a command made, first into the worker's store, then
-// into storage. Until Release is called nothing of it goes from the store.
+// Outputs collect the outputs of a command, first into the worker's store, then into storage. Until
+// Release the store evicts none of them.
 type Outputs struct {
 	opts Options
 	// Result is the answer as far as outputs go.
@@ -38,11 +38,11 @@ type Outputs struct {
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
-	// movable: what is stored may be moved into the store, for neither can anybody write to it later,
-	// nor is it part of another output. taken has what is stored already, if it may be.
+	// movable: outputs may be moved into the store, because nobody can write to them later, and
+	// none is part of another output. taken has stored outputs, if movable.
 	movable bool
 	taken   map[string]digest.Digest
-	// What the command made of it, for the Policy.
+	// The command's own output, for the Policy.
 	madeFiles int
 	madeBytes int64
 	names     int // seen in directories
@@ -50,7 +50,7 @@ type Outputs struct {
 	patience  *patience
 }
 
-// A Root is the folder that a command worked in; vfs.Root says what its methods mean.
+// A Root is the folder that a command worked in; vfs.Root documents its methods.
 type Root interface {
 	Path() string
 	Unchanged(path string) (vfs.Input, bool)
@@ -72,7 +72,7 @@ type Options struct {
 	Inputs   Source
 	Store    *disk.Store
 	Storage  *casclient.Client
-	// Vacated tells that nobody has anything open of what the command made: it may be moved instead of copied.
+	// Vacated says that nobody has the command's files open: they may be moved instead of copied.
 	Vacated bool
 }
 
@@ -87,7 +87,7 @@ func New(o Options) *Outputs {
 // A Stream is a file that a command printed to.
 type Stream struct {
 	File      string
-	Truncated bool // the rest of what it printed is not there
+	Truncated bool // the rest of its output is missing
 }
 
 // Streams stores stdout and stderr.
@@ -128,7 +128,7 @@ func (o *Outputs) stream(ctx context.Context, s Stream) ([]byte, *repb.Digest, e
 	return nil, d.Proto(), o.stored(ctx, d, err)
 }
 
-// markTruncated says at the end of an output that the rest is not there.
+// markTruncated marks the end of truncated output.
 func markTruncated(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
@@ -138,14 +138,14 @@ func markTruncated(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// A foundPath is what the root has at an output's path.
+// A foundPath is the file at an output's path in the root.
 type foundPath struct {
 	Path
 	info fs.FileInfo
 }
 
-// Collect finds every output in the root and stores it. One that is not there is left out, as
-// REv2 wants. One output may be part of another. What was found beside a fault is stored as well.
+// Collect finds every output in the root and stores it. It omits missing ones, as REv2 requires.
+// One output may be part of another. If an output is invalid, the others are stored as well.
 func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
 	ctx, o.patience = newPatience(ctx)
 	defer o.patience.timer.Stop()
@@ -160,8 +160,8 @@ func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
 	return o.tooSlow(ctx, fault)
 }
 
-// find finds every output in the root, and reports symlinks, whose targets may be gone later. What it found
-// beside a fault comes before it.
+// find finds every output in the root, and reads symlinks, whose targets may be gone later. It
+// returns valid outputs before the error of an invalid one.
 func (o *Outputs) find(ctx context.Context, root *os.Root) (found []foundPath, err error) {
 	for _, want := range o.opts.Paths {
 		if err := ctx.Err(); err != nil {
@@ -218,8 +218,8 @@ func (o *Outputs) addSymlink(root *os.Root, want Path, target string) {
 		o.Result.OutputSymlinks = append(o.Result.OutputSymlinks, link)
 		return
 	}
-	// What the link leads to is looked at inside the root only; a link that
-	// leads out or nowhere goes by what the client asked for.
+	// The link is followed inside the root only; a link to the outside or to nothing counts as the
+	// kind that the client asked for.
 	info, err := root.Stat(want.Full)
 	if (err == nil && info.IsDir()) || (err != nil && want.Kind == Directory) {
 		//lint:ignore SA1019 the field that clients of API 2.0 read
@@ -258,8 +258,8 @@ func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.
 	return node, nil
 }
 
-// take makes the file called name in the open folder f a blob of the worker's store. If the action is not
-// vacated it is copied, which leaves those who still have a way to it with the original.
+// take stores the file name of the open folder f as a blob in the worker's store. If the action is
+// not vacated, take copies the file: processes with access keep the original.
 func (o *Outputs) take(ctx context.Context, f *folder, name string) (digest.Digest, error) {
 	if o.movable {
 		if written, ok := f.layer.Written(name); ok {
@@ -269,7 +269,7 @@ func (o *Outputs) take(ctx context.Context, f *folder, name string) (digest.Dige
 			}
 		}
 	}
-	// Not to wait for a writer should somebody have put a pipe there.
+	// This does not wait for a writer in case the file is now a pipe.
 	return o.copy(ctx, func() (*os.File, error) {
 		return f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	})
@@ -326,15 +326,15 @@ func (o *Outputs) message(ctx context.Context, m proto.Message) (digest.Digest, 
 	return d, o.bytes(ctx, d, raw)
 }
 
-// Release lets the store evict what keep has pinned. Whoever makes Outputs calls it.
+// Release lets the store evict the pinned blobs of keep. Callers that make Outputs must call it.
 func (o *Outputs) Release() {
 	for _, unpin := range o.unpin {
 		unpin()
 	}
 }
 
-// Upload sends what storage lacks of what the result will name. An unchanged input that neither storage nor the worker's store
-// has any more is a *cas.MissingError.
+// Upload uploads blobs of the result that storage lacks. If neither storage nor the worker's store
+// has an unchanged input any more, the error is a *cas.MissingError.
 func (o *Outputs) Upload(ctx context.Context) error {
 	ctx = casclient.Vouched(ctx)
 	blobs := slices.Collect(maps.Values(o.blobs))
@@ -354,7 +354,7 @@ func (o *Outputs) Upload(ctx context.Context) error {
 	return nil
 }
 
-// refused reports whether storage may have found something wrong of what came to it.
+// refused reports whether storage may have rejected an upload as wrong.
 func refused(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -375,7 +375,7 @@ func notPlain(info fs.FileInfo) error {
 // Needs are all blobs that the result needs.
 func (o *Outputs) Needs() iter.Seq[digest.Digest] { return maps.Keys(o.needs) }
 
-// Unread are those that are inputs, which it returns without having read them.
+// Unread returns the inputs among them that were not read.
 func (o *Outputs) Unread() iter.Seq[digest.Digest] {
 	return func(yield func(digest.Digest) bool) {
 		for d := range o.needs {
@@ -386,7 +386,7 @@ func (o *Outputs) Unread() iter.Seq[digest.Digest] {
 	}
 }
 
-// verify returns a *cas.DamagedError if outputs are not what they were when they were stored.
+// verify returns a *cas.DamagedError if outputs have changed since they were stored.
 func (o *Outputs) verify(ctx context.Context) error {
 	var wrong cas.DamagedError
 	for d := range o.blobs {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entangled reports whether one output may be part of another, or have two paths: then what is
-// moved away for one would lack in the other. That is when one path leads to the other, or
-// when one leads through a symlink. base is the root. When in doubt they are entangled.
+// entangled reports whether one output may be part of another, or have two paths: then a move for
+// one would remove it from the other. This is so if one path leads to the other, or if one leads
+// through a symlink. base is the root. In doubt they are entangled.
 func entangled(base string, found []foundPath) bool {
 	if len(found) < 2 {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// Collect takes no longer than basePatience, and what a slow and busy disk needs for each name and byte
-// that it finds.
+// Collect takes no longer than basePatience, plus the time that a slow and busy disk needs for each
+// name and byte.
 const (
 	basePatience = 5 * time.Minute
 	namePatience = 2 * time.Millisecond
@@ -26,7 +26,7 @@ type patience struct {
 	timer *time.Timer
 }
 
-// newPatience returns one that ends the context that it returns with errSlow.
+// newPatience returns one, and a context that it ends with errSlow.
 func newPatience(ctx context.Context) (context.Context, *patience) {
 	ctx, end := context.WithCancelCause(ctx)
 	return ctx, &patience{
@@ -44,7 +44,7 @@ func (p *patience) grant(names int, bytes int64) {
 	p.timer.Reset(time.Until(p.ends))
 }
 
-// tooSlow is the error for the client if ctx is one that errSlow ended, else err.
+// tooSlow is the error for the client if errSlow ended ctx, otherwise err.
 func (o *Outputs) tooSlow(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), errSlow) {
 		return err

@@ -10,29 +10,29 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// A Policy bounds what one action may write and return. Inputs that it returns
-// unchanged do not count.
+// A Policy limits the files that one action may write and return. Unchanged inputs among its
+// outputs do not count.
 type Policy struct {
-	// Bytes bounds the sizes of all files that it returns, holes included, for those are hashed and
-	// sent like the rest. 0 is what the worker's store may hold.
+	// Bytes limits the total size of returned files, including holes, which are hashed and sent
+	// like data. 0 is the capacity of the worker's store.
 	Bytes int64
 	Files int // 0 is defaultMaxOutputFiles
-	// Scratch bounds, in bytes, what the action writes at all: into its input root and
-	// its folders for temporary files, each file and folder at least 4 KiB. 0 is what the worker's
-	// store may hold.
+	// Scratch limits, in bytes, all data that the action writes: into its input root and its
+	// folders for temporary files, each file and folder at least 4 KiB. 0 is the capacity of the
+	// worker's store.
 	Scratch int64
 }
 
 const (
 	defaultMaxOutputFiles = 1_000_000
-	// maxOutputNames bounds what output directories hold, whatever it is.
+	// maxOutputNames limits the names in output directories, of any type.
 	maxOutputNames = 2 * defaultMaxOutputFiles
 	// maxOutputText bounds their names and the targets of symlinks, in bytes: the worker has several times as many in memory
 	// while it makes their messages.
 	maxOutputText = 32 << 20
 )
 
-// Validate checks p and fills in what is 0, for a store that may hold so much.
+// Validate checks p and fills in defaults for 0, for a store with this capacity.
 func (p *Policy) Validate(storeBytes int64) error {
 	if p.Bytes < 0 || p.Files < 0 || p.Scratch < 0 {
 		return fmt.Errorf("outputs have a negative bound: %+v", *p)
@@ -64,7 +64,7 @@ func (o *Outputs) admit(size int64) error {
 	return nil
 }
 
-// admitNames counts what directories hold.
+// admitNames counts the names in directories.
 func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 	if o.names += len(entries); o.names > maxOutputNames {
 		return tooMuch("the output directories hold more than %d names", maxOutputNames)

@@ -15,26 +15,26 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// Kind is how an output path was asked for. Clients of API 2.1 and later use
-// output_paths and take whatever is there; older ones name the kind.
+// Kind is the requested kind of an output path. Clients of API 2.1 and later use output_paths and
+// accept any kind; older ones name the kind.
 type Kind int
 
 const (
-	// Any takes whatever is there.
+	// Any accepts every kind.
 	Any Kind = iota
 	// File and Directory fail if something else is there.
 	File
 	Directory
 )
 
-// A Path is what the client wants back.
+// A Path is a path that the client requests.
 type Path struct {
 	Given string // as the client wrote it: relative to the working directory
 	Full  string // relative to the input root, clean
 	Kind  Kind
 }
 
-// A Spec is what a command says of its outputs, checked.
+// A Spec is the checked specification of a command's outputs.
 type Spec struct {
 	WorkingDirectory string // relative to the input root, clean; "." is the root
 	Paths            []Path
@@ -67,8 +67,8 @@ func (s *Spec) add(paths []string, kind Kind) error {
 	return nil
 }
 
-// cleanBelow joins a client's path to base and refuses one that is absolute,
-// holds NUL or leaves the input root.
+// cleanBelow joins a client's path to base and rejects one that is absolute, contains NUL or leaves
+// the input root.
 func cleanBelow(base, p string) (string, error) {
 	full := path.Join(base, p)
 	switch {
@@ -113,8 +113,7 @@ func (s *Spec) Prepare(root *os.Root) error {
 	return nil
 }
 
-// pathFault blames the client for a path that cannot be, and storage for one
-// that could not be read.
+// pathFault makes an invalid path the client's error, and an unreadable one storage's error.
 func pathFault(what, p string, err error) error {
 	if fault.IsUnreadable(err) {
 		return fmt.Errorf("%s %.200q: %w", what, p, err)

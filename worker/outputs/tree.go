@@ -29,10 +29,11 @@ const maxTreeDepth = 2048
 type treeBuilder struct {
 	o    *Outputs
 	seen map[digest.Digest]bool
-	// anew has the input directories whose messages had to be encoded anew, by their digests, and the
-	// digests that they have now: one of them may be at very many paths.
+	// anew maps the digests of input directories whose messages were encoded again to their new
+	// digests: one of them may be at very many paths.
 	anew map[digest.Digest]digest.Digest
-	// unusual has those that unchanged found to be so, or to have such a one below.
+	// unusual has the directories that unchanged found to be unusual, or to have an unusual one
+	// below.
 	unusual map[digest.Digest]bool
 	// Children in the order in which they were finished: children first.
 	finished []*repb.Directory
@@ -66,8 +67,8 @@ func (o *Outputs) addDirectory(ctx context.Context, in *folder, want Path) error
 	return nil
 }
 
-// build makes the message of the directory called name in the open folder, after those below it. It is nil
-// for one that was made before. The folder in may be closed afterwards.
+// build makes the message of the directory name in the open folder, after those below it. It is nil
+// if the message exists already. The folder in may be closed afterwards.
 func (b *treeBuilder) build(ctx context.Context, in *folder, name string) (*repb.Directory, digest.Digest, error) {
 	f := in.child(name)
 	if f.depth > maxTreeDepth {
@@ -122,7 +123,7 @@ func (b *treeBuilder) read(ctx context.Context, f *folder) (*repb.Directory, err
 			return nil, err
 		}
 	}
-	// Last, for what is deep is closed meanwhile.
+	// Directories come last, because deep ones close the folder in between.
 	for _, entry := range entries {
 		if !entry.IsDir() {
 			continue
@@ -152,11 +153,10 @@ func (b *treeBuilder) finish(ctx context.Context, m *repb.Directory, d digest.Di
 	return b.o.bytes(ctx, d, raw)
 }
 
-// unchanged adds the input directory d and all below it without looking at the
-// file system, each once however often it occurs: m is nil the next time. ok is
-// false when what is below must be looked at: a client finds the children of a
-// Tree by the digest of what it encodes itself, so each message must have been
-// encoded in the usual way.
+// unchanged adds the input directory d and all below it without access to the file system, each
+// once however often it occurs: m is nil the next time. ok is false if the directories below must
+// be read: a client finds the children of a Tree by the digest of its own encoding, so each message
+// must have the usual encoding.
 func (b *treeBuilder) unchanged(ctx context.Context, d digest.Digest, depth int) (m *repb.Directory, ok bool, err error) {
 	if depth > maxTreeDepth {
 		return nil, false, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
@@ -178,7 +178,7 @@ func (b *treeBuilder) usual(ctx context.Context, d digest.Digest, depth int) (m 
 	}
 	m = &repb.Directory{}
 	if err := proto.Unmarshal(input.Encoded(), m); err != nil {
-		return nil, false, nil // a name is not UTF-8, which build will say
+		return nil, false, nil // a name is not UTF-8; build reports it
 	}
 	usual, raw, err := digest.OfMessage(b.o.opts.Function, m)
 	if err != nil || usual != d {
@@ -199,7 +199,7 @@ func (b *treeBuilder) usual(ctx context.Context, d digest.Digest, depth int) (m 
 	return m, true, b.finish(ctx, m, d, raw)
 }
 
-// addEntry adds what is no directory, of the open folder f.
+// addEntry adds a non-directory of the open folder f.
 func (b *treeBuilder) addEntry(ctx context.Context, m *repb.Directory, f *folder, entry fs.DirEntry) error {
 	name := entry.Name()
 	if entry.Type() == fs.ModeSymlink {
@@ -241,7 +241,7 @@ func readlink(root *os.Root, full string) (string, error) {
 // namesAtOnce is how many names of a directory are read before anybody looks whether to go on.
 const namesAtOnce = 4096
 
-// readDir lists an open folder in the order that REv2 wants.
+// readDir lists an open folder in the order that REv2 requires.
 func (b *treeBuilder) readDir(ctx context.Context, in *folder) (entries []fs.DirEntry, err error) {
 	f, err := in.root.Open(".")
 	if err != nil {

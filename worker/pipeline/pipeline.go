@@ -11,13 +11,13 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 )
 
-// A Pipeline bounds how many actions are in each stage: input fetch, execute,
-// report. An action holds a permit for exactly one stage, and gets one for the next
-// before it gives up its own. So a stage that is full holds up the one before
-// it and, in the end, the calls for work: nothing is accepted that has no Permit.
+// A Pipeline limits how many actions are in each stage: input fetch, execute, report. An action
+// holds a permit for exactly one stage, and gets the next permit before it releases the present
+// one. So a full stage stops the stage before it and, in the end, the calls for work: no action is
+// accepted without a Permit.
 //
-// Input fetch and report may have no permits of their own; what belongs to them
-// is then done in the slot that the command runs in.
+// Input fetch and report may have no permits of their own; their work is then done in the slot of
+// the command.
 type Pipeline struct {
 	// Each channel holds the free permits of a stage, and has room for all.
 	fetch, report chan struct{}
@@ -26,9 +26,9 @@ type Pipeline struct {
 	inStage *prometheus.GaugeVec
 
 	mu sync.Mutex
-	// idle has the permits with a slot that are kept for an action to come. Such an action may be long in
-	// coming: who has to run a command again takes the slot away. added is closed when there is another one;
-	// nil: nobody waits.
+	// idle has the permits with a slot that are kept for future actions. These may take long to
+	// arrive: an action that runs its command again takes such a slot. added is closed when another
+	// one is added; nil: nobody waits.
 	idle  map[*Permit]struct{} // guarded by mu
 	added chan struct{}        // guarded by mu
 	// running holds the actions in the pipeline; a channel is closed when its
@@ -39,7 +39,7 @@ type Pipeline struct {
 // A Slot is where commands run, one at a time.
 type Slot struct {
 	Index int
-	// Launcher starts the commands. Who has the slot may replace it.
+	// Launcher starts the commands. The holder of the slot may replace it.
 	Launcher *runner.Launcher
 }
 
@@ -75,8 +75,8 @@ func permits(n int) chan struct{} {
 // Size is how many actions the pipeline can hold.
 func (p *Pipeline) Size() int { return cap(p.fetch) + cap(p.slots) + cap(p.report) }
 
-// Entrance returns where the first permit of an action comes from, one of which
-// is nil. Who takes a value from it calls Kept.
+// Entrance returns the sources of an action's first permit, one of which is nil. A receiver of a
+// value must call Kept.
 func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	if p.fetch == nil {
 		return nil, p.slots
@@ -117,7 +117,7 @@ func (p *Pipeline) recall() (s *Slot, added <-chan struct{}) {
 	return nil, p.added
 }
 
-// keep says that l is not for an action to come any more. It reports false if its slot was recalled.
+// keep removes l from the permits for future actions. It reports false if its slot was recalled.
 func (p *Pipeline) keep(l *Permit) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *Pipeline) keep(l *Permit) bool {
 	return l.stage != stageNone
 }
 
-// TryEnter returns a permit to begin with, or nil if all are taken.
+// TryEnter returns a first permit, or nil if all are taken.
 func (p *Pipeline) TryEnter() *Permit {
 	fetch, slots := p.Entrance()
 	select {
@@ -185,11 +185,10 @@ const (
 	stageReport  = "report"
 )
 
-// Stages are the names of those that have permits.
+// Stages are the names of the stages with permits.
 var Stages = []string{stageFetch, stageExecute, stageReport}
 
-// A Permit is what one action holds of the pipeline. It is not safe for
-// concurrent use.
+// A Permit is an action's share of the pipeline. It is not safe for concurrent use.
 type Permit struct {
 	p     *Pipeline
 	stage string
@@ -198,7 +197,7 @@ type Permit struct {
 	occupied bool
 }
 
-// Slot is the one that the action has, or nil.
+// Slot is the action's slot, or nil.
 func (l *Permit) Slot() *Slot {
 	if l == nil || l.stage != stageExecute {
 		return nil
@@ -206,8 +205,8 @@ func (l *Permit) Slot() *Slot {
 	return l.slot
 }
 
-// occupy says that there is an action now. It reports false, and does nothing, if the permit is
-// none any more.
+// occupy assigns an action to the permit. It reports false, and does nothing, if the permit is no
+// longer valid.
 func (l *Permit) occupy() bool {
 	if !l.p.keep(l) {
 		return false
@@ -228,7 +227,7 @@ func (l *Permit) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Vacate says that there is no action any more. The permit is kept for another one.
+// Vacate removes the action from the permit. The permit is kept for another one.
 func (l *Permit) Vacate() {
 	if l.occupied {
 		l.occupied = false

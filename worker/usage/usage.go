@@ -11,21 +11,21 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 )
 
-// ExitOutOfMemory is what a shell shows for SIGKILL. It is the exit code of every
-// command that ran out of memory, also of one that took it lightly and exited with 0:
-// what it made was shaped by it, and clients keep no result of a command that failed.
+// ExitOutOfMemory is the code that a shell shows for SIGKILL. It is the exit code of every command
+// that ran out of memory, even if the command continued and exited with 0: its outputs may depend
+// on that, and clients keep no result of a failed command.
 const ExitOutOfMemory = 128 + 9
 
-// blockBytes is the unit of ru_inblock and ru_oublock, whatever the device.
+// blockBytes is the unit of ru_inblock and ru_oublock, on any device.
 const blockBytes = 512
 
-// A Command is one that has ended, in a slot with these Limits.
+// A Command is a completed command, in a slot with these Limits.
 type Command struct {
 	runner.Result
 	Limits cgroup.Limits
 }
 
-// OutOfMemory says to the client what happened, and what there was.
+// OutOfMemory tells the client about the failure and the limit.
 func (c *Command) OutOfMemory() string {
 	used, limits := c.Group, c.Limits
 	processes := "one of the command's processes"
@@ -52,7 +52,7 @@ func (c *Command) OutOfMemory() string {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// Resources is what the command used; nil where nothing counts it.
+// Resources is the usage of the command; nil if nothing measures it.
 func (c *Command) Resources() *actionstats.Resources {
 	used, limits := c.Group, c.Limits
 	if used == nil {
@@ -63,7 +63,8 @@ func (c *Command) Resources() *actionstats.Resources {
 		Throttled:       durationpb.New(used.Throttled),
 		MemoryPeakBytes: used.MemoryPeak, MemoryBeforeBytes: used.MemoryBefore,
 		OutOfMemoryKills: used.OOMKills,
-		// Only v2 counts by group; processes that were waited for say the same of themselves.
+		// Only v2 counts by group; the counters of processes that were waited for have the same
+		// data.
 		ReadBytes:    max(used.ReadBytes, blockBytes*c.Usage.GetBlockInputOperations()),
 		WrittenBytes: max(used.WrittenBytes, blockBytes*c.Usage.GetBlockOutputOperations()),
 		CpuSome:      durationpb.New(used.CPUSome),
@@ -73,7 +74,7 @@ func (c *Command) Resources() *actionstats.Resources {
 	}
 }
 
-// Fields are what the log says of them.
+// Fields are the fields for the log.
 func (c *Command) Fields() []zap.Field {
 	used := c.Group
 	if used == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// IsDamage reports whether err says that bytes were found wrong that the action used, and that
-// nobody gets again.
+// IsDamage reports whether err says that the action used wrong bytes, which no later run gets
+// again.
 func IsDamage(err error) bool {
 	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError)) || errors.As(err, new(*cas.WrongPartsError))
 }

@@ -1,5 +1,5 @@
-// Package vouching has the store verify what one run of a command used, and says whether an error is one of
-// bytes that were found damaged. Whether the command is run again is for others to decide.
+// Package vouching makes the store verify the blobs that one run of a command used, and recognizes
+// errors of damaged bytes. The caller decides whether the command runs again.
 //
 // A Vouching has one goroutine, between End and Close.
 package vouching

@@ -9,22 +9,22 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 )
 
-// A Vouching is for the blobs that one run of an action used: those of its command are looked at
-// while the outputs are stored. All but Used and Read is for the action's goroutine.
+// A Vouching verifies the blobs that one run of an action used: those of its command are verified
+// while the outputs are stored. All methods except Used and Read are for the action's goroutine.
 type Vouching struct {
 	cancel context.CancelFunc // nil until the command has ended
-	ended  chan struct{}      // closed when of is vouched for, or err says why not
-	of     *disk.Vouching     // what the command used
+	ended  chan struct{}      // closed when of is verified, or err is set
+	of     *disk.Vouching     // blobs of the command
 	err    error              // valid once ended is closed
 
 	mu  sync.Mutex
 	now *disk.Vouching // guarded by mu
 }
 
-// New begins with nothing used.
+// New starts without used blobs.
 func New(of *disk.Verifier) *Vouching { return &Vouching{now: of.Vouch()} }
 
-// Used says that the bytes of d are about to be read. It may be called concurrently.
+// Used records that the bytes of d will be read. It may be called concurrently.
 func (v *Vouching) Used(d digest.Digest) {
 	v.mu.Lock()
 	now := v.now
@@ -32,7 +32,7 @@ func (v *Vouching) Used(d digest.Digest) {
 	now.Used(d)
 }
 
-// Read says that some of the bytes of d have been read already. It may be called concurrently.
+// Read records that some of the bytes of d have been read already. It may be called concurrently.
 func (v *Vouching) Read(d digest.Digest) {
 	v.mu.Lock()
 	now := v.now
@@ -40,8 +40,7 @@ func (v *Vouching) Read(d digest.Digest) {
 	now.Read(d)
 }
 
-// End begins to look at what the command used, which has ended. What is used from then on is
-// for Wait.
+// End starts the verification for a command that has ended. Blobs used from then on are for Wait.
 func (v *Vouching) End(ctx context.Context) {
 	ctx, v.cancel = context.WithCancel(ctx)
 	v.ended = make(chan struct{})
@@ -54,7 +53,7 @@ func (v *Vouching) End(ctx context.Context) {
 	}()
 }
 
-// Wait returns nil when all that was used is vouched for.
+// Wait returns nil when all used blobs are verified.
 func (v *Vouching) Wait(ctx context.Context) error {
 	err := v.now.Wait(ctx)
 	if v.cancel != nil {
