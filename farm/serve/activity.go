@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// quietFor is how long no client may have called before a farm that drains
-	// closes its storage: who just got a result comes back for its outputs.
+	// quietFor is how long no client may have called before a draining farm closes its storage:
+	// clients fetch outputs after a result.
 	quietFor = time.Second
 	// quietWithin bounds the wait for that.
 	quietWithin = 10 * time.Second
@@ -26,8 +26,8 @@ type Activity struct {
 	moved    time.Time
 }
 
-// begin counts a call and returns what ends it. A worker's calls do not count, and
-// an Execute counts when it ends: it may wait for ever.
+// begin counts a call and returns a function that ends it. A worker's calls do not count, and an
+// Execute counts when it ends, because it may wait forever.
 func (a *Activity) begin(method string) (end func()) {
 	if strings.HasPrefix(method, "/buildbarn.remoteworker.") || strings.HasPrefix(method, "/forerunner.live.") {
 		return func() {}
@@ -53,7 +53,7 @@ func (a *Activity) add(moves, blobs int) {
 	}
 }
 
-// MovesBlobs reports whether somebody reads or writes blobs, or did within the last second.
+// MovesBlobs reports whether a client reads or writes blobs, or did within the last second.
 func (a *Activity) MovesBlobs() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

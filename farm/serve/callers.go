@@ -22,7 +22,8 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// Callers say how much a program takes in from who calls it. The zero Callers go by the memory that there is.
+// Callers limit the resources of callers in a program. The zero Callers derive the limits from the
+// memory.
 type Callers struct {
 	Memory Memory `settings:"inline"`
 	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
@@ -40,7 +41,8 @@ type Callers struct {
 // the memory for that is in no cache when its turn comes again.
 const FewWaiting = 64
 
-// maxWaiting bounds waiting_goroutines: all of them begin with the program, and each takes some KiB.
+// maxWaiting limits waiting_goroutines: all of them start with the program, and each takes some
+// KiB.
 const maxWaiting = 1 << 16
 
 // waiting is how many goroutines wait for calls with so much memory.
@@ -51,10 +53,10 @@ func (c *Callers) waiting(memory int64) uint32 {
 	return uint32(max(32, min(streamWorkers, memory>>20)))
 }
 
-// What upload_window can be. gRPC takes less than 64 KiB for nothing.
+// The range of upload_window. gRPC replaces less than 64 KiB without notice.
 const minWindow, maxWindow = 64 << 10, 16 << 20
 
-// bounds returns what there is memory for.
+// bounds returns limits for the available memory.
 func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	if memory, err = c.Memory.Bytes(); err != nil {
 		return 0, b, err
@@ -91,13 +93,13 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	return memory, b, nil
 }
 
-// TokenBytes is what verified tokens may take: a 128th of the memory, at most 8 MiB.
+// TokenBytes is the limit for verified tokens: 1/128 of the memory, at most 8 MiB.
 func (c *Callers) TokenBytes() (int64, error) {
 	n, err := c.Memory.CacheBytes(128 << 20)
 	return n / 16, err
 }
 
-// fewBytes is for methods whose callers name what they want and then wait, for as long as it takes.
+// fewBytes is for methods with small requests and any waiting time.
 const fewBytes = 16 << 10
 
 // eventBytes bounds an event of a build of which more is kept than that it came: old versions of Bazel name all files of a large
@@ -120,12 +122,13 @@ func methodLimits() map[string]intake.Limits {
 	for _, m := range []string{healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName} {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
-	// A build says nothing while a long action runs. Its client comes back when it is told to make room.
-	// A build fails if one of its events is not answered, so those that are too large are answered, too, unless they come compressed.
+	// A build is silent while a long action runs. Its client reconnects when it is told to yield. A
+	// build fails if one of its events is not answered, so too large ones are answered, too, unless
+	// they are compressed.
 	limits[publish.PublishBuildEvent_PublishBuildToolEventStream_FullMethodName] = intake.Limits{
 		Bytes: eventBytes, Truncates: true, Stalls: true, Waits: true,
 	}
-	for _, m := range []string{ // nobody who calls these has to be known
+	for _, m := range []string{ // these need no known caller
 		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName, healthpb.Health_Watch_FullMethodName,
 	} {
 		l := limits[m]
@@ -146,7 +149,7 @@ func methodLimits() map[string]intake.Limits {
 	return limits
 }
 
-// intake returns how calls are let in. c counts them, and a sees those that are.
+// intake returns the admission of calls. c counts them, and a counts admitted ones.
 func (p Protection) intake(c *calls, a *Activity) intake.Options {
 	o := intake.Options{
 		Methods:    methodLimits(),
@@ -161,7 +164,8 @@ func (p Protection) intake(c *calls, a *Activity) intake.Options {
 	return o
 }
 
-// pending names the address of a call whose token has to be verified first, which may take a call to its issuer.
+// pending returns the address of a call whose token must be verified first, which may take a call
+// to its issuer.
 func (p Protection) pending(ctx context.Context, method string) string {
 	from, ok := peer.FromContext(ctx)
 	if !ok || from.Addr.Network() == InProcessNetwork || p.Guard.Knows(ctx, method) {
@@ -172,8 +176,8 @@ func (p Protection) pending(ctx context.Context, method string) string {
 
 func addressName(from *peer.Peer) string { return intake.AddressCaller(intake.Host(from.Addr)) }
 
-// identify names who a call is charged to: a user or, where none is known, an address. This process is
-// charged for nothing.
+// identify returns the name that a call is charged to: a user or, for an unknown one, an address.
+// This process is not charged.
 func (p Protection) identify(ctx context.Context, method string) (context.Context, intake.Caller, error) {
 	from, ok := peer.FromContext(ctx)
 	if !ok || from.Addr.Network() == InProcessNetwork {

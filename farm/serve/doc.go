@@ -1,6 +1,7 @@
-// Package serve is how a program is called: its ports, with what stands before them (TLS, who calls, how much is
-// taken in of each), and what every program shows of itself over HTTP: health, readiness, metrics, profiles.
+// Package serve has the ports of a program: protection (TLS, authentication, limits for each
+// caller), and the pages of every program over HTTP: health, readiness, metrics, profiles.
 //
-// What it serves others register. Servers end with the context, or with the function that came with them; readiness
-// asks each probe in a goroutine of its own, of which there is one at a time. Locks are held for no I/O.
+// Other packages register the services. Servers end with the context, or with the function that was
+// returned with them. Readiness runs each probe in a separate goroutine, at most one at a time. No
+// lock is held during I/O.
 package serve

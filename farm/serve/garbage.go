@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// spareGarbage is how much garbage a process may hold however little it needs, if it has
-	// eight times as much memory: to collect it sooner costs CPU and helps nobody.
+	// spareGarbage is how much garbage a process may hold even if it needs little, if it has eight
+	// times as much memory: an earlier collection would only cost CPU.
 	spareGarbage = 512 << 20
-	// garbagePercent is how much of what it needs a large process may hold.
+	// garbagePercent is the maximum of garbage in a large process, in percent of the memory that it
+	// needs.
 	garbagePercent = 50
 	// garbageEvery is how often the bound follows the need.
 	garbageEvery = time.Second
@@ -53,14 +54,13 @@ func pace(ctx context.Context, memory int64) {
 	}
 }
 
-// gcPercent is GOGC for a process that needs so many bytes of those that there are.
+// gcPercent is GOGC for a process that needs this many bytes of the available ones.
 func gcPercent(needed, memory uint64) int {
 	spare := min(spareGarbage, memory/8)
 	return int(max(garbagePercent, 100*spare/max(needed, spare/20, 1)))
 }
 
-// neededBytes is what the last collection left of the heap, and the stacks, as the
-// collector reckons.
+// neededBytes is the heap after the last collection, plus the stacks, as the collector counts.
 func neededBytes() uint64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples)

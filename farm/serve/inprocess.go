@@ -18,15 +18,15 @@ import (
 // InProcessNetwork is the network of connections that come from this process.
 const InProcessNetwork = "in-process"
 
-// An InProcess is a listener that nobody but this process can connect to: each
-// connection is a pair of sockets without a name. Whoever calls over it is trusted.
+// An InProcess is a listener for this process only: each connection is a pair of sockets without a
+// name. Callers over it are trusted.
 type InProcess struct {
 	accepted chan net.Conn
 	closed   chan struct{}
 	close    func()
 }
 
-// NewInProcess returns one that nobody listens on yet.
+// NewInProcess returns one without a listener.
 func NewInProcess() *InProcess {
 	closed := make(chan struct{})
 	return &InProcess{
@@ -34,7 +34,7 @@ func NewInProcess() *InProcess {
 	}
 }
 
-// Dial connects to whoever accepts.
+// Dial connects to the caller of Accept.
 func (l *InProcess) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *InProcess) Close() error {
 // Addr implements net.Listener.
 func (l *InProcess) Addr() net.Addr { return inProcessAddr{} }
 
-// orInProcess lets connections of this process be, and shakes hands with all others.
+// orInProcess passes connections of this process through, and shakes hands with all others.
 type orInProcess struct {
 	credentials.TransportCredentials
 	ownUser bool // see Protection.OwnUser
@@ -119,7 +119,7 @@ func (c orInProcess) Clone() credentials.TransportCredentials {
 	return orInProcess{c.TransportCredentials.Clone(), c.ownUser}
 }
 
-// arrived is what is known of a connection, and the connection.
+// arrived is a connection with its properties.
 type arrived struct {
 	credentials.AuthInfo
 	conn    *intake.Conn // nil: it came through no gate

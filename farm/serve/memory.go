@@ -10,12 +10,13 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// Memory says how much memory a program may use. Nil is the zero Memory.
+// Memory limits the memory of a program. Nil is the zero Memory.
 type Memory struct {
-	// Limit has a unit; empty: what GOMEMLIMIT, the groups around the process and the machine leave.
+	// Limit has a unit; empty: the limit of GOMEMLIMIT, of the groups around the process or of the
+	// machine.
 	Limit string `tuning:"memory_limit" group:"Callers" unit:"SIZE" otherwise:"that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md" doc:"Memory that this program may use; the sizes of caches and the limits of callers depend on it"`
-	// Share is the part of what there is without a Limit that is for this program and not for the commands
-	// beside it: one by this number. 0 is 1.
+	// Share: without a Limit, this program may use one part in Share of the available memory; the
+	// rest is for commands beside it. 0 is 1.
 	Share int64
 }
 
@@ -42,7 +43,7 @@ func (m *Memory) Bytes() (int64, error) {
 	return min(there.Memory/share, goLimit()), nil
 }
 
-// goLimit is what GOMEMLIMIT says.
+// goLimit is the limit in GOMEMLIMIT.
 func goLimit() int64 {
 	n, err := settings.ParseSize(os.Getenv("GOMEMLIMIT"))
 	if err != nil || n == 0 {
@@ -57,11 +58,11 @@ func (m *Memory) CacheBytes(most int64) (int64, error) {
 	return min(most, memory/8), err
 }
 
-// DirectoryBytes is what the directories that were used lately have where there is memory for it.
+// DirectoryBytes is the cache size of recently used directories if there is enough memory.
 const DirectoryBytes = 256 << 20
 
-// softPercent of the memory is what the collector keeps this process below, if it can: the rest is for what
-// it does not know of, such as buffers of the kernel.
+// softPercent of the memory is the collector's target for this process: the rest is for memory that
+// the collector does not count, such as buffers of the kernel.
 const softPercent = 85
 
 // Enforce has the collector know how much memory there is, and returns that. It is for main; GOMEMLIMIT in

@@ -19,7 +19,7 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// buildInfo is a metric that is 1 and says what the program was built of.
+// buildInfo is a metric with value 1 and the versions of the program.
 func buildInfo() prometheus.Collector {
 	build := flags.ReadBuild()
 	labels := prometheus.Labels{"version": build.Version, "revision": build.Commit, "go_version": build.Go}
@@ -30,8 +30,8 @@ func buildInfo() prometheus.Collector {
 	return g
 }
 
-// calls counts what a gRPC server was called for. Only methods that it has get here, so
-// there are as many series as methods and codes.
+// calls counts the calls of a gRPC server by method. Only existing methods get here, so there are
+// as many series as methods and codes.
 type calls struct{ ended *prometheus.CounterVec }
 
 func newCalls(r prometheus.Registerer) *calls {
@@ -45,7 +45,7 @@ func newCalls(r prometheus.Registerer) *calls {
 func (c *calls) count(method string, err error) {
 	st, ok := status.FromError(err)
 	if !ok {
-		st = status.FromContextError(err) // as the client is told
+		st = status.FromContextError(err) // the status that the client gets
 	}
 	c.ended.WithLabelValues(method, st.Code().String()).Inc()
 }

@@ -21,13 +21,15 @@ import (
 // socketTables are where the kernel lists sockets of TCP. One of IPv6 may have an IPv4 address.
 var socketTables = []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}
 
-// established is the state of a socket that its process has not closed. The kernel shows others as those of root.
+// established is the state of a socket that its process has not closed. The kernel shows other
+// sockets as root's.
 const established = "01"
 
-// errNoOwner is returned by userOf for a socket that nobody on this machine has open.
+// errNoOwner means that no process on this machine has the socket open.
 var errNoOwner = errors.New("no process of this machine has the other end of the connection open")
 
-// userOf returns which user of this machine has the socket at remote, which is connected to local, from tables of the kernel.
+// userOf returns the user of the socket at remote, which is connected to local, from tables of the
+// kernel.
 func userOf(remote, local netip.AddrPort, tables []string) (uid int, err error) {
 	for _, table := range tables {
 		f, err := os.Open(table)
@@ -108,7 +110,7 @@ func checkOwn(remote, local net.Addr) error {
 // isOwn reports whether a user is that of this process, or root.
 func isOwn(uid int) bool { return uid == os.Geteuid() || uid == 0 }
 
-// remoteOf is the address of who made a request.
+// remoteOf is the client's address of a request.
 type remoteOf string
 
 // Network implements net.Addr.

@@ -17,24 +17,25 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
-// Ports say how the ports of a program are protected.
+// Ports define the protection of a program's ports.
 type Ports struct {
 	// Cert, Key and ClientCA are files; see certs.Files. Without Cert there is no TLS.
 	Cert     string `flag:"tls-cert" group:"Ports" unit:"FILE" otherwise:"none: no TLS" doc:"File with the certificate of all ports, PEM; the program reloads this and all other --tls-... files when they change"`
 	Key      string `flag:"tls-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-cert, PEM"`
 	ClientCA string `flag:"tls-client-ca" unit:"FILE" otherwise:"none" doc:"File with the authorities of client certificates, PEM; callers then need a certificate or a token"`
-	// Insecure allows ports that others can reach although there is no TLS.
+	// Insecure allows reachable ports without TLS.
 	Insecure bool `flag:"insecure-listen" doc:"Allows ports without TLS that are not on loopback; anyone on the network can then read and change all traffic"`
 }
 
-// Files are those that the flags name.
+// Files returns the files in the flags.
 func (p *Ports) Files() []string { return []string{p.Cert, p.Key, p.ClientCA} }
 
-// A Protection is what stands before the ports of a program; source and Guard may be nil.
+// A Protection is the protection of a program's ports; source and Guard may be nil.
 type Protection struct {
 	source *certs.Source
 	Guard  *auth.Guard
-	// OwnUser has ports on loopback be for the user of this process and root: who calls can act as that user.
+	// OwnUser restricts ports on loopback to the user of this process and root: callers can act as
+	// that user.
 	OwnUser bool
 }
 
@@ -78,7 +79,7 @@ func (p Protection) credentials() credentials.TransportCredentials {
 	return orInProcess{insecure.NewCredentials(), p.OwnUser}
 }
 
-// Open reads the files; nil if there is to be no TLS.
+// Open reads the files; nil without TLS.
 func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	if p.Cert == "" && p.Key == "" {
 		if p.ClientCA != "" {
@@ -93,7 +94,7 @@ func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	return source, nil
 }
 
-// Listen listens for what flag names, where it may.
+// Listen listens on the address of a flag, if this is allowed.
 func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -110,7 +111,7 @@ func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener,
 	return listener, nil
 }
 
-// Scheme returns what the addresses of gRPC ports begin with.
+// Scheme returns the scheme of gRPC addresses.
 func (p *Ports) Scheme() string {
 	if p.Cert != "" {
 		return "grpcs://"

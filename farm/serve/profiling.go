@@ -5,7 +5,7 @@ import (
 	"net/http/pprof"
 )
 
-// profiling serves what Go tells of a program that runs, for go tool pprof, below /debug/pprof/.
+// profiling serves Go's profiles of the running program, for go tool pprof, below /debug/pprof/.
 func profiling() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)

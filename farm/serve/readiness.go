@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// probeAge is how old the answer of a probe may be: who asks often tries nothing more often.
+	// probeAge is the maximum age of a probe's answer: more frequent requests reuse it.
 	probeAge = 5 * time.Second
-	// ProbePatience is how long a probe may take until what it tries counts as broken.
+	// ProbePatience is how long a probe may take until its target counts as broken.
 	ProbePatience = 2 * time.Second
 )
 
@@ -34,15 +34,15 @@ type probe struct {
 	err     error
 }
 
-// Add has the program not be ready while try returns an error. try may block; it is not called again before
-// it has returned.
+// Add makes the program unready while try returns an error. try may block; it is not called again
+// before it has returned.
 func (r *Readiness) Add(what string, try func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes = append(r.probes, &probe{what: what, try: try})
 }
 
-// missing returns what the program lacks, within ProbePatience however many probes hang.
+// missing returns the failed probes, within ProbePatience even if several probes hang.
 func (r *Readiness) missing() error {
 	r.mu.Lock()
 	probes := slices.Clone(r.probes)
@@ -60,7 +60,7 @@ func (r *Readiness) missing() error {
 	return errors.Join(lacks...)
 }
 
-// ask returns what the last try came to, if that is new enough, and tries else.
+// ask returns the result of the last try if it is recent, and tries again otherwise.
 func (p *probe) ask() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte("ready\n"))
 }
 
-// Serving fails once the program was told to stop by the end of ctx.
+// Serving fails once the end of ctx has told the program to stop.
 func Serving(ctx context.Context) func() error {
 	return func() error {
 		if ctx.Err() != nil {

@@ -22,21 +22,22 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// streamWorkers is how many goroutines wait for calls where there is memory for them; beyond them each call
-// gets a new one, whose stack has to grow first.
+// streamWorkers is how many goroutines wait for calls if there is enough memory; further calls
+// start a new one, whose stack must grow first.
 const streamWorkers = 2048
 
 // handshakeTimeout bounds how long a connection may take until it can have calls.
 const handshakeTimeout = 10 * time.Second
 
-// maxScrapes is how many may read the metrics at a time, which all are gathered for each. Others get 503.
+// maxScrapes limits concurrent reads of the metrics, because each gathers all of them. Others get
+// 503.
 const maxScrapes = 4
 
 // stopTimeout bounds how long calls in flight may take to end at shutdown.
 const stopTimeout = 5 * time.Second
 
-// NewGRPC returns a server with health, reflection and channelz, whose calls registry counts. a sees those
-// that p lets through.
+// NewGRPC returns a server with health, reflection and channelz; registry counts its calls. a sees
+// calls that p admits.
 func NewGRPC(registry *prometheus.Registry, a *Activity, p Protection, c Callers) (*intake.Server, *health.Server, error) {
 	memory, bounds, err := c.bounds()
 	if err != nil {
@@ -79,15 +80,15 @@ func StopGRPC(abort context.Context, s *intake.Server, h *health.Server) {
 	}
 }
 
-// Shown is what a program shows over HTTP.
+// Shown is the content of a program's HTTP port.
 type Shown struct {
 	Registry *prometheus.Registry
 	Ready    *Readiness
 	Pages    http.Handler // nil: none
 }
 
-// ServeHTTP serves health, readiness, metrics, profiles of the program and pages, within what c says, until stop
-// is called. No address: nothing.
+// ServeHTTP serves health, readiness, metrics, profiles of the program and pages, within the limits
+// in c, until stop is called. Without an address it does nothing.
 func (p *Ports) ServeHTTP(
 	ctx context.Context, address string, c Callers, protect Protection, what Shown,
 ) (stop func() error, err error) {
@@ -132,7 +133,7 @@ func Handler(address string, protect Protection, what Shown) http.Handler {
 	}
 	host, _, err := net.SplitHostPort(address)
 	local := err == nil && dial.IsLoopback(host)
-	if local || protect.Guard != nil { // else whoever reaches the port could keep the program busy
+	if local || protect.Guard != nil { // otherwise anyone that reaches the port could keep the program busy
 		mux.Handle("/debug/pprof/", protect.pages(auth.Administer, profiling()))
 	}
 	if local {

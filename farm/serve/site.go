@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// localOnly refuses what a browser was made to ask by a page from elsewhere, whose name was
-// let point to this machine meanwhile. It is for ports on loopback.
+// localOnly rejects requests that a page from elsewhere makes a browser send, after its name was
+// changed to point to this machine. It is for ports on loopback.
 func localOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)

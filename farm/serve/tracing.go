@@ -25,7 +25,7 @@ const (
 	deliverTimeout = 5 * time.Second
 )
 
-// Tracing says where spans of actions are sent.
+// Tracing is the destination of spans of actions.
 type Tracing struct {
 	// Endpoint is a collector that takes OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT for
 	// TLS. Empty: there are no spans.
@@ -35,8 +35,8 @@ type Tracing struct {
 // FromEnvironment has t go by the variable that OpenTelemetry has for this.
 func (t *Tracing) FromEnvironment() { t.Endpoint = os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
-// Open returns what makes spans of a service, or nil if there are to be none. It never waits for
-// the collector, nor does anything that is traced. close sends what is left, unless abort ends.
+// Open returns the tracer of a service, or nil without tracing. Neither Open nor traced code ever
+// waits for the collector. close sends the remaining spans, until abort ends.
 func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
 	if t.Endpoint == "" {
 		return nil, func() error { return nil }, nil
@@ -69,15 +69,15 @@ func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logg
 	}, nil
 }
 
-// A reportingExporter says once that spans are not delivered, and once that they are again. Its
-// ExportSpans is called by one goroutine at a time.
+// A reportingExporter logs once that spans are not delivered, and once that they are again. One
+// goroutine at a time calls its ExportSpans.
 type reportingExporter struct {
 	sdktrace.SpanExporter
 	log     *zap.Logger
 	failing bool
 }
 
-// ExportSpans implements sdktrace.SpanExporter. What cannot be delivered is dropped.
+// ExportSpans implements sdktrace.SpanExporter. Undeliverable spans are dropped.
 func (e *reportingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ErrTooLarge is what Write fails with if the image would exceed Options.MaxBytes.
+// ErrTooLarge is the error of Write if the image would exceed Options.MaxBytes.
 var ErrTooLarge = errors.New("image too large")
 
 // formatBytes is the most that inode numbers of 32 bits can name.
@@ -16,12 +16,12 @@ const formatBytes = math.MaxUint32 * slotSize
 
 // An Entry is a file, a directory or a symlink of a tree to be written. Write does not change it.
 type Entry struct {
-	Name string // 1 to 255 bytes without "/" and NUL, neither "." nor ".."; the root's is not looked at
+	Name string // 1 to 255 bytes without "/" and NUL, neither "." nor ".."; ignored for the root
 	Mode uint32 // S_IFREG, S_IFDIR or S_IFLNK and permission bits, as in unix.Stat_t
 
 	MTime time.Time // zero stands for Options.Epoch
 
-	Size     int64  // of a file, in bytes; of others it is not looked at
+	Size     int64  // of a file, in bytes; ignored for others
 	Redirect string // of a file with Size > 0: absolute path of its data in the data-only layer
 	Target   string // of a symlink: 1 to 4,095 bytes without NUL
 
@@ -37,7 +37,7 @@ type Options struct {
 	Epoch time.Time
 	// UID and GID own everything.
 	UID, GID uint32
-	// MaxBytes bounds the image. Zero is what the format can hold, 128 GiB.
+	// MaxBytes limits the image. Zero is the maximum of the format, 128 GiB.
 	MaxBytes int64
 }
 

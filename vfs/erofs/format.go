@@ -63,7 +63,7 @@ func align4(n int) int { return (n + 3) &^ 3 }
 
 func blocksOf(n int64) int64 { return (n + blockSize - 1) >> blockBits }
 
-// xattrSize is what the attributes of a file with this redirect take.
+// xattrSize is the size of the attributes of a file with this redirect.
 func xattrSize(redirect string) int {
 	return xattrHeaderSize + align4(xattrEntrySize+len(metacopyName)) +
 		align4(xattrEntrySize+len(redirectName)+len(redirect))
@@ -86,7 +86,7 @@ func putXattr(b []byte, name, value string) {
 	copy(b[n:], value)
 }
 
-// An inode is what both forms of inodes on disk hold.
+// An inode is the common part of both forms of inodes on disk.
 type inode struct {
 	extended bool
 	layout   uint16

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotFound is what Image.Path fails with for a number that no inode below the root has.
+// ErrNotFound is the error of Image.Path for a number without an inode below the root.
 var ErrNotFound = errors.New("no such inode in the image")
 
 // An Image is an image that Write wrote. Its methods may be called at the same time.
@@ -35,16 +35,15 @@ func OpenImage(r io.ReaderAt) (*Image, error) {
 // UUID returns Options.UUID.
 func (m *Image) UUID() [16]byte { return m.uuid }
 
-// Path returns the path of the inode with this number, relative to the root; the root's own is
-// empty. It costs what Node does.
+// Path returns the path of the inode with this number, relative to the root; the root's is empty.
+// It costs as much as Node.
 func (m *Image) Path(nid uint64) (string, error) {
 	n, err := m.Node(nid)
 	return n.Path, err
 }
 
-// Node returns what the inode with this number is. It takes some two reads of a block for each
-// level, and more in large directories. Neither a number that means nothing nor an image that is
-// damaged do more harm than an error.
+// Node returns the inode with this number. It takes about two reads of a block for each level, and
+// more in large directories. An invalid number or a damaged image causes an error, nothing worse.
 func (m *Image) Node(nid uint64) (Node, error) {
 	var parts []string
 	buf := make([]byte, 2*blockSize)
@@ -53,7 +52,7 @@ func (m *Image) Node(nid uint64) (Node, error) {
 	d, err := m.readInode(nid, inode)
 	node := Node{Mode: d.mode, Size: d.size, Redirect: d.redirect()}
 	for err == nil && nid != rootNID {
-		// A directory lies before what is in it, so this ends.
+		// A directory lies before its entries, so this ends.
 		parent := uint64(d.parent)
 		if parent < rootNID || parent >= nid {
 			err = ErrNotFound
@@ -76,11 +75,11 @@ func (m *Image) Node(nid uint64) (Node, error) {
 	return node, nil
 }
 
-// A dirInode is what Node needs of an inode.
+// A dirInode is the part of an inode that Node needs.
 type dirInode struct {
 	inode
 	hasXattrs bool
-	behind    []byte // what follows it, to the end of the block
+	behind    []byte // the bytes after it, to the end of the block
 }
 
 // readInode reads an inode into b, a block.
@@ -155,9 +154,9 @@ func (m *Image) namesOf(d *dirInode, i int64, b []byte) ([]byte, error) {
 	return entries, err
 }
 
-// search looks for nid in a block of a directory. Without a name, order says on which side of
-// this block it would be, or 0 if on neither. "." and ".." do not count; a block of nothing else
-// is the last.
+// search finds nid in a block of a directory. Without a name, order is the side of this block where
+// it would be, or 0 if on neither. "." and ".." do not count; a block with nothing else is the
+// last.
 func search(b []byte, nid uint64) (name string, order int, err error) {
 	below, above := false, false
 	err = eachName(b, func(at uint64, _ byte, text []byte) error {

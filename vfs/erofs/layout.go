@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A layout says where everything of an image lies: the superblock and then the inodes, those of
-// one directory together, directory after directory; on the next whole block the blocks of
+// A layout has the positions of all parts of an image: the superblock and then the inodes, those of
+// one directory together, directory after directory; from the next whole block the blocks of
 // directories, and last those of symlinks.
 type layout struct {
 	o     Options
@@ -32,7 +32,7 @@ type folder struct {
 	nid    uint32 // its inode
 	first  int    // index in nids of its first entry
 	block  uint32 // number of its first block, counted from that of the root
-	last   int    // index in list of what begins its last block
+	last   int    // index in list of the first entry in its last block
 	size   int64  // of all its blocks
 }
 
@@ -159,13 +159,13 @@ func checkFile(e *Entry) error {
 		return fmt.Errorf("path of data: %w", unix.ENAMETOOLONG)
 	case e.Redirect[0] != '/' || e.Redirect[len(e.Redirect)-1] == '/' ||
 		strings.Contains(e.Redirect, "//") || strings.IndexByte(e.Redirect, 0) >= 0:
-		// What overlayfs would not follow.
+		// Overlayfs would not follow it.
 		return fmt.Errorf("%q is not an absolute path of data", e.Redirect)
 	}
 	return nil
 }
 
-// compact says whether the small form of inodes can hold e, whose data has this size.
+// compact reports whether the small form of inodes can hold e with data of this size.
 func (l *layout) compact(e *Entry, size int64) bool {
 	return size <= math.MaxUint32 && l.o.UID <= math.MaxUint16 && l.o.GID <= math.MaxUint16 &&
 		(e.MTime.IsZero() || e.MTime.Unix() == l.sec && e.MTime.Nanosecond() == l.nsec)
@@ -178,7 +178,7 @@ func (l *layout) inodeSize(e *Entry, size int64) int {
 	return extendedSize
 }
 
-// fileSize is what a file takes: its inode, and where its data is.
+// fileSize is the size of a file: its inode, and the position of its data.
 func (l *layout) fileSize(e *Entry) int {
 	n := l.inodeSize(e, e.Size)
 	if e.Size > 0 {
@@ -196,7 +196,7 @@ func (l *layout) inode(e *Entry) inode {
 	return i
 }
 
-// put writes the inode of an entry to b, and returns what of b lies behind it.
+// put writes the inode of an entry to b, and returns the rest of b.
 func (l *layout) put(b []byte, e *Entry, i inode) (behind []byte) {
 	n := l.inodeSize(e, i.size)
 	i.extended = n == extendedSize
@@ -204,9 +204,9 @@ func (l *layout) put(b []byte, e *Entry, i inode) (behind []byte) {
 	return b[n:]
 }
 
-// take takes n bytes at the end of the metadata, and tail more if that pays: data behind an inode
-// may not cross a block. It skips the rest of a block if that wastes less than a block for the
-// tail would. Whether the tail has its place is what inlined says.
+// take takes n bytes at the end of the metadata, and tail more if that pays: data after an inode
+// must not cross a block. It skips the rest of a block if that wastes less than a block for the
+// tail would. inlined reports whether the tail fits.
 func (l *layout) take(n, tail int) (nid uint32) {
 	pos := l.end
 	if rest := int(-pos & (blockSize - 1)); rest > 0 && n+tail > rest && tail > 0 &&
@@ -222,7 +222,7 @@ func (l *layout) take(n, tail int) (nid uint32) {
 	return nid
 }
 
-// inlined says whether tail bytes fit behind the n bytes of the inode in the same block.
+// inlined reports whether tail bytes fit after the n bytes of the inode in the same block.
 func inlined(nid uint32, n, tail int) bool {
 	offset := int(int64(nid) * slotSize & (blockSize - 1))
 	return offset+n+tail <= blockSize

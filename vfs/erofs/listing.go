@@ -21,7 +21,7 @@ func newListing(entries []Entry) listing {
 
 func (l *listing) len() int { return len(l.entries) + 2 }
 
-// child returns the index in entries of what is at i, or -1 for "." and -2 for "..".
+// child returns the index in entries of the name at i, or -1 for "." and -2 for "..".
 func (l *listing) child(i int) int {
 	switch {
 	case i == l.dot:
@@ -47,8 +47,8 @@ func (l *listing) name(i int) string {
 	}
 }
 
-// fill says how much goes into the block that begins at from: up to the index before to, and
-// how many bytes.
+// fill computes the content of the block that begins at from: the end index to, and the number of
+// bytes.
 func (l *listing) fill(from int) (to, bytes int) {
 	for to = from; to < l.len(); to++ {
 		n := direntSize + len(l.name(to))
@@ -77,7 +77,7 @@ type numbers struct {
 	self, parent uint32
 }
 
-// put fills b with what is from from to before to.
+// put fills b with the entries from from to before to.
 func (l *listing) put(b []byte, from, to int, n numbers) {
 	at := (to - from) * direntSize
 	for i := from; i < to; i++ {

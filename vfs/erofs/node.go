@@ -1,6 +1,6 @@
 package erofs
 
-// A Node is what an image says of an inode.
+// A Node is an inode of an image.
 type Node struct {
 	Path     string // relative to the root; the root's own is empty
 	Mode     uint32 // type and permission bits, as in unix.Stat_t

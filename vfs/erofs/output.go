@@ -42,7 +42,7 @@ func (o *output) flush() error {
 	return o.err
 }
 
-// write writes what has been placed.
+// write writes all parts at their positions.
 func (l *layout) write(out *output) {
 	out.next(superOffset)
 	putSuper(out.next(superSize), &l.o, int64(len(l.nids))+1, l.size()>>blockBits)
@@ -72,7 +72,7 @@ type writer struct {
 	links uint32 // symlinks with a block seen
 }
 
-// inode writes the inode of e and what lies behind it.
+// inode writes the inode of e and the bytes after it.
 func (w *writer) inode(e *Entry, nid, parent uint32) {
 	i := w.l.inode(e)
 	i.parent = parent

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoData: what the image is damaged in that Redirects finds.
+// errNoData is the damage of the image that Redirects finds.
 var errNoData = errors.New("a file without data in a damaged image")
 
 // Redirects calls found with the Entry.Redirect of each file that has data. It reads a block for each file and directory. If the
@@ -29,7 +29,7 @@ func (m *Image) Redirects(found func(redirect string)) error {
 			}
 			err = eachName(names, func(nid uint64, kind byte, _ []byte) error {
 				switch {
-				case nid <= at: // a directory lies before what is in it, so this ends
+				case nid <= at: // a directory lies before its entries, so this ends
 					return ErrNotFound
 				case kind == typeDir:
 					dirs = append(dirs, nid)

@@ -11,11 +11,11 @@ import (
 // written directory by directory, in any order, while it is mounted: all that must be known of a directory
 // before its parent is written is where its region lies.
 type Region struct {
-	At     int64  // where it begins, a multiple of BlockSize and not 0
+	At     int64  // its beginning, a multiple of BlockSize and not 0
 	Parent uint32 // number of the inode of the directory above; of the root its own
-	Dir    Entry  // what it shows; its Name does not matter
-	// NIDs are the numbers of the inodes of Dir.Entries. Those of directories are given, see NID, the others
-	// are what Bytes fills in.
+	Dir    Entry  // its content; its Name is ignored
+	// NIDs are the numbers of the inodes of Dir.Entries. The caller sets those of directories, see
+	// NID; Bytes sets the others.
 	NIDs []uint32
 }
 
@@ -28,11 +28,12 @@ const MaxRegionAt = formatBytes
 // NID returns the number of the inode of the directory whose region begins at that address.
 func NID(at int64) uint32 { return uint32(at / slotSize) }
 
-// RegionAt is the inverse of NID for the inode of any directory, and where the inode lies of what is none.
+// RegionAt is the inverse of NID for the inode of any directory; for other files it is the position
+// of the inode.
 func RegionAt(nid uint64) int64 { return int64(nid) * slotSize }
 
-// Head returns the first block of an image whose root has the region at BlockSize. It says that the image
-// is as large as an image can be.
+// Head returns the first block of an image whose root has the region at BlockSize. It claims the
+// maximum size of an image.
 func Head(o Options) ([]byte, error) {
 	o, err := o.validate()
 	if err != nil {
@@ -69,7 +70,7 @@ func (r *Region) Bytes(o Options) ([]byte, error) {
 	return p.write(), nil
 }
 
-// A regionPlan says where everything of a region lies.
+// A regionPlan has the positions of all parts of a region.
 type regionPlan struct {
 	layout *layout
 	region *Region
@@ -119,7 +120,7 @@ func (p *regionPlan) placeEntry(i int, e *Entry) error {
 	case typeSymlink:
 		n, target := p.layout.inodeSize(e, int64(len(e.Target))), len(e.Target)
 		if n+target <= blockSize && p.end&(blockSize-1)+int64(n+target) > blockSize {
-			p.end = blocksOf(p.end) << blockBits // what lies behind an inode may not cross a block
+			p.end = blocksOf(p.end) << blockBits // data after an inode must not cross a block
 		}
 		p.region.NIDs[i] = NID(p.region.At + p.end)
 		at, _ := behind(p.end+int64(n), int64(target))
@@ -128,8 +129,8 @@ func (p *regionPlan) placeEntry(i int, e *Entry) error {
 	return nil
 }
 
-// behind returns where the target of a symlink is whose inode ends at end: right there, or, if it would cross a block, in
-// blocks of its own.
+// behind returns the position of the target of a symlink whose inode ends at end: directly after
+// it, or, if it would cross a block, in separate blocks.
 func behind(end, target int64) (at int64, inline bool) {
 	if offset := end & (blockSize - 1); offset > 0 && offset+target <= blockSize {
 		return end, true
@@ -137,7 +138,7 @@ func behind(end, target int64) (at int64, inline bool) {
 	return blocksOf(end) << blockBits, false
 }
 
-// write writes what has been placed.
+// write writes all parts at their positions.
 func (p *regionPlan) write() []byte {
 	r := p.region
 	b := make([]byte, blocksOf(p.end)<<blockBits)

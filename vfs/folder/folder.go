@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFolderBytes is how large an empty folder may be: one that held many files
-// stays large on some file systems, and slow to list.
+// maxFolderBytes limits the size of an empty folder: a folder that had many files stays large on
+// some file systems, and slow to list.
 const maxFolderBytes = 4096
 
-// A Folder is an empty folder for an action to write to. One that an action left
-// untouched can be given to the next: of files and folders that were removed not
-// long ago ext4 looks at each one whenever it makes a new one, so that a worker
-// which makes a dozen for every short action spends most of its time there.
+// A Folder is an empty folder for an action to write to. If an action leaves it untouched, the next
+// action can reuse it. ext4 checks each recently removed file and folder whenever it makes a new
+// one, so a worker that makes a dozen for every short action spends most of its time there.
 type Folder struct {
 	path  string
 	mode  uint32
@@ -51,15 +50,14 @@ func (f *Folder) own() error {
 	return nil
 }
 
-// Path is where it is.
+// Path is the path of the folder.
 func (f *Folder) Path() string { return f.path }
 
-// Owner is whom it was made for.
+// Owner is the owner of the folder.
 func (f *Folder) Owner() Owner { return f.owner }
 
-// Untouched reports whether the folder is as it was made: nobody ever made a file in
-// it or changed an attribute. Nobody may be at work in it any more. When in doubt it
-// is touched.
+// Untouched reports whether the folder is as it was made: nobody ever made a file in it or changed
+// an attribute. Nobody may use it any more. In doubt it is touched.
 func (f *Folder) Untouched() bool {
 	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NOATIME|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,8 +69,8 @@ func (f *Folder) Untouched() bool {
 		(Owner{UID: st.Uid, GID: st.Gid}) != f.owner {
 		return false
 	}
-	// The clock of older kernels ticks each few milliseconds: what came with the
-	// tick in which the folder was made is to be seen only here.
+	// The clock of older kernels ticks every few milliseconds: only this detects attributes from
+	// the tick in which the folder was made.
 	if n, err := unix.Flistxattr(fd, nil); err != nil || n > 0 {
 		return false
 	}

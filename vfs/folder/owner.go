@@ -8,7 +8,7 @@ type Owner struct{ UID, GID uint32 }
 // ProcessOwner is the user and group of this process.
 func ProcessOwner() Owner { return Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
 
-// Give gives a folder to o, if it is not his. It must be one that this process has made.
+// Give changes the owner of a folder to o. This process must have made the folder.
 func (o Owner) Give(dir string) error {
 	if o == ProcessOwner() {
 		return nil

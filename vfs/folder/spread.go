@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// topFolder is EXT4_TOPDIR_FL: what is in such a folder has little to do with each other (chattr +T).
+// topFolder is EXT4_TOPDIR_FL: entries of such a folder are unrelated (chattr +T).
 const topFolder = 0x20000
 
-// Spread has ext4 without a journal put the folders that are made in dir, which is there, far from each other. Without
-// one, ext4 takes no inode again for a minute to five, and looks at each that it passes by when it makes a file: it
-// takes milliseconds where thousands were removed. Then what is removed from one folder costs the others nothing.
+// Spread makes ext4 without a journal place the folders in dir, which exists, far from each other.
+// Without a journal, ext4 does not reuse an inode for one to five minutes, and checks each such
+// inode when it makes a file: this takes milliseconds after thousands were removed. With Spread,
+// removals in one folder cost the others nothing.
 //
-// With a journal ext4 does nothing of the kind, and has what lies close together in fewer blocks: there, and on other
-// file systems, Spread does nothing.
+// With a journal ext4 does nothing of the kind, and nearby files need fewer blocks: there, and on
+// other file systems, Spread does nothing.
 func Spread(dir string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -49,7 +50,7 @@ func looksBack(fd int) bool {
 	}
 	name := filepath.Base(device)
 	if _, err := os.Stat(filepath.Join("/proc/fs/ext4", name)); err != nil {
-		return false // nobody can tell here
+		return false // unknown here
 	}
 	journals, err := filepath.Glob(filepath.Join("/proc/fs/jbd2", name+"-*"))
 	return err == nil && len(journals) == 0

@@ -20,19 +20,18 @@ const (
 	// deadLockWait is how long a process that was killed and freed may take to
 	// give its locks back.
 	deadLockWait = 5 * time.Second
-	// aliveWait is how long a process must have looked alive to be believed:
-	// one that has just been killed does so for a moment.
+	// aliveWait is how long a process must appear alive to count as alive: one that was just killed
+	// appears alive for a moment.
 	aliveWait = 100 * time.Millisecond
 )
 
-// errUnending: whatever such a process waits for is no mount that is known here.
+// errUnending: no mount that is known here blocks this process.
 var errUnending = errors.New("it is locked by a process that was killed, but does not end")
 
-// Lock takes the lock of a folder. A process that was killed while one of
-// its own threads waited for a FUSE mount that it served itself cannot end: the
-// request was taken by a thread that is gone, and what would end the connection
-// is the end of the thread that waits. Such a process still has its locks, so
-// the mounts below mountDir, which are its own, are aborted to let it go.
+// Lock takes the lock of a folder. A process that was killed while one of its threads waited for
+// its own FUSE mount cannot end: a dead thread took the request, and the connection ends only when
+// the waiting thread ends. Such a process still holds its locks, so the mounts below mountDir,
+// which are its own, are aborted to free it.
 func Lock(lock *os.File, mountDir string) error {
 	try := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 	err := try()
@@ -57,8 +56,9 @@ func Lock(lock *os.File, mountDir string) error {
 	return err
 }
 
-// Free has the process end that holds the lock of dir, if it was killed and cannot, and waits for its end. Whoever
-// wants something else that such a process may hold calls it first. That a living one has the lock is no error.
+// Free ends the process that holds the lock of dir, if it was killed and cannot end, and waits for
+// its end. Callers that need other resources of such a process call it first. If a living process
+// has the lock, this is no error.
 func Free(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +96,8 @@ func lockHolder(file *os.File) (pid int, err error) {
 	return parseLocks(f, &st)
 }
 
-// parseLocks finds who locked the file of st in a table like that of
-// proc_locks(5): number, kind, mode, access, process, device:inode, range.
+// parseLocks finds the process that locked the file of st in a table like that of proc_locks(5):
+// number, kind, mode, access, process, device:inode, range.
 func parseLocks(r io.Reader, st *unix.Stat_t) (pid int, err error) {
 	name := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	lines := bufio.NewScanner(r)
@@ -122,15 +122,15 @@ func Dying(pid int) bool {
 	return bytes.HasPrefix(rest, []byte("Z")) || Killed(uint32(pid))
 }
 
-// Killed reports whether the thread has a SIGKILL pending, or is gone. A signal
-// whose default action ends the process shows as SIGKILL of all its threads.
+// Killed reports whether the thread has a SIGKILL pending, or is gone. A signal whose default
+// action ends the process shows as SIGKILL of all its threads.
 func Killed(thread uint32) bool {
 	if thread == 0 {
 		return false
 	}
 	status, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(thread), 10) + "/status")
 	if err != nil {
-		// Anything else, such as no descriptor for the file, says nothing of it.
+		// Other errors, such as no descriptor for the file, do not say this.
 		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 	}
 	const sigkill = 1 << (9 - 1)

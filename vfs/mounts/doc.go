@@ -1,13 +1,12 @@
-// Package mounts knows the mounts below a folder, and takes away those of a process that is dead. It shows a folder as another
-// owner's (As), and mounts what is served by FUSE (FUSE).
+// Package mounts finds the mounts below a folder, and removes those of a dead process. It shows a
+// folder as another owner's (As), and mounts FUSE file systems (FUSE).
 //
-// A process that is killed while one of its own threads waits for a FUSE mount that it serves
-// itself cannot end: the request was taken by a thread that is gone, and the connection ends
-// only with the last thread, which is the one that waits. The kernel makes such requests even
-// in mount(2), for an overlay that lies on FUSE. Somebody else has to abort the connection.
-// A [Guard] does it, a process beside the one that has the mounts. Where the guard was killed, too, whoever wants the dead
-// one's folder does, by [Free] or [Lock].
+// A process that is killed while one of its threads waits for its own FUSE mount cannot end: a dead
+// thread took the request, and the connection ends only with the last thread, which is the waiting
+// one. The kernel makes such requests even in mount(2), for an overlay on FUSE. Another process
+// must abort the connection. A [Guard], a process beside the owner of the mounts, does this. If the
+// guard was killed, too, the next user of the dead process's folder does, by [Free] or [Lock].
 //
-// It looks at no mount point, since a dead one answers with errors or never. It has no locks of its own, and no goroutines but
-// those of go-fuse that serve a FUSE, for which FUSE.Stop waits.
+// The package never accesses a mount point, since a dead one answers with errors or never. It has
+// no locks, and no goroutines except those of go-fuse that serve a FUSE, for which FUSE.Stop waits.
 package mounts

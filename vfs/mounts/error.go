@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Error says which mount failed, or what else that a mount needs.
+// An Error names the mount, or its missing requirement, that failed.
 type Error struct {
 	What string // such as "overlay"
 	Err  error
@@ -20,7 +20,7 @@ func (e *Error) Error() string { return fmt.Sprintf("mount %s: %v", e.What, e.Er
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// RemoveEmpty removes an empty folder, if it is there. What a stranger left in it stays.
+// RemoveEmpty removes an empty folder, if it exists. Foreign files in it stay.
 func RemoveEmpty(dir string) error {
 	err := unix.Rmdir(dir)
 	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) {

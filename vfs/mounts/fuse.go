@@ -12,10 +12,10 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// FUSEDevice is what FUSE needs.
+// FUSEDevice is the device that FUSE needs.
 const FUSEDevice = "/dev/fuse"
 
-// FUSE is a FUSE mount and who serves it. What Start has done when it fails is for Stop to undo.
+// FUSE is a FUSE mount and its server. After a failure of Start, call Stop.
 type FUSE struct {
 	dir     string // the mount point
 	mounted bool
@@ -30,12 +30,11 @@ func NewFUSE(dir string) *FUSE { return &FUSE{dir: dir, pin: -1} }
 // Dir is the mount point.
 func (c *FUSE) Dir() string { return c.dir }
 
-// Server is what go-fuse serves it with, once it is started.
+// Server is the server of go-fuse, after Start.
 func (c *FUSE) Server() *fuse.Server { return c.server }
 
-// Start mounts FUSE and has it served. It calls mount(2) itself and
-// gives go-fuse the device, so that the device is closed in children and no
-// helper program is ever looked for.
+// Start mounts FUSE and serves it. It calls mount(2) itself and gives go-fuse the device, so that
+// the device is closed in children and no helper program is ever needed.
 func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 	fd, err := unix.Open(FUSEDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -63,7 +62,8 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 	return nil
 }
 
-// Stop ends the connection, whoever still uses it, and returns when all of the server's goroutines are gone.
+// Stop ends the connection, even if it is in use, and returns when all of the server's goroutines
+// have ended.
 func (c *FUSE) Stop() error {
 	var err error
 	if c.mounted {
@@ -84,9 +84,9 @@ func (c *FUSE) unmount() error {
 	if err == nil || c.pin < 0 {
 		return err
 	}
-	// The action was faster and left us only the number of the connection,
-	// which is nobody else's as long as we hold the pin.
-	var st unix.Statx_t // asking for nothing asks nobody: the connection may be dead
+	// The action was faster and left us only the number of the connection, which nobody else gets
+	// as long as we hold the pin.
+	var st unix.Statx_t // an empty mask causes no request: the connection may be dead
 	if err := unix.Statx(c.pin, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
 		return fmt.Errorf("find the FUSE connection of %s: %w", c.dir, err)
 	}
@@ -102,11 +102,11 @@ func (c *FUSE) Register(file *os.File) (id int32, err error) {
 	return id, nil
 }
 
-// Unregister ends what Register began.
+// Unregister reverses Register.
 func (c *FUSE) Unregister(id int32) { c.server.UnregisterBackingFd(id) }
 
-// abort ends a FUSE connection by its number. The control file system, which is
-// not mounted everywhere, is mounted on the empty folder dir meanwhile.
+// abort ends a FUSE connection by its number. The control file system, which is not mounted
+// everywhere, is temporarily mounted on the empty folder dir.
 func abort(conn uint32, dir string) error {
 	if err := unix.Mount(names.MountSource, dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount fusectl: %w", err)

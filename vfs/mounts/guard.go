@@ -15,8 +15,8 @@ import (
 const (
 	// guardName is the argv[0] of a guard.
 	guardName = "forerunner-guard"
-	// guardEvery is how often a guard looks at its worker. Who looks dead twice is dead:
-	// a process that ends as it should looks so for a moment.
+	// guardEvery is how often a guard checks its worker. A worker that appears dead twice is dead:
+	// a process that ends normally appears so for a moment.
 	guardEvery = time.Second
 )
 
@@ -27,9 +27,9 @@ type Guard struct {
 	link *os.File
 }
 
-// StartGuard starts the guard of the mounts below dir, which it creates if need be, and waits until it is ready. The main function
-// of the binary must begin with MainIfGuard. Like everything that forks it comes before
-// the first FUSE mount.
+// StartGuard starts the guard of the mounts below dir, which it creates if need be, and waits until
+// it is ready. The main function of the binary must begin with MainIfGuard. Like all forks, it must
+// precede the first FUSE mount.
 func StartGuard(dir string) (_ *Guard, err error) {
 	defer func() {
 		if err != nil {
@@ -61,7 +61,7 @@ func StartGuard(dir string) (_ *Guard, err error) {
 	return g, nil
 }
 
-// Close ends the guard and waits for its end. The mounts are gone, or somebody else's to take away.
+// Close ends the guard and waits for its end. The mounts are gone, or others must remove them.
 func (g *Guard) Close() error {
 	err := g.link.Close()
 	_, waitErr := g.proc.Wait()

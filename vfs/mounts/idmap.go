@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// As mounts what is at dir also at point, to read, as it looks from within a user namespace: what belongs to user and group 0 belongs
-// to whom these are in the namespace.
+// As mounts dir also at point, read-only, as seen from a user namespace: files of user and group 0
+// belong to the IDs to which the namespace maps these.
 func As(dir, point string, namespace *os.File) error {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// maxDetachRounds bounds how often the table of mounts is read again; each
-// round takes away all mounts that it found, so one is enough unless somebody mounts meanwhile.
+// maxDetachRounds limits how often the table of mounts is read again; each round removes all mounts
+// that it found, so one is enough unless new mounts appear.
 const maxDetachRounds = 16
 
-// Detach takes away all mounts below dir, the newest first, so overlays
-// before what they lie on. It looks at no mount point: a dead one answers with errors.
+// Detach removes all mounts below dir, the newest first, so overlays before their layers. It
+// accesses no mount point: a dead one answers with errors.
 func Detach(dir string) error {
 	_, err := detachWhile(dir, func() bool { return true })
 	return err
 }
 
-// detachWhile does what Detach does as long as wanted returns true, which it asks before each of them. It
-// returns how many mounts it found.
+// detachWhile is Detach while wanted returns true, which it calls before each mount. It returns how
+// many mounts it found.
 func detachWhile(dir string, wanted func() bool) (found int, err error) {
 	for range maxDetachRounds {
 		points, err := Below(dir)
@@ -36,8 +36,8 @@ func detachWhile(dir string, wanted func() bool) (found int, err error) {
 			if !wanted() {
 				return found, nil
 			}
-			// MNT_FORCE aborts FUSE for those who still wait for an answer, even when it fails with
-			// EBUSY; other file systems do not know it.
+			// MNT_FORCE aborts FUSE for waiting callers, even when it fails with EBUSY; other file
+			// systems do not know it.
 			if err := Unmount(p, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 				return found, err
 			}

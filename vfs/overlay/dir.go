@@ -9,14 +9,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Dir is a folder that the action sees, which somebody holds open. What is looked at from there costs the
-// same however deep it lies: it goes from descriptor to descriptor, a path may be longer than the kernel
-// takes at once, and no symlink is followed. It belongs to one goroutine, which closes it.
+// A Dir is an open folder in the view of the action. Its methods cost the same at any depth: they
+// go from descriptor to descriptor, a path may be longer than the kernel's limit, and no symlink is
+// followed. It belongs to one goroutine, which closes it.
 type Dir struct {
 	dir    int    // in the writable layer; noFolder: it is not there, all here is as the inputs have it
 	lower  input  // the inputs' folder behind it; zero if there is none
-	inputs Inputs // whose folder that is
-	// watched: who opens an input's file is noticed, as Stack.Identified says.
+	inputs Inputs // the inputs of this folder
+	// watched: opens of an input's file are detected, see Stack.Identified.
 	watched bool
 }
 
@@ -31,7 +31,7 @@ func (l *Layer) Top() (*Dir, error) {
 	return p, err
 }
 
-// Top opens the folder at the top of what was written, without inputs behind it.
+// Top opens the folder at the top of the writable layer, without inputs behind it.
 func (u Upper) Top() (*Dir, error) {
 	dir, err := unix.Open(string(u), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *Dir) Enter(name string) (*Dir, error) {
 	return nil, unix.ENOTDIR
 }
 
-// Close lets go of the folder. It may be called again.
+// Close closes the folder. It may be called again.
 func (p *Dir) Close() {
 	if p.dir != noFolder {
 		_ = unix.Close(p.dir)
@@ -73,10 +73,11 @@ func (p *Dir) Close() {
 	}
 }
 
-// Unchanged returns the input whose content has this name, and its path among the inputs,
-// if that is so without anybody's having looked at bytes: inputs that were moved are recognised, of a
-// file, attributes may have changed, and Executable says how. A directory is unchanged if nothing was written in it
-// or below it, nor to its attributes. False says only that the content must be looked at, or that there is none.
+// Unchanged returns the input with the content of this name, and its path among the inputs, if this
+// is certain without a read of bytes: it recognizes moved inputs; the attributes of a file may have
+// changed, and Executable returns them. A directory is unchanged if nothing was written in it or
+// below it, nor to its attributes. False only means that the content must be read, or that there is
+// none.
 func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
 	e := entry{kind: absent}
 	if p.dir != noFolder {
@@ -99,10 +100,11 @@ func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
 	return lower.Entry, strings.Join(lower.path, "/"), true
 }
 
-// Written returns a path, good until Close, of the file in the writable layer that holds the whole content
-// of the regular file of this name. It is false for what is only in lower layers, for whatever is no regular
-// file, and for a file with several links. Where it is noticed who opens inputs, it is false as well for one whose content
-// overlayfs has copied: truncate(2) has it do so without opening it, and who opens the copy in the overlay is noticed.
+// Written returns a path, valid until Close, of the file in the writable layer with the whole
+// content of the regular file of this name. It is false for files in lower layers only, for all but
+// regular files, and for a file with several links. If opens of inputs are detected, it is also
+// false for a file whose content overlayfs has copied: truncate(2) copies without an open, and
+// opens of the copy in the overlay are detected.
 func (p *Dir) Written(name string) (string, bool) {
 	if p.dir == noFolder {
 		return "", false

@@ -22,8 +22,8 @@ type input struct {
 
 func (i Inputs) top() input { return input{Entry: tree.Entry{Kind: tree.Dir, Digest: i.Root}} }
 
-// behind returns the input that overlayfs puts behind the entry e, which
-// is called name in a directory whose lower directory is dir, if that is one.
+// behind returns the input that overlayfs puts behind the entry e with this name, in a directory
+// with the lower directory dir, if there is one.
 func (i Inputs) behind(dir input, name string, e entry) (input, bool) {
 	switch {
 	case e.opaque:

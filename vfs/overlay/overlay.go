@@ -13,21 +13,21 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// Options say where the overlay of a root is and what is in it.
+// Options are the place and contents of the overlay of a root.
 type Options struct {
 	Point    string       // the mount point, which Show makes
-	Writable string       // the folder of the writable layer, which is there and empty
+	Writable string       // the folder of the writable layer, which exists and is empty
 	Owner    folder.Owner // of the folder at the top
 	Inputs   Inputs
 	Log      *zap.Logger
 }
 
-// A Stack is what an overlay lies on.
+// A Stack is the layers below an overlay.
 type Stack struct {
 	Folders []string // one over the other, the topmost first
-	// Data has folders of which nothing is shown but what files in Folders redirect to.
+	// Data has folders that are visible only through redirects of files in Folders.
 	Data []string
-	// Identified gives the overlay a file system id of its own, by which fanotify knows it.
+	// Identified gives the overlay a separate file system id, by which fanotify identifies it.
 	Identified bool
 }
 
@@ -40,7 +40,7 @@ type Layer struct {
 	inputs Inputs
 	log    *zap.Logger
 	shown  bool // it is mounted
-	// watched is Stack.Identified of what it shows.
+	// watched is Stack.Identified of the shown Stack.
 	watched bool
 }
 
@@ -58,15 +58,15 @@ func UpperIn(writable string) Upper { return Upper(filepath.Join(writable, "uppe
 // Path is where the overlay is mounted.
 func (l *Layer) Path() string { return l.path }
 
-// Upper is the folder of what was written.
+// Upper is the folder of written files.
 func (l *Layer) Upper() Upper { return l.upper }
 
 // Base is Upper as a path.
 func (l *Layer) Base() string { return string(l.upper) }
 
-// Show makes the folders and mounts the overlay. It is volatile: what an action leaves is either adopted
-// by the store, which does its own syncing, or dropped. The error wraps a mounts.Error if the
-// machine refuses it.
+// Show makes the folders and mounts the overlay. It is volatile: the store either adopts the
+// action's files, with its own sync, or they are dropped. The error wraps a mounts.Error if the
+// machine rejects it.
 func (l *Layer) Show(below Stack) error {
 	for _, dir := range []string{l.path, string(l.upper), l.work} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -104,7 +104,7 @@ func (l *Layer) Hide() error {
 	return mounts.Unmount(l.path, unix.MNT_DETACH)
 }
 
-// String is what overlayfs calls it: the folders between colons, those of data behind two.
+// String is the notation of overlayfs: folders with colons between them, data folders after two.
 func (s Stack) String() string {
 	var b strings.Builder
 	for i, dir := range s.Folders {

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Upper is the folder where overlayfs keeps what was written.
+// Upper is the folder of overlayfs for written files.
 type Upper string
 
-// entry is what the writable layer has under a name, in the terms of
-// overlayfs (Documentation/filesystems/overlayfs.rst in the kernel's source).
+// entry is the state of a name in the writable layer, in the terms of overlayfs
+// (Documentation/filesystems/overlayfs.rst in the kernel's source).
 type entry struct {
 	kind     entryKind
 	mode     uint32
@@ -30,8 +30,8 @@ const (
 	otherEntry // also a whiteout
 )
 
-// inspect looks at name in the folder dir of the writable layer. The
-// descriptor that it returns is that of a directory or file, else noFolder.
+// inspect reads name in the folder dir of the writable layer. The returned descriptor is that of a
+// directory or file, otherwise noFolder.
 func inspect(dir int, name string) (e entry, fd int, err error) {
 	var st unix.Stat_t
 	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
