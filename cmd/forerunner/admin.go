@@ -35,14 +35,14 @@ type adminCall struct {
 	admin.SchedulerClient
 	longrunning longrunningpb.OperationsClient
 	conn        *grpc.ClientConn // to remote
-	client      *dial.Client     // for others
+	client      *dial.Client     // for other services
 	remote      string
 	out         io.Writer // takes printable text
-	terminal    io.Writer // what out writes to
+	terminal    io.Writer // the destination of out
 	json        bool
 }
 
-// newAdminCall returns one that asks over conn.
+// newAdminCall returns one that makes requests over conn.
 func newAdminCall(conn grpc.ClientConnInterface, out io.Writer, asJSON bool) *adminCall {
 	if !asJSON {
 		conn = cleanConn{conn}
@@ -53,10 +53,10 @@ func newAdminCall(conn grpc.ClientConnInterface, out io.Writer, asJSON bool) *ad
 	}
 }
 
-// A verb is what runs for one, with its arguments.
+// A verb is the implementation of a subcommand, with its arguments.
 type verb func(ctx context.Context, c *adminCall, args []string) error
 
-// A manual is what --help says of a verb.
+// A manual is the --help text of a verb.
 type manual struct{ use, short, long, example string }
 
 // readCommand returns a verb that changes nothing, and can be repeated.
@@ -95,7 +95,7 @@ func adminCommand(m manual, run verb) *cobra.Command {
 	return cmd
 }
 
-// explained says in other words what the scheduler answered with.
+// explained translates the scheduler's error into terms of the command.
 func explained(err error, remote string) error {
 	switch s := status.Convert(err); s.Code() {
 	case codes.OK, codes.Unknown:
@@ -114,7 +114,7 @@ func explained(err error, remote string) error {
 // A method is one of the scheduler's.
 type method[Req, Resp proto.Message] func(context.Context, Req, ...grpc.CallOption) (Resp, error)
 
-// answer calls a method and prints what it returns: as JSON, if that is wanted, else by show.
+// answer calls a method and prints the result: as JSON if requested, otherwise by show.
 func answer[Req, Resp proto.Message](
 	ctx context.Context, c *adminCall, call method[Req, Resp], req Req, show func(Resp) error,
 ) error {
@@ -130,7 +130,7 @@ func answer[Req, Resp proto.Message](
 	return show(resp)
 }
 
-// print prints a message as JSON, if that is wanted.
+// print prints a message as JSON, if requested.
 func (c *adminCall) print(m proto.Message) (printed bool, err error) {
 	if !c.json {
 		return false, nil

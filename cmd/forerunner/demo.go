@@ -27,8 +27,8 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A demo builds a Go module on a farm of its own, with the whole Go SDK of this
-// machine in the input root.
+// A demo builds a Go module on a private farm, with the whole Go SDK of this machine in the input
+// root.
 type demo struct {
 	module, sdk string
 	dir         string // everything that the demo makes
@@ -144,7 +144,7 @@ func (d *demo) build(ctx context.Context, address string) (string, error) {
 	return filepath.Join(d.dir, "fetched", "out", "demo"), nil
 }
 
-// printTable says what the job had, what it used and how long each part took.
+// printTable prints the size of the job, its usage and the duration of each part.
 func printTable(inputs *client.Inputs, outcome *client.Outcome) {
 	m := outcome.Result.GetExecutionMetadata()
 	used := inputUse(m)

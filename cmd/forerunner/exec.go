@@ -37,7 +37,7 @@ const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 // greetTimeout bounds the first call to the farm.
 const greetTimeout = 10 * time.Second
 
-// An execution is what the flags of exec say.
+// An execution is the flags of exec.
 type execution struct {
 	Remote   string      `flag:"remote" group:"Farm" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address of the farm, HOST:PORT or grpcs://HOST:PORT"`
 	Storage  string      `flag:"storage" unit:"ADDRESS" otherwise:"that of --remote" doc:"Address of external storage, HOST:PORT or grpcs://HOST:PORT"`
@@ -58,7 +58,7 @@ type execution struct {
 	Live    string `flag:"live" oneof:"auto on off" default:"auto" doc:"Whether output is printed while the command runs: auto is on at a terminal. Output is verified only at the end, and printed again if the action starts over"`
 }
 
-// What --live may be.
+// The values of --live.
 const (
 	liveAuto = "auto"
 	liveOn   = "on"
@@ -149,7 +149,8 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	return e.finish(ended)
 }
 
-// openStorage returns the connection to the storage, which is that to the farm unless it is elsewhere.
+// openStorage returns the connection to the storage, which is the farm's unless the storage is
+// elsewhere.
 func (e *execution) openStorage(farm *grpc.ClientConn) (conn *grpc.ClientConn, closeIt func(), err error) {
 	if e.Storage == "" {
 		return farm, func() {}, nil
@@ -160,7 +161,7 @@ func (e *execution) openStorage(farm *grpc.ClientConn) (conn *grpc.ClientConn, c
 	return conn, func() { _ = conn.Close() }, nil
 }
 
-// An ended is what became of a command.
+// An ended is the outcome of a command.
 type ended struct {
 	*client.Outcome
 	stdout, stderr []byte
@@ -169,7 +170,7 @@ type ended struct {
 	shown          printed
 }
 
-// attempt runs the command and brings its outputs back.
+// attempt runs the command and downloads the outputs.
 func (e *execution) attempt(
 	ctx context.Context, conn *grpc.ClientConn, storage *casclient.Client, request client.Request, progress *progress,
 ) (*ended, error) {
@@ -200,11 +201,11 @@ func (e *execution) attempt(
 	return x, nil
 }
 
-// A printed is what exec has printed while the command ran; nil: nothing.
+// A printed is the output that exec has shown during the run; nil: none.
 type printed struct{ stdout, stderr *client.Live }
 
-// view is where a stream of the command is shown while it runs. Nil: nowhere. Programs that read ours get what the
-// result has and nothing else: a run may be started over, and what it had printed until then be wrong.
+// view is the destination of a stream during the run. Nil: none. If a program reads our output, it
+// gets the output in the result only: a run may start again, and its earlier output would be wrong.
 func (e *execution) view(p *progress, stream string, out *os.File) *client.Live {
 	if e.Live == liveOff || e.Live == liveAuto && !console.IsTerminal(out) {
 		return nil
@@ -212,7 +213,7 @@ func (e *execution) view(p *progress, stream string, out *os.File) *client.Live 
 	return client.NewLive(afterProgress{p, out}, func() { printStartedOver(stream) })
 }
 
-// printStartedOver marks what was printed of a stream as that of a run that does not count.
+// printStartedOver marks the shown output of a stream as that of an invalid run.
 func printStartedOver(stream string) {
 	fmt.Fprintf(os.Stderr, "\nthe action was started over: what it printed before does not count; its %s is:\n", stream)
 }
@@ -228,8 +229,8 @@ func (a afterProgress) Write(b []byte) (int, error) {
 	return a.out.Write(b)
 }
 
-// printRest prints what of a command's output was not printed while it ran, all of it if that was a run that does
-// not count.
+// printRest prints the part of a command's output that was not shown during the run, or all of it
+// if that run was invalid.
 func printRest(out io.Writer, stream string, live *client.Live, final []byte) {
 	rest := final
 	if live != nil {
@@ -241,8 +242,8 @@ func printRest(out io.Writer, stream string, live *client.Live, final []byte) {
 	_, _ = out.Write(rest)
 }
 
-// greet asks the farm what it can, so that a wrong address is found out at once
-// and not by retries.
+// greet requests the farm's capabilities, so that a wrong address fails at once and not after
+// retries.
 func greet(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
@@ -250,7 +251,7 @@ func greet(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// finish prints what the command printed and was not seen yet, and turns its exit code into ours.
+// finish prints the rest of the command's output, and turns its exit code into ours.
 func (e *execution) finish(x *ended) error {
 	if x.outErr == nil {
 		printRest(os.Stdout, "standard output", x.shown.stdout, x.stdout)
@@ -311,8 +312,7 @@ func parseMounts(specs []string) ([]client.Mount, error) {
 	return mounts, nil
 }
 
-// cleanOutputs writes paths as they are in results: what people type may have a slash at its end,
-// or a dot before it.
+// cleanOutputs writes paths as in results: users may type a slash at the end, or a dot before it.
 func cleanOutputs(paths []string) []string {
 	clean := make([]string, len(paths))
 	for i, p := range paths {
@@ -346,7 +346,7 @@ func (v *variables) Set(pair string) error {
 	return nil
 }
 
-// missingOutputs lists what was asked for and is not in the result.
+// missingOutputs lists requested outputs that are not in the result.
 func missingOutputs(want []string, result *repb.ActionResult) []string {
 	have := map[string]bool{}
 	for _, f := range result.GetOutputFiles() {

@@ -57,7 +57,7 @@ func explainCommand() *cobra.Command {
 
 // explain prints why an action, or the operation of a name, ran.
 func (c *adminCall) explain(ctx context.Context, name, storage string) error {
-	c.SchedulerClient = admin.NewSchedulerClient(c.conn) // what it says is asked for again: it is cleaned when it is printed
+	c.SchedulerClient = admin.NewSchedulerClient(c.conn) // answers are used in further requests: they are cleaned only when printed
 	r, err := c.recordOf(ctx, name)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *adminCall) explain(ctx context.Context, name, storage string) error {
 	return c.printExplanation(r, e)
 }
 
-// unknownService is in what a server says of services that it lacks.
+// unknownService is part of a server's error for services that it lacks.
 const unknownService = "no such method"
 
 // recordOf returns the record of an operation, or of the last run of an action.
@@ -116,7 +116,7 @@ func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Recor
 		"forerunner history lists them. Results that a client took from the action cache itself have none", status.Convert(err).Message())
 }
 
-// profileOf returns what the scheduler keeps of the reads of an action.
+// profileOf returns the scheduler's record of the reads of an action.
 func profileOf(ctx context.Context, conn *grpc.ClientConn, instance string, reduced digest.Digest) ([]byte, error) {
 	m, err := fsac.NewFileSystemAccessCacheClient(conn).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
 		InstanceName: instance, DigestFunction: reduced.Function().Proto(), ReducedActionDigest: reduced.Proto(),
@@ -189,7 +189,7 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 	return w.Flush()
 }
 
-// shortInput writes what an input is with as much of its digest as people compare.
+// shortInput formats an input with a short digest.
 func shortInput(s string) string {
 	words := strings.Fields(s)
 	for i, word := range words {

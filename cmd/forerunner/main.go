@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// firstUse is what somebody tries who has just got the program.
+// firstUse are the first commands for a new user.
 const firstUse = "  forerunner doctor\n" +
 	"  forerunner up\n" +
 	"  forerunner exec --input src --output hello -- gcc -o hello hello.c\n" +

@@ -73,7 +73,7 @@ func operationCancelCommand() *cobra.Command {
 
 func operationName(s string) string { return operationPrefix + strings.TrimPrefix(s, operationPrefix) }
 
-// A told is what the scheduler tells of one operation.
+// A told is the scheduler's data of one operation.
 type told struct {
 	operation *admin.Operation
 	metadata  repb.ExecuteOperationMetadata
@@ -104,7 +104,7 @@ func (c *adminCall) operation(ctx context.Context, name string) (*told, error) {
 	return t, nil
 }
 
-// print writes what there is, a line each.
+// print writes the data, a line each.
 func (t *told) print(c *adminCall) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "stage\t%s\n", strings.ToLower(t.metadata.GetStage().String()))
@@ -138,8 +138,7 @@ func (t *told) print(c *adminCall) error {
 	return w.Flush()
 }
 
-// printJSON writes the messages. What a worker of another make packed into them, and nobody here knows,
-// is left out.
+// printJSON writes the messages. It omits packed messages of other workers that are unknown here.
 func (t *told) printJSON(c *adminCall) error {
 	facts.DropUnknown(t.response.GetResult().GetExecutionMetadata())
 	all := map[string]json.RawMessage{}

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Clients name targets, users, invocations and more as they like. What an operator sees of that is not to move his cursor, write
-// his clipboard, or look like another line.
+// Clients choose names of targets, users, invocations and more freely. On an operator's terminal
+// these names must not move the cursor, write the clipboard, or look like another line.
 
 // unprintable stands for a character that is not shown.
 const unprintable = '\uFFFD'
@@ -71,7 +71,8 @@ func (w printableWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A cleanConn is a connection whose answers have texts of one line, for tables. JSON has a way to write any text.
+// A cleanConn is a connection whose answers have texts of one line, for tables. JSON can encode any
+// text.
 type cleanConn struct{ grpc.ClientConnInterface }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -120,7 +121,7 @@ func clean(m protoreflect.Message) {
 	})
 }
 
-// cleaned returns another value for a text that has to change, and cleans a message in place.
+// cleaned returns another value for a text that must change, and cleans a message in place.
 func cleaned(field protoreflect.FieldDescriptor, value protoreflect.Value) (_ protoreflect.Value, changed bool) {
 	switch field.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:

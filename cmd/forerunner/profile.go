@@ -33,7 +33,7 @@ import (
 // tree more often than anybody could read.
 const maxShownFiles = 1 << 20
 
-// A profileView is what the flags of profile say.
+// A profileView is the flags of profile.
 type profileView struct {
 	remote, profiles, instance, mnemonic string
 	tree, suggest, json                  bool
@@ -113,7 +113,7 @@ func (v *profileView) print(ctx context.Context, name string, out io.Writer) err
 	return w.Flush()
 }
 
-// A profileFarm is where actions and what they read are asked for.
+// A profileFarm is the farm with actions and their profiles.
 type profileFarm struct {
 	instance       string
 	conn, profiles *grpc.ClientConn
@@ -144,11 +144,11 @@ func (f *profileFarm) close() {
 	}
 }
 
-// errNoProfile says that nothing is known of what an action reads.
+// errNoProfile says that an action has no profile.
 var errNoProfile = errors.New("there is no profile of this action: no run of its command has succeeded on a " +
 	"worker whose --state is here")
 
-// profiled lays what is known of an action over its input root.
+// profiled applies the profile of an action to its input root.
 func (f *profileFarm) profiled(ctx context.Context, d digest.Digest) (*prefetch.Node, prefetch.Record, error) {
 	var none prefetch.Record
 	raw, err := f.blobs.Read(ctx, d)
@@ -188,7 +188,7 @@ func parseDigest(s string) (digest.Digest, error) {
 	return d, nil
 }
 
-// recordOf asks for what former runs of the action's command have read.
+// recordOf requests the reads of earlier runs of the action's command.
 func (f *profileFarm) recordOf(ctx context.Context, a *repb.Action) (r prefetch.Record, err error) {
 	m, err := fsac.NewFileSystemAccessCacheClient(f.profiles).GetFileSystemAccessProfile(ctx, &fsac.GetFileSystemAccessProfileRequest{
 		InstanceName: f.instance, DigestFunction: repb.DigestFunction_SHA256,
@@ -221,7 +221,7 @@ type profiledLine struct {
 	node *prefetch.Node
 }
 
-// profiledLines lists what is below n, in the order of the tree.
+// profiledLines lists everything below n, in the order of the tree.
 func profiledLines(lines []profiledLine, dir string, n *prefetch.Node) []profiledLine {
 	for _, child := range n.Children {
 		p := path.Join(dir, child.Name)
@@ -234,7 +234,7 @@ func profiledLines(lines []profiledLine, dir string, n *prefetch.Node) []profile
 	return lines
 }
 
-// unused keeps what was never read, the largest first.
+// unused keeps files that were never read, the largest first.
 func unused(lines []profiledLine) []profiledLine {
 	lines = slices.DeleteFunc(lines, func(l profiledLine) bool { return l.node.Mark != prefetch.NeverRead })
 	slices.SortStableFunc(lines, func(a, b profiledLine) int {

@@ -9,7 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// marks are how they are printed, and what they mean.
+// marks are the printed marks of inputs, with their meaning.
 var marks = [prefetch.Marks]struct{ sign, word, meaning string }{
 	prefetch.ReadLast:  {"+", "read", "read by the last run"},
 	prefetch.Foreseen:  {"~", "foreseen", "foreseen, too"},
@@ -36,11 +36,11 @@ func printProfiled(w io.Writer, lines []profiledLine, root *prefetch.Node, r pre
 	}
 }
 
-// A profileReport is what printProfiled writes, for scripts.
+// A profileReport is the output of printProfiled for scripts.
 type profileReport struct {
 	Inputs []reportedInput           `json:"inputs"`
 	Sums   map[string]reportedAmount `json:"sums"`
-	// KnowsLast is false where it cannot be told what the last run read from what is foreseen.
+	// KnowsLast is false if the reads of the last run cannot be told from predicted ones.
 	KnowsLast bool `json:"knows_last"`
 }
 

@@ -20,8 +20,8 @@ const (
 	logInterval      = time.Second
 )
 
-// A progress shows what goes on: on a terminal in one line that changes, else
-// in a line for each stage.
+// A progress shows the progress: on a terminal in one changing line, otherwise in a line for each
+// stage.
 type progress struct {
 	out      io.Writer
 	terminal bool
@@ -37,17 +37,17 @@ func newProgress(f *os.File, quiet bool) *progress {
 	return &progress{out: f, terminal: console.IsTerminal(f), quiet: quiet, last: time.Now()}
 }
 
-// scanned is told how much of the input root has been hashed.
+// scanned gets the hashed part of the input root.
 func (p *progress) scanned(files int, bytes int64) {
 	p.show(false, "reading inputs: %s, %s", plural.Of(files, "file"), text.Bytes(bytes))
 }
 
-// inputs is told what the input root came to.
+// inputs gets the size of the input root.
 func (p *progress) inputs(in *client.Inputs) {
 	p.show(true, "inputs: %s, %s", plural.Of(in.Files, "file"), text.Bytes(in.Bytes))
 }
 
-// event is told how far the execution is.
+// event gets the progress of the execution.
 func (p *progress) event(e client.Event) {
 	if e.Stage == client.Done {
 		return // see ended
@@ -58,7 +58,7 @@ func (p *progress) event(e client.Event) {
 	p.mu.Unlock()
 	if e.Stage == client.Uploading {
 		if e.TotalBytes == 0 {
-			return // it is still being asked what is missing
+			return // the search for missing blobs still runs
 		}
 		p.show(e.DoneBytes == e.TotalBytes, "uploading: %s of %s", text.Bytes(e.DoneBytes), text.Bytes(e.TotalBytes))
 		return
@@ -68,7 +68,7 @@ func (p *progress) event(e client.Event) {
 	}
 }
 
-// ended says where the command ran, and for how long, in a line that stays.
+// ended prints where the command ran, and for how long, in a permanent line.
 func (p *progress) ended(o *client.Outcome) {
 	p.end()
 	m := o.Result.GetExecutionMetadata()
@@ -84,8 +84,7 @@ func (p *progress) ended(o *client.Outcome) {
 	}
 }
 
-// show prints a line. One that is not important may be left out, when the one
-// before it is recent or out is no terminal.
+// show prints a line. It may omit an unimportant one soon after another, or if out is no terminal.
 func (p *progress) show(important bool, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -76,7 +76,7 @@ func (c *adminCall) printQueues(list *admin.ListQueuesResponse) error {
 	return nil
 }
 
-// heldBack says which branches of a queue may start nothing, and why.
+// heldBack lists the branches of a queue that may start nothing, with reasons.
 func heldBack(name string, q *admin.Queue) (reasons []string) {
 	for _, b := range q.GetRoot().GetChildren() {
 		if b.GetWhy() != "" {
@@ -86,7 +86,7 @@ func heldBack(name string, q *admin.Queue) (reasons []string) {
 	return reasons
 }
 
-// printBranches prints what is below b, each level further to the right.
+// printBranches prints everything below b, each level further to the right.
 func printBranches(w io.Writer, b *admin.Branch, depth int) {
 	indent := strings.Repeat("  ", depth)
 	for _, child := range b.GetChildren() {
@@ -160,7 +160,7 @@ func (c *adminCall) printOperations(list *admin.ListOperationsResponse) error {
 	return w.Flush()
 }
 
-// workerOf says who has an operation, and if nobody has heard of him yet.
+// workerOf returns the worker of an operation, and whether the operation waits for its return.
 func workerOf(op *admin.Operation) string {
 	if op.GetWorkerAway() {
 		return text.Machine(op.GetWorker()) + " (waits for it to come back)"

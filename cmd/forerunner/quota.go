@@ -91,7 +91,7 @@ func (c *adminCall) printCohorts(cohorts []*admin.Cohort) error {
 	return nil
 }
 
-// printRuns prints what a cohort runs, if it was asked for.
+// printRuns prints the running operations of a cohort, if requested.
 func (c *adminCall) printRuns(co *admin.Cohort) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	header := "OPERATION\tACTION\tINSTANCE\tCOST\tRUNS\tWORKER\n"
@@ -105,7 +105,7 @@ func (c *adminCall) printRuns(co *admin.Cohort) error {
 	return w.Flush()
 }
 
-// warn prints what an operator should know of a cohort.
+// warn prints warnings about a cohort.
 func (c *adminCall) warn(co *admin.Cohort) (err error) {
 	if co.GetWarning() != "" {
 		_, err = fmt.Fprintf(c.out, "warning: cohort %s: %s\n", co.GetName(), co.GetWarning())

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	maxSuggestActions = 10_000  // that are looked at
+	maxSuggestActions = 10_000  // that are evaluated
 	maxSuggestInput   = 1 << 30 // bytes of text on standard input
 )
 
@@ -48,7 +48,8 @@ func actionsOf(args []string, text io.Reader) (names []string, err error) {
 
 // suggestions are folders of which none of some actions read anything.
 type suggestions struct {
-	// Actions were looked at; of Unknown others there is no profile, or they are not in the storage.
+	// Actions is how many actions were evaluated; Unknown others have no profile, or are not in the
+	// storage.
 	Actions int               `json:"actions"`
 	Unknown int               `json:"unknown"`
 	Folders []suggestedFolder `json:"folders"`
@@ -62,7 +63,7 @@ type suggestedFolder struct {
 	reportedAmount
 }
 
-// printSuggestions looks at the actions and prints what is suggested.
+// printSuggestions evaluates the actions and prints suggestions.
 func (v *profileView) printSuggestions(ctx context.Context, actions []string, out io.Writer) error {
 	of, err := v.open()
 	if err != nil {
@@ -107,7 +108,7 @@ func (v *profileView) printSuggestions(ctx context.Context, actions []string, ou
 	return s.print(out)
 }
 
-// treeOf returns what an action reads of its inputs, nil if that is not known.
+// treeOf returns the profile of an action on its input tree, nil if it is unknown.
 func (f *profileFarm) treeOf(ctx context.Context, d digest.Digest) (*prefetch.Node, error) {
 	tree, _, err := f.profiled(ctx, d)
 	if errors.Is(err, errNoProfile) || errors.Is(err, cas.ErrNotFound) || status.Code(err) == codes.NotFound {
@@ -116,7 +117,7 @@ func (f *profileFarm) treeOf(ctx context.Context, d digest.Digest) (*prefetch.No
 	return tree, err
 }
 
-// folders are what is known of folders, by their path.
+// folders are the known folders by path.
 type folders map[string]*folder
 
 type folder struct {
@@ -125,7 +126,7 @@ type folder struct {
 	largest prefetch.Amount
 }
 
-// add takes over the folders below n. Of what is below a folder that nobody read nothing is known here.
+// add adds the folders below n. The contents of a folder that no run read are unknown here.
 func (f folders) add(dir string, n *prefetch.Node) {
 	for _, child := range n.Children {
 		if !child.Folder {

@@ -30,7 +30,7 @@ type upFlags struct {
 	Slots     int    `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
 }
 
-// settings are those that make sense where nothing is elsewhere.
+// settings are the settings for a farm in one process.
 func (l *localFarm) settings() *settings.Set {
 	l.Data = flags.DefaultData("forerunner")
 	l.scheduler.Callers.Memory = serve.BesideCommands()

@@ -23,7 +23,7 @@ const watchInterval = 2 * time.Second
 // A watch prints something again and again, until it is interrupted.
 type watch struct {
 	every    time.Duration // 0: once
-	terminal bool          // out is one: what was printed before is overwritten
+	terminal bool          // out is one: new output overwrites earlier output
 	plain    bool          // no line with the time goes before it
 }
 
@@ -32,8 +32,8 @@ func (w *watch) flags(f *pflag.FlagSet) {
 	f.Lookup("watch").NoOptDefVal = watchInterval.String()
 }
 
-// run has print print to out, and again if that is wanted. An error ends it the first time; later ones
-// are shown, for what is away may come back. Being interrupted is no error.
+// run calls print with out, repeatedly if requested. An error ends it the first time; later errors
+// are shown, because a server may become available again. An interrupt is no error.
 func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Context, io.Writer) error) error {
 	if w.every == 0 {
 		block, err := w.block(ctx, print)
@@ -73,8 +73,8 @@ func (w *watch) repeat(ctx context.Context, out io.Writer, print func(context.Co
 	}
 }
 
-// block returns what print prints. Clients choose much of it, so nothing in it controls the terminal;
-// JSON has its own way to write such characters.
+// block returns the output of print. Clients choose much of the text, so it must not control the
+// terminal; JSON has its own encoding of such characters.
 func (w *watch) block(ctx context.Context, print func(context.Context, io.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	err := print(ctx, &b)
@@ -93,7 +93,7 @@ func (w *watch) block(ctx context.Context, print func(context.Context, io.Writer
 func (w *watch) show(out io.Writer, block []byte) error {
 	var b bytes.Buffer
 	switch {
-	case w.terminal: // from the top; each line is cleared behind its end, and what is below
+	case w.terminal: // from the top; each line is cleared after its end, and everything below
 		b.WriteString("\x1b[H")
 		b.Write(bytes.ReplaceAll(block, []byte("\n"), []byte("\x1b[K\n")))
 		b.WriteString("\x1b[J")

@@ -111,7 +111,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	return nil
 }
 
-// printSuspended says of each worker that is suspended why.
+// printSuspended prints the reason of each suspended worker.
 func (c *adminCall) printSuspended(list []*admin.Worker) error {
 	for _, x := range list {
 		why := text.Suspension(x)
