@@ -142,16 +142,7 @@ func randomMisfit(r *rand.Rand) (all, read []string, p *Profile, o Origin) {
 	var folders []string
 	folder := ""
 	for i := range 5 + r.IntN(60) {
-		switch r.IntN(3) {
-		case 0:
-			folder = fmt.Sprintf("d%d/", i)
-		case 1:
-			folder += fmt.Sprintf("d%d/", i)
-		default:
-			if len(folders) > 0 {
-				folder = folders[r.IntN(len(folders))] + fmt.Sprintf("d%d/", i)
-			}
-		}
+		folder = randomFolder(r, i, folder, folders)
 		folders = append(folders, folder)
 	}
 	var said []string

@@ -28,21 +28,28 @@ func sizeOf(r *rand.Rand) int64 {
 	return 100 + r.Int64N(8<<20)
 }
 
+// randomFolder returns the i-th folder of a random tree: one at its top, one in the last folder, or
+// one in any of those before.
+func randomFolder(r *rand.Rand, i int, last string, before []string) string {
+	switch name := fmt.Sprintf("d%d/", i); r.IntN(3) {
+	case 0:
+		return name
+	case 1:
+		return last + name
+	default:
+		if len(before) == 0 {
+			return last
+		}
+		return before[r.IntN(len(before))] + name
+	}
+}
+
 // randomTree returns files in folders, some of them deep.
 func randomTree(r *rand.Rand) (folders [][]opened) {
 	var names []string
 	folder := ""
 	for i := range 5 + r.IntN(60) {
-		switch r.IntN(3) {
-		case 0:
-			folder = fmt.Sprintf("d%d/", i)
-		case 1:
-			folder += fmt.Sprintf("d%d/", i)
-		default:
-			if len(names) > 0 {
-				folder = names[r.IntN(len(names))] + fmt.Sprintf("d%d/", i)
-			}
-		}
+		folder = randomFolder(r, i, folder, names)
 		names = append(names, folder)
 		var files []opened
 		for j := range 1 + r.IntN(60) {
