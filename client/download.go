@@ -9,6 +9,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/cas"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
@@ -43,16 +44,23 @@ func Download(
 }
 
 // Output returns a stream that an ActionResult holds inline as raw or names by
-// d; without either it is empty. fn is the digest function that client uses.
+// d; without either it is empty. With both they have to agree, else the error is
+// ErrCorrupt. fn is the digest function that client uses.
 func Output(
 	ctx context.Context, client *casclient.Client, fn digest.Function, raw []byte, d *repb.Digest,
 ) ([]byte, error) {
-	if len(raw) > 0 || d == nil {
+	if d == nil {
 		return raw, nil
 	}
 	of, err := digest.FromProto(fn, d)
 	if err != nil {
 		return nil, fmt.Errorf("read output: %w", err)
+	}
+	if len(raw) > 0 {
+		if got := digest.Of(fn, raw); got != of {
+			return nil, fmt.Errorf("read output %s: inline contents: %w: they are %s", of, cas.ErrCorrupt, got)
+		}
+		return raw, nil
 	}
 	if of.IsEmptyBlob() {
 		return nil, nil

@@ -202,6 +202,9 @@ func TestOutput(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
 		}
 	}
+	if got, err := Output(t.Context(), client, fn, []byte("other"), farm.put(t, fn, []byte("raw"))); !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("inline, and not what its digest says: %q, %v; want ErrCorrupt", got, err)
+	}
 	absent := digest.Of(fn, []byte("absent")).Proto()
 	if _, err := Output(t.Context(), client, fn, nil, absent); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("absent: %v, want ErrNotFound", err)
