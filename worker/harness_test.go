@@ -96,6 +96,7 @@ type farmOptions struct {
 	own     bool             // commands are root of user namespaces
 	slots   int              // 0 is one
 	disk    string           // for all that is the worker's; empty: that of the test
+	storage string           // what storage has at the start; empty: nothing
 	breaks  bool             // the disk does, so that the worker cannot clear it
 	change  func(*Options)
 }
@@ -125,7 +126,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		unavailable(t, err)
 		o.Namespaces = namespaces
 	}
-	f.storage = openStore(t, filepath.Join(dir, "storage"))
+	f.storage = openStore(t, cmp.Or(few.storage, filepath.Join(dir, "storage")))
 	var err error
 	f.actions, err = disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{})
 	check(t, err)

@@ -7,6 +7,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
 
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/records/accounts"
@@ -63,7 +64,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 		})
 	}
 	if !a.wantsRun() {
-		a.former.Find(ctx, a.storage)
+		a.former.Find(ctx, vouchingStorage{a.storage})
 	}
 	a.w.metrics.reuse.WithLabelValues(string(a.former.Outcome())).Inc()
 	run, ok := a.former.Reused()
@@ -75,6 +76,15 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 		Message: fmt.Sprintf("the command was not run: this is the result of action %s, which looked at nothing that has changed since",
 			run.Action),
 	}
+}
+
+// A vouchingStorage is asked about blobs that a result is about to name. What it says to have it has looked at, so that nobody is
+// given a result whose blobs turn out to be damaged when he reads them.
+type vouchingStorage struct{ *casclient.Client }
+
+// FindMissing implements reuse.Storage.
+func (s vouchingStorage) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
+	return s.Client.FindMissing(casclient.Vouched(ctx), ds)
 }
 
 // wantsRun reports whether the scheduler says that the client wants its command to be run.

@@ -92,6 +92,40 @@ func TestReusedFetchesNothing(t *testing.T) {
 	}
 }
 
+// TestReusedAreVouchedFor: a former run whose output storage has kept over a start of its machine, and not read since, counts only if
+// that is right.
+func TestReusedAreVouchedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		kept   string
+		reused bool
+	}{"right": {"twice twice ", true}, "damaged": {"twice TWICE ", false}} {
+		t.Run(name, func(t *testing.T) {
+			store, storage := &reuseStore{}, t.TempDir()
+			start := func(t *testing.T) *farm {
+				return newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+					storage: storage,
+					change:  func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(store), "test" },
+				})
+			}
+			action := spec{inputs: tree{"in": "twice ", "unread": "a"}, shell: "cat in in > out", paths: []string{"out"}}
+			t.Run("first", func(t *testing.T) { assertOK(t, start(t).run(t, action)) })
+			blob := filepath.Join(storage, disk.BlobPath(digestOfBytes("twice twice ")))
+			check(t, errors.Join(os.Remove(filepath.Join(storage, "verified")), os.Chmod(blob, 0o600),
+				os.WriteFile(blob, []byte(c.kept), 0o600)))
+			f := start(t)
+			action.inputs = tree{"in": "twice ", "unread": "b"}
+			r := f.run(t, action)
+			assertOK(t, r)
+			if r.GetCachedResult() != c.reused {
+				t.Errorf("it is a former run's: %t", r.GetCachedResult())
+			}
+			if got, err := f.storage.ReadBlob(t.Context(), digestOfBytes("twice twice ")); err != nil || string(got) != "twice twice " {
+				t.Errorf("storage has %q of what the result names: %v", got, err)
+			}
+		})
+	}
+}
+
 // newFarmThatReuses has a Worker that spares runs. Its store makes metadata images, which
 // would hide lookups.
 func newFarmThatReuses(t *testing.T) (*farm, *reuseStore) {
