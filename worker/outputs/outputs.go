@@ -58,9 +58,10 @@ type Root interface {
 	Enter(path string) (vfs.Dir, error)
 }
 
-// Source has the directories of the input root.
+// Source has the inputs, and gets those that are not in the worker's store.
 type Source interface {
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
+	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }
 
 // Options are where outputs come from, and where they go.
@@ -333,13 +334,14 @@ func (o *Outputs) Release() {
 	}
 }
 
-// Upload uploads blobs of the result that storage lacks. If neither storage nor the worker's store
-// has an unchanged input any more, the error is a *cas.MissingError.
+// Upload uploads blobs of the result that storage lacks. It fetches unchanged inputs that the worker
+// has not read: a storage that reports one as missing may have it, and verifies it when it is read.
+// If nobody has an input any more, the error is a *cas.MissingError.
 func (o *Outputs) Upload(ctx context.Context) error {
 	ctx = casclient.Vouched(ctx)
 	blobs := slices.Collect(maps.Values(o.blobs))
 	for d := range o.Unread() {
-		blobs = append(blobs, casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return o.opts.Store.OpenBlob(ctx, d) }})
+		blobs = append(blobs, casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return o.opts.Inputs.OpenBlob(ctx, d) }})
 	}
 	err := o.opts.Storage.Upload(ctx, blobs, nil)
 	if refused(ctx, err) {

@@ -14,8 +14,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/cas"
+	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/server/servertest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/fault"
@@ -58,6 +61,10 @@ type noDirectories struct{}
 
 func (noDirectories) Directory(context.Context, digest.Digest) (*tree.Directory, error) {
 	return nil, errors.New("there are no input directories")
+}
+
+func (noDirectories) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
+	return nil, errors.New("there are no inputs")
 }
 
 // collect makes files in a folder, and returns the outputs of a command whose outputs are at paths.
@@ -126,6 +133,35 @@ func TestInputsStayUnread(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(root.dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// otherInputs are files of a store that is not the worker's own.
+type otherInputs struct {
+	noDirectories
+	store *disk.Store
+}
+
+func (o otherInputs) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) { return o.store.OpenBlob(ctx, d) }
+
+// TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and the worker has not read, comes
+// from where inputs come from.
+func TestUnreadInputsAreBroughtBack(t *testing.T) {
+	o, _, err := collect(t, Policy{}, map[string]string{"in": "input"}, "in")
+	check(t, err)
+	farm := servertest.Start(t, servertest.Config{})
+	o.opts.Storage = casclient.New(farm.Conn, casclient.Options{})
+	elsewhere, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 20})
+	check(t, err)
+	t.Cleanup(func() { check(t, elsewhere.Close()) })
+	o.opts.Inputs = otherInputs{store: elsewhere}
+	if err := o.Upload(t.Context()); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("nobody has it, and the error is %v", err)
+	}
+	check(t, elsewhere.PutBytes(t.Context(), of("input"), []byte("input")))
+	check(t, o.Upload(t.Context()))
+	if !farm.Store.Has(of("input")) {
+		t.Error("storage does not have what the result names")
 	}
 }
 

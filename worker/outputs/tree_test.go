@@ -63,6 +63,7 @@ func TestFormats(t *testing.T) {
 
 // countedInputs are input directories, of which it is counted how often each is asked for.
 type countedInputs struct {
+	noDirectories
 	encoded map[digest.Digest][]byte
 	asked   map[digest.Digest]int
 }
@@ -83,7 +84,7 @@ func (c countedInputs) add(b []byte) *repb.Digest {
 func TestUnchangedDirectoriesAreAskedForOnce(t *testing.T) {
 	for name, usual := range map[string]bool{"usual": true, "unusual": false} {
 		t.Run(name, func(t *testing.T) {
-			in := countedInputs{map[digest.Digest][]byte{}, map[digest.Digest]int{}}
+			in := countedInputs{encoded: map[digest.Digest][]byte{}, asked: map[digest.Digest]int{}}
 			leaf, err := proto.Marshal(&repb.Directory{Files: []*repb.FileNode{{Name: "f", Digest: of("text").Proto()}}})
 			check(t, err)
 			if !usual {
