@@ -142,7 +142,9 @@ type otherInputs struct {
 	store *disk.Store
 }
 
-func (o otherInputs) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) { return o.store.OpenBlob(ctx, d) }
+func (o otherInputs) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
+	return o.store.OpenBlob(ctx, d)
+}
 
 // TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and the worker has not read, comes
 // from where inputs come from.
