@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 const (
@@ -31,7 +33,7 @@ const (
 	patience = 10 * time.Minute
 	// maxReturn bounds the path to return to.
 	maxReturn = 1 << 10
-	// exchanges is how many log-ins may ask their issuers at a time.
+	// exchanges is how many log-ins may ask their issuers at a time. Whoever asks for a page can begin them.
 	exchanges = 16
 	// Callback is the path to which issuers return people.
 	Callback = "login/callback"
@@ -59,7 +61,7 @@ type Logins struct {
 	secure  bool   // pages are asked for over TLS
 	purpose string // of a session: it holds for these rules and issuers
 	ended   ended
-	places  chan struct{} // of exchanges
+	places  *intake.Places // of exchanges
 }
 
 // New returns Logins. It asks no issuer yet.
@@ -78,7 +80,7 @@ func New(o Options) (*Logins, error) {
 	sum := sha256.Sum256(said)
 	l := &Logins{
 		options: o, life: cmp.Or(o.Settings.Session, defaultSession), secure: pages.Scheme == "https", purpose: "session " + string(sum[:]),
-		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: make(chan struct{}, exchanges),
+		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: intake.NewPlaces(exchanges),
 	}
 	if l.keys, err = openKeys(cmp.Or(o.Settings.KeyFile, o.KeyFile), o.Settings.KeyFile == "", o.Logger); err != nil {
 		return nil, fmt.Errorf("login: key_file: %w", err)
@@ -163,6 +165,9 @@ func (l *Logins) issuer(is func(*issuer) bool) *issuer {
 var errAgain = status.Error(codes.FailedPrecondition,
 	"this log-in was begun in another browser, took more than 10 minutes, or is from before a change of the scheduler: log in again")
 
+// errCrowded is what people are told while many others come back from their issuers.
+var errCrowded = status.Error(codes.Unavailable, "too many people log in at the moment: try again")
+
 // Finish ends a log-in with a session, and returns the path for the browser. Errors are gRPC
 // statuses.
 func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err error) {
@@ -184,13 +189,17 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 		return p.To, status.Errorf(codes.PermissionDenied, "%s did not log you in: %s", i.title(),
 			bounded.Text(strings.TrimSpace(fault+" "+r.FormValue("error_description")), 300))
 	}
-	select {
-	case l.places <- struct{}{}:
-		defer func() { <-l.places }()
-	default:
-		return p.To, status.Error(codes.Unavailable, "too many people log in at the moment: try again")
+	ctx, yield := context.WithCancelCause(ctx)
+	defer yield(nil)
+	leave, ok := l.places.Take(intake.CallerOf(ctx), func() { yield(errCrowded) })
+	if !ok {
+		return p.To, errCrowded
 	}
+	defer leave()
 	who, err := i.identify(ctx, r.FormValue("code"), proof{nonce: derive(secret, "nonce", state), verifier: derive(secret, "verifier", state)})
+	if err != nil && errors.Is(context.Cause(ctx), errCrowded) {
+		return p.To, errCrowded
+	}
 	if err != nil {
 		l.options.Logger.Warn("a log-in to the pages failed", zap.String("issuer", i.Name), zap.Error(err))
 		return p.To, err

@@ -35,6 +35,7 @@ type Issuer struct {
 	refusal string
 	away    bool
 	keyless bool
+	stalls  bool
 	signs   bool
 	key     *ecdsa.PrivateKey
 	keyID   string
@@ -107,6 +108,13 @@ func (i *Issuer) Hang(keyless bool) {
 	i.keyless = keyless
 }
 
+// Stall has the issuer not answer who asks whom a code stands for, or again. Whoever asks over RoundTrip has to leave.
+func (i *Issuer) Stall(stalls bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.stalls = stalls
+}
+
 // Sign has the issuer say that it names itself in what it answers to log-ins, which it does, or say nothing of that.
 func (i *Issuer) Sign(signs bool) {
 	i.mu.Lock()
@@ -117,7 +125,7 @@ func (i *Issuer) Sign(signs bool) {
 // RoundTrip implements http.RoundTripper without a network, for tests with a clock of their own.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	i.mu.Lock()
-	hang := i.keyless && r.URL.Path == "/keys"
+	hang := i.keyless && r.URL.Path == "/keys" || i.stalls && r.URL.Path == "/token"
 	i.mu.Unlock()
 	if hang {
 		<-r.Context().Done()
