@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,8 @@ type Limits struct {
 	// Memory is in bytes: memory of processes, their page cache, tmpfs files and kernel memory for
 	// them. Swap counts as memory (v1), or is not used at all (v2).
 	Memory int64
+	// Sockets is in bytes: what connections hold of data (v1). 0 is a quarter of Memory.
+	Sockets int64
 	// Pids is the number of processes and threads.
 	Pids int
 }
@@ -60,7 +63,7 @@ func (l *Limits) settings(controller string, version int) []setting {
 		add(l.Memory > 0, "memory.limit_in_bytes", memory, false)
 		add(l.Memory > 0, "memory.memsw.limit_in_bytes", memory, true)
 		// Without it socket memory is not counted; it is separate from the rest.
-		add(l.Memory > 0, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(l.Memory/4, 10), true)
+		add(l.Memory > 0, "memory.kmem.tcp.limit_in_bytes", strconv.FormatInt(cmp.Or(l.Sockets, l.Memory/4), 10), true)
 	case controller == "memory":
 		add(l.Memory > 0, "memory.max", memory, false)
 		add(l.Memory > 0, "memory.swap.max", "0", true)

@@ -109,11 +109,11 @@ func hog(mib int) string {
 // TestLimitsAreWritten reads the control files of memory, also those whose limit only shows with swap.
 func TestLimitsAreWritten(t *testing.T) {
 	want := map[int]map[string]string{
-		1: {"memory.limit_in_bytes": "33554432", "memory.memsw.limit_in_bytes": "33554432", "memory.kmem.tcp.limit_in_bytes": "8388608"},
+		1: {"memory.limit_in_bytes": "33554432", "memory.memsw.limit_in_bytes": "33554432", "memory.kmem.tcp.limit_in_bytes": "4194304"},
 		2: {"memory.max": "33554432", "memory.swap.max": "0", "memory.oom.group": "1"},
 	}
 	eachVersion(t, func(t *testing.T, version int) {
-		s := newLimitedSlot(t, version, Limits{Memory: 32 << 20})
+		s := newLimitedSlot(t, version, Limits{Memory: 32 << 20, Sockets: 4 << 20})
 		memory := s.controls["memory"]
 		for _, dir := range []string{memory.dir, filepath.Join(memory.dir, runName)} {
 			for file, value := range want[memory.version] {

@@ -25,6 +25,8 @@ type Capacity struct {
 	Memory int64
 	// Pids is how many processes and threads there may be.
 	Pids int
+	// Sockets is from how many bytes on the kernel gives connections of the machine less, all together; 0: it does not tell.
+	Sockets int64
 }
 
 // Measure finds out the Capacity of the process, before it makes groups.
@@ -51,6 +53,9 @@ func Measure() (Capacity, error) {
 		return c, fmt.Errorf("get number of processes: %w", err)
 	}
 	c.Pids = int(number(most))
+	if pages, err := words("/proc/sys/net/ipv4/tcp_mem"); err == nil && len(pages) == 3 { // a container has none
+		c.Sockets = number([]byte(pages[1])) * int64(os.Getpagesize())
+	}
 	around, err := lookAround()
 	if err != nil {
 		return c, fmt.Errorf("find cgroup hierarchies: %w", err)
@@ -144,6 +149,8 @@ const (
 	mostReserve = 1 << 30
 	mostPids    = 4096 // for a slot; more is a fork bomb
 	fewestPids  = 64
+	// fewestSockets are the bytes of socket buffers that each slot may have, however many slots there are.
+	fewestSockets = 8 << 20
 	// touch is the part of a CPU, in thousandths, above which the CPU is in the slot's set: smaller
 	// parts come from rounding.
 	touch = 20
@@ -177,10 +184,14 @@ func (c Capacity) Divide(s Share) ([]Limits, error) {
 		return nil, fmt.Errorf("a slot of %d bytes of memory is larger than the machine, which has %d for this process",
 			s.Memory, c.Memory)
 	}
+	sockets := max(fewestSockets, c.Sockets/2/int64(s.Slots)) // the other half is for others than commands
+	if c.Sockets == 0 || sockets >= s.Memory/4 {
+		sockets = 0
+	}
 	exclusive := s.Quota%1000 == 0 && s.Quota*s.Slots <= all
 	limits := make([]Limits, s.Slots)
 	for i := range limits {
-		l := Limits{Memory: s.Memory, Quota: s.Quota, Pids: max(fewestPids, min(mostPids, c.Pids/2/s.Slots))}
+		l := Limits{Memory: s.Memory, Sockets: sockets, Quota: s.Quota, Pids: max(fewestPids, min(mostPids, c.Pids/2/s.Slots))}
 		if exclusive {
 			l.Quota = 0
 		}

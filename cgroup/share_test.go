@@ -15,6 +15,8 @@ func TestDivide(t *testing.T) {
 	machine := Capacity{CPUs: []int{0, 1, 2, 3}, Quota: 4000, Memory: 20 * gib, Pids: 32768}
 	limited := machine // a container with a quota and a memory limit
 	limited.Quota, limited.Memory = 2500, 2*gib
+	small := machine // in what its connections may have, beside its memory
+	small.Sockets = gib
 	tiny := Capacity{CPUs: []int{5}, Quota: 1000, Memory: gib, Pids: 100}
 	equal := func(cpus []int, quota, n int) []Limits {
 		all := make([]Limits, n)
@@ -64,6 +66,24 @@ func TestDivide(t *testing.T) {
 			Limits{Memory: (2*gib - 2*gib/10) / 2, Pids: 4096},
 		},
 		{
+			"less for connections than a quarter of the memory", small,
+			Share{Slots: 2},
+			[][]int{{0, 1}, {2, 3}},
+			Limits{Memory: 19 * gib / 2, Pids: 4096, Sockets: gib / 4},
+		},
+		{
+			"a quarter of the memory is less", small,
+			Share{Slots: 2, Memory: gib / 2},
+			[][]int{{0, 1}, {2, 3}},
+			Limits{Memory: gib / 2, Pids: 4096},
+		},
+		{
+			"connections of many slots", small,
+			Share{Slots: 200, Quota: 20, Memory: gib},
+			nil,
+			Limits{Quota: 20, Memory: gib, Pids: 81, Sockets: fewestSockets},
+		},
+		{
 			"few processes", tiny,
 			Share{Slots: 1, Memory: gib},
 			[][]int{{5}},
@@ -76,12 +96,14 @@ func TestDivide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got) != len(c.cpus) {
-				t.Fatalf("%d slots, want %d", len(got), len(c.cpus))
+			if len(got) != c.share.Slots || c.cpus != nil && len(got) != len(c.cpus) {
+				t.Fatalf("%d slots, want %d", len(got), c.share.Slots)
 			}
 			for i, l := range got {
 				want := c.want
-				want.CPUs = c.cpus[i]
+				if want.CPUs = l.CPUs; c.cpus != nil {
+					want.CPUs = c.cpus[i]
+				}
 				if !reflect.DeepEqual(l, want) {
 					t.Errorf("slot %d: got %+v, want %+v", i, l, want)
 				}
