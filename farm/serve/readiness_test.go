@@ -34,3 +34,30 @@ func TestProbesThatHang(t *testing.T) {
 		}
 	})
 }
+
+// TestProbesAreRemembered asks again and again: what was right a moment ago is not tried again, what was wrong is.
+func TestProbesAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Readiness{}
+		tries, fault := 0, error(nil)
+		r.Add("disk", func() error { tries++; return fault })
+		ask := func(want, wantTries int) {
+			t.Helper()
+			w := httptest.NewRecorder()
+			if r.ServeHTTP(w, nil); w.Code != want || tries != wantTries {
+				t.Errorf("%d after %d tries, want %d after %d", w.Code, tries, want, wantTries)
+			}
+		}
+		ask(http.StatusOK, 1)
+		time.Sleep(probeAge - 1)
+		ask(http.StatusOK, 1)
+		time.Sleep(1)
+		ask(http.StatusOK, 2)
+		time.Sleep(probeAge)
+		fault = errors.New("it is full")
+		ask(http.StatusServiceUnavailable, 3)
+		ask(http.StatusServiceUnavailable, 4)
+		fault = nil
+		ask(http.StatusOK, 5)
+	})
+}
