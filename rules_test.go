@@ -40,6 +40,7 @@ var floors = map[string]int{
 	"cas/disk/tamper":       0,
 	"cas/instance":          0,
 	"cas/span":              0,
+	"vfs/budget":            0,
 	"scheduler/core/fair":   0,
 	"scheduler/core/fifo":   0,
 	"scheduler/core/sweep":  0,

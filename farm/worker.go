@@ -212,6 +212,10 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if err != nil {
 		return nil, nil, fmt.Errorf("--cache-size: %w", err)
 	}
+	memory, err := w.Callers.Memory.Bytes()
+	if err != nil {
+		return nil, nil, err
+	}
 	cacheDir := w.below(w.CacheDir, "cas")
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("tuning.cache_dir: %w", err)
@@ -228,7 +232,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.VerifyEvery),
-		Namespaces: s.isolation.namespaces,
+		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4,
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

@@ -111,7 +111,7 @@ func (r *Root) addImages() {
 func (r *Root) fuseOptions() fuse.Options {
 	o := fuse.Options{
 		Name: r.spec.Name, Folder: r.fusePoint(), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
-		Inodes: r.reads.inodes, Passthrough: r.fs.means == fusePassthrough,
+		Inodes: r.reads.inodes, Passthrough: r.fs.means == fusePassthrough, Memory: r.memory,
 		Hooks: fuse.Hooks{Read: r.reads.read, Look: r.spec.OnLook, Blob: r.tellBlob, Stall: r.spec.OnStall},
 	}
 	if r.fs.images != nil {

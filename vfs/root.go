@@ -13,6 +13,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
@@ -91,6 +92,7 @@ type Root struct {
 	cancel context.CancelFunc
 	ahead  sync.WaitGroup // reads in advance what Vouch would wait for
 	reads  reads
+	memory *budget.Holder // of what is known of inputs
 
 	// The layers; nil are those that the root lacks.
 	inputs *fuse.Layer
@@ -152,6 +154,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	if f.upperMemory > 0 && f.means.method() == FUSE {
 		r.writable = ownFolder{path: filepath.Join(r.points.path, layerName), memory: f.upperMemory}
 	}
+	r.memory = f.memory.Holder()
 	r.arrange()
 	if err := r.show(ctx); err != nil {
 		return nil, errors.Join(err, r.closed())
@@ -206,6 +209,7 @@ func (r *Root) release() error {
 	if r.images != nil {
 		r.images.Release()
 	}
+	r.memory.Close()
 	r.fs.forget(r.spec.Name)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("release input root %q: %w", r.spec.Name, err)

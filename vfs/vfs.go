@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
@@ -90,9 +91,15 @@ type Options struct {
 	// LinkBytes limits the copies of blobs for hard links, without those that roots use at the
 	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
+	// KnownBytes limits what is kept of the inputs that actions look at, for all roots together: one that looks at more than its
+	// share fails when all is used. 0 is 1 GiB.
+	KnownBytes int64
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
 }
+
+// defaultKnown is Options.KnownBytes if there is none.
+const defaultKnown = 1 << 30
 
 // Names in the upper folder that no root can have.
 const (
@@ -112,6 +119,7 @@ type FS struct {
 	linkBytes          int64
 	damaged            func(d digest.Digest, file string)
 	verifyEvery        time.Duration // never 0
+	memory             *budget.Budget
 
 	// State that the layers of all roots share. Open sets it.
 	means     means
@@ -175,6 +183,7 @@ func (f *FS) prepare(o Options) error {
 	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
+	f.memory = budget.New(cmp.Or(o.KnownBytes, defaultKnown))
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 // REv2 does not allow, or that no file system can show.
 var ErrInvalid = errors.New("invalid directory")
 
+// ErrTooLarge is wrapped by errors of trees that are valid, and have more than somebody can show or return.
+var ErrTooLarge = errors.New("more than there is memory for")
+
 // An index word has the kind of an entry in its two highest bits and the offset
 // of its message's length in the others.
 const (

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -66,6 +67,8 @@ type Options struct {
 	Passthrough bool
 	Images      Images
 	Hooks       Hooks
+	// Memory bounds what is kept of the paths that the kernel knows; nil: nothing does.
+	Memory *budget.Holder
 }
 
 // Images say which part of the input root images show. Zero: none.
@@ -135,7 +138,7 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	l.stall.onEnd = o.Hooks.Stall
 	l.blobs.init()
 	l.blobs.unregister = l.conn.Unregister
-	l.nodes.inodes = o.Inodes
+	l.nodes.inodes, l.nodes.memory = o.Inodes, o.Memory
 	l.nodes.init(o.Digest, o.Images.Cover)
 	return l
 }
@@ -250,11 +253,15 @@ func (l *Layer) lookAbsent(parent *Node, name string) {
 	if l.hooks.Look == nil {
 		return
 	}
-	path := parent.Path()
-	if path != "" {
-		path += "/"
+	l.hooks.Look(joined(parent.Path(), name), tree.LookUp)
+}
+
+// joined is the path of a name in a directory.
+func joined(dir, name string) string {
+	if dir == "" {
+		return name
 	}
-	l.hooks.Look(path+name, tree.LookUp)
+	return dir + "/" + name
 }
 
 // findBlob returns the entry of that name beside the input root: files of blobs, and the folders on

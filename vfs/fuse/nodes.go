@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 )
 
 // Node is one path that the kernel knows. It lives as long as the kernel remembers it or a node
@@ -43,9 +44,16 @@ const (
 	blobName = "blob"
 )
 
-// nodeTable has the nodes that the kernel knows.
+// nodeBytes is what a node takes beside its name and target, in the table, too.
+const nodeBytes = 384
+
+// bytes is what the node takes.
+func (n *Node) bytes() int64 { return int64(nodeBytes + len(n.Name) + len(n.Target)) }
+
+// nodeTable has the nodes that the kernel knows. How many these are is up to the command: one directory may be at very many paths.
 type nodeTable struct {
 	inodes Inodes
+	memory *budget.Holder
 
 	mu     sync.Mutex
 	byID   map[uint64]*Node // as the kernel knows them
@@ -90,7 +98,7 @@ func (t *nodeTable) get(id uint64) *Node {
 	return t.byID[id]
 }
 
-// know returns the node of e below parent, new or existing, and counts a lookup of the kernel.
+// know returns the node of e below parent, new or existing, and counts a lookup of the kernel; nil: there is no memory for one more.
 func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,6 +107,9 @@ func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 		// The node may outlive the directory, which the strings point into.
 		e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)
 		n = &Node{Entry: e, ino: t.inodes.Of(parent.ino, e.Name), parent: parent, area: parent.area, cover: rest}
+		if !t.memory.Take(n.bytes()) {
+			return nil
+		}
 		if parent.children == nil {
 			parent.children = map[string]*Node{}
 		}
@@ -119,6 +130,7 @@ func (t *nodeTable) forget(id, count uint64) {
 	}
 	n.lookups -= min(count, n.lookups)
 	for n.parent != nil && n.lookups == 0 && len(n.children) == 0 {
+		t.memory.Give(n.bytes())
 		delete(t.byID, n.id)
 		delete(n.parent.children, n.Name)
 		n = n.parent

@@ -5,11 +5,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 )
 
 // TestForgottenNodes checks the table of nodes as the kernel would use it.
 func TestForgottenNodes(t *testing.T) {
-	table := nodeTable{inodes: NewInodes()}
+	memory := budget.New(1 << 20)
+	table := nodeTable{inodes: NewInodes(), memory: memory.Holder()}
 	table.init(digest.Of(digest.SHA256, nil), nil)
 	top := table.get(1)
 	a := table.know(top, tree.Entry{Name: "a", Kind: tree.Dir}, nil)
@@ -36,5 +38,8 @@ func TestForgottenNodes(t *testing.T) {
 	b2 := table.know(a, tree.Entry{Name: "b", Kind: tree.File}, nil)
 	if b2.id == b.id || b2.ino != ino {
 		t.Errorf("after it was forgotten: id %d then %d, inode %d then %d", b.id, b2.id, ino, b2.ino)
+	}
+	if used, want := memory.Used(), a.bytes()+b2.bytes(); used != want {
+		t.Errorf("two nodes take %d bytes, want %d", used, want)
 	}
 }

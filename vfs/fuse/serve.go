@@ -1,6 +1,8 @@
 package fuse
 
 import (
+	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -33,7 +35,7 @@ func (h *handler) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
 	out.SetEntryTimeout(forGood)
 	if parent.area != treeArea {
 		if e, ok := l.findBlob(parent, name); ok {
-			h.tell(parent, e, nil, out)
+			return h.found(parent, e, nil, out)
 		}
 		return fuse.OK
 	}
@@ -44,22 +46,34 @@ func (h *handler) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string,
 	e, rest, ok := d.find(name)
 	l.countLookup(ok)
 	if ok {
-		h.tell(parent, e, rest, out)
-	} else {
-		l.lookAbsent(parent, name)
+		return h.found(parent, e, rest, out)
 	}
+	l.lookAbsent(parent, name)
 	return fuse.OK // node 0: the absence is kept as well
 }
 
-// tell answers with the entry e of parent, and counts the kernel's lookup.
-func (h *handler) tell(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) {
+// found answers a lookup of the entry e of parent.
+func (h *handler) found(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) fuse.Status {
+	if h.tell(parent, e, rest, out) {
+		return fuse.OK
+	}
+	h.layer.failAt(e.Kind, joined(parent.Path(), e.Name), fmt.Errorf("the command looked at %w: so many paths", tree.ErrTooLarge))
+	return fuse.Status(syscall.ENOMEM)
+}
+
+// tell answers with the entry e of parent, and counts the kernel's lookup. False: there is no memory for one more node.
+func (h *handler) tell(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) bool {
 	n := h.layer.nodes.know(parent, e, rest)
+	if n == nil {
+		return false
+	}
 	h.layer.look(n, tree.LookUp)
 	out.NodeId = n.id
 	out.Generation = 1 // node ids are never used again
 	out.SetEntryTimeout(forGood)
 	out.SetAttrTimeout(forGood)
 	h.layer.attr(n, &out.Attr)
+	return true
 }
 
 func (h *handler) Forget(id, count uint64) { h.layer.nodes.forget(id, count) }
@@ -157,7 +171,7 @@ func (h *handler) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse
 			return false
 		}
 		if c != nil { // not "." or "..", which the kernel does not need
-			h.tell(n, c.Entry, c.Rest, o)
+			h.tell(n, c.Entry, c.Rest, o) // without memory for it the kernel asks later
 		}
 		return true
 	})

@@ -20,6 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/paths"
+	"github.com/forerunner-build/forerunner/vfs/budget"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
@@ -57,8 +59,9 @@ type Cache struct {
 	owner      folder.Owner
 	namespaces map[folder.Owner]*os.File
 	watcher    *watcher
-	files      *files      // of grown images; nil: there are none
-	limits     growLimits  // of each
+	files      *files     // of grown images; nil: there are none
+	limits     growLimits // of each
+	memory     *budget.Budget
 	cannotGrow atomic.Bool // the kernel has refused to mount one
 	// unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
 	unfit *lru.Cache[digest.Digest, struct{}]
@@ -87,6 +90,8 @@ type Options struct {
 	Blobs    Blobs
 	PointDir string       // mount points are made in it
 	Owner    folder.Owner // owner of the entries
+	// Memory bounds what is kept of trees while they are used; nil: nothing does.
+	Memory *budget.Budget
 	// Namespaces are user namespaces in which Owner, which is user and group 0, is these owners.
 	Namespaces map[folder.Owner]*os.File
 	Log        *zap.Logger
@@ -109,6 +114,7 @@ func Open(o Options) (*Cache, error) {
 		sightings:  map[uint64]struct{}{},
 		byPath:     map[string]map[digest.Digest]*image{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
+		memory:     o.Memory,
 	}
 	if c.unfit, err = lru.New[digest.Digest, struct{}](maxUnfit); err != nil {
 		return nil, err // the size is positive
@@ -287,6 +293,9 @@ func (c *Cache) make(p site, source Source) error {
 	}
 	c.count++
 	img, err := c.newImage(p.path, dir, source.LocalDirectory)
+	if errors.Is(err, erofs.ErrTooLarge) {
+		c.unfit.Add(p.digest, struct{}{})
+	}
 	if err != nil {
 		return err
 	}

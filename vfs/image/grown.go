@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
@@ -30,6 +31,10 @@ const (
 	maxGrown = 1 << 21
 	// lastPlace is where no region is.
 	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
+	// placeBytes is what a place takes beside its name, and nidBytes each of its entries.
+	placeBytes, nidBytes = 256, 4
+	// maxEntries limits those of a directory that has a region.
+	maxEntries = 1 << 21
 	// maxKept limits the sizes of the directories that a grown image keeps. It must find others
 	// again.
 	maxKept = 256 << 20
@@ -69,7 +74,8 @@ type grown struct {
 	busy sync.WaitGroup // readers, and the writer ahead; none begins after the end
 
 	limits growLimits
-	full   func() // called at a request for a directory that has no place
+	memory *budget.Holder // of places, and of what they keep
+	full   func()         // called at a request for a directory that has no place
 
 	mu     sync.Mutex
 	ended  bool
@@ -98,16 +104,20 @@ type region struct {
 }
 
 // grow makes a grown image of the tree d and mounts it.
-func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (*image, error) {
+func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, err error) {
 	img := &image{digest: d, users: 1, retired: true}
 	if _, err := rand.Read(img.id[:]); err != nil {
 		return nil, err
 	}
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
-		next: erofs.BlockSize, limits: c.limits, full: func() { c.unfit.Add(d, struct{}{}) },
+		next: erofs.BlockSize, limits: c.limits, memory: c.memory.Holder(), full: func() { c.unfit.Add(d, struct{}{}) },
 	}
-	var err error
+	defer func() {
+		if err != nil {
+			g.memory.Close()
+		}
+	}()
 	if g.head, err = erofs.Head(g.options); err != nil {
 		return nil, err
 	}
@@ -142,6 +152,7 @@ func (g *grown) end() {
 	g.mu.Unlock()
 	g.busy.Wait()
 	g.files.remove(g)
+	g.memory.Close()
 }
 
 // placeLocked gives a directory its place, and reports whether it has one.
@@ -152,7 +163,7 @@ func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 		return false
 	}
 	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
-	if p.at+p.bytes > lastPlace {
+	if p.at+p.bytes > lastPlace || !g.memory.Take(placeBytes+int64(len(e.Name))) {
 		return false
 	}
 	if up == nil {
@@ -205,7 +216,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 			if err != nil {
 				if !errors.Is(err, errEnded) {
 					g.full()
-					g.waiter.Fail("", fmt.Errorf("metadata image: %w", erofs.ErrTooLarge))
+					g.waiter.Fail("", fmt.Errorf("directories of %w: %w", tree.ErrTooLarge, erofs.ErrTooLarge))
 				}
 				return false
 			}
@@ -245,6 +256,10 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 		}
 	}
 	b, err := g.write(p, dir)
+	if errors.Is(err, erofs.ErrTooLarge) {
+		g.full()
+		err = fmt.Errorf("%w: %w", tree.ErrTooLarge, err)
+	}
 	if err != nil {
 		g.waiter.Fail(p.path(), err)
 	}
@@ -253,6 +268,9 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 
 // write makes the region of p, and gives its entries their places.
 func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
+	if dir.Len() > maxEntries {
+		return nil, erofs.ErrTooLarge
+	}
 	for i := range dir.Len() {
 		if e := dir.At(i); namesNothing(e) {
 			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
@@ -261,6 +279,10 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
 	r.Dir.Entries = make([]erofs.Entry, dir.Len())
 	g.mu.Lock()
+	if p.nids == nil && !g.memory.Take(nidBytes*int64(dir.Len())) {
+		g.mu.Unlock()
+		return nil, erofs.ErrTooLarge
+	}
 	for i := range dir.Len() {
 		e := dir.At(i)
 		r.Dir.Entries[i] = g.blobs.show(e)
@@ -276,7 +298,7 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 	}
 	if p.nids == nil {
 		p.nids = slices.Clone(r.NIDs) // those of directories are for good
-		if size := p.entry.Digest.SizeBytes(); g.dirs+size <= maxKept {
+		if size := p.entry.Digest.SizeBytes(); g.dirs+size <= maxKept && g.memory.TakeSpare(size+nidBytes*int64(dir.Len())) {
 			g.dirs += size
 			p.dir = dir
 		}
@@ -303,7 +325,7 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 func (g *grown) grow() {
 	for i := 0; ; i++ {
 		g.mu.Lock()
-		if g.ended || i == len(g.places) || len(g.places) >= g.limits.ahead || g.next >= maxAheadBytes {
+		if g.ended || i == len(g.places) || len(g.places) >= g.limits.ahead || g.next >= maxAheadBytes || !g.memory.TakeSpare(0) {
 			g.mu.Unlock()
 			return
 		}

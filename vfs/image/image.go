@@ -28,7 +28,9 @@ import (
 const (
 	maxImageEntries = 1 << 20
 	maxImageDepth   = 256
-	imageBuffer     = 1 << 20
+	// maxHoles bounds what an image keeps of entries that it does not show, each of which counts holeBytes beside its texts.
+	maxHoles, holeBytes = 32 << 20, 256
+	imageBuffer         = 1 << 20
 )
 
 // imageID is the UUID of an image, by which fanotify names it.
@@ -79,6 +81,7 @@ type subtree struct {
 	blobs  *Blobs
 	lookup atHand
 	left   int // entries that may be added
+	room   int // bytes for those that are not shown; negative: there are too many
 	dirs   int
 	image  *image // that it is for
 }
@@ -89,19 +92,24 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 	s.left -= d.Len()
 	c := &Cover{image: s.image}
 	list := make([]erofs.Entry, 0, d.Len())
-	for i := range d.Len() {
+	hole := func(e tree.Entry) {
+		if s.room -= holeBytes + len(e.Name) + len(e.Target); s.room >= 0 {
+			c.hole(e)
+		}
+	}
+	for i := 0; i < d.Len() && s.room >= 0; i++ {
 		e := d.At(i)
 		out := s.blobs.show(e)
 		switch e.Kind {
 		case tree.File:
 			if namesNothing(e) {
-				c.hole(e)
+				hole(e)
 				continue
 			}
 		case tree.Dir:
 			child, ok := s.lookup(e.Digest)
 			if !ok || child.Len() > s.left || depth == maxImageDepth {
-				c.hole(e)
+				hole(e)
 				continue
 			}
 			var rest *Cover
@@ -109,7 +117,7 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 				c.below = append(c.below, Covered{cloneEntry(e), rest})
 			}
 		default:
-			c.hole(e)
+			hole(e)
 			continue
 		}
 		list = append(list, out)
@@ -126,9 +134,12 @@ func namesNothing(e tree.Entry) bool {
 // newImage makes an image of the local part of the subtree d at path, and mounts it.
 func (c *Cache) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
 	img = &image{path: path}
-	s := &subtree{blobs: &c.blobs, lookup: atHand, left: maxImageEntries, image: img}
+	s := &subtree{blobs: &c.blobs, lookup: atHand, left: maxImageEntries, room: maxHoles, image: img}
 	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
 	top.Entries, img.cover = s.directory(d, 0)
+	if s.room < 0 {
+		return nil, fmt.Errorf("%w: it lacks more than %d MiB of entries", erofs.ErrTooLarge, maxHoles>>20)
+	}
 	img.dirs = s.dirs
 	if _, err := rand.Read(img.id[:]); err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 	if !s.large(d) {
 		return
 	}
-	if s.images.sighted(path, d) {
+	if s.images.sighted(path, d) && !s.images.unfit.Contains(d) {
 		s.wanted = append(s.wanted, site{path, d})
 		return
 	}

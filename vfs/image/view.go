@@ -43,7 +43,9 @@ type View struct {
 	grafts []*graft
 	cover  *Cover // cover of the images; nil if there are none
 
-	overlay fsid // in which they are shown, once they are watched
+	overlay fsid   // in which they are shown, once they are watched
+	path    string // of the overlay then
+	left    bool   // it is watched no more. Who has the watcher's turn has it
 	watch   atomic.Uint32
 	blind   atomic.Bool // not all is known that was opened
 }

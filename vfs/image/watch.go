@@ -20,12 +20,16 @@ const (
 	// watchBuffer is how much is read from the kernel at once: some hundred
 	// events, each of which has a descriptor.
 	watchBuffer = 8 << 10
+	// mostEvents is how many events of one root may be taken without a pause. A command that goes on opening files faster than
+	// anybody can look at them would have all others wait for the end of it, and the kernel keep more and more of them.
+	mostEvents = 1 << 16
 	// atHandleFID asks for a file handle that only names, see name_to_handle_at(2).
 	atHandleFID = 0x200
 	// eventHead is the size of struct fanotify_event_metadata, see fanotify(7).
 	eventHead = 24
 
 	groupFlags = unix.FAN_CLASS_NOTIF | unix.FAN_CLOEXEC | unix.FAN_NONBLOCK | unix.FAN_UNLIMITED_QUEUE | unix.FAN_UNLIMITED_MARKS
+	watchMask  = unix.FAN_OPEN | unix.FAN_ONDIR
 	// fileFlags prevent waiting for a file of which a command has a lease.
 	fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_LARGEFILE | unix.O_NONBLOCK
 )
@@ -44,6 +48,9 @@ type watcher struct {
 	// thread is that of the holder of the turn. The kernel opens files for it that others have
 	// opened, so roots must not make it wait.
 	thread atomic.Uint32
+
+	// taken counts the events of each root since the kernel had none. Who has the turn has it.
+	taken map[*View]int
 
 	mu    sync.Mutex
 	roots map[fsid]*View // watched views, by the id of their overlay
@@ -67,6 +74,7 @@ func newWatcher() (*watcher, error) {
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
 		roots: map[fsid]*View{},
+		taken: map[*View]int{},
 	}
 	w.turn <- struct{}{}
 	go w.run()
@@ -110,7 +118,7 @@ func (w *watcher) watch(r *View, path string) error {
 	if err != nil {
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("statfs %s: %w", path, err)}
 	}
-	r.overlay = id
+	r.overlay, r.path = id, path
 	w.mu.Lock()
 	_, taken := w.roots[id]
 	if !taken {
@@ -120,8 +128,7 @@ func (w *watcher) watch(r *View, path string) error {
 	if taken {
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("two overlays have the file system id %x", id)}
 	}
-	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM,
-		unix.FAN_OPEN|unix.FAN_ONDIR, unix.AT_FDCWD, path)
+	err = unix.FanotifyMark(w.fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, watchMask, unix.AT_FDCWD, path)
 	if err != nil {
 		w.forget(r)
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("watch %s: %w", path, err)}
@@ -148,6 +155,7 @@ func (w *watcher) drain() {
 	runtime.LockOSThread()
 	w.thread.Store(uint32(unix.Gettid()))
 	defer func() {
+		clear(w.taken)
 		w.thread.Store(0)
 		runtime.UnlockOSThread()
 		w.turn <- struct{}{}
@@ -194,6 +202,10 @@ func (w *watcher) handOn(fd int) {
 	if r == nil {
 		return
 	}
+	if w.taken[r]++; w.taken[r] > mostEvents {
+		w.leave(r)
+		return
+	}
 	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
 	if err != nil {
 		r.blind.Store(true)
@@ -202,6 +214,17 @@ func (w *watcher) handOn(fd int) {
 	if img, nid, ok := parseHandle(handle.Type(), handle.Bytes()); ok {
 		r.opened(img, nid)
 	}
+}
+
+// leave has the kernel tell nothing more of a root: from then on nobody knows what is opened there.
+func (w *watcher) leave(r *View) {
+	r.blind.Store(true)
+	if r.left {
+		return
+	}
+	r.left = true
+	// It fails if the root is being taken away, and then there is nothing more to tell.
+	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, watchMask, unix.AT_FDCWD, r.path)
 }
 
 // lost records that an unknown file was opened.

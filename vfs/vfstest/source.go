@@ -196,6 +196,16 @@ func (s *Source) Tree(t testing.TB, paths ...string) digest.Digest {
 	return s.Add(t, m)
 }
 
+// Repeat adds a directory in which d is at so many names, "000" and on.
+func (s *Source) Repeat(t testing.TB, d digest.Digest, times int) digest.Digest {
+	t.Helper()
+	m := &repb.Directory{}
+	for i := range times {
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: fmt.Sprintf("%03d", i), Digest: d.Proto()})
+	}
+	return s.Add(t, m)
+}
+
 // Find returns the digest of what is at a path of the tree.
 func (s *Source) Find(t testing.TB, root digest.Digest, p string) digest.Digest {
 	t.Helper()

@@ -48,7 +48,7 @@ func Status(ctx context.Context, err error) *status.Status {
 		return status.New(codes.DataLoss, err.Error())
 	case errors.Is(err, cas.ErrNotFound):
 		return status.New(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, cas.ErrNoSpace):
+	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, castree.ErrTooLarge):
 		return status.New(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, cas.ErrUnwritable):
 		return status.New(codes.Unavailable, err.Error())

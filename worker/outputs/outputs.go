@@ -47,7 +47,9 @@ type Outputs struct {
 	madeBytes int64
 	names     int // seen in directories
 	text      int // bytes of names and targets
-	patience  *patience
+	// Of input directories that are returned as they are.
+	unchanged, unchangedNames int
+	patience                  *patience
 }
 
 // A Root is the folder that a command worked in; vfs.Root documents its methods.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
@@ -30,6 +31,8 @@ const (
 	// maxOutputText bounds their names and the targets of symlinks, in bytes: the worker has several times as many in memory
 	// while it makes their messages.
 	maxOutputText = 32 << 20
+	// maxUnchanged bounds the messages of input directories that are returned as they are, in bytes.
+	maxUnchanged = 256 << 20
 )
 
 // Validate checks p and fills in defaults for 0, for a store with this capacity.
@@ -75,6 +78,17 @@ func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 		n += len(e.Name())
 	}
 	return o.admitText(n)
+}
+
+// admitUnchanged counts an input directory that is returned as it is, once however often it occurs, before it is decoded: a
+// small message may name millions of entries.
+func (o *Outputs) admitUnchanged(d *tree.Directory) error {
+	o.unchanged += len(d.Encoded())
+	if o.unchangedNames += d.Len(); o.unchanged > maxUnchanged || o.unchangedNames > maxOutputNames {
+		return fmt.Errorf("the unchanged inputs among the outputs are %w: at most %d names in directories of %d bytes",
+			tree.ErrTooLarge, maxOutputNames, maxUnchanged)
+	}
+	return nil
 }
 
 // admitText counts bytes of names and targets.

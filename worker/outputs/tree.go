@@ -176,6 +176,9 @@ func (b *treeBuilder) usual(ctx context.Context, d digest.Digest, depth int) (m 
 	if err != nil {
 		return nil, false, err
 	}
+	if err := b.o.admitUnchanged(input); err != nil {
+		return nil, false, err
+	}
 	m = &repb.Directory{}
 	if err := proto.Unmarshal(input.Encoded(), m); err != nil {
 		return nil, false, nil // a name is not UTF-8; build reports it

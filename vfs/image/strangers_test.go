@@ -1,0 +1,148 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/budget"
+	"github.com/forerunner-build/forerunner/vfs/erofs"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
+)
+
+// linksOf is a tree of few messages that has very many symlinks with long targets: each directory is at many paths.
+func linksOf(t *testing.T, src *vfstest.Source) digest.Digest {
+	t.Helper()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("link%03d -> %s", i, strings.Repeat("t", 4000)))
+	}
+	root := src.Repeat(t, src.Tree(t, names...), 200)
+	loadAll(t, src, root)
+	return root
+}
+
+// TestImageOfLinks: what an image does not show it keeps, so that a tree with too much of that gets none, and is not tried again.
+func TestImageOfLinks(t *testing.T) {
+	c, src, _ := openCache(t)
+	root := linksOf(t, src)
+	s := &survey{images: c, source: src, small: map[digest.Digest]int{}, left: maxVisits}
+	s.visit("", root)
+	s.visit("", root)
+	if len(s.wanted) == 0 || s.wanted[0].digest != root {
+		t.Fatalf("images are wanted of %v", s.wanted)
+	}
+	before := c.Len()
+	if err := c.Make("", root, src); !errors.Is(err, erofs.ErrTooLarge) || c.Len() != before {
+		t.Errorf("there is an image of it: %v, %d", err, c.Len()-before)
+	}
+	s.wanted = nil
+	if s.visit("", root); len(s.wanted) > 0 && s.wanted[0].digest == root {
+		t.Error("it is wanted again")
+	}
+}
+
+// complaints gathers what a Waiter is told.
+type complaints struct {
+	nobodyWaits
+	mu  sync.Mutex
+	all []error // guarded by mu
+}
+
+func (c *complaints) Fail(_ string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, err)
+}
+
+func (c *complaints) first() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.all) == 0 {
+		return nil
+	}
+	return c.all[0]
+}
+
+// TestGrownWithoutMemory has a command walk through a tree that has far more directories than there is memory for: it gets an error
+// that says why, and the next root of the tree has no image.
+func TestGrownWithoutMemory(t *testing.T) {
+	c, src, _ := openCache(t)
+	const most = 1 << 20
+	c.memory = budget.New(most)
+	root := src.Repeat(t, src.Repeat(t, src.Tree(t, "file"), 300), 300)
+	loadAll(t, src, root)
+	told := &complaints{nobodyWaits: nobodyWaits{t}}
+	_, at := grownViewOf(t, c, src, root, told)
+	seen := 0
+	err := filepath.WalkDir(at, func(path string, _ os.DirEntry, _ error) error {
+		if filepath.Base(path) == "file" {
+			seen++
+		}
+		return nil
+	})
+	if used := c.memory.Used(); err != nil || used > most || seen < 500 || seen > 50_000 {
+		t.Errorf("%v; %d files are seen, and %d bytes used of %d", err, seen, used, most)
+	}
+	if err := told.first(); !errors.Is(err, tree.ErrTooLarge) {
+		t.Errorf("the action is told %v", err)
+	}
+	if v := c.View(root, src, folder.ProcessOwner(), Hooks{}, told); v.Grown() {
+		t.Error("the next root has an image that grows, too")
+		v.Release()
+	}
+}
+
+// TestFloodOfOpens has a command open files faster than somebody can look at them: the kernel is asked to tell of it no more, so
+// that others do not wait, and all that it could read counts as read.
+func TestFloodOfOpens(t *testing.T) {
+	c, _, _ := openCache(t)
+	at := t.TempDir() // in the place of an overlay
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+	v := &View{cache: c}
+	if err := c.watcher.watch(v, at); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Unwatch)
+	const files = 300
+	for i := range files {
+		if err := os.WriteFile(filepath.Join(at, fmt.Sprint(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(processes int) { // the kernel joins openings of one file by one process
+		out, err := exec.Command("sh", "-c", fmt.Sprintf("cd %s; for i in $(seq %d); do (for f in *; do : <$f; done) & done; wait", at, processes)).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	open(10)
+	if c.watcher.drain(); v.blind.Load() || v.left {
+		t.Fatal("a few files are too many")
+	}
+	<-c.watcher.turn // nobody looks meanwhile
+	open(mostEvents/files + 10)
+	c.watcher.turn <- struct{}{}
+	if c.watcher.drain(); !v.blind.Load() || !v.left {
+		t.Fatalf("not all is known that was opened: %t; it is told no more: %t", v.blind.Load(), v.left)
+	}
+	<-c.watcher.turn
+	open(1)
+	if due, err := unix.IoctlGetInt(c.watcher.fd, unix.TIOCINQ); due != 0 || err != nil {
+		t.Errorf("%d bytes of events are due after that, %v", due, err)
+	}
+	c.watcher.turn <- struct{}{}
+}
