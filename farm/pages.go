@@ -25,6 +25,10 @@ import (
 // pages returns the scheduler's pages for people. On a port that other machines reach, and without
 // authentication, they are read-only.
 func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
+	memory, err := s.Callers.Memory.Bytes()
+	if err != nil {
+		return nil, err
+	}
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -39,6 +43,7 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state
 		Login:    c.logins,
 		Address:  address,
 		Pages:    s.Pages(),
+		Memory:   memory,
 		ReadOnly: c.protect.Guard == nil && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,
 	})

@@ -63,6 +63,7 @@ type actionPages struct {
 	trees     *intake.Turns // of input roots that are read
 	records   *recordPages  // shows those that are no longer in the storage
 	comparer  *comparer
+	shown     int // inputs at most
 }
 
 func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
@@ -126,9 +127,9 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 		return
 	}
 	known := p.profile(ctx, fn, v)
-	tree, err := prefetch.LayOver(known, root, directories, maxShownInputs)
+	tree, err := prefetch.LayOver(known, root, directories, p.shown)
 	if err != nil {
-		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, maxShownInputs)
+		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, p.shown)
 		return
 	}
 	v.Inputs = inputsOf(tree, v.Known)

@@ -60,6 +60,12 @@ type buildView struct {
 	news      []byte // of the time line
 }
 
+// actionBytes is what an action takes as long as somebody looks at its build.
+const actionBytes = 300
+
+// held implements holding.
+func (v *buildView) held() int64 { return int64(v.Total) * actionBytes }
+
 // grown implements growing.
 func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news }
 

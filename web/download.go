@@ -18,9 +18,6 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// maxDownload limits downloads from a page: they are read into memory.
-const maxDownload = 32 << 20
-
 // blobPath is where a blob can be had under a name.
 func blobPath(function, hashAndSize, instance, name string) string {
 	return fmt.Sprintf("/blobs/%s/%s?%s", function, hashAndSize, url.Values{"instance": {instance}, "name": {name}}.Encode())
@@ -42,13 +39,20 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case !auth.Allowed(ctx, auth.Read, instance):
 		err = missing("file", digest.ErrNotFound)
-	case d.SizeBytes() > maxDownload:
-		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", maxDownload>>20)
+	case d.SizeBytes() > p.room.file: // it is read into memory
+		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", p.room.file>>20)
 	}
-	var content []byte
-	if err == nil {
-		content, err = p.blobs(instance, d.Function()).Read(ctx, d)
+	if err == nil && !p.room.answer(w, r, d.SizeBytes(), func() { p.send(ctx, w, r, d) }) {
+		err = errNoRoom
 	}
+	if err != nil {
+		p.fail(w, r, "record", missing("file", err))
+	}
+}
+
+// send answers with a blob.
+func (p *downloads) send(ctx context.Context, w http.ResponseWriter, r *http.Request, d digest.Digest) {
+	content, err := p.blobs(r.FormValue("instance"), d.Function()).Read(ctx, d)
 	if err != nil {
 		p.fail(w, r, "record", missing("file", err))
 		return

@@ -24,6 +24,7 @@ const (
 type events struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	yield   func() // ends the stream with errCrowded
 }
 
 // errCrowded is for viewers for which there is no room, or no longer.

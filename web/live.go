@@ -1,12 +1,11 @@
 package web
 
 import (
-	"bytes"
 	"context"
+	"hash/maphash"
 	"net/http"
 	"time"
 
-	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -45,6 +44,11 @@ type growing interface {
 	grown() (event string, data []byte)
 }
 
+// A holding is the data of a page that keeps so many bytes while somebody looks at it.
+type holding interface {
+	held() int64
+}
+
 // page answers with a page, or with the stream of its updates.
 func (d *display) page(name string, load loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,17 +56,31 @@ func (d *display) page(name string, load loader) http.Handler {
 			d.follow(w, r, name, load)
 			return
 		}
-		data, err := d.load(r, load)
+		b, err := d.make(r, name, load)
+		if err == nil && !d.room.answer(w, r, int64(len(b)), func() { write(w, http.StatusOK, b) }) {
+			err = errNoRoom
+		}
 		if err != nil {
 			d.fail(w, r, name, err)
-			return
 		}
-		shown := name
-		if t, ok := data.(templated); ok {
-			shown = t.template()
-		}
-		d.render(w, http.StatusOK, shown, d.view(r, shown, data))
 	})
+}
+
+// make returns a whole page. Errors are gRPC statuses.
+func (d *display) make(r *http.Request, name string, load loader) ([]byte, error) {
+	leave, err := d.room.make(r, name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	data, err := d.load(r, load)
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := data.(templated); ok {
+		name = t.template()
+	}
+	return d.whole(name, d.view(r, name, data))
 }
 
 func (d *display) load(r *http.Request, load loader) (any, error) {
@@ -78,20 +96,29 @@ func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, lo
 	if !ok {
 		return
 	}
-	defer leave()
+	keeps := func() {}
+	defer func() { keeps(); leave() }()
 	ticker := time.NewTicker(livePeriod)
 	defer ticker.Stop()
-	var shown []byte
+	var shown uint64 // of the part that was sent last
 	var sent time.Time
+	seed := maphash.MakeSeed()
 	form := ""
 	for {
-		data, err := d.load(r, load)
+		data, part, err := d.moving(r, name, load)
 		if e.crowded(r) || e.over(r) {
 			return
 		}
 		if err != nil {
 			_ = e.send("gone", []byte(status.Convert(err).Message()))
 			return
+		}
+		if h, ok := data.(holding); ok && sent.IsZero() {
+			if keeps, ok = d.room.hold(r, h.held(), e.yield); !ok {
+				keeps = func() {}
+				_ = e.send("gone", []byte(errCrowded.Error()))
+				return
+			}
 		}
 		if f, ok := data.(former); ok {
 			if form != "" && form != f.form() {
@@ -100,15 +127,13 @@ func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, lo
 			}
 			form = f.form()
 		}
-		part, err := d.main(r, name, data)
-		if err != nil {
-			d.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
-			return
-		}
-		switch {
-		case !bytes.Equal(part, shown):
-			err = e.send("main", part)
-			shown, sent = part, time.Now()
+		switch is := maphash.Bytes(seed, part); {
+		case is != shown:
+			if !d.room.answer(w, r, int64(len(part)), func() { err = e.send("main", part) }) {
+				_ = e.send("gone", []byte(status.Convert(errNoRoom).Message()))
+				return
+			}
+			shown, sent = is, time.Now()
 		case time.Since(sent) > keepAlive:
 			err = e.send("alive", nil)
 			sent = time.Now()
@@ -130,6 +155,19 @@ func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, lo
 	}
 }
 
+// moving returns what a page shows and the part of it that moves. Errors are gRPC statuses.
+func (d *display) moving(r *http.Request, name string, load loader) (data any, part []byte, err error) {
+	leave, err := d.room.make(r, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	if data, err = d.load(r, load); err == nil {
+		part, err = d.main(r, name, data)
+	}
+	return data, part, err
+}
+
 // events begins a stream, if there is room for one more viewer; leave gives the room back. The context of the request
 // that is returned ends with errCrowded when the room is given to another viewer, and with errLeft when he logs out.
 func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
@@ -144,7 +182,7 @@ func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *h
 	w.Header().Set("Cache-Control", "no-store")
 	r = r.WithContext(ctx)
 	watched := d.watch(r, cancel)
-	return events{w, http.NewResponseController(w)}, r, func() { leavePlace(); cancel(nil); <-watched }, true
+	return events{w, http.NewResponseController(w), func() { cancel(errCrowded) }}, r, func() { leavePlace(); cancel(nil); <-watched }, true
 }
 
 // watch ends a stream with errLeft if its session is ended early. The returned channel is closed

@@ -1,8 +1,8 @@
 package web
 
 import (
-	"bytes"
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -24,6 +24,7 @@ var files embed.FS
 type renderer struct {
 	templates map[string]*template.Template // by the name of a page
 	login     *login.Logins                 // nil: no log-in
+	room      *room
 	readOnly  bool
 	logger    *zap.Logger
 }
@@ -89,26 +90,47 @@ func (p *renderer) view(r *http.Request, page string, data any) view {
 // logInAt is where one logs in to see a page.
 func logInAt(page string) string { return "/login?" + url.Values{"to": {login.Local(page)}}.Encode() }
 
-// render writes a whole page.
+// render writes a whole page, which is small.
 func (p *renderer) render(w http.ResponseWriter, code int, name string, v view) {
-	var b bytes.Buffer
-	if err := p.templates[name].ExecuteTemplate(&b, "layout.html", v); err != nil {
-		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
-		http.Error(w, "this page cannot be shown: see the scheduler's log", http.StatusInternalServerError)
+	b, err := p.whole(name, v)
+	if err != nil {
+		http.Error(w, status.Convert(err).Message(), http.StatusInternalServerError)
 		return
 	}
+	write(w, code, b)
+}
+
+// whole returns a whole page. Errors are gRPC statuses.
+func (p *renderer) whole(name string, v view) ([]byte, error) {
+	return p.execute(name, "layout.html", v)
+}
+
+// execute returns what a part of the template of a page makes of v. Errors are gRPC statuses.
+func (p *renderer) execute(name, part string, v view) ([]byte, error) {
+	b := page{most: p.room.page}
+	err := p.templates[name].ExecuteTemplate(&b, part, v)
+	switch {
+	case errors.Is(err, errLargePage):
+		return nil, errLargePage
+	case err != nil:
+		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
+		return nil, status.Error(codes.Internal, "this page cannot be shown: see the scheduler's log")
+	}
+	return b.Bytes(), nil
+}
+
+// write writes a page.
+func write(w http.ResponseWriter, code int, page []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes()) // the viewer may have left
+	_, _ = w.Write(page) // the viewer may have left
 }
 
-// main returns the part of a page that moves.
+// main returns the part of a page that moves. Errors are gRPC statuses.
 func (p *renderer) main(r *http.Request, name string, data any) ([]byte, error) {
-	var b bytes.Buffer
-	err := p.templates[name].ExecuteTemplate(&b, "main", p.view(r, name, data))
-	return b.Bytes(), err
+	return p.execute(name, "main", p.view(r, name, data))
 }
 
 // A failure is the data of an error page.

@@ -22,14 +22,24 @@ func tracePath(invocation string) string { return "/builds/" + url.PathEscape(in
 func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
 	defer cancel()
-	err := b.read(ctx, b.pattern())
+	leave, err := b.pages.room.make(r, "build")
+	if err == nil {
+		err = b.read(ctx, b.pattern())
+		leave()
+	}
 	if err == nil && b.view.Total == 0 {
 		err = status.Errorf(codes.NotFound, "nothing of invocation %q has ended, or it ended too long ago", b.view.Invocation)
 	}
+	if err == nil && !b.pages.room.answer(w, r, b.view.held(), func() { b.events(w) }) {
+		err = errNoRoom
+	}
 	if err != nil {
 		b.pages.fail(w, r, "build", err)
-		return
 	}
+}
+
+// events writes the trace.
+func (b *builder) events(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	asFile(w, b.view.Invocation+traceSuffix, "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)

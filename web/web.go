@@ -39,6 +39,8 @@ type Options struct {
 	// pages, with a slash at its end. Empty: no instructions are shown; the pages are at the
 	// viewer's address.
 	Address, Pages string
+	// Memory is that of the whole program, of which large pages get a part; 0: they have no limit.
+	Memory int64
 	// ReadOnly disables changes.
 	ReadOnly bool
 	Logger   *zap.Logger
@@ -63,7 +65,7 @@ func New(o Options) (*Site, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	rendered := &renderer{login: o.Login, readOnly: o.ReadOnly, logger: o.Logger}
+	rendered := &renderer{login: o.Login, room: newRoom(o.Memory), readOnly: o.ReadOnly, logger: o.Logger}
 	if err := rendered.parse(); err != nil {
 		return nil, err
 	}

@@ -206,7 +206,7 @@ func TestViewersThatTakeNothing(t *testing.T) {
 		w := &connection{ResponseRecorder: httptest.NewRecorder()}
 		for range 3 {
 			time.Sleep(time.Hour)
-			if err := (events{w, http.NewResponseController(w)}).send("main", nil); err != nil {
+			if err := (events{w: w, control: http.NewResponseController(w)}).send("main", nil); err != nil {
 				t.Fatal(err)
 			}
 			if left := time.Until(w.until); left != stuck {
@@ -219,7 +219,7 @@ func TestViewersThatTakeNothing(t *testing.T) {
 // TestEventsHaveOneKindOfLine sends what ends an event for browsers, if it is taken as it is.
 func TestEventsHaveOneKindOfLine(t *testing.T) {
 	w := &connection{ResponseRecorder: httptest.NewRecorder()}
-	if err := (events{w, http.NewResponseController(w)}).send("main", []byte("a\r\nb\r\revent: reload\rdata: c\n\nd\r")); err != nil {
+	if err := (events{w: w, control: http.NewResponseController(w)}).send("main", []byte("a\r\nb\r\revent: reload\rdata: c\n\nd\r")); err != nil {
 		t.Fatal(err)
 	}
 	want := "event: main\ndata: a\ndata: b\ndata: \ndata: event: reload\ndata: data: c\ndata: \ndata: d\n\n"
