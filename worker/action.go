@@ -310,7 +310,8 @@ func (a *action) failedByWorker(ctx context.Context, response *repb.ExecuteRespo
 // crowdedOut reports whether the action may have lacked room that it did not take itself: most of
 // the free space at its start.
 func (a *action) crowdedOut() bool {
-	return a.health.WasShort() && (a.last.root == nil || a.last.written(a.health.Free()/2) <= a.health.Free()/2)
+	much := a.health.Free() / 2
+	return a.health.WasShort() && (a.last.root == nil || max(a.last.wrote, a.last.written(much)) <= much)
 }
 
 // allMissing returns err, or if it reports a missing input, an error with all inputs that storage

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/outputs"
@@ -67,6 +68,20 @@ func TestScratchPolicy(t *testing.T) {
 				shell:  "cat in >/dev/null; head -c 2000000 /dev/zero >out", paths: []string{"out"},
 			}))
 		})
+	}
+}
+
+// TestScratchWithoutNames has a command write to a file that it has removed: as much as there may be, and more.
+func TestScratchWithoutNames(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+		slot: launchertest.Slot(t, 0), sandbox: &sandbox.Options{}, change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },
+	})
+	for _, file := range []string{"/tmp/file", "file"} {
+		const write = "exec 3>%s; rm %[1]s; head -c %d /dev/zero >&3; %s"
+		s := spec{shell: fmt.Sprintf(write, file, 5_000_000, "sleep 1000")}
+		assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
+		assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+		assertOK(t, f.run(t, spec{shell: fmt.Sprintf(write, file, 3_000_000, "sleep 1")}))
 	}
 }
 

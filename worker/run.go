@@ -45,7 +45,8 @@ type run struct {
 	// do nothing more that one of its processes has requested, except what a lease reveals;
 	// runCommand determines it. watched: a client asked for its output.
 	vacated, watched bool
-	crowded          bool // memory for files of the command was full, so its outputs may be truncated
+	crowded          bool  // memory for files of the command was full, so its outputs may be truncated
+	wrote            int64 // the most bytes of its files that were seen while it ran, including files without names
 	// The reads of the command, before the worker itself looks for outputs.
 	read    vfs.Stats
 	stalled time.Duration

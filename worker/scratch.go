@@ -27,7 +27,7 @@ func (r *run) runBounded(
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
-	looks := time.AfterFunc(scratchInterval, func() { exceeded <- r.watchScratch(ctx, cancel) })
+	looks := time.AfterFunc(scratchInterval, func() { exceeded <- r.watchScratch(ctx, launcher, cancel) })
 	full := make(chan bool, 1)
 	if r.root.InMemory() {
 		go func() { full <- r.watchMemory(ctx) }()
@@ -55,10 +55,16 @@ func (r *run) runBounded(
 
 // watchScratch looks now and again and calls stop when there is more than the policy allows, and reports
 // whether it did. It returns when ctx ends.
-func (r *run) watchScratch(ctx context.Context, stop func()) bool {
+func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop func()) bool {
+	most := r.w.opts.Outputs.Scratch
 	for ctx.Err() == nil {
 		began := time.Now()
-		if most := r.w.opts.Outputs.Scratch; r.written(most) > most {
+		n := r.written(most)
+		if n <= most { // what has no name is gone when the command has ended
+			n += folder.Nameless(launcher.Processes(), most-n)
+		}
+		r.wrote = max(n, r.wrote)
+		if n > most {
 			stop()
 			return true
 		}

@@ -19,9 +19,11 @@ const (
 	firstLook = 10 * time.Millisecond
 	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that time.
 	unchargedInterval = 100 * time.Millisecond
-	// looksForLocks is how many checks there are for each that counts locks: during a count the
-	// kernel grants no locks to any process.
+	// looksForLocks is how many checks there are for each that counts file systems and locks: during a
+	// count of locks the kernel grants none to any process.
 	looksForLocks = 10
+	// mostFileSystems may come while a command runs. A process mounts some 10,000 in a second.
+	mostFileSystems = 1 << 14
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
 	// mostLocks of files that come while a command runs take some 14 MB.
@@ -42,11 +44,14 @@ type unchargedWatch struct {
 	// The use of others when the command began. unknown: their locks could not be counted, or are
 	// too many to count.
 	locks   int
+	systems int // of files; 0: nobody knows
 	netlink int64
 	kernel  int64
 	unknown bool
-	// count is uncharged.Locks.
-	count func(most int, pids []int) (all, own int, err error)
+	// count is uncharged.Locks; fileSystems and mounts are the functions of that name.
+	count       func(most int, pids []int) (all, own int, err error)
+	fileSystems func() (int, error)
+	mounts      func(pids []int, most int) int
 }
 
 // An excess is uncharged memory that is too much. own: it is the command's for certain.
@@ -82,7 +87,7 @@ func (r *run) watchUncharged(ctx context.Context, launcher *runner.Launcher, sto
 	if !r.w.opts.Isolation.Sandboxed {
 		return nil // such a command can do all that the worker can
 	}
-	u := &unchargedWatch{launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork, count: uncharged.Locks}
+	u := &unchargedWatch{launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork, count: uncharged.Locks, fileSystems: uncharged.FileSystems, mounts: uncharged.Mounts}
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
@@ -116,7 +121,9 @@ func (u *unchargedWatch) look() *excess {
 	}
 	var found *excess
 	if u.looks%looksForLocks == 0 {
-		found = u.lookAtLocks(pids)
+		if found = u.lookAtLocks(pids); found == nil {
+			found = u.lookAtFileSystems(pids)
+		}
 	}
 	u.looks++
 	return found
@@ -168,6 +175,22 @@ func (u *unchargedWatch) lookAtLocks(pids []int) *excess {
 		return nil
 	}
 	return &excess{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), own > mostLocks}
+}
+
+// lookAtFileSystems checks the file systems that commands mount in their own namespaces: the machine
+// has numbers for about a million.
+func (u *unchargedWatch) lookAtFileSystems(pids []int) *excess {
+	n, err := u.fileSystems()
+	switch {
+	case err != nil:
+		return nil
+	case u.looks == 0:
+		u.systems = n
+		return nil
+	case u.systems == 0 || n-u.systems <= mostFileSystems:
+		return nil
+	}
+	return &excess{fmt.Sprintf("%d mounted file systems", mostFileSystems), u.mounts(pids, mostFileSystems+1) > mostFileSystems}
 }
 
 // tooMuch is the error of an action whose command was stopped for an excess. If another command

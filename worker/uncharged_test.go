@@ -29,6 +29,7 @@ func TestUncharged(t *testing.T) {
 		"netlink of all":      {true, codes.Unavailable},
 		"locks":               {false, codes.ResourceExhausted},
 		"locks-of-files":      {false, codes.Unavailable},
+		"mounts":              {false, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
@@ -96,6 +97,35 @@ func TestWhoseLocks(t *testing.T) {
 		u.looks++
 		u.count = func(most int, _ []int) (int, int, error) { return min(c.now.all, most), c.now.own, nil }
 		if found := u.lookAtLocks(nil); (found != nil) != (c.want != nil) || found != nil && found.own != *c.want {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// TestWhoseFileSystems has file systems of commands and of others beside them.
+func TestWhoseFileSystems(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int
+		err    error // of the first look
+		now    int
+		own    int // mounts
+		want   *bool
+	}{
+		"few":                     {50, nil, 500, 400, nil},
+		"as many as there can be": {50, nil, 50 + mostFileSystems, 1, nil},
+		"its own":                 {50, nil, 51 + mostFileSystems, 1 + mostFileSystems, new(true)},
+		"of others":               {50, nil, 51 + mostFileSystems, 30, new(false)},
+		"not known at first":      {0, errors.New("no"), 51 + mostFileSystems, 1 + mostFileSystems, nil},
+	} {
+		u := &unchargedWatch{
+			fileSystems: func() (int, error) { return c.before, c.err }, mounts: func([]int, int) int { return c.own },
+		}
+		if found := u.lookAtFileSystems(nil); found != nil {
+			t.Errorf("%s: the first look finds %+v", name, found)
+		}
+		u.looks++
+		u.fileSystems = func() (int, error) { return c.now, nil }
+		if found := u.lookAtFileSystems(nil); (found != nil) != (c.want != nil) || found != nil && found.own != *c.want {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <linux/netlink.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,6 +60,19 @@ static void locks(int command)
 	}
 }
 
+// mounts file systems until it is stopped.
+static void mounts(void)
+{
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) {
+		perror("unshare");
+		exit(1);
+	}
+	while (!mount("none", "/tmp", "tmpfs", 0, "size=4k"))
+		;
+	perror("mount");
+	pause();
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -70,5 +85,7 @@ int main(int argc, char **argv)
 		locks(F_SETLK);
 	if (argc > 1 && !strcmp(argv[1], "locks-of-files"))
 		locks(F_OFD_SETLK);
+	if (argc > 1 && !strcmp(argv[1], "mounts"))
+		mounts();
 	return 2;
 }
