@@ -112,16 +112,25 @@ func newStage(t *testing.T, programs string) *stage {
 	return s
 }
 
+// quickStart is the page of those who have nothing but the programs.
+const quickStart = "QUICKSTART.md"
+
 // folder makes the folder of a page.
 func (s *stage) folder(page string) string {
 	s.Helper()
 	dir := filepath.Join(s.dir, page)
 	s.must(os.Mkdir(dir, 0o755))
 	s.script(dir, s.farm, `
-mkdir bin src home
+mkdir bin home
 for program in forerunner forerunner-scheduler forerunner-worker; do
 	install -m 755 "$HERE/testdata/program.sh" bin/$program
 done
+`)
+	if page == quickStart {
+		return dir
+	}
+	s.script(dir, s.farm, `
+mkdir src
 cp -r "$HERE/../deploy" .
 cp "$CERTIFICATES"/farm.pem "$CERTIFICATES"/farm.key .
 cp "$HERE/testdata/hello.c" src
@@ -170,7 +179,7 @@ var servers = regexp.MustCompile(`(?m)^(bin/)?forerunner(-scheduler|-worker)? (u
 func (s *stage) run(b block, dir string) {
 	s.Helper()
 	script := b.script()
-	if strings.Contains(script, "$OPERATION") {
+	if strings.Contains(script, "$OPERATION") && b.page != quickStart {
 		script = "OPERATION=" + s.operation(dir) + "\n" + script
 	}
 	if !servers.MatchString(script) {

@@ -142,6 +142,7 @@ const (
 	groupOf     = "group"
 	unitOf      = "unit"
 	otherwiseOf = "otherwise"
+	wordsOf     = "words"
 )
 
 // Register registers the flags. Tuning settings are in a FlagSet of their own, which no command line sets.
@@ -154,12 +155,18 @@ func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 		}
 		flag := field.register(to)
 		flag.Annotations = map[string][]string{groupOf: {field.Group}, unitOf: {field.Placeholder()}}
+		if len(field.Choices) > 0 {
+			flag.Annotations[wordsOf] = field.Choices
+		}
 		if field.Otherwise != "" {
 			flag.Annotations[otherwiseOf] = []string{field.Otherwise}
 		}
 	}
 	return tuning
 }
+
+// Words are what the value of a flag may be; none: anything.
+func Words(flag *pflag.Flag) []string { return flag.Annotations[wordsOf] }
 
 // Placeholder is what stands for a value: a unit, or the words that it may be.
 func (f *Field) Placeholder() string {

@@ -90,6 +90,21 @@ func adminCommand(m manual, run verb) *cobra.Command {
 		return explained(run(cmd.Context(), c, args), remote)
 	})
 	cmd.Args, cmd.Example = cobra.ArbitraryArgs, m.example
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if err := flags.Load(cmd); err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		conn, err := client.Dial(remote)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		defer conn.Close()
+		list, goesOn := newAdminCall(conn, io.Discard, false).complete(cmd.Context(), cmd, args, typed)
+		if goesOn {
+			return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}
+		return list, cobra.ShellCompDirectiveNoFileComp
+	}
 	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -12,6 +13,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -24,13 +26,16 @@ const operationPrefix = "operations/"
 func operationCommand() *cobra.Command {
 	cmd := readCommand(manual{
 		"operation NAME", "show or cancel one operation",
-		"Shows an operation, up to five minutes after it has ended: the worker that runs it or the reason why it waits,\n" +
-			"its attempts, its size class with the reason and, after the end, its stages, resource usage and prefetch statistics.\n" +
-			"\"forerunner queue operations\" lists the names; you may omit \"operations/\".",
+		"Shows an operation: the worker that runs it or the reason why it waits, its attempts, its size class with the reason\n" +
+			"and, for as long as the scheduler keeps records (--keep-records), its stages, resource usage and prefetch statistics.\n" +
+			"\"forerunner queue operations\" and \"forerunner history\" list the names; you may omit \"operations/\".",
 		"forerunner operation 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			told, err := c.operation(ctx, operationName(args[0]))
+			if status.Code(err) == codes.NotFound {
+				return c.endedOperation(ctx, operationName(args[0]), err)
+			}
 			if err != nil {
 				return err
 			}
@@ -42,6 +47,31 @@ func operationCommand() *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.AddCommand(operationCancelCommand())
 	return cmd
+}
+
+// endedOperation shows what is kept of an operation that ended a while ago; else it returns unknown.
+func (c *adminCall) endedOperation(ctx context.Context, name string, unknown error) error {
+	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+	defer cancel()
+	r, err := c.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+	if err != nil {
+		return unknown
+	}
+	facts.DropUnknown(r.GetMetadata())
+	if c.json {
+		b, err := protojson.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("record of %s: %w", name, err)
+		}
+		return printJSON(c.out, map[string]json.RawMessage{"record": b})
+	}
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "stage\tcompleted\nresult\t%s\n", facts.Outcome(r))
+	for _, f := range facts.Of(r).Rows {
+		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
+	}
+	printTables(w, facts.Told(r.GetMetadata()))
+	return w.Flush()
 }
 
 func operationCancelCommand() *cobra.Command {
@@ -129,13 +159,17 @@ func (t *told) print(c *adminCall) error {
 	if m := t.response.GetMessage(); m != "" {
 		fmt.Fprintf(w, "message\t%s\n", m)
 	}
-	for _, table := range facts.Told(result.GetExecutionMetadata()) {
+	printTables(w, facts.Told(result.GetExecutionMetadata()))
+	return w.Flush()
+}
+
+func printTables(w io.Writer, tables []facts.Table) {
+	for _, table := range tables {
 		fmt.Fprintf(w, "\n%s\t\n", table.Title)
 		for _, f := range table.Rows {
 			fmt.Fprintf(w, "  %s\t%s\n", f.Name, f.Value)
 		}
 	}
-	return w.Flush()
 }
 
 // printJSON writes the messages. It omits packed messages of other workers that are unknown here.

@@ -33,7 +33,21 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 		return run(cmd, args)
 	}
 	cmd.SetUsageFunc(usage)
+	completeWords(cmd)
 	return cmd
+}
+
+// Load has the flags of a command be what the environment says, unless the command line has set them, for what runs before the command
+// itself, such as completion.
+func Load(cmd *cobra.Command) error { return settings.FromEnvironment(cmd.Flags()) }
+
+// completeWords has shells know the words that flags may be.
+func completeWords(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if words := settings.Words(f); words != nil {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // known to be there
+		}
+	})
 }
 
 // load has what the command line has not set be what the environment says and, of tuning settings, the file of --config if

@@ -69,6 +69,9 @@ func TestOperator(t *testing.T) {
 	}
 	server = serve()
 	expect("drained ", "workers", "list")
+	expect("out of paper", "operation", name) // of which there is a record only
+	f.With("FORERUNNER_REMOTE="+listen).Start("forerunner", "__complete", "workers", "undrain", "na").Expect(0, "name=\n:6\n")
+	f.With("FORERUNNER_REMOTE="+listen).Start("forerunner", "__complete", "workers", "undrain", "name=").Expect(0, "name=worker\n:4\n")
 	f.Start("forerunner", "workers", "undrain", "name=nobody", "--remote", listen).Expect(1, "", "no drain", "!rpc error")
 	f.Verb(listen, "workers", "undrain", "name=worker")
 	killed := 0
