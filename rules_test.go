@@ -88,6 +88,7 @@ var floors = map[string]int{
 	"prefetch":            2,
 	"records":             2,
 	"records/accounts":    2,
+	"history/relay":       2,
 	"runner":              2,
 	"scheduler/sizeclass": 2,
 	"worker/fault":        2,

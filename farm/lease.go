@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -89,15 +90,23 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	return nil
 }
 
+// placeName is what schedulers have in common that take each other's place.
+func (s *Scheduler) placeName() (string, error) {
+	if s.Lease != "" {
+		return "lease " + s.Lease, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("host name: %w", err)
+	}
+	return fmt.Sprintf("address %s %s", host, s.Listen), nil
+}
+
 // openIndex returns the store of the index of running operations, which the next scheduler reads.
 func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) {
-	name := "lease " + s.Lease
-	if s.Lease == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return nil, fmt.Errorf("host name: %w", err)
-		}
-		name = fmt.Sprintf("address %s %s", host, s.Listen)
+	name, err := s.placeName()
+	if err != nil {
+		return nil, err
 	}
 	return scheduler.NewIndex(shared, name, s.Logger), nil
 }
@@ -115,16 +124,34 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 	if err != nil {
 		return err
 	}
+	stopFollowing := s.startFollowing(ctx)
 	waiting := true
 	err = lease.Hold(ctx, func(ctx context.Context, term uint64) error {
 		waiting = false
+		stopFollowing()
 		if err := stopHTTP(); err != nil {
 			return err
 		}
 		return s.serveAlone(ctx, abort, term, serves)
 	})
 	if waiting {
+		stopFollowing()
 		err = errors.Join(err, stopHTTP())
 	}
 	return err
+}
+
+// startFollowing takes over the records of the scheduler that serves, until it is stopped. It returns what stops it and waits for that.
+func (s *Scheduler) startFollowing(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var following sync.WaitGroup
+	following.Go(func() {
+		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
+			s.Logger.Warn("records of the scheduler that serves are not taken over until this one serves", zap.Error(err))
+		}
+	})
+	return func() {
+		cancel()
+		following.Wait()
+	}
 }

@@ -28,7 +28,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/state"
-	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -170,7 +169,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	open.add(func() error { server.Stop(); return nil }) // it has goroutines from the start
 	sched.Register(server)
 	storage.serveStreams(server, sched)
-	buildevents.New(kept, registry).Register(server)
+	buildevents.New(kept.Store, registry).Register(server)
 	shareRuns(server, storage, state)
 	records.RegisterFSAC(server, state.Hints)
 	records.RegisterISCC(server, state.Hints)
@@ -194,7 +193,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	parts := &schedulerParts{calls, clients, server, health, sched, pages, storage.blobs.Scrubber, storage.learn}
+	parts := &schedulerParts{calls, clients, server, health, sched, kept, pages, storage.blobs.Scrubber, storage.learn}
 	return s.run(ctx, abort, parts, ready)
 }
 
@@ -208,15 +207,15 @@ type schedulerOf struct {
 }
 
 // schedule makes the scheduler.Server, and adds the components that it must open.
-func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (*scheduler.Server, *history.Store, error) {
+func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (sched *scheduler.Server, kept keptRecords, err error) {
 	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
 	if err != nil {
-		return nil, nil, err
+		return nil, kept, err
 	}
 	open.add(endTracing)
 	journal, finishRecord, err := s.record()
 	if err != nil {
-		return nil, nil, err
+		return nil, kept, err
 	}
 	open.add(finishRecord)
 	options := scheduler.ServerOptions{
@@ -237,16 +236,14 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		options.MissingInputs, options.Config.Apart = of.storage.missingInputs, true
 	}
 	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
-		return nil, nil, err
+		return nil, kept, err
 	}
-	kept, err := s.openRecords(of.storage, of.registry, &options)
-	if err != nil {
-		return nil, nil, err
+	if kept, err = s.openRecords(ctx, of, &options); err != nil {
+		return nil, kept, err
 	}
-	open.add(func() error { return closeRecords(kept) })
-	sched, err := scheduler.NewServer(options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("scheduler: %w", err)
+	open.add(kept.close)
+	if sched, err = scheduler.NewServer(options); err != nil {
+		return nil, kept, fmt.Errorf("scheduler: %w", err)
 	}
 	return sched, kept, nil
 }
@@ -264,6 +261,7 @@ type schedulerParts struct {
 	server   *intake.Server
 	health   *health.Server
 	sched    *scheduler.Server
+	kept     keptRecords
 	pages    *web.Site
 	scrubber *disk.Scrubber              // nil: none
 	learn    func(context.Context) error // of the storage; nil: its capabilities are known
@@ -283,6 +281,7 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	}
 	group.Go(func() error { return p.sched.Run(groupCtx) })
 	group.Go(func() error { return p.pages.Run(groupCtx) })
+	group.Go(func() error { p.kept.run(groupCtx); return nil })
 	if p.scrubber != nil {
 		group.Go(func() error { p.scrubber.Run(groupCtx); return nil })
 	}

@@ -1,6 +1,7 @@
 package farm
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
@@ -33,36 +35,48 @@ type term struct {
 // serveTerm returns a scheduler when it serves.
 func serveTerm(t *testing.T, s Scheduler) *term {
 	t.Helper()
-	s.Listen, s.Data, s.Logger = freePort(t), t.TempDir(), zap.NewNop()
+	return startTerm(t, s)()
+}
+
+// startTerm starts a scheduler, and returns what waits until it serves.
+func startTerm(t *testing.T, s Scheduler) (serves func() *term) {
+	t.Helper()
+	s.Listen, s.Data, s.Logger = freePort(t), cmp.Or(s.Data, t.TempDir()), zap.NewNop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {
 		done <- s.Run(ctx, context.Background(), func(address string) error { ready <- address; return nil })
 	}()
-	var address string
-	select {
-	case address = <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := &term{T: t}
 	var ended bool
-	stop := func() {
+	f.stop = func() {
 		if ended {
 			return
 		}
 		ended = true
-		_ = conn.Close()
+		if f.conn != nil {
+			_ = f.conn.Close()
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}
-	t.Cleanup(stop)
-	return &term{t, conn, stop}
+	t.Cleanup(f.stop)
+	return func() *term {
+		t.Helper()
+		select {
+		case address := <-ready:
+			var err error
+			if f.conn, err = grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+				t.Fatal(err)
+			}
+		case err := <-done:
+			done <- nil
+			t.Fatal(err)
+		}
+		return f
+	}
 }
 
 // run submits an action, has a worker of that name take it, and returns its operation's name.
@@ -109,6 +123,15 @@ func (f *term) synchronize(worker string, state *remoteworker.CurrentState) *rem
 		f.Fatal(err)
 	}
 	return resp
+}
+
+// completes has a worker say that its action has ended.
+func (f *term) completes(worker string, action *repb.Digest) {
+	f.Helper()
+	f.synchronize(worker, &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: &remoteworker.CurrentState_Executing{
+		ActionDigest:   action,
+		ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: &repb.ExecuteResponse{Result: &repb.ActionResult{}}},
+	}}})
 }
 
 // quota returns that of the instance "team".
@@ -161,10 +184,7 @@ func TestTakeOverWithRecords(t *testing.T) {
 	if op, err := stream.Recv(); err != nil || op.GetDone() {
 		t.Fatalf("%v, %v before the worker is back", op, err)
 	}
-	second.synchronize("w", &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: &remoteworker.CurrentState_Executing{
-		ActionDigest:   action,
-		ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: &repb.ExecuteResponse{Result: &repb.ActionResult{}}},
-	}}})
+	second.completes("w", action)
 	for {
 		op, err := stream.Recv()
 		if err != nil {
@@ -175,6 +195,37 @@ func TestTakeOverWithRecords(t *testing.T) {
 		}
 	}
 	second.run(storage, "w")
+}
+
+// TestStandbyHasRecords: a scheduler that waits for its turn has what ended at the one that serves, in a folder of its own, and finds it
+// when it serves.
+func TestStandbyHasRecords(t *testing.T) {
+	redis := redistest.Start(t)
+	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	shared := Scheduler{
+		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
+		Kept: Kept{Records: time.Hour, RecordsSize: "100M"},
+	}
+	first := serveTerm(t, shared)
+	operation, action := first.run(storage, "w")
+	first.completes("w", action)
+	var r *historypb.Record
+	redistest.Eventually(t, "there is a record", func() (known bool) {
+		var err error
+		r, err = recordOf(t, first.conn, operation)
+		return err == nil
+	})
+	waits := shared
+	waits.Data = t.TempDir()
+	serves := startTerm(t, waits)
+	redistest.Eventually(t, "the record is with the other one", func() bool {
+		files, _ := filepath.Glob(filepath.Join(waits.Data, durableFolder, historyFolder, "*.records"))
+		return len(files) > 0
+	})
+	first.stop()
+	if got, err := recordOf(t, serves().conn, operation); err != nil || !proto.Equal(got, r) {
+		t.Errorf("it knows %v, %v, want %v", got, err, r)
+	}
 }
 
 // TestFirstStart: nobody waits for workers where there never was one, or none was left.

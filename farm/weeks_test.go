@@ -12,9 +12,12 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -38,12 +41,12 @@ type paged struct {
 	pages    http.Handler
 }
 
-// withPages runs one on a folder while do uses it. Terms are those of leases: a larger one has taken over.
-func withPages(t *testing.T, folder string, term uint64, do func(paged)) {
+// withPages runs one on a folder, and a state that others have, too, while do uses it. Terms are those of leases: a larger one has taken over.
+func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged)) {
 	t.Helper()
-	s := &Scheduler{Data: folder, Logger: zap.NewNop(), Kept: Kept{Records: 14 * 24 * time.Hour, RecordsSize: "2G"}}
+	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: Kept{Records: 14 * 24 * time.Hour, RecordsSize: "2G"}}
 	o := scheduler.ServerOptions{Term: term, Storage: func(string, digest.Function) scheduler.Storage { return lostStorage{} }}
-	store, err := s.openRecords(nil, prometheus.NewRegistry(), &o)
+	kept, err := s.openRecords(t.Context(), schedulerOf{registry: prometheus.NewRegistry(), state: &state.Opened{Shared: shared}}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +62,15 @@ func withPages(t *testing.T, folder string, term uint64, do func(paged)) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
+	var running errgroup.Group
+	running.Go(func() error { return server.Run(ctx) })
+	running.Go(func() error { kept.run(ctx); return nil })
 	do(paged{t, o.Finished, site.Handler()})
 	stop()
-	if err := <-ended; err != nil {
+	if err := running.Wait(); err != nil {
 		t.Error(err)
 	}
-	if err := closeRecords(store); err != nil {
+	if err := kept.close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -86,16 +90,16 @@ func (p paged) open(path string, status int, want ...string) {
 	}
 }
 
-// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a restart and a take-over. After 15 days
-// they say that what they led to is gone, and why.
+// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a restart and when a scheduler of another
+// machine has taken over. After 15 days they say that what they led to is gone, and why.
 func TestLinksForTwoWeeks(t *testing.T) {
-	folder := t.TempDir()
+	folder, other, shared := t.TempDir(), t.TempDir(), records.NewMemory(0)
 	synctest.Test(t, func(t *testing.T) {
 		d := digest.Of(digest.SHA256, []byte("action"))
 		op := &request.Operation{Name: "operations/5f0a6b1e", Instance: "main", Digest: d}
 		op.Request.Target, op.Request.ToolInvocation = "//a:broken", "build-1"
 		link, action, build := "/"+op.Name, "/actions/sha256/"+d.String()+"?instance=main", "/builds/build-1"
-		withPages(t, folder, 1, func(p paged) {
+		withPages(t, folder, shared, 1, func(p paged) {
 			at := time.Now()
 			p.recorder.Add(&event.Status{
 				Operation: op, Stage: repb.ExecutionStage_COMPLETED, Queued: at.Add(-time.Minute), Started: at.Add(-time.Second), Ended: at,
@@ -105,8 +109,8 @@ func TestLinksForTwoWeeks(t *testing.T) {
 			p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV")
 		})
 		time.Sleep(13 * 24 * time.Hour)
-		for _, term := range []uint64{1, 2} {
-			withPages(t, folder, term, func(p paged) {
+		for i, data := range []string{folder, other} {
+			withPages(t, data, shared, uint64(i+1), func(p paged) {
 				time.Sleep(time.Second)
 				p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV", "//a:broken")
 				p.open(action, 200, "Failed: exit code 139")
@@ -114,7 +118,7 @@ func TestLinksForTwoWeeks(t *testing.T) {
 			})
 		}
 		time.Sleep(2 * 24 * time.Hour)
-		withPages(t, folder, 2, func(p paged) {
+		withPages(t, other, shared, 2, func(p paged) {
 			time.Sleep(time.Second)
 			p.open(link, 404, "ended too long ago", "records are kept for 14 days")
 			p.open(build, 404, "ended too long ago")

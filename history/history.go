@@ -56,6 +56,9 @@ type Options struct {
 	MaxBytes int64
 	// Memory is the program's memory, of which the Store takes a small part; 0: no limit.
 	Memory int64
+	// Added is called with each record that Add and AddBuild have kept, encoded with its length before it, which is to be copied; nil:
+	// nobody wants to know. It must not block.
+	Added  func(item []byte)
 	Logger *zap.Logger
 }
 
@@ -161,6 +164,10 @@ func (s *Store) load() error {
 // does not block.
 func (s *Store) Add(r *historypb.Record) bool {
 	encoded := encode(r)
+	return s.add(r, encoded) && s.tell(encoded)
+}
+
+func (s *Store) add(r *historypb.Record, encoded []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.roomLocked(r, encoded)
@@ -170,6 +177,29 @@ func (s *Store) Add(r *historypb.Record) bool {
 	}
 	s.addLocked(g, r, encoded)
 	return true
+}
+
+// tell tells Options.Added of a record that is kept.
+func (s *Store) tell(encoded []byte) bool {
+	if s.options.Added != nil {
+		s.options.Added(encoded)
+	}
+	return true
+}
+
+// Import keeps records of which Options.Added of another Store was told, one after another, up to the first that is damaged.
+func (s *Store) Import(items []byte) {
+	for at := 0; at < len(items); {
+		encoded, ok := itemAt(items, at)
+		r := &historypb.Record{}
+		if !ok || len(encoded) > MaxRecordBytes || proto.Unmarshal(encoded, r) != nil {
+			return
+		}
+		next := at + 4 + len(encoded)
+		s.add(r, items[at:next:next])
+		at = next
+	}
+	s.write(false)
 }
 
 // encode returns a record with four bytes of room before it; nil: it is too large.

@@ -27,7 +27,7 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 		s.options.Logger.Warn("builds are dropped: those of their publisher take half of the latest records",
 			zap.String("publisher", caller))
 	}
-	return added
+	return added && s.tell(encoded)
 }
 
 // addBuildLocked reports whether a build was added or, if not, whether it is the first one of many that finds no room in a share.

@@ -22,6 +22,8 @@ const (
 
 	// IndexBucket has which actions run, by the digest of an index's name and a number.
 	IndexBucket = "running"
+	// HistoryBucket has records of operations that have ended, for other schedulers, by the digest of a name and a number.
+	HistoryBucket = "history"
 	// LeaseBucket has who serves, by the digest of the lease's name.
 	LeaseBucket = "lease"
 	// QuotasBucket has the quotas in one record.

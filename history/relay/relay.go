@@ -1,0 +1,199 @@
+package relay
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+const (
+	// slots, of slotBytes each, are all that is shared. With their keys they are less than a store has for one bucket, also if that
+	// is spread over the nodes of a cluster.
+	slots, slotBytes = 1536, 64 << 10
+	// blockBytes is how much of records, before it is compressed, makes a block.
+	blockBytes = 64 << 10
+	// maxWaiting bounds what waits to be published.
+	maxWaiting = 4 << 20
+	// every is how often records are published, and taken over.
+	every = time.Second
+	// timeout bounds a call of the store, and all of the last ones.
+	timeout = time.Second
+	// maxBlock bounds what a block has when it is no longer compressed.
+	maxBlock = 1 << 20
+)
+
+// Options of a Relay; all are needed.
+type Options struct {
+	// Shared is the store that all have, which stays the caller's.
+	Shared record.Hints
+	// Name is what those have in common that take each other's place.
+	Name string
+	// File is where this one notes how far it has got, in the folder of its records.
+	File   string
+	Logger *zap.Logger
+}
+
+// A Relay is one scheduler's part.
+type Relay struct {
+	options Options
+	shared  *record.Careful
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+
+	origin uint64 // of this data folder
+	at     place  // up to which what others have published was taken over
+
+	// What is published goes to a slot, which is known once that of the last one was read.
+	slot      []byte
+	number    uint64 // of slot
+	head      uint64 // the last slot of which the store has the number
+	isLocated bool
+	isChanged bool // the store does not have all of slot
+
+	mu      sync.Mutex
+	waiting []byte // records, each with its length before it
+	isFull  bool   // some were lost since all that waited was published, which was logged
+}
+
+// A place is in a slot.
+type place struct {
+	slot   uint64
+	offset int
+}
+
+// New returns a Relay.
+func New(o Options) (*Relay, error) {
+	r := &Relay{options: o, shared: record.NewCareful(o.Shared, record.CarefulOptions{
+		Timeout: timeout, Logger: o.Logger, Subject: "records for other schedulers", Without: "they go on",
+	})}
+	var err error
+	r.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
+	if err == nil {
+		r.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("records for other schedulers: %w", err)
+	}
+	return r, r.load()
+}
+
+// Add has a record published, which has its length before it (history.Options.Added).
+func (r *Relay) Add(item []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.waiting)+len(item) <= maxWaiting {
+		r.waiting = append(r.waiting, item...)
+		return
+	}
+	if !r.isFull {
+		r.isFull = true
+		r.options.Logger.Warn("records do not reach other schedulers: their store does not keep up")
+	}
+}
+
+// Run publishes what is added until ctx ends.
+func (r *Relay) Run(ctx context.Context) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.Publish(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Follow takes over what another one publishes until ctx ends.
+func (r *Relay) Follow(ctx context.Context, into *history.Store) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		r.Pull(ctx, into)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Close publishes what is left, for a second at most. Nothing else may run, or be called any more.
+func (r *Relay) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	r.Publish(ctx)
+	r.decoder.Close()
+}
+
+// key is of a slot; 0 has the number of the last one.
+func (r *Relay) key(slot uint64) record.Key {
+	if slot > 0 {
+		slot = 1 + slot%slots
+	}
+	return record.Key{Bucket: names.HistoryBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", r.options.Name, slot))}
+}
+
+// readHead returns the number of the last slot, 0 if there is none; false: the store does not answer.
+func (r *Relay) readHead(ctx context.Context) (head uint64, ok bool) {
+	value, ok := r.shared.Get(ctx, r.key(0))
+	if len(value) == slotHeader {
+		head = binary.LittleEndian.Uint64(value)
+	}
+	return head, ok
+}
+
+// load reads how far this one has got. A folder of which that is not known is a new one.
+func (r *Relay) load() error {
+	text, err := os.ReadFile(r.options.File)
+	if err == nil {
+		_, err = fmt.Sscanf(string(text), fileFormat, &r.origin, &r.at.slot, &r.at.offset)
+	}
+	if err == nil && r.origin != 0 {
+		return nil
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:])
+	r.origin, r.at = binary.LittleEndian.Uint64(random[:])|1, place{}
+	return r.save()
+}
+
+const fileFormat = "forerunner relay 1: folder %d has all up to slot %d, byte %d\n"
+
+// save notes how far this one has got.
+func (r *Relay) save() error {
+	if err := os.MkdirAll(filepath.Dir(r.options.File), 0o700); err != nil {
+		return err
+	}
+	next := r.options.File + ".new"
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, fileFormat, r.origin, r.at.slot, r.at.offset)
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(next, r.options.File)
+}

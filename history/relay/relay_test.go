@@ -1,0 +1,325 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/history"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/records/record"
+)
+
+// A shared is a store that all have. It may be away.
+type shared struct {
+	values map[record.Key][]byte
+	isAway atomic.Bool
+}
+
+func newShared() *shared { return &shared{values: map[record.Key][]byte{}} }
+
+func (s *shared) Get(_ context.Context, k record.Key) ([]byte, error) {
+	if s.isAway.Load() {
+		return nil, errors.New("away")
+	}
+	if value, known := s.values[k]; known {
+		return append([]byte{}, value...), nil
+	}
+	return nil, record.ErrNotFound
+}
+
+func (s *shared) Put(_ context.Context, k record.Key, value []byte) error {
+	if s.isAway.Load() {
+		return errors.New("away")
+	}
+	s.values[k] = append([]byte{}, value...)
+	return nil
+}
+
+// A scheduler has records in a folder of its own.
+type scheduler struct {
+	*testing.T
+	shared *shared
+	folder string
+	relay  *Relay
+	store  *history.Store
+}
+
+func newScheduler(t *testing.T, all *shared) *scheduler {
+	s := &scheduler{T: t, shared: all, folder: t.TempDir()}
+	s.start()
+	t.Cleanup(s.end)
+	return s
+}
+
+func (s *scheduler) start() {
+	s.Helper()
+	var err error
+	if s.relay, err = New(Options{Shared: s.shared, Name: "farm", File: filepath.Join(s.folder, "relay"), Logger: zap.NewNop()}); err != nil {
+		s.Fatal(err)
+	}
+	if s.store, err = history.Open(s.folder, history.Options{Added: s.relay.Add}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *scheduler) end() {
+	if err := s.store.Close(); err != nil {
+		s.Error(err)
+	}
+	s.relay.Close()
+}
+
+func (s *scheduler) restart() {
+	s.Helper()
+	s.end()
+	s.start()
+}
+
+// add adds the record of a number, of so many bytes that cannot be compressed.
+func (s *scheduler) add(number, bytes int) {
+	s.Helper()
+	random := make([]byte, bytes)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	if !s.store.Add(&historypb.Record{
+		Operation: fmt.Sprintf("operations/%016x", number), Target: fmt.Sprint("//a:", number), Ended: timestamppb.Now(),
+		Stdout: &historypb.Stream{Raw: random},
+	}) {
+		s.Fatal("there is no room")
+	}
+}
+
+func (s *scheduler) publish() { s.Helper(); s.want(s.relay.Publish(s.Context()), "publish") }
+
+func (s *scheduler) pull() { s.Helper(); s.want(s.relay.Pull(s.Context(), s.store), "pull") }
+
+func (s *scheduler) want(ok bool, what string) {
+	s.Helper()
+	if !ok {
+		s.Errorf("%s: not all is done", what)
+	}
+}
+
+// counts returns how often each number is here.
+func (s *scheduler) counts() map[int]int {
+	s.Helper()
+	counts := map[int]int{}
+	for q := (history.Query{Limit: 1000}); ; {
+		found, next, err := s.store.Find(s.Context(), q)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, r := range found {
+			var number int
+			_, _ = fmt.Sscanf(r.GetTarget(), "//a:%d", &number)
+			counts[number]++
+		}
+		if q.After = next; next == "" {
+			return counts
+		}
+	}
+}
+
+// expect wants the records from a number to another one, each once.
+func (s *scheduler) expect(from, to int) {
+	s.Helper()
+	counts := s.counts()
+	for i := from; i <= to; i++ {
+		if counts[i] != 1 {
+			s.Errorf("record %d is here %d times", i, counts[i])
+		}
+	}
+	if len(counts) != to-from+1 {
+		s.Errorf("%d records are here, want %d to %d", len(counts), from, to)
+	}
+}
+
+// TestTakeOver has records of one be with the other, once, whoever is restarted, and back with the first when it follows.
+func TestTakeOver(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.pull()
+	first.add(1, 0)
+	first.publish()
+	second.pull()
+	second.expect(1, 1)
+	for i := 2; i <= 100; i++ { // through several slots
+		first.add(i, 10_000)
+		if i%7 == 0 {
+			first.publish()
+			second.pull()
+		}
+	}
+	first.restart() // publishes the rest
+	second.restart()
+	second.pull()
+	second.expect(1, 100)
+	first.pull()
+	first.expect(1, 100)
+	second.add(101, 0)
+	second.restart()
+	first.pull()
+	first.expect(1, 101)
+	newcomer := newScheduler(t, all)
+	newcomer.pull()
+	newcomer.expect(1, 101)
+}
+
+// TestInAnyOrder takes turns, restarts and follows at random: nothing is missing or here twice.
+func TestInAnyOrder(t *testing.T) {
+	all, random := newShared(), rand.New(rand.NewPCG(1, 2))
+	var farm []*scheduler
+	for range 3 {
+		farm = append(farm, newScheduler(t, all))
+	}
+	serves, number := farm[0], 0
+	for range 300 {
+		s := farm[random.IntN(len(farm))]
+		switch random.IntN(6) {
+		case 0:
+			s.restart()
+			if s == serves {
+				s.pull()
+			}
+		case 1: // takes over
+			serves.restart()
+			serves = s
+			s.pull()
+		case 2, 3:
+			number++
+			serves.add(number, random.IntN(20_000))
+		case 4:
+			serves.publish()
+		case 5:
+			if s != serves {
+				s.pull()
+			}
+		}
+	}
+	serves.publish()
+	for _, s := range farm {
+		s.pull()
+		s.expect(1, number)
+	}
+}
+
+// TestAway has the store be away: what was added then comes later, up to a bound.
+func TestAway(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	all.isAway.Store(true)
+	for i := range 200 {
+		first.add(i, 60_000)
+		first.store.Flush()
+	}
+	if first.relay.Publish(t.Context()) || second.relay.Pull(t.Context(), second.store) {
+		t.Error("all is done without a store")
+	}
+	if n := len(first.relay.waiting); n > maxWaiting || n < maxWaiting-maxItem {
+		t.Errorf("%d bytes wait", n)
+	}
+	all.isAway.Store(false)
+	for _, r := range []*Relay{first.relay, second.relay} { // at once, not when it is careful no more
+		r.shared = record.NewCareful(all, record.CarefulOptions{Timeout: time.Second, Logger: zap.NewNop()})
+	}
+	first.publish()
+	second.pull()
+	if n := len(second.counts()); n < 50 || n == 200 {
+		t.Errorf("%d records have come", n)
+	}
+	first.add(200, 0)
+	first.publish()
+	second.pull()
+	if second.counts()[200] != 1 {
+		t.Error("what came then is missing")
+	}
+}
+
+// maxItem is the most that a record takes.
+const maxItem = history.MaxRecordBytes
+
+// TestWrittenOver has one be away for longer than there are slots.
+func TestWrittenOver(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.add(0, 0)
+	first.publish()
+	second.pull()
+	const many = slots + 100
+	for i := 1; i <= many; i++ {
+		first.add(i, 50_000) // a slot each
+		if i%20 == 0 {
+			first.store.Flush()
+			first.publish()
+		}
+	}
+	first.publish()
+	second.pull()
+	counts := second.counts()
+	if n := len(counts); n != 1+slots || counts[many] != 1 {
+		t.Errorf("%d records are here, the last one %d times", n, counts[many])
+	}
+	if len(all.values) != 1+slots {
+		t.Errorf("%d values are shared", len(all.values))
+	}
+}
+
+// TestDamage passes over what is damaged, and takes what comes then.
+func TestDamage(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	for i := range 3 {
+		first.add(i, 60_000)
+		first.publish()
+	}
+	key := first.relay.key(2)
+	all.values[key][len(all.values[key])/2] ^= 1
+	second.pull()
+	if counts := second.counts(); len(counts) != 2 || counts[1] != 0 {
+		t.Errorf("the records are %v", counts)
+	}
+	for k := range all.values { // the store begins anew
+		delete(all.values, k)
+	}
+	first.restart()
+	second.pull()
+	first.add(3, 0)
+	first.publish()
+	second.pull()
+	if counts := second.counts(); len(counts) != 3 || counts[3] != 1 {
+		t.Errorf("the records are %v", counts)
+	}
+}
+
+// FuzzSlot reads what anybody may have written.
+func FuzzSlot(f *testing.F) {
+	dir := f.TempDir()
+	r, err := New(Options{Shared: newShared(), Name: "farm", File: filepath.Join(dir, "relay"), Logger: zap.NewNop()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	r.begin(1)
+	r.origin++
+	block := r.pack([]byte{1, 0, 0, 0, 0})
+	r.origin--
+	f.Add(append(r.slot, block...))
+	f.Fuzz(func(t *testing.T, slot []byte) {
+		if end := r.unpack(slot, slotHeader, store); end > max(len(slot), slotHeader) {
+			t.Errorf("it ends at %d of %d", end, len(slot))
+		}
+	})
+}
