@@ -40,6 +40,8 @@ type actionView struct {
 	Inputs           *inputNode
 	// NoInputs says why they are not shown.
 	NoInputs string
+	// InputsPath is where they can be had; empty: the action names none.
+	InputsPath string
 	// Last is its last run; nil: none is known.
 	Last *recordRow
 	// Compared is Last with the nearest other run, if that was asked for.
@@ -115,6 +117,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 		v.NoInputs = err.Error()
 		return
 	}
+	v.InputsPath = folderPath(fn.String(), root.String(), v.Instance, "/", "")
 	leave, err := p.trees.Take(ctx, auth.CallerOf(ctx))
 	if err != nil {
 		v.NoInputs = "Too many input roots are being read: try again later."

@@ -48,6 +48,7 @@ func (s *Site) routes(o Options) []route {
 	output := &outputPages{s.display, o.Output}
 	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer, s.display.room.inputs()}
 	downloads := &downloads{s.display.renderer, o.Blobs}
+	folders := &folderPages{o.Blobs, turns}
 	builds := &buildPages{s.display, from}
 	workers := &workerPages{s.display.renderer, from, s.queues.plots}
 	quotas := &quotaPages{from}
@@ -61,6 +62,7 @@ func (s *Site) routes(o Options) []route {
 		{"GET /operations/{id}/{stream}", Owners, http.HandlerFunc(output.serve)},
 		{"GET /actions/{function}/{hash}/{size}", Readers, page("action", actions.one)},
 		{"GET /blobs/{function}/{hash}/{size}", Readers, http.HandlerFunc(downloads.serve)},
+		{"GET /folders/{function}/{hash}/{size}", Readers, page("folder", folders.one)},
 		{"GET /builds/{invocation}", Owners, http.HandlerFunc(builds.serve)},
 		{"GET /history", Owners, page("history", records.list)},
 		{"GET /workers", Operators, page("workers", workers.list)},

@@ -20,6 +20,7 @@ func TestAudiences(t *testing.T) {
 		"GET /operations/{id}/{stream}":         Owners,
 		"GET /actions/{function}/{hash}/{size}": Readers,
 		"GET /blobs/{function}/{hash}/{size}":   Readers,
+		"GET /folders/{function}/{hash}/{size}": Readers,
 		"GET /builds/{invocation}":              Owners,
 		"GET /history":                          Owners,
 		"GET /workers":                          Operators,

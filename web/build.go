@@ -36,6 +36,8 @@ const (
 	// lateness is how much later than others a record may come of an operation that ended before
 	// theirs.
 	lateness = 10 * time.Second
+	// leastWait is the least for which an action counts as one that waited.
+	leastWait = time.Second
 )
 
 // A buildView is an invocation.
@@ -46,6 +48,7 @@ type buildView struct {
 	Outcomes                []tally
 	Mnemonics               []mnemonicRow
 	Failed, Slowest         []recordRow // the last maxNamed, and those that ran longest
+	Waited                  []recordRow // those that waited longest, of a second or more
 	MoreFailed              int
 	First, Last             time.Time
 	Lanes                   *timeline.Lanes
@@ -57,6 +60,7 @@ type buildView struct {
 	outcomes  map[historypb.Outcome]int
 	failed    least.List[recordRow]
 	slowest   least.List[recordRow]
+	waited    least.List[recordRow]
 	news      []byte // of the time line
 }
 
@@ -245,6 +249,7 @@ func (v *buildView) count(r *historypb.Record) {
 		v.mnemonics, v.outcomes = map[string]*mnemonicRow{}, map[historypb.Outcome]int{}
 		v.failed = least.Of(maxNamed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
 		v.slowest = least.Of(maxNamed, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
+		v.waited = least.Of(maxNamed, func(a, b recordRow) int { return cmp.Compare(b.Queued, a.Queued) })
 	}
 	v.Total++
 	row := rowOf(r)
@@ -272,6 +277,9 @@ func (v *buildView) count(r *historypb.Record) {
 	if row.Took > 0 {
 		v.slowest.Add(row)
 	}
+	if row.Queued >= leastWait {
+		v.waited.Add(row)
+	}
 }
 
 // finish turns the counts into the page.
@@ -287,6 +295,7 @@ func (v *buildView) finish() {
 	v.Mnemonics = v.Mnemonics[:min(len(v.Mnemonics), maxNamed)]
 	if v.Total > 0 {
 		v.Failed, v.Slowest = slices.Clone(v.failed.Sorted()), slices.Clone(v.slowest.Sorted())
+		v.Waited = slices.Clone(v.waited.Sorted())
 	}
 	v.MoreFailed -= len(v.Failed)
 }

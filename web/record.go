@@ -67,6 +67,18 @@ func (v *recordView) OutputPath(o *historypb.Output) string {
 	return blobPath(v.GetDigestFunction(), o.GetDigest(), v.GetInstanceName(), o.GetPath())
 }
 
+// FolderPath is where an output that is a folder can be looked at.
+func (v *recordView) FolderPath(o *historypb.Output) string {
+	return folderPath(v.GetDigestFunction(), o.GetDigest(), v.GetInstanceName(), o.GetPath(), wholeTree)
+}
+
+// SizeOf is that of an output in bytes.
+func (v *recordView) SizeOf(o *historypb.Output) (bytes int64) {
+	_, size, _ := strings.Cut(o.GetDigest(), "/")
+	bytes, _ = strconv.ParseInt(size, 10, 64)
+	return bytes
+}
+
 // More is how many outputs are not listed.
 func (v *recordView) More() int { return int(v.GetAllOutputs()) - len(v.GetOutputs()) }
 

@@ -135,8 +135,9 @@ func TestBuildPage(t *testing.T) {
 	if n := strings.Count(page, "<path"); n > 10 {
 		t.Errorf("the time line has %d paths", n)
 	}
-	if paths := regexp.MustCompile(`<path[^>]* d="(M[^"]*)"`).FindAllStringSubmatch(page, -1); len(paths) < 2 || !regexp.MustCompile(`^(M\d+ \d+h\d+v8h-\d+z)+$`).MatchString(paths[0][1]) {
-		t.Errorf("%d paths, the first begins %.60q", len(paths), paths[0][1])
+	if paths := regexp.MustCompile(`<path[^>]* d="(M[^"]*)"`).FindAllStringSubmatch(page, -1); len(paths) < 3 || !regexp.MustCompile(`^M0,40(V[0-9.]+h1){240}V40Z$`).MatchString(paths[0][1]) ||
+		!regexp.MustCompile(`^(M\d+ \d+h\d+v8h-\d+z)+$`).MatchString(paths[1][1]) {
+		t.Errorf("%d paths, the first begin %.60q", len(paths), paths)
 	}
 	if len(page) > 6<<20 {
 		t.Errorf("the page has %d bytes", len(page))
@@ -227,13 +228,14 @@ func TestBuildTrace(t *testing.T) {
 	start := ran.GetStarted().AsTime().UnixMicro()
 	var got []string
 	for _, e := range trace.TraceEvents {
-		if e.Ph == "X" {
+		if e.Ph != "M" {
 			e.Ts -= start
 		}
 		got = append(got, fmt.Sprintf("%s %s %d+%d %d/%d %v", e.Ph, e.Name, e.Ts, e.Dur, e.Pid, e.Tid, e.Args))
 	}
 	want := []string{
 		"M process_name 0+0 1/0 map[name:w1]", "M thread_name 0+0 1/1 map[name:host=w1,position=0]",
+		"b queue //a:\"</script> CppCompile -1000000+0 1/1 map[]", "e queue //a:\"</script> CppCompile 0+0 1/1 map[]",
 		"X //a:\"</script> CppCompile 0+2000000 1/1 map[failed:true operation:operations/1234 waited_ms:1000]",
 		"X inputs and waiting 0+500000 1/1 map[]", "X execution 500000+1500000 1/1 map[]",
 	}

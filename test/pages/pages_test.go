@@ -39,17 +39,45 @@ func TestPages(t *testing.T) {
 		return strings.Contains(farm.Stdout.String(), "# Pages: http://"+pages+"/\n")
 	})
 	f.Verb(address, "quota", "put", "main", "farm", "--min-quota", "1")
+	firstPages := programs.FreeAddress(t)
+	first, _ := f.Up(filepath.Join(f.Dir, "first"), "--http", firstPages)
 	c := bazel.New(t, program, bazel.Plain(t), "--config=remote", "--jobs=20", "--keep_going",
 		"--remote_timeout=3600", "--remote_instance_name=main", "--remote_default_exec_properties=pool=pages", "--remote_executor=grpc://"+address)
+	published := publish(t, c, address)
 	c.WritePackage(t, "pages", gated(gate))
 	built := c.Start(t, "build", "//pages:all")
-	browse(f, node, "PAGES=http://"+pages, "GATE="+gate, "BROWSER="+chromium)
+	browse(f, node, "PAGES=http://"+pages, "FIRST=http://"+firstPages, "PUBLISHED="+published, "GATE="+gate, "BROWSER="+chromium)
 	f.Write("open", "") // whatever happens, the build ends
 	if r := <-built; r.ExitCode == 0 || !strings.Contains(r.Output, "cancelled by an operator") {
 		t.Errorf("a build of which an action was cancelled ended with %d:\n%s", r.ExitCode, programs.Tail(r.Output, 50))
 	}
 	c.Shutdown(t)
 	farm.Drain()
+	first.Drain()
+}
+
+// publish has Bazel publish a build in which an action and a test fail, and returns its invocation.
+func publish(t *testing.T, c *bazel.Client, address string) string {
+	t.Helper()
+	const invocation = "5a1e0000-0000-4000-8000-000000000001"
+	c.WritePackage(t, "app", map[string]string{
+		"BUILD": `
+genrule(name = "made", outs = ["made.txt"], cmd = "echo > $@")
+genrule(name = "broken", outs = ["broken.txt"], cmd = "printf '\\033[1mapp/main.c:3:9: \\033[1;31merror:\\033[0m no such thing\\n' >&2; exit 1")
+sh_test(name = "passes", srcs = ["passes.sh"])
+sh_test(name = "fails", srcs = ["fails.sh"])
+`,
+		"passes.sh": "#!/bin/sh\n", "fails.sh": "#!/bin/sh\necho expected 2, got 3\nexit 1\n",
+	})
+	for _, script := range []string{"passes.sh", "fails.sh"} {
+		if err := os.Chmod(filepath.Join(c.Workspace(), "app", script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := c.Run(t, "test", "//app:all", "--bes_backend=grpc://"+address, "--invocation_id="+invocation); r.ExitCode == 0 {
+		t.Errorf("a build of which an action fails ended well:\n%s", programs.Tail(r.Output, 50))
+	}
+	return invocation
 }
 
 // login has everybody do everything, and people log in with an account that they have, or with one that nobody has.

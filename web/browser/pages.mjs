@@ -2,6 +2,8 @@
 // test/pages/pages_test.go starts the farm and the build, and says with environment variables:
 //
 //   PAGES    the address of the pages
+//   FIRST    that of the pages of a farm that nobody has used
+//   PUBLISHED  an invocation whose events Bazel has published: an action and a test have failed
 //   GATE     a file that does not exist; running actions end when it does
 //   IMAGES   a folder for screenshots; empty: none are made
 //   BROWSER  the browser's program
@@ -13,7 +15,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import axe from "axe-core";
 import { chromium } from "playwright-core";
 
-const { PAGES, GATE, IMAGES, BROWSER } = process.env;
+const { PAGES, FIRST, PUBLISHED, GATE, IMAGES, BROWSER } = process.env;
 const timeout = 180_000; // of whatever has to come; slow machines are not broken
 const sizes = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
 const narrowest = { width: 360, height: 740 }; // where a page must fit, too
@@ -40,7 +42,10 @@ async function tour(page) {
   await open(page, "/");
   await page.locator("tbody tr", { hasText: "busy" }).waitFor();
   await page.locator(".plot").first().waitFor(); // its first sample is there
+  await read(page);
   await look(page, "overview");
+  await firstRun(page);
+  await published(page);
   await invocations(page);
   const { running, queued } = await operations(page);
 
@@ -85,10 +90,47 @@ async function tour(page) {
 }
 
 // open goes to a page, whose policy must forbid what it does not need.
-async function open(page, path) {
-  const response = await page.goto(PAGES + path, { waitUntil: "load" });
+async function open(page, path, at = PAGES) {
+  const response = await page.goto(at + path, { waitUntil: "load" });
   assert.equal(response.status(), 200, `${path}: ${response.ok() ? "" : await page.locator("main").innerText()}`);
   assert.match(response.headers()["content-security-policy"], /default-src 'none'.*script-src 'self'/);
+}
+
+// read has all plots say what they were at the time under the pointer.
+async function read(page) {
+  const plots = page.locator(".plane .plot");
+  const box = await plots.first().boundingBox();
+  await page.mouse.move(box.x + box.width - 1, box.y + box.height / 2);
+  await page.locator("figcaption .read", { hasText: / at \d\d-\d\d \d\d:\d\d UTC$/ }).first().waitFor();
+  assert.equal(await page.locator(".plot .cross[d]").count(), await plots.count());
+  await page.mouse.move(1, 1);
+  await page.locator(".plot .cross[d]").first().waitFor({ state: "detached" });
+}
+
+// firstRun sees what pages say before anybody has used the farm.
+async function firstRun(page) {
+  await open(page, "/", FIRST);
+  await page.locator("pre", { hasText: "build --remote_executor=grpc://" }).waitFor();
+  await look(page, "first");
+  for (const name of ["invocations", "operations", "history", "workers", "quotas"]) {
+    await open(page, `/${name}`, FIRST);
+    await look(page, `first-${name}`);
+  }
+}
+
+// published sees a build as Bazel told of it, and the action that failed, with its inputs.
+async function published(page) {
+  await open(page, `/builds/${PUBLISHED}`);
+  await page.getByText("1 passed, 1 did not").waitFor();
+  await page.locator("main", { hasText: "//app:broken" }).waitFor();
+  await look(page, "build-published");
+  await page.locator(".records a", { hasText: "//app:broken" }).first().click();
+  await page.locator("pre.printed", { hasText: "no such thing" }).waitFor();
+  await look(page, "record-broken");
+  await page.locator("dt:text-is('Action') + dd a").click();
+  await page.getByRole("link", { name: "folders, and files to download" }).click();
+  await page.locator("tbody a").first().waitFor();
+  await look(page, "folder");
 }
 
 // invocations opens a branch with the keyboard, and sees it stay open when the page moves.

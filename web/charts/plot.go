@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,14 +18,16 @@ type Span struct {
 	Name, Title, Over string
 	// Marks are the times at the left, in the middle and at the right of the axis.
 	Marks [3]string
+	// Length is from the first of them to the last.
+	Length time.Duration
 }
 
 // Spans are all there are, the shortest first.
 func Spans() []Span {
 	return []Span{
-		{"hour", "Hour", "the last hour", [3]string{"1 hour ago", "30 minutes ago", "now"}},
-		{"day", "Day", "the last day", [3]string{"1 day ago", "12 hours ago", "now"}},
-		{"two-weeks", "Two weeks", "the last two weeks", [3]string{"2 weeks ago", "1 week ago", "now"}},
+		{"hour", "Hour", "the last hour", [3]string{"1 hour ago", "30 minutes ago", "now"}, time.Hour},
+		{"day", "Day", "the last day", [3]string{"1 day ago", "12 hours ago", "now"}, 24 * time.Hour},
+		{"two-weeks", "Two weeks", "the last two weeks", [3]string{"2 weeks ago", "1 week ago", "now"}, 14 * 24 * time.Hour},
 	}
 }
 
@@ -60,6 +63,8 @@ type Plot struct {
 	Span  Span
 	// Line and Area are paths; empty: nothing is known of the whole time.
 	Line, Area string
+	// Values are the means, each a number or, where it is not known, a dash, with spaces between them. Unit is the name of theirs.
+	Values, Unit string
 	// Now is in words; empty: it is not known.
 	Now  string
 	Mean float64
@@ -74,8 +79,10 @@ const plotHeight = 60
 // Height is that of the SVG.
 func (p Plot) Height() int { return plotHeight }
 
-// Ticks is the path of the mark in the middle.
-func (p Plot) Ticks() string { return fmt.Sprintf("M%s,0V%d", short(float64(p.Width)/2), plotHeight) }
+// Ticks is the path of the marks in the middle, of the time and of the values.
+func (p Plot) Ticks() string {
+	return fmt.Sprintf("M%s,0V%dM0,%dH%d", short(float64(p.Width)/2), plotHeight, plotHeight/2, p.Width)
+}
 
 // Text writes a value with its unit.
 func (p Plot) Text(value float64) string {
@@ -103,7 +110,7 @@ func (p Plot) Summary() string {
 // PlotOf draws a line through points that are equally far apart, the last at the right. The upper edge is the largest peak; of
 // Shares it is always 1.
 func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
-	p := Plot{Title: title, Span: span, Top: 1, Width: max(len(points)-1, 1), unit: unit}
+	p := Plot{Title: title, Span: span, Top: 1, Width: max(len(points)-1, 1), unit: unit, Unit: [...]string{"counts", "seconds", "shares"}[unit]}
 	known, sum := 0, 0.0
 	for _, point := range points {
 		if point.Known {
@@ -118,7 +125,7 @@ func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
 	if known == 0 {
 		return p
 	}
-	p.Mean = sum / float64(known)
+	p.Mean, p.Values = sum/float64(known), valuesOf(points)
 	var line, area strings.Builder
 	for from := 0; from < len(points); {
 		until := from
@@ -132,6 +139,16 @@ func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
 	}
 	p.Line, p.Area = line.String(), area.String()
 	return p
+}
+
+func valuesOf(points []Point) string {
+	values := make([]string, len(points))
+	for i, point := range points {
+		if values[i] = "-"; point.Known {
+			values[i] = strconv.FormatFloat(point.Mean, 'g', 4, 64)
+		}
+	}
+	return strings.Join(values, " ")
 }
 
 // draw adds the points between two gaps. A single one is as wide as from one point to the next.

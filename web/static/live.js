@@ -84,7 +84,7 @@
     for (const bar of ended) line.known.add(bar[6]);
     line.data.ended.push(...ended);
     for (const bar of [...ended, ...line.data.running]) {
-      line.from = Math.min(line.from, bar[1]);
+      line.from = Math.min(line.from, bar[1] - bar[8]);
       line.until = Math.max(line.until, bar[4]);
     }
     drawBars(line, ended);
@@ -113,8 +113,22 @@
     const span = line.until - line.from, height = line.lanes.size * line.lane;
     line.svg.setAttribute("viewBox", `${line.from} 0 ${span} ${height}`);
     line.svg.setAttribute("height", height);
+    drawWaits(line, span);
     line.section.querySelector(".lane-count").textContent = `${line.lanes.size} ${line.lanes.size === 1 ? "lane" : "lanes"}`;
     line.section.querySelectorAll(".scale span").forEach((e, i, all) => { e.textContent = i ? duration(span * i / (all.length - 1)) : "0"; });
+  }
+
+  // As (*Lanes).wait in timeline.go.
+  function drawWaits(line, span) {
+    const figure = line.section.querySelector(".waits"), svg = figure.querySelector("svg");
+    const bins = svg.viewBox.baseVal.width, height = svg.viewBox.baseVal.height, per = span / bins, sums = Array(bins).fill(0);
+    for (const bar of [...line.data.ended, ...line.data.running]) {
+      const from = bar[1] - bar[8] - line.from, until = bar[1] - line.from;
+      for (let b = Math.floor(from / per); b < bins && b * per < until; b++) sums[b] += (Math.min(until, (b + 1) * per) - Math.max(from, b * per)) / per;
+    }
+    const most = Math.ceil(Math.max(...sums));
+    svg.querySelector("path").setAttribute("d", `M0,${height}${sums.map((n) => `V${(height * (1 - n / Math.max(most, 1))).toFixed(1)}h1`).join("")}V${height}Z`);
+    figure.querySelector("b").textContent = most;
   }
 
   function duration(ms) {
@@ -123,6 +137,27 @@
     const s = Math.round(ms / 1000), h = Math.floor(s / 3600);
     return `${h ? `${h}h` : ""}${Math.floor(s / 60) % 60}m${s % 60}s`;
   }
+
+  // What all plots were at the time under the pointer is in their captions.
+  const units = {
+    counts: (v) => v < 10 && v % 1 ? v.toFixed(1) : String(Math.round(v)), seconds: (v) => duration(Math.round(v) * 1000), shares: (v) => `${Math.round(v * 100)} %`,
+  };
+  addEventListener("pointermove", (event) => {
+    const area = event.target.closest?.("svg[data-values]")?.getBoundingClientRect();
+    const part = area && Math.min(Math.max((event.clientX - area.left) / area.width, 0), 1);
+    for (const svg of document.querySelectorAll("svg[data-values]")) {
+      const cross = svg.querySelector(".cross"), read = svg.closest("figure").querySelector(".read"), last = svg.viewBox.baseVal.width;
+      if (!area) {
+        cross.removeAttribute("d");
+        read.textContent = "";
+        continue;
+      }
+      const at = Math.round(part * last), value = svg.dataset.values.split(" ")[at] ?? "-";
+      const when = new Date(Date.now() - (1 - at / last) * Number(svg.dataset.span)).toISOString();
+      cross.setAttribute("d", `M${at},0V${svg.viewBox.baseVal.height}`);
+      read.textContent = `${value === "-" ? "unknown" : units[svg.dataset.unit](Number(value))} at ${when.slice(5, 16).replace("T", " ")} UTC`;
+    }
+  });
 
   // The action under the pointer is named below the time line; a click opens it.
   function barAt(event) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ const (
 	maxLanes, fewLanes = 200, 24
 	// noPart is the part of the time line, such as 1/50,000, below which a stage is not drawn.
 	noPart = 50_000
+	// waitBins are the parts of the time line for each of which is said how many actions waited, waitHeight is that of most.
+	waitBins, waitHeight = 240, 40
 )
 
 // A Line has what ran of a build, for one viewer. It is for one goroutine.
@@ -172,6 +175,10 @@ type Lanes struct {
 	Paths []Path
 	// Data has the actions for the script that names the one under the pointer, and adds to them.
 	Data template.JS
+	// Waits is the path of how many actions waited for a worker, on the average of each of 240 parts of the time, MostWaits the largest,
+	// rounded up.
+	Waits     string
+	MostWaits int
 	// Kept: only where it is on the page is said, the page has the rest.
 	Kept bool
 }
@@ -214,7 +221,7 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	}
 	var names []string
 	for i, b := range slices.Concat(ran, runs) {
-		if at := b.parts[0].UnixMilli(); i == 0 || at < m.Origin {
+		if at := b.parts[0].Add(-b.waited).UnixMilli(); i == 0 || at < m.Origin {
 			m.Origin = at
 		}
 		drawn.Span = max(drawn.Span, b.parts[3].UnixMilli())
@@ -244,6 +251,7 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	m.Ended, m.Running = m.rows(ran), m.rows(runs)
 	drawn.Data = template.JS(m.json()) // of encoding/json, which escapes what ends a script
 	drawn.bars(m.Ended, m.Running)
+	drawn.wait(slices.Concat(m.Ended, m.Running))
 	return drawn
 }
 
@@ -273,6 +281,27 @@ func (l *Lanes) bars(ended, running []barRow) {
 	for _, path := range paths {
 		l.Paths = append(l.Paths, Path{Class: path.Class, Name: path.Name, D: template.HTMLAttr(`d="` + path.d.String() + `"`)})
 	}
+}
+
+// wait draws how many of these waited. The page's script does the same.
+func (l *Lanes) wait(rows []barRow) {
+	var sums [waitBins]float64
+	per := float64(l.Span) / waitBins
+	for _, row := range rows {
+		until := float64(row[1].(int64))
+		from := max(until-float64(row[8].(int64)), 0)
+		for b := int(from / per); b < waitBins && float64(b)*per < until; b++ {
+			sums[b] += (min(until, float64(b+1)*per) - max(from, float64(b)*per)) / per
+		}
+	}
+	l.MostWaits = int(math.Ceil(slices.Max(sums[:])))
+	var path strings.Builder
+	fmt.Fprintf(&path, "M0,%d", waitHeight)
+	for _, n := range sums {
+		fmt.Fprintf(&path, "V%.1fh1", waitHeight*(1-n/float64(max(l.MostWaits, 1))))
+	}
+	fmt.Fprintf(&path, "V%dZ", waitHeight)
+	l.Waits = path.String()
 }
 
 // byNumbers orders the keys of workers as people do: w2 comes before w10.

@@ -15,6 +15,7 @@ type Event struct {
 	Took  int64          `json:"dur,omitempty"`
 	PID   int            `json:"pid"`
 	TID   int            `json:"tid"`
+	ID    int            `json:"id,omitempty"` // of what overlaps others of its thread
 	Args  map[string]any `json:"args,omitempty"`
 }
 
@@ -22,7 +23,7 @@ type Event struct {
 func (l *Line) Events(yield func(Event) bool) {
 	type thread struct{ pid, tid int }
 	machines, positions := map[string]int{}, map[string]thread{}
-	for _, b := range l.ran {
+	for i, b := range l.ran {
 		p, known := positions[b.worker]
 		if !known {
 			machine := text.Host(b.worker)
@@ -46,13 +47,20 @@ func (l *Line) Events(yield func(Event) bool) {
 				Name: name, Cat: category, Phase: "X", At: from.UnixMicro(), Took: until.Sub(from).Microseconds(), PID: p.pid, TID: p.tid,
 			}
 		}
+		if b.waited > 0 {
+			queue := Event{Name: "queue " + b.name, Cat: "queue", Phase: "b", At: b.parts[0].Add(-b.waited).UnixMicro(), PID: p.pid, TID: p.tid, ID: i + 1}
+			started := queue
+			if started.Phase, started.At = "e", b.parts[0].UnixMicro(); !yield(queue) || !yield(started) {
+				return
+			}
+		}
 		whole := span(b.name, "action", b.parts[0], b.parts[3])
 		whole.Args = map[string]any{"operation": b.operation, "failed": b.failed, "waited_ms": b.waited.Milliseconds()}
 		if !yield(whole) {
 			return
 		}
-		for i, stage := range []string{"inputs and waiting", "execution", "outputs and report"} {
-			if b.parts[i+1].After(b.parts[i]) && !yield(span(stage, "stage", b.parts[i], b.parts[i+1])) {
+		for part, stage := range []string{"inputs and waiting", "execution", "outputs and report"} {
+			if b.parts[part+1].After(b.parts[part]) && !yield(span(stage, "stage", b.parts[part], b.parts[part+1])) {
 				return
 			}
 		}
