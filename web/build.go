@@ -173,6 +173,7 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 
 // open counts operations that have not ended, and returns the running ones.
 func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
+	b.line.Waiting = nil
 	for token := ""; ; {
 		list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "build "+v.Invocation+" "+token), func(ctx context.Context) (*admin.ListOperationsResponse, error) {
 			return b.pages.Scheduler.ListOperations(ctx, &admin.ListOperationsRequest{Pattern: p, PageToken: token})
@@ -185,6 +186,7 @@ func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (run
 			case op.GetInvocation() != v.Invocation:
 			case op.GetWorker() == "":
 				v.Waiting++
+				b.line.Waiting = append(b.line.Waiting, op.GetQueued().AsTime())
 			default:
 				v.Running++
 				running = append(running, op)

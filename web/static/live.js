@@ -81,6 +81,11 @@
     });
     const ended = placed(news.ended.filter((bar) => !line.known.has(bar[6])));
     line.data.running = placed(news.running);
+    line.data.waits = news.waits.map(([at, n]) => [at + later, n]);
+    for (const [at] of line.data.waits) {
+      line.from = Math.min(line.from, at);
+      line.until = Math.max(line.until, later);
+    }
     for (const bar of ended) line.known.add(bar[6]);
     line.data.ended.push(...ended);
     for (const bar of [...ended, ...line.data.running]) {
@@ -122,10 +127,11 @@
   function drawWaits(line, span) {
     const figure = line.section.querySelector(".waits"), svg = figure.querySelector("svg");
     const bins = svg.viewBox.baseVal.width, height = svg.viewBox.baseVal.height, per = span / bins, sums = Array(bins).fill(0);
-    for (const bar of [...line.data.ended, ...line.data.running]) {
-      const from = bar[1] - bar[8] - line.from, until = bar[1] - line.from;
-      for (let b = Math.floor(from / per); b < bins && b * per < until; b++) sums[b] += (Math.min(until, (b + 1) * per) - Math.max(from, b * per)) / per;
-    }
+    const add = (from, until, n) => {
+      for (let b = Math.floor(from / per); b < bins && b * per < until; b++) sums[b] += n * (Math.min(until, (b + 1) * per) - Math.max(from, b * per)) / per;
+    };
+    for (const bar of [...line.data.ended, ...line.data.running]) add(bar[1] - bar[8] - line.from, bar[1] - line.from, 1);
+    for (const [at, n] of line.data.waits) add(at - line.from, span, n);
     const most = Math.ceil(Math.max(...sums));
     svg.querySelector("path").setAttribute("d", `M0,${height}${sums.map((n) => `V${(height * (1 - n / Math.max(most, 1))).toFixed(1)}h1`).join("")}V${height}Z`);
     figure.querySelector("b").textContent = most;

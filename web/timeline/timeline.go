@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -35,6 +36,8 @@ type Line struct {
 	// Have is until when the page has what ended, Known how many actions ran.
 	Have  time.Time
 	Known int
+	// Waiting is since when those wait that have no worker yet.
+	Waiting []time.Time
 }
 
 // A bar is an action that ran or runs.
@@ -115,6 +118,7 @@ func (l *Line) News(running []*admin.Operation, now time.Time) []byte {
 	now = now.Truncate(time.Millisecond)
 	m.Running = m.rows(barsOf(running, now))
 	m.Ended = m.rows(l.ran)
+	m.waiting(l.Waiting)
 	l.ran = nil
 	return m.json()
 }
@@ -126,7 +130,9 @@ type laneMessage struct {
 	Workers []string `json:"workers"`
 	Ended   []barRow `json:"ended"`
 	Running []barRow `json:"running"`
-	known   map[string]int
+	// Waits are seconds in which actions were queued that wait now, each with how many.
+	Waits [][2]int64 `json:"waits"`
+	known map[string]int
 }
 
 // A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, what it is called and how long it waited.
@@ -154,6 +160,18 @@ func (m *laneMessage) rows(list []bar) []barRow {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// waiting adds those that wait.
+func (m *laneMessage) waiting(since []time.Time) {
+	counts := map[int64]int64{}
+	for _, at := range since {
+		counts[at.Truncate(time.Second).UnixMilli()]++
+	}
+	m.Waits = make([][2]int64, 0, len(counts))
+	for _, at := range slices.Sorted(maps.Keys(counts)) {
+		m.Waits = append(m.Waits, [2]int64{at - m.Origin, counts[at]})
+	}
 }
 
 func (m *laneMessage) json() []byte {
@@ -219,6 +237,9 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	if len(ran)+len(runs) == 0 {
 		m.Origin = now.UnixMilli()
 	}
+	if len(l.Waiting) > 0 {
+		drawn.Span = now.UnixMilli()
+	}
 	var names []string
 	for i, b := range slices.Concat(ran, runs) {
 		if at := b.parts[0].Add(-b.waited).UnixMilli(); i == 0 || at < m.Origin {
@@ -232,6 +253,9 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 			m.known[b.worker] = 0
 			names = append(names, b.worker)
 		}
+	}
+	for _, since := range l.Waiting {
+		m.Origin = min(m.Origin, since.Truncate(time.Second).UnixMilli())
 	}
 	slices.SortFunc(names, byNumbers)
 	drawn.Span = max(drawn.Span-m.Origin, 1)
@@ -249,9 +273,10 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	left := func(b bar) bool { _, drawn := m.known[b.worker]; return !drawn }
 	ran, runs = slices.DeleteFunc(slices.Clone(ran), left), slices.DeleteFunc(runs, left)
 	m.Ended, m.Running = m.rows(ran), m.rows(runs)
+	m.waiting(l.Waiting)
 	drawn.Data = template.JS(m.json()) // of encoding/json, which escapes what ends a script
 	drawn.bars(m.Ended, m.Running)
-	drawn.wait(slices.Concat(m.Ended, m.Running))
+	drawn.wait(slices.Concat(m.Ended, m.Running), m.Waits)
 	return drawn
 }
 
@@ -283,16 +308,21 @@ func (l *Lanes) bars(ended, running []barRow) {
 	}
 }
 
-// wait draws how many of these waited. The page's script does the same.
-func (l *Lanes) wait(rows []barRow) {
+// wait draws how many of these waited, and wait now. The page's script does the same.
+func (l *Lanes) wait(rows []barRow, waits [][2]int64) {
 	var sums [waitBins]float64
 	per := float64(l.Span) / waitBins
-	for _, row := range rows {
-		until := float64(row[1].(int64))
-		from := max(until-float64(row[8].(int64)), 0)
-		for b := int(from / per); b < waitBins && float64(b)*per < until; b++ {
-			sums[b] += (min(until, float64(b+1)*per) - max(from, float64(b)*per)) / per
+	add := func(from, until, n int64) {
+		for b := int(float64(from) / per); b < waitBins && float64(b)*per < float64(until); b++ {
+			sums[b] += float64(n) * (min(float64(until), float64(b+1)*per) - max(float64(from), float64(b)*per)) / per
 		}
+	}
+	for _, row := range rows {
+		until := row[1].(int64)
+		add(max(until-row[8].(int64), 0), until, 1)
+	}
+	for _, since := range waits {
+		add(max(since[0], 0), l.Span, since[1])
 	}
 	l.MostWaits = int(math.Ceil(slices.Max(sums[:])))
 	var path strings.Builder

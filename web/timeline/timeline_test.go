@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,11 @@ func TestLanes(t *testing.T) {
 	running := []*admin.Operation{{
 		Name: "operations/now", Worker: `{"host":"w1"}`, Queued: timestamppb.New(began), Started: timestamppb.New(began.Add(4 * time.Second)),
 	}}
+	l.Waiting = []time.Time{began.Add(5 * time.Second), began.Add(5100 * time.Millisecond)}
 	drawn := l.Draw(running, began.Add(6*time.Second))
+	if drawn.MostWaits != 3 || !strings.Contains(string(drawn.Data), `"waits":[[5000,2]]`) || !strings.HasSuffix(drawn.Waits, "V13.3h1V40Z") {
+		t.Errorf("at most %d wait: %s, %s", drawn.MostWaits, drawn.Waits, drawn.Data)
+	}
 	var names []string
 	for _, lane := range drawn.Lanes {
 		names = append(names, lane.Name)
@@ -32,8 +37,8 @@ func TestLanes(t *testing.T) {
 	if l.Known != 2 || len(names) != 3 || names[0] != "host=w1" || names[1] != "host=w2" || names[2] != "host=w10" {
 		t.Errorf("%d actions ran, the lanes are %q", l.Known, names)
 	}
-	if drawn.Took() != 6*time.Second || drawn.MostWaits != 3 || drawn.More != 0 || drawn.Height() != 3*drawn.Lane {
-		t.Errorf("it shows %v, at most %d wait, on %d lanes of %d, %d more", drawn.Took(), drawn.MostWaits, len(drawn.Lanes), drawn.Lane, drawn.More)
+	if drawn.Took() != 6*time.Second || drawn.More != 0 || drawn.Height() != 3*drawn.Lane {
+		t.Errorf("it shows %v on %d lanes of %d, %d more", drawn.Took(), len(drawn.Lanes), drawn.Lane, drawn.More)
 	}
 	l = &Line{Following: true, Have: began.Add(time.Hour)}
 	l.Add(&historypb.Record{Worker: "w", Started: timestamppb.New(began), Ended: timestamppb.New(began)}, true)
