@@ -4,8 +4,8 @@
 // data-only layer, such an image is a whole tree of files, which the kernel walks
 // without a user-space server:
 //
-// 	mount -t erofs -o ro tree.erofs tree
-// 	mount -t overlay -o lowerdir=tree::objects,redirect_dir=on,metacopy=on,… overlay root
+//	mount -t erofs -o ro tree.erofs tree
+//	mount -t overlay -o lowerdir=tree::objects,redirect_dir=on,metacopy=on,… overlay root
 //
 // Each file with data has the attributes trusted.overlay.metacopy (empty) and
 // trusted.overlay.redirect (Entry.Redirect, a path below "objects"). A read of a file
