@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// ActionsOptions are what may be chosen about Actions. The zero value works.
+// ActionsOptions are the options of Actions. The zero value works.
 type ActionsOptions struct {
 	// MaxEntries bounds the number of results; 0 is 500,000. A result takes one
 	// file, most often of one block.
@@ -41,13 +41,13 @@ func (o *ActionsOptions) validate() error {
 	return nil
 }
 
-// Actions keeps the results of actions as files of one folder, bounded in number,
-// the one unused for longest going first. It says nothing about whether the blobs
-// that a result names are there. Its methods may be called concurrently.
+// Actions keeps the results of actions as files of one folder, with a maximum number; the least
+// recently used ones are evicted first. It does not check that the blobs in a result exist. Its
+// methods may be called concurrently.
 //
-// A file holds a mark, a SHA-256 of the rest together with the key, and the
-// message. Nothing is synced to disk: what a loss of power damaged is noticed by
-// the sum when it is read, and is then as if it had never been.
+// A file holds a mark, a SHA-256 of the rest together with the key, and the message. Nothing is
+// synced to disk: a read detects damage from a power failure by the checksum, and treats the result
+// as missing.
 type Actions struct{ files *files[actionKey] }
 
 // An actionKey is the SHA-256 of the instance name and the action's digest.
@@ -76,8 +76,8 @@ func OpenActions(dir string, o ActionsOptions) (*Actions, error) {
 // and nothing can be put.
 func (a *Actions) Close() error { return a.files.close() }
 
-// Get returns the result of action d in an instance, which counts as a use. It is
-// the caller's own copy. The error of one that is not there is ErrNotFound.
+// Get returns the result of action d in an instance, which counts as a use. The caller may change
+// it. The error for a missing one is ErrNotFound.
 func (a *Actions) Get(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
 	r, err := a.get(ctx, keyOfAction(instance, d))
 	if err != nil {
@@ -104,7 +104,8 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	return r, nil
 }
 
-// examine returns the result in a file's bytes, or what is wrong with the file, which may not have been read whole.
+// examine returns the result in a file's bytes, or the damage of the file, which may not have been
+// read completely.
 func (k actionKey) examine(b []byte, reading error) (_ *repb.ActionResult, wrong string) {
 	if reading != nil {
 		return nil, fmt.Sprintf("cannot be read: %v", reading)
@@ -124,8 +125,7 @@ func (k actionKey) decode(b []byte) *repb.ActionResult {
 	return nil
 }
 
-// Put keeps r as the result of action d in an instance, in place of one that is
-// there.
+// Put stores r as the result of action d in an instance, and replaces an existing one.
 func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error {
 	if d.IsZero() {
 		return fmt.Errorf("put action result: %w: it is not set", digest.ErrInvalid)

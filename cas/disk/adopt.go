@@ -17,16 +17,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// Take makes the finished file at path a blob and returns its digest. It moves the file if
-// nobody else has it open, which a lease proves that it holds from before the hash until the
-// file is in its place; otherwise, and from another file system, of another user's file, or of one
-// with other hard links, it copies like TakeCopy. So nobody can write to the blob through what he has
-// opened or asked of the kernel, with two exceptions, for which the caller vouches or uses TakeCopy: a
-// descriptor that was opened with O_PATH can be opened again, and pages of a mapping into which
-// io_uring reads stay the target of that read when mapping and file are closed.
+// Take makes the finished file at path a blob and returns its digest. It moves the file if no other
+// process has it open; a lease proves this from before the hash until the file is in its place.
+// Otherwise, and for a file from another file system, of another user, or with other hard links, it
+// copies like TakeCopy. So nobody can write to the blob through an open file or a request to the
+// kernel, with two exceptions, which the caller must exclude or else use TakeCopy: a descriptor
+// that was opened with O_PATH can be opened again, and pages of a mapping into which io_uring reads
+// stay the target of that read when mapping and file are closed.
 //
-// It fails with ErrNoSpace before it reads anything of a file that the store cannot hold. After
-// success path is gone; after an error it is where it was.
+// It fails with ErrNoSpace before it reads a file that the store cannot hold. After success path is
+// gone; after an error it is unchanged.
 func (s *Store) Take(ctx context.Context, path string, fn digest.Function) (digest.Digest, error) {
 	d, err := s.take(ctx, path, fn)
 	if err != nil {
@@ -36,10 +36,10 @@ func (s *Store) Take(ctx context.Context, path string, fn digest.Function) (dige
 	return d, nil
 }
 
-// TakeCopy makes a blob of what file has and returns its digest. The bytes that are
-// hashed are the bytes that are stored, also if somebody goes on writing: then they are a mixture.
-// It reads no more than file has at the start, and fails with ErrNoSpace at once if that is more
-// than the store can hold. file stays open and where it is.
+// TakeCopy stores a copy of file as a blob and returns its digest. The hashed bytes are the stored
+// bytes, even if another process continues to write: then they are a mixture. It reads no more than
+// the initial size of file, and fails with ErrNoSpace at once if the store cannot hold that. file
+// stays open and in its place.
 func (s *Store) TakeCopy(ctx context.Context, file *os.File, fn digest.Function) (digest.Digest, error) {
 	info, err := outputInfo(file)
 	var d digest.Digest
@@ -53,7 +53,7 @@ func (s *Store) TakeCopy(ctx context.Context, file *os.File, fn digest.Function)
 	return d, nil
 }
 
-// outputInfo is the attributes of what can become a blob.
+// outputInfo is the attributes of a file that can become a blob.
 func outputInfo(file *os.File) (os.FileInfo, error) {
 	info, err := file.Stat()
 	switch {
@@ -67,7 +67,7 @@ func outputInfo(file *os.File) (os.FileInfo, error) {
 	return info, nil
 }
 
-// take does what Take does and leaves the blob pinned.
+// take is Take, but leaves the blob pinned.
 func (s *Store) take(ctx context.Context, path string, fn digest.Function) (digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return digest.Digest{}, context.Cause(ctx)
@@ -119,7 +119,7 @@ func (s *Store) takeLeased(
 	if err != nil || !moved {
 		return d, false, err
 	}
-	if !l.Holds() { // somebody found the file before it moved, and waits to have it for writing
+	if !l.Holds() { // another process found the file before the move, and waits to open it for writing
 		if generation, ok := s.files.pinFile(d); ok {
 			s.files.drop(d, generation, "was opened for writing while it became a blob")
 			s.files.unpin(d)
@@ -131,7 +131,7 @@ func (s *Store) takeLeased(
 	return d, true, nil
 }
 
-// takeCopy stores the first size bytes of file, hashed as they pass, and leaves the blob pinned.
+// takeCopy stores the first size bytes of file, hashes them on the way, and leaves the blob pinned.
 func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function, size int64) (digest.Digest, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return digest.Digest{}, err
@@ -139,7 +139,7 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 	if size == 0 {
 		return fn.Empty(), nil
 	}
-	// The name of a blob whose size alone is known: it reserves room.
+	// The name of a blob with only a known size: it reserves space.
 	unknown, err := digest.Parse(fn, strings.Repeat("0", 2*digest.HashSize), size)
 	if err != nil {
 		return digest.Digest{}, err
@@ -162,14 +162,14 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 	return d, err
 }
 
-// keepAs makes what was written the blob d, which it is, and leaves it pinned.
+// keepAs makes the written file the blob d, which it is, and leaves it pinned.
 func (w *roomWriter) keepAs(ctx context.Context, d digest.Digest) error {
-	w.files.release(w.reserved - d.SizeBytes()) // what the file became shorter by
+	w.files.release(w.reserved - d.SizeBytes()) // the difference to the reserved size
 	w.reserved, w.digest = d.SizeBytes(), d
 	return w.Keep(ctx)
 }
 
-// discard removes path, whose blob d is there and pinned.
+// discard removes path, whose blob d exists and is pinned.
 func (s *Store) discard(path string, d digest.Digest) error {
 	err := os.Remove(path)
 	if err != nil {
@@ -199,8 +199,8 @@ func (s *Store) move(ctx context.Context, file *os.File, d digest.Digest) (moved
 	return err == nil, err
 }
 
-// protect makes file what a blob is: owned by this process's user, not writable,
-// used now.
+// protect gives file the attributes of a blob: owned by this process's user, not writable, used
+// now.
 func protect(file *os.File) error {
 	if err := file.Chown(os.Geteuid(), os.Getegid()); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (f *files[K]) withRoom(cost int64, op func() error) error {
 	return unwritable(err)
 }
 
-// unwritable makes an error about a file that may not be changed, or that the disk does not let change, say so.
+// unwritable adds to an error that a file is immutable, or on a read-only disk.
 func unwritable(err error) error {
 	found := []error{
 		syscall.EROFS, fs.ErrPermission, syscall.EIO, syscall.EUCLEAN, syscall.EBADMSG,
@@ -62,8 +62,8 @@ func unwritable(err error) error {
 	return err
 }
 
-// MakeRoom gives up blobs of at least that many bytes, the longest unused first, as far as there are any
-// that nobody uses, and returns the sum of their sizes.
+// MakeRoom evicts blobs of at least that many bytes, the least recently used first, as far as there
+// are unpinned ones, and returns the sum of their sizes.
 func (s *Store) MakeRoom(bytes int64) int64 {
 	victims, made := s.files.evict(bytes, 0)
 	s.files.remove(victims)
@@ -84,7 +84,7 @@ func (f *files[K]) createTemp() (*os.File, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := os.Mkdir(f.TempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // somebody has removed it
+		if err := os.Mkdir(f.TempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // another process has removed it
 			return err
 		}
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
@@ -93,16 +93,18 @@ func (f *files[K]) createTemp() (*os.File, error) {
 	return file, err
 }
 
-// An arrival is a whole file that is to be moved to its place.
+// An arrival is a complete file on its way to its place.
 type arrival struct {
 	from    string
-	replace bool // it takes the place of one that is there already
-	// seal is what it was when its bytes were right; nil: the caller vouches for them until they are in their place.
+	replace bool // it replaces an existing one
+	// seal is the file's state when its bytes were right; nil: the caller guarantees them until
+	// they are in their place.
 	seal *tamper.Seal
 }
 
-// settle moves a file to its place, whose cost was reserved, and leaves it pinned once. When k is there already, the file
-// is removed or takes its place. After an error the reservation and the file are still there.
+// settle moves a file with a reserved cost to its place, and leaves it pinned once. If k exists
+// already, it removes or replaces the old file. After an error the reservation and the file still
+// exist.
 func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 	for {
 		wait, exists := f.admit(k)
@@ -156,7 +158,7 @@ func (f *files[K]) settleAgain(k K, from string, replace bool) error {
 	return nil
 }
 
-// rename moves from to path, whose folder it creates when it is the first there.
+// rename moves from to path, and creates the folder for its first file.
 func (f *files[K]) rename(from, path string) error {
 	return f.withRoom(1, func() error {
 		err := os.Rename(from, path)

@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// blobs are the files of a Store, and the empty blob, which is always there.
+// blobs are the files of a Store, and the empty blob, which always exists.
 type blobs struct {
 	*files[digest.Digest]
 	emptyMark atomic.Uint64 // of the file of the empty blob when it was last seen to be right; 0: it was not
@@ -32,7 +32,7 @@ func (f *blobs) used(d digest.Digest) bool {
 	return d.IsEmptyBlob() || len(f.use([]digest.Digest{d})) == 0
 }
 
-// useAll returns those of ds that are not there. The others count as used.
+// useAll returns the missing ones of ds. The others count as used.
 func (f *blobs) useAll(ds []digest.Digest) (missing []digest.Digest) {
 	return slices.DeleteFunc(f.use(ds), digest.Digest.IsEmptyBlob)
 }
@@ -68,8 +68,8 @@ func (f *blobs) openBlob(d digest.Digest) (*os.File, error) {
 // index: it is always there and never evicted.
 func (f *blobs) emptyPath() string { return filepath.Join(f.Dir, "empty") }
 
-// mendEmpty makes the file of the empty blob if it is not there. When somebody has written to it, or changed it in another way or
-// removed it since it was last seen to be right, it is made as well and the error is a *DamagedError.
+// mendEmpty makes the file of the empty blob if it is missing. If another process has changed or
+// removed it since the last check, mendEmpty makes it as well and returns a *DamagedError.
 func (f *blobs) mendEmpty() error {
 	if mark, found := f.lookAtEmpty(); found == emptyRight && mark == f.emptyMark.Load() {
 		return nil
@@ -112,14 +112,14 @@ func (f *blobs) makeEmpty() error {
 	return nil
 }
 
-// What there may be in the place of the file of the empty blob.
+// The possible states of the file of the empty blob.
 const (
 	emptyAbsent = iota
 	emptyWrong
 	emptyRight
 )
 
-// lookAtEmpty says what is in that place, and its mark if it is right, else 0.
+// lookAtEmpty returns the state of that file, and its mark if it is right, otherwise 0.
 func (f *blobs) lookAtEmpty() (mark uint64, found int) {
 	st, err := tamper.StatOf(f.emptyPath())
 	switch {

@@ -38,7 +38,7 @@ func (b *buffers) get() *[]byte { return b.small.Get().(*[]byte) }
 
 func (b *buffers) put(buffer *[]byte) { b.small.Put(buffer) }
 
-// copyExactly copies r to w, and fails unless what it copied is d.
+// copyExactly copies r to w, and fails unless the copied bytes are d.
 func (b *buffers) copyExactly(ctx context.Context, d digest.Digest, w io.Writer, r io.Reader) error {
 	buffer := b.get()
 	defer b.put(buffer)

@@ -16,39 +16,38 @@ import (
 )
 
 const (
-	// verifyPiece is how much is hashed before the checker looks whether it should rest,
-	// hurry or stop.
+	// verifyPiece is how much is hashed before the checker decides again whether to pause, hurry or
+	// stop.
 	verifyPiece = 512 << 10
-	// restFor is how many times as long as it worked the checker rests while nobody
-	// waits, and restFrom the shortest rest.
+	// restFor is the pause of the checker relative to its working time while nobody waits, and
+	// restFrom the shortest pause.
 	restFor  = 3
 	restFrom = 2 * time.Millisecond
 )
 
 var (
-	// errStopped: nobody wants the verification any more.
+	// errStopped: nobody needs the verification any more.
 	errStopped = errors.New("the verification was stopped")
 	// errReplaced: the file is not the one of its blob any more.
 	errReplaced = errors.New("the file was removed or replaced")
 )
 
-// A checker reads blobs that are in the store and hashes them: one at a time, with at
-// most a quarter of a core, as long as nobody waits for it, and at once what somebody
-// waits for. It rests by sleeping and does not lower the priority of its thread: this
-// process serves FUSE, and all of it would wait for a thread that does not get the
-// processor when the garbage collector stops the world.
+// A checker reads and hashes blobs in the store. While nobody waits it reads one at a time, with at
+// most a quarter of a core; blobs with a waiting caller it reads at once. It pauses by sleeping and
+// does not lower the priority of its thread: this process serves FUSE, and all of it would wait for
+// a thread that gets no CPU when the garbage collector stops the world.
 type checker struct {
 	files   *blobs
 	buffers *buffers
-	width   chan struct{} // a token for each check that somebody waits for and runs
+	width   chan struct{} // a token for each running check with a waiting caller
 
 	mu      sync.Mutex
 	checks  map[version]*check // guarded by mu; those that have not ended
 	queue   []*check           // guarded by mu; to be run in the background, and some that were begun or left
-	awake   bool               // guarded by mu; a goroutine runs what is queued
+	awake   bool               // guarded by mu; a goroutine runs queued checks
 	serial  uint64             // guarded by mu; of the check begun last
 	closed  bool               // guarded by mu
-	direct  map[*check]bool    // guarded by mu; run by who asked, see now
+	direct  map[*check]bool    // guarded by mu; run by their callers, see now
 	running sync.WaitGroup     // close waits for it
 	blobs   atomic.Int64       // that were hashed
 	bytes   atomic.Int64
@@ -65,7 +64,7 @@ type check struct {
 	version
 	done   chan struct{} // closed when it has ended
 	err    error         // how; set before done is closed
-	stop   chan struct{} // closed when nobody wants it any more
+	stop   chan struct{} // closed when nobody needs it any more
 	hurry  chan struct{} // closed when somebody waits
 	askers int           // guarded by checker.mu
 	serial uint64        // guarded by checker.mu; 0: it has not begun
@@ -100,8 +99,8 @@ func (v *checker) close() {
 	v.running.Wait()
 }
 
-// ask joins the check of ver, or makes it and takes over the pin of the caller. The
-// caller leaves the check.
+// ask joins the check of ver, or makes it and takes over the pin of the caller. The caller must
+// call leave.
 func (v *checker) ask(ver version) *check {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -122,7 +121,7 @@ func (v *checker) ask(ver version) *check {
 	return c
 }
 
-// queueUp has c run in the background.
+// queueUp runs c in the background.
 func (v *checker) queueUp(c *check) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -136,7 +135,7 @@ func (v *checker) queueUp(c *check) {
 	}
 }
 
-// drain runs what is queued.
+// drain runs queued checks.
 func (v *checker) drain() {
 	var debt time.Duration
 	for c := v.next(); c != nil; c = v.next() {
@@ -159,7 +158,7 @@ func (v *checker) next() *check {
 	return nil
 }
 
-// beginLocked makes the caller the one who runs c, unless somebody does or did.
+// beginLocked assigns c to the caller, unless another caller runs it or did.
 func (v *checker) beginLocked(c *check) bool {
 	if c.serial != 0 || v.checks[c.version] != c {
 		return false
@@ -177,8 +176,8 @@ func (v *checker) begun() uint64 {
 	return v.serial
 }
 
-// wait waits for c, which is run at once if it was not, and leaves it. It tells
-// whether c began after others of that number had.
+// wait waits for c, runs it at once if it was not run, and leaves it. It reports whether c began
+// after that number of others.
 func (v *checker) wait(ctx context.Context, c *check, after uint64) (later bool, err error) {
 	v.mu.Lock()
 	if !c.waited {
@@ -203,7 +202,7 @@ func (v *checker) wait(ctx context.Context, c *check, after uint64) (later bool,
 	}
 }
 
-// leave says that one asker of c does not want it any more.
+// leave says that one caller does not need c any more.
 func (v *checker) leave(c *check) {
 	v.mu.Lock()
 	c.askers--
@@ -218,13 +217,13 @@ func (v *checker) leave(c *check) {
 	}
 }
 
-// stopLocked ends c early. Who asks for the same from now on gets a check of its own.
+// stopLocked ends c early. Later callers for the same version get a separate check.
 func (v *checker) stopLocked(c *check) {
 	delete(v.checks, c.version)
 	c.haltLocked()
 }
 
-// haltLocked has who runs c stop soon. The caller holds checker.mu.
+// haltLocked makes the runner of c stop soon. The caller holds checker.mu.
 func (c *check) haltLocked() {
 	select {
 	case <-c.stop:
@@ -245,7 +244,8 @@ func (v *checker) end(c *check, err error) {
 	close(c.done)
 }
 
-// now reads and hashes ver at once, without a pin. What is evicted or replaced meanwhile ends in errReplaced.
+// now reads and hashes ver at once, without a pin. If ver is evicted or replaced during that, the
+// error is errReplaced.
 func (v *checker) now(ctx context.Context, ver version) error {
 	c, ok := v.beginDirect(ver)
 	if !ok {
@@ -298,7 +298,7 @@ func (v *checker) endDirect(c *check) {
 	v.running.Done()
 }
 
-// run reads and hashes the file of c. debt is how long it has to rest.
+// run reads and hashes the file of c. debt is the pending pause.
 func (v *checker) run(c *check, debt *time.Duration) {
 	found, err := v.read(c, debt)
 	switch {
@@ -308,13 +308,13 @@ func (v *checker) run(c *check, debt *time.Duration) {
 	case err != nil:
 		err = fmt.Errorf("verify blob %s: %w", c.digest, err)
 	case !v.files.has(c.digest, c.generation):
-		// Somebody else found it damaged, and what we read may be what came since.
+		// Another caller found it damaged, and our read may be of a newer file.
 		err = &cas.DamagedError{Digests: []digest.Digest{c.digest}}
 	}
 	v.end(c, err)
 }
 
-// read opens the file of c and hashes it, and says what is wrong with it.
+// read opens the file of c and hashes it, and returns its damage.
 func (v *checker) read(c *check, debt *time.Duration) (found string, err error) {
 	file, found, err := v.files.openWhole(c.digest)
 	if err != nil || found != "" {
@@ -324,7 +324,7 @@ func (v *checker) read(c *check, debt *time.Duration) (found string, err error) 
 	return v.examine(c, file, debt)
 }
 
-// examine hashes the file of c, and notes that it is right or says what is wrong.
+// examine hashes the file of c, and records that it is right or returns its damage.
 func (v *checker) examine(c *check, file *os.File, debt *time.Duration) (found string, err error) {
 	v.files.verify(c.digest)
 	defer v.files.endVerify(c.digest)
@@ -359,7 +359,7 @@ func (v *checker) examine(c *check, file *os.File, debt *time.Duration) (found s
 	return "", nil
 }
 
-// rest rests as long as is due, unless somebody waits. It returns false when c is to end.
+// rest pauses for the pending time, unless somebody waits. It returns false when c must end.
 func (c *check) rest(debt *time.Duration) bool {
 	select {
 	case <-c.stop:

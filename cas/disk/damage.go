@@ -3,18 +3,18 @@ package disk
 // maxDamage bounds how many damaged files an index remembers.
 const maxDamage = 1 << 14
 
-// A fault is what may happen to a file, so that it matters to those who read it before.
+// A fault is an event of a file that matters to its earlier readers.
 type fault uint8
 
 const (
 	damaged  fault = iota // it turned out to be damaged, or may have been
-	unproven              // it left when nobody could rely on it, or strangers had changed it before a use
-	strange               // strangers were found to have changed it; if it is there its proof says how often
+	unproven              // it left while unverified, or after others had changed it before a use
+	strange               // others have changed it; if it still exists, its proof has the count
 	faults                // how many there are
 )
 
-// damage remembers which keys had files to which a fault has happened, the latest ones: who read
-// such a file asks later, when the key may have a good one again.
+// damage remembers the latest keys with files that had a fault: readers of such a file ask later,
+// when the key may have a good file again.
 type damage[K comparable] struct {
 	count  uint64 // of all since the start
 	forgot uint64 // how many of them, the oldest, are not remembered
@@ -49,8 +49,8 @@ func (m *damage[K]) among(ks []K, count uint64) (some []K) {
 	return some
 }
 
-// since reports whether a file of k was damaged after so many others were. When that is
-// not known any more, the answer is that of all keys that may have been.
+// since reports whether a file of k was damaged after so many others. If this is no longer known,
+// it returns the answer for all possible keys.
 func (m *damage[K]) since(k K, count uint64) bool {
 	return m.last[k] > count || m.forgot > count
 }

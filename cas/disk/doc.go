@@ -1,66 +1,64 @@
 // Package disk holds content on a disk: blobs named by their digest in a folder (Store), and the
 // results of actions in another (Actions).
 //
-// # Rooms
+// # Structure
 //
-// What Store and Actions have in common is a folder of files (files) with a ledger of what is there, which decides by an index.
-// A Store has its blobs in one (blobs, with the empty blob), and beside it each of these, which does not know the Store: a
-// Verifier, which says which blobs are vouched for and has a checker read the others; notes, which keep that over a restart;
-// possession, which says which instance names have which blobs. NewScrubber and the views that Of and Peek return
-// read through these as well. Below are folder, which holds a store's folder for one process and moves away what its disk has
-// lost; aside, which keeps damaged files; and tamper, which tells whether somebody else changes a file.
+// Store and Actions share a folder of files (files) with a ledger of its contents, which decides by
+// an index. A Store has its blobs in one (blobs, with the empty blob). Beside it are these parts,
+// which do not know the Store: a Verifier, which knows the verified blobs and makes a checker read
+// the others; notes, which keep that over a restart; possession, which knows the blobs of each
+// instance name. NewScrubber and the views of Of and Peek read through these as well. The packages
+// below are folder, which holds a store's folder for one process and removes what its disk has
+// lost; aside, which keeps damaged files; and tamper, which detects changes of a file by others.
 //
-// # What it refuses
+// # Guarantees
 //
-// A Store never shows a blob that is not whole or whose bytes it has not hashed. A file of
-// somebody else becomes a blob (Take) while a lease keeps it as it was hashed, or
-// by copy. It never exceeds its bound,
-// what is being written included, and rather fails a write than evict a pinned
-// blob. It does not sync to disk: it is a cache, which after a loss of power may have
-// forgotten the latest blobs but shows no broken ones. For that it hashes again what was
-// written last before the machine was started. A folder belongs to one process at
-// a time. Actions does not look at the blobs a result names; cas/server does.
+// A Store never shows an incomplete blob or one whose bytes it has not hashed. A foreign file
+// becomes a blob (Take) while a lease keeps it as it was hashed, or by copy. The store never
+// exceeds its limit, including files being written, and rather fails a write than evict a pinned
+// blob. It does not sync to disk: it is a cache, which after a power failure may have lost the
+// latest blobs but shows no broken ones. For that it hashes again all files that were written
+// shortly before the machine started. A folder belongs to one process at a time. Actions does not
+// check the blobs in a result; cas/server does.
 //
 // # Verification
 //
-// A disk may return other bytes than were written. An index has a proof for each blob: when
-// it was hashed last, and the mark (device, inode, size, change time) of its file then.
-// ReadBlob hashes what it reads, and gives out nothing that is
-// wrong. OpenBlob and reads of parts do not: who reads all of a file says so
-// (Verifier.Reading, Verdict), and who uses such bytes has a Vouching, which
-// verifies in the background what was not lately, and whose Wait says whether all that was
-// used is right. What is uploaded while it is there is verified first, if it is not vouched
-// for, so that an upload heals what is damaged. A damaged file is moved to the folder
-// aside, and its blob is absent from then on. Proofs outlive the program in one file
-// (notes), and the machine's being started in none.
+// A disk may return other bytes than were written. An index has a proof for each blob: the time of
+// the last hash, and the mark (device, inode, size, change time) of its file then. ReadBlob hashes
+// the bytes, and never returns wrong ones. OpenBlob and partial reads do not hash: a caller that
+// reads a whole file reports the result (Verifier.Reading, Verdict), and a caller that uses such
+// bytes has a Vouching, which verifies stale blobs in the background, and whose Wait says whether
+// all used bytes are right. If an uploaded blob exists already and is not verified, the store
+// verifies it first, so an upload repairs damage. A damaged file is moved to the folder aside, and
+// its blob is missing from then on. Proofs survive a restart of the program in one file (notes);
+// they are void after a restart of the machine.
 //
-// A key may have one file after another, which their generations tell apart. A file whose
-// mark has changed is read once more before it is evicted, because those who used it can
-// ask no other.
+// A key may have one file after another, which their generations distinguish. A file with a changed
+// mark is read once more before it is evicted, because its users have no other way to find out.
 //
 // # Instance names
 //
-// A Store shows its blobs to all, unless Options.Isolate is set. Then each blob has a set of holders in the
-// index (cas/holders): the instance names for which all of its bytes have come and were hashed. Store.Of is
-// the content of one of them, to which the blobs of others are missing. A blob that leaves has no holders any more.
+// A Store shows its blobs to all, unless Options.Isolate is set. Then each blob has a set of
+// holders in the index (cas/holders): the instance names that have uploaded all of its bytes, which
+// were hashed. Store.Of is the content of one of them, without the blobs of others. An evicted blob
+// has no holders any more.
 //
 // # Life of a file
 //
-// A file is written under tmp, then renamed to its name, which carries its
-// digest and with it its size; it never changes afterwards. Evicting removes the
-// name; who has it open reads on. A crash leaves nothing but files under tmp,
-// which the next start removes. A full disk evicts before it fails.
+// A file is written under tmp, then renamed to its name, which includes its digest and its size; it
+// never changes afterwards. An eviction removes the name; open files stay readable. A crash leaves
+// only files under tmp, which the next start removes. A full disk evicts before it fails.
 //
 // # Goroutines
 //
-// A Store has none of its own that lasts. The checker has one while there is something to
-// verify that nobody waits for, and one for each verification that somebody waits for, as
-// many at a time as there are cores; Close stops them. Notes are loaded by one, and written by a timer, as is
-// who has which blobs.
+// A Store has no permanent goroutine. The checker has one while there are verifications without a
+// waiting caller, and one for each verification with one, at most as many at a time as cores; Close
+// stops them. One goroutine loads notes, and timers write them and the holders.
 //
 // # Locks
 //
-// checker.mu comes before ledger.mu; notes.writing and possession.writing before ledger.mu. Vouching.mu, incoming.mu and
-// possession.mu are each alone. None is held during I/O, a callback or a wait but incoming.making,
-// notes.writing and possession.writing, which serialize what is done with files of their own.
+// checker.mu comes before ledger.mu; notes.writing and possession.writing before ledger.mu. Nobody
+// holds two of Vouching.mu, incoming.mu and possession.mu. None is held during I/O, a callback or a
+// wait, except incoming.making, notes.writing and possession.writing, which serialize access to
+// private files.
 package disk

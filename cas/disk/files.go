@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// A layout says how the files of a folder are named and counted.
+// A layout defines the names and costs of the files in a folder.
 type layout[K comparable] struct {
 	groups []string       // the folders right below, each with one folder per first hash byte
 	path   func(K) string // relative to the folder: group/xx/name
@@ -26,20 +26,20 @@ type layout[K comparable] struct {
 	parse func(path string) (k K, ok bool)
 	// whole reports whether a file of that many bytes can be the one of k.
 	whole func(k K, bytes int64) bool
-	// right reports whether these are the bytes of k. Nil: who reads them sees it.
+	// right reports whether these are the bytes of k. Nil: readers check this themselves.
 	right func(k K, r io.Reader) bool
 	cost  func(K) int64
 }
 
-// files is a bounded folder of files that never change, named by a key: what
-// Store and Actions have in common. The folder is locked against other
-// processes. What it holds is in its ledger.
+// files is a limited folder of immutable files, named by a key: the common part of Store and
+// Actions. The folder is locked against other processes. Its ledger has the contents.
 type files[K comparable] struct {
 	*folder.Folder
 	layout layout[K]
 	log    *zap.Logger
 	serial atomic.Int64 // names temporary files; they are removed at the start
-	// setAside takes a damaged file out of its place, and tells of it unless found is empty. Nil: it is removed.
+	// setAside moves a damaged file away, and reports it unless found is empty. Nil: the file is
+	// removed.
 	setAside func(k K, path, found string) error
 	stuck    stuck[K]
 
@@ -59,7 +59,7 @@ func (f *files[K]) close() error {
 // useChunk is how many keys are looked up in one hold of the lock.
 const useChunk = 256
 
-// use counts as a use of each of ks and returns those that are not there.
+// use counts as a use of each of ks and returns the missing ones.
 func (f *files[K]) use(ks []K) (missing []K) {
 	now := time.Now()
 	for len(ks) > 0 {
@@ -74,23 +74,23 @@ func (f *files[K]) use(ks []K) (missing []K) {
 	return missing
 }
 
-// stamp records the time of use in the file itself, for the next start. A file
-// evicted meanwhile is not there; that, and any other failure, only costs order.
+// stamp records the time of use in the file itself, for the next start. A file that was evicted in
+// the meantime is missing; that, and any other failure, only costs order.
 func (f *files[K]) stamp(k K, now time.Time) {
 	still := tamper.Unwritten(f.path(k))
 	before, _ := tamper.MarkOf(f.path(k))
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.log.Warn("cannot record the use of a file", zap.Error(err))
 	}
-	after, _ := tamper.MarkOf(f.path(k)) // of a file that is gone nobody asks
+	after, _ := tamper.MarkOf(f.path(k)) // nobody asks about a missing file
 	if !still() {
-		after = 0 // the change may be somebody else's as well
+		after = 0 // the change may also be by others
 	}
 	f.restamped(k, before, after)
 }
 
-// open opens the file of k for reading, which counts as a use, and tells its generation.
-// A file that is gone or has the wrong size is dropped and reported as ErrNotFound.
+// open opens the file of k for reading, which counts as a use, and returns its generation. It drops
+// a missing file or one with the wrong size, and returns ErrNotFound.
 func (f *files[K]) open(k K) (file *os.File, generation uint64, err error) {
 	f.use([]K{k})
 	generation, ok := f.pinFile(k)
@@ -106,8 +106,8 @@ func (f *files[K]) open(k K) (file *os.File, generation uint64, err error) {
 	return file, generation, err
 }
 
-// peek opens the file of k for reading, which does not count as a use and does not keep it from being
-// evicted. It is never one that is being written.
+// peek opens the file of k for reading, which does not count as a use and does not prevent its
+// eviction. It is never an unfinished file.
 func (f *files[K]) peek(k K) (*os.File, error) {
 	if !f.contains(k) {
 		return nil, cas.ErrNotFound
@@ -119,9 +119,9 @@ func (f *files[K]) peek(k K) (*os.File, error) {
 	return file, err
 }
 
-// openWhole opens the file of k for reading, or says what is wrong with it.
+// openWhole opens the file of k for reading, or returns its damage.
 func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
-	// Nonblocking, so that what is no file does not hold anybody up.
+	// Nonblocking, so that a pipe or device delays nothing.
 	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, "is gone or replaced", nil
@@ -143,8 +143,9 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 	return nil, "has the wrong size", nil
 }
 
-// read returns what the file of k has, or its begin if that is more than size bytes, and what reading it proves. It does what open
-// does and reads, with fewer system calls; it is for small files, and whoever asks sees whether these are the bytes.
+// read returns the contents of the file of k, or the beginning if the file is longer than size
+// bytes, and the proof of the read. It combines open and a read, with fewer system calls; it is for
+// small files, and the caller checks the bytes.
 func (f *files[K]) read(k K, size int64) ([]byte, proof, error) {
 	f.use([]K{k})
 	if !f.pin(k) {
@@ -152,7 +153,7 @@ func (f *files[K]) read(k K, size int64) ([]byte, proof, error) {
 	}
 	defer f.unpin(k)
 	path := f.path(k)
-	// Nonblocking, so that what is no file does not hold anybody up.
+	// Nonblocking, so that a pipe or device delays nothing.
 	fd, err := ignoringEINTR(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
@@ -187,8 +188,8 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 	}
 }
 
-// drop forgets k if its file, which is damaged, still is the one of that generation, and
-// sets the file aside or removes it. It reports whether it was.
+// drop forgets k if its damaged file is still the one of that generation, and moves the file away
+// or removes it. It reports whether it was.
 func (f *files[K]) drop(k K, generation uint64, why string) bool {
 	if !f.leave(k, generation) {
 		return false
@@ -222,8 +223,8 @@ func (f *files[K]) remove(ks []K) {
 	}
 }
 
-// damageOf says what is wrong with the file of k, which is leaving: for those who used it
-// this is the last occasion. It is read only if it was changed after it had been verified.
+// damageOf returns the damage of the file of k, which is leaving: this is the last chance for its
+// users. It reads the file only if it was changed after its verification.
 func (f *files[K]) damageOf(k K) string {
 	if f.setAside == nil {
 		return ""
@@ -246,7 +247,7 @@ func (f *files[K]) damageOf(k K) string {
 		return "has other bytes than when it was verified"
 	}
 	if !stamping {
-		f.noteDamage([]K{k}) // nobody knows what those who used it have read
+		f.noteDamage([]K{k}) // nobody knows the bytes that its users have read
 	}
 	return ""
 }

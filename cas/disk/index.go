@@ -7,15 +7,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
 
-// An index knows which files a bounded folder holds and decides which of them
-// goes when room is needed: the one unused for longest that nobody has pinned.
-// It does no I/O, reads no clock and takes no lock; files guards it with a mutex
-// and acts on what it says.
+// An index has the files of a limited folder and chooses the victims of evictions: the least
+// recently used unpinned files. It does no I/O, reads no clock and takes no lock; files guards it
+// with a mutex and carries out its decisions.
 //
-// Files cannot appear and vanish under a lock, so an entry passes through two
-// states that are seen by writers only: arriving while its file is renamed into
-// place, and leaving while its file is removed. At any moment at most one caller
-// changes the file of a key.
+// Files cannot appear and vanish under a lock, so an entry passes through two states that only
+// writers see: arriving while its file is renamed into place, and leaving while its file is
+// removed. At any moment at most one caller changes the file of a key.
 type index[K comparable] struct {
 	max     int64
 	entries map[K]*entry[K]
@@ -25,21 +23,21 @@ type index[K comparable] struct {
 
 	present  int64 // cost of all present entries
 	pinned   int64 // cost of the present entries that have pins
-	reserved int64 // cost of what is being written
+	reserved int64 // cost of unfinished files
 	count    int64 // present entries
 
 	generation uint64 // of the file that came last
-	// faults has the keys to whose files each of them has happened.
+	// faults has the keys with files that had each of the faults.
 	faults [faults]damage[K]
-	// fresh says whether a proof can be relied on; nil: any can.
+	// fresh reports whether a proof is valid; nil: all are.
 	fresh func(proof) bool
 
-	// left is told of each entry that leaves and has holders. Nil: none has.
+	// left is called for each leaving entry with holders. Nil: there are no holders.
 	left func(K, *holders.Set)
 
-	evicted     int64 // entries that had to go since the start
+	evicted     int64 // evictions since the start
 	evictedCost int64
-	// What use found, and did not find.
+	// Keys that use found, and did not find.
 	hits, misses int64
 }
 
@@ -50,13 +48,13 @@ type entry[K comparable] struct {
 	state state
 	// stamping: the store is changing the mark of the file.
 	stamping bool
-	// stamped is the modification time of the file in Unix seconds, as far as
-	// known: what is left of the order of use after a restart.
+	// stamped is the modification time of the file in Unix seconds, as far as known: it preserves
+	// the order of use over a restart.
 	stamped int64
-	// generation tells the file from all others that had or will have the key's place.
+	// generation distinguishes the file from all earlier and later ones of the key.
 	generation uint64
 	proof      proof
-	// holders are the instance names that have a blob; nil: none, or nobody asks.
+	// holders are the instance names that have a blob; nil: none, or not recorded.
 	holders *holders.Set
 	// settled is closed when arriving or leaving ends, and nil otherwise.
 	settled    chan struct{}
@@ -76,18 +74,18 @@ const (
 type proof struct {
 	mark uint64 // the mark of the file then, or, if at is 0, of the file that was found
 	at   uint32 // Unix seconds, until 2106, as entries are many; 0: they were not
-	// strange counts how often a verification found the file changed, and not by the store: nobody
-	// knows what was read of it in between. It is not in the notes.
+	// strange counts how often a verification found a change that the store did not make: bytes
+	// read in between are unknown. It is not in the notes.
 	strange uint16
-	// doubt: the file has changed since, and nobody has read it yet to see whether it is right.
+	// doubt: the file has changed since, and has not been verified again yet.
 	doubt bool
 }
 
 // provenAt is a proof of bytes that were hashed from that time on, in a file that had that mark.
 func provenAt(began time.Time, mark uint64) proof { return proof{at: uint32(began.Unix()), mark: mark} }
 
-// A reading is one of a whole file. What it proves is found out with it: nobody has a proof of bytes while whose reading somebody
-// could write to their file.
+// A reading is the read of a whole file. It also determines the proof: bytes are not proved if
+// another process could write to the file during the read.
 type reading struct {
 	began   time.Time
 	mark    uint64
@@ -102,8 +100,8 @@ func beginReading(fd uintptr) (reading, error) {
 	return r, err
 }
 
-// proof ends the reading after the last byte, whose file is open still. If somebody can write to that without the kernel's changing
-// the mark, the bytes may be right, and nobody knows for how long.
+// proof ends the reading after the last byte, while the file is still open. If a process can write
+// to the file without a change of the mark, the bytes may be right, but it is unknown for how long.
 func (r reading) proof() proof {
 	if !r.watched.Still() {
 		return proof{mark: r.mark}
@@ -114,7 +112,7 @@ func (r reading) proof() proof {
 // age is how long ago the bytes were hashed, if they were.
 func (p proof) age() time.Duration { return time.Since(time.Unix(int64(p.at), 0)) }
 
-// ahead reports whether the clock was set back since: nobody knows how long ago they were hashed.
+// ahead reports whether the clock was set back since: the time since the hash is unknown.
 func (p proof) ahead() bool { return p.age() < -time.Second }
 
 // stampEvery is how many seconds the modification time of a used file may lag.
@@ -187,11 +185,10 @@ func (x *index[K]) unpin(k K) {
 	}
 }
 
-// reserve sets cost aside for a file to be written. The caller removes the files
-// of the victims and calls gone for each, then finish or release. Without ok
-// nothing has changed: the room cannot be made.
+// reserve reserves cost for a new file. The caller removes the files of the victims and calls gone
+// for each, then finish or release. Without ok nothing has changed: there is not enough space.
 func (x *index[K]) reserve(cost int64) (victims []K, ok bool) {
-	// Two subtractions, for cost is a stranger's number and may be near the largest.
+	// Two subtractions, because cost comes from clients and may be near the maximum.
 	over := cost - (x.max - x.present - x.reserved)
 	if cost > x.max || over > x.present-x.pinned {
 		return nil, false
@@ -201,7 +198,7 @@ func (x *index[K]) reserve(cost int64) (victims []K, ok bool) {
 	return victims, true
 }
 
-// release gives back what reserve set aside.
+// release releases a reservation of reserve.
 func (x *index[K]) release(cost int64) { x.reserved -= cost }
 
 // evict makes entries leave until their cost is at least the given one or none
@@ -230,14 +227,14 @@ func (x *index[K]) drop(k K) bool {
 	return true
 }
 
-// noteStrange notes that strangers have changed the file of e since its mark was noted.
+// noteStrange records that others have changed the file of e since its mark was recorded.
 func (x *index[K]) noteStrange(e *entry[K]) {
 	e.proof.strange++
 	x.faults[strange].add(e.key)
-	x.faults[unproven].add(e.key) // for those who read it and have not said so yet
+	x.faults[unproven].add(e.key) // for readers that have not reported yet
 }
 
-// prove notes what was found out about the file of e.
+// prove records the result for the file of e.
 func (x *index[K]) prove(e *entry[K], p proof) {
 	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
 		x.noteStrange(e)
@@ -267,10 +264,9 @@ func (x *index[K]) leave(e *entry[K]) {
 // gone ends the leaving of k.
 func (x *index[K]) gone(k K) { x.settleAbsent(x.entries[k]) }
 
-// admit lets the caller bring the file of k. When another caller is changing it
-// now, wait is a channel to wait on before asking again; when it is present
-// already, exists is true; otherwise the caller moves the file into place and
-// then calls finish or abort.
+// admit permits the caller to add the file of k. If another caller is changing it now, wait is a
+// channel to wait on before the next attempt; if it exists already, exists is true; otherwise the
+// caller moves the file into place and then calls finish or abort.
 func (x *index[K]) admit(k K) (wait <-chan struct{}, exists bool) {
 	e := x.entries[k]
 	if e == nil {
@@ -304,7 +300,7 @@ func (x *index[K]) finish(k K, cost, now int64) {
 	}
 }
 
-// abort ends the arrival of k without a file. What was reserved stays reserved.
+// abort ends the arrival of k without a file. The reservation stays.
 func (x *index[K]) abort(k K) { x.settleAbsent(x.entries[k]) }
 
 func (x *index[K]) settleAbsent(e *entry[K]) {
@@ -315,7 +311,7 @@ func (x *index[K]) settleAbsent(e *entry[K]) {
 	}
 }
 
-// load adds a file found on disk as the one used last, whatever the bound.
+// load adds a file from disk as the most recently used one, regardless of the limit.
 func (x *index[K]) load(k K, cost, stamped int64) {
 	x.generation++
 	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}

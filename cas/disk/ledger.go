@@ -10,26 +10,27 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 )
 
-// A ledger is an index with its lock: what is known of the files of a folder, for all who
-// bring, use and remove them at the same time. It looks and decides only. It does no I/O, so
-// its lock is never held during any; files acts on what it says.
+// A ledger is an index with its lock: the contents of a folder, for all concurrent callers. It only
+// decides. It does no I/O, so its lock is never held during any; files carries out its decisions.
 type ledger[K comparable] struct {
 	mu     sync.Mutex
 	index  *index[K] // guarded by mu
 	closed bool      // guarded by mu
 	proved bool      // guarded by mu; proofs have changed since this was set to false
-	// verifying has the keys whose files are being read to be proved; guarded by mu.
+	// verifying has the keys with files that are being verified; guarded by mu.
 	verifying map[K]*verification
 }
 
 // A verification is of one file, by some readers at the same time.
 type verification struct {
 	readers int
-	// The store itself has changed the file's mark from the one to the other meanwhile; 0: it has not.
+	// The store itself has changed the file's mark from one to the other during this time; 0: it
+	// has not.
 	from, to uint64
 }
 
-// verify says that somebody takes the mark of the file of k and reads it, to prove it before endVerify is called.
+// verify says that the caller takes the mark of the file of k and reads it, to prove it before the
+// call of endVerify.
 func (l *ledger[K]) verify(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +45,7 @@ func (l *ledger[K]) verify(k K) {
 	v.readers++
 }
 
-// endVerify says that this is over.
+// endVerify ends this.
 func (l *ledger[K]) endVerify(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +55,7 @@ func (l *ledger[K]) endVerify(k K) {
 	}
 }
 
-// end has nothing be found any more. It reports whether that is news.
+// end makes all later lookups fail. It reports whether this is the first call.
 func (l *ledger[K]) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +71,8 @@ func (l *ledger[K]) contains(k K) bool {
 	return !l.closed && l.index.lookup(k) != nil
 }
 
-// touch counts as a use of each of ks at that time, in Unix seconds. It returns those that are not
-// there, and those whose files are to be stamped with it.
+// touch counts as a use of each of ks at that time, in Unix seconds. It returns the missing ones,
+// and those whose files should be stamped with the time.
 func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,8 +92,8 @@ func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
 	return missing, stamps
 }
 
-// look tells the generation of the file of k and what is known of it. Other than a pin it does not count as
-// a use: a walk over all files leaves their order as it is, and keeps none from being evicted.
+// look returns the generation and the proof of the file of k. Unlike a pin it does not count as a
+// use: a walk over all files leaves their order unchanged, and prevents no eviction.
 func (l *ledger[K]) look(k K) (generation uint64, p proof, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +104,7 @@ func (l *ledger[K]) look(k K) (generation uint64, p proof, ok bool) {
 	return e.generation, e.proof, true
 }
 
-// holds returns how many files there are, and what they cost.
+// holds returns the number of files, and their cost.
 func (l *ledger[K]) holds() (count, cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,14 +118,13 @@ func (l *ledger[K]) pin(k K) bool {
 	return !l.closed && l.index.pin(k)
 }
 
-// pinFile pins k and tells which generation of its files that is.
+// pinFile pins k and returns the generation of its file.
 func (l *ledger[K]) pinFile(k K) (generation uint64, ok bool) {
 	generation, _, ok = l.pinProof(k)
 	return generation, ok
 }
 
-// pinProof pins k and tells which generation of its files that is, and what is known of
-// that one.
+// pinProof pins k and returns the generation and the proof of its file.
 func (l *ledger[K]) pinProof(k K) (generation uint64, p proof, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *ledger[K]) has(k K, generation uint64) bool {
 	return e != nil && e.generation == generation
 }
 
-// prove notes what is known of the file of k, if it still is the one of that generation.
+// prove records the proof of the file of k, if it is still the one of that generation.
 func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +162,9 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 	}
 }
 
-// notice notes that a caller who is about to use the file of k found it with a mark that is not known: strangers have changed it
-// before. It is called between verify and endVerify, with a mark that was read there.
+// notice records that a caller, before its use of the file of k, found an unknown mark: others have
+// changed the file before. It is called between verify and endVerify, with a mark that was read
+// there.
 func (l *ledger[K]) notice(k K, generation, mark uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,9 +180,9 @@ func (l *ledger[K]) notice(k K, generation, mark uint64) {
 	l.proved = true
 }
 
-// proveRead notes what is known of the file of k that somebody has read, if it is the one of that generation with the mark that
-// is known; else it reports that somebody has to look which file that was. What is known already and not older by so many
-// seconds stays.
+// proveRead records the proof from a read of the file of k, if the file has that generation and the
+// known mark; otherwise it reports that the caller must check which file that was. A known proof
+// that is at most so many seconds older stays.
 func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (other bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,12 +200,12 @@ func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (oth
 	return false
 }
 
-// restamped says that the store is done with changing the file of k, whose mark was before and is
-// after that; 0: it is not known.
+// restamped says that the store has finished its change of the file of k, whose mark was before and
+// is after; 0: it is unknown.
 func (l *ledger[K]) restamped(k K, before, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.index.entries[k] // it may have left meanwhile
+	e := l.index.entries[k] // it may have left in the meantime
 	if e == nil {
 		return
 	}
@@ -220,9 +221,9 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 	}
 }
 
-// believe takes over those of notes whose keys have the files that they are about, and have not been
-// verified meanwhile. It returns how many these are. A file that has changed since its note is doubtful. Nobody has used it since, so
-// every use reads its present bytes.
+// believe adopts the notes about present files that have not been verified since. It returns their
+// number. A file that has changed since its note is doubtful. Nobody has used it since, so every
+// use reads its present bytes.
 func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +252,7 @@ func (l *ledger[K]) haveProved() bool {
 	return changed
 }
 
-// noteLater has haveProved say so once more.
+// noteLater makes haveProved report again.
 func (l *ledger[K]) noteLater() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -264,16 +265,16 @@ type proven[K comparable] struct {
 	proof proof
 }
 
-// proofs yields what is known of all files that were verified, or are doubtful, as walk does.
+// proofs yields the proofs of all files that were verified, or are doubtful, like walk.
 func (l *ledger[K]) proofs(n int) iter.Seq[[]proven[K]] {
 	return walk(l, n, func(e *entry[K]) (proven[K], bool) {
 		return proven[K]{e.key, e.proof}, e.proof.at != 0 || e.proof.doubt
 	})
 }
 
-// walk yields what pick makes of the entries of l and wants, of up to n entries at a time. The lock is held
-// for so many and not while they are yielded. What comes and goes meanwhile may be among them or not. The
-// slice is overwritten by the next one.
+// walk yields the results of pick for the entries of l that it accepts, of up to n entries at a
+// time. The lock is held for so many and not while they are yielded. Entries that are added or
+// removed during the walk may be missing. The next step overwrites the slice.
 func walk[K comparable, T any](l *ledger[K], n int, pick func(*entry[K]) (T, bool)) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		chunk, looked := make([]T, 0, n), 0
@@ -314,15 +315,15 @@ func (l *ledger[K]) count(f fault) uint64 {
 	return l.index.faults[f].count
 }
 
-// since returns those of ks to whose files that has happened after it had happened so often.
+// since returns those of ks with files that had this fault after so many others.
 func (l *ledger[K]) since(f fault, ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.faults[f].among(ks, count)
 }
 
-// leave has k leave if its file, which is damaged, still is the one of that generation. After true the caller
-// takes the file away and calls gone.
+// leave makes k leave if its damaged file is still the one of that generation. After true the
+// caller removes the file and calls gone.
 func (l *ledger[K]) leave(k K, generation uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -330,7 +331,7 @@ func (l *ledger[K]) leave(k K, generation uint64) bool {
 	return e != nil && e.generation == generation && l.index.drop(k)
 }
 
-// leaving returns what is known of the file of k, which is leaving, and whether the store changes it.
+// leaving returns the proof of the file of k, which is leaving, and whether the store changes it.
 func (l *ledger[K]) leaving(k K) (p proof, stamping bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -338,7 +339,7 @@ func (l *ledger[K]) leaving(k K) (p proof, stamping bool) {
 	return e.proof, e.stamping
 }
 
-// gone says that the file of k, which was leaving, is not in its place any more.
+// gone says that the leaving file of k is no longer in its place.
 func (l *ledger[K]) gone(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -364,7 +365,7 @@ func (l *ledger[K]) left(ctx context.Context, k K) (bool, error) {
 	}
 }
 
-// fits says why a file of that cost can never be put.
+// fits returns why a file of that cost can never be stored.
 func (l *ledger[K]) fits(cost int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,8 +375,8 @@ func (l *ledger[K]) fits(cost int64) error {
 	return nil
 }
 
-// claim sets cost aside for a file, or a part of one, once the victims are gone, which the caller removes. admitted,
-// or release, ends that.
+// claim reserves cost for a file, or a part of one, once the caller has removed the victims.
+// admitted, or release, ends the reservation.
 func (l *ledger[K]) claim(cost int64) (victims []K, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -390,15 +391,15 @@ func (l *ledger[K]) claim(cost int64) (victims []K, err error) {
 	return victims, err
 }
 
-// release gives back what claim set aside.
+// release releases a reservation of claim.
 func (l *ledger[K]) release(cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.release(cost)
 }
 
-// evict makes files leave that cost that much together, as far as there are any that may go, or
-// share of all if that is more; 0 is none. The caller removes them. made is what they cost.
+// evict makes files of that total cost leave, as far as there are unpinned ones, or share of all if
+// that is more; 0 is none. The caller removes them. made is their cost.
 func (l *ledger[K]) evict(cost, share int64) (victims []K, made int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,7 +419,7 @@ func (l *ledger[K]) bound(maxCost int64) (victims []K) {
 	return l.index.evict(l.index.present - maxCost)
 }
 
-// admit lets the caller bring the file of k, as index.admit does, or pins the one that is there.
+// admit permits the caller to add the file of k, like index.admit, or pins the existing one.
 func (l *ledger[K]) admit(k K) (wait <-chan struct{}, exists bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -438,7 +439,7 @@ func (l *ledger[K]) admitted(k K, cost, now int64, p proof) {
 	l.index.pin(k)
 }
 
-// abort says that the file of k, which was admitted, does not come.
+// abort says that the admitted file of k will not arrive.
 func (l *ledger[K]) abort(k K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,7 +2,7 @@ package disk
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// storeMetrics tells what Stats does, when it is asked.
+// storeMetrics exports Stats at each collection.
 type storeMetrics struct {
 	store                            *Store
 	bytes, maxBytes, blobs           *prometheus.Desc

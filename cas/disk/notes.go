@@ -19,16 +19,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// notesEvery is how often what was verified is written down.
+// notesEvery is the interval between writes of the notes.
 const notesEvery = 10 * time.Minute
 
-// notes keep over a restart of the program which blobs were verified, when, and the marks
-// of their files then: in one file, which is written anew and renamed. They are believed
-// if they are whole and were written since the machine was started by this very program.
+// notes keep proofs over a restart of the program: verified blobs, times, and the marks of their
+// files, in one file, which is replaced by a rename. They are valid if the file is complete and
+// this program has written it since the machine started.
 //
-// The file has a heading in lines of text, a record for each blob, and a SHA-256 of all
-// that. A record is the digest function, the hash, and the size, the time in Unix seconds, which is 0 if that is too short
-// a while ago, and the mark, with eight bytes each in little endian.
+// The file has a heading in lines of text, a record for each blob, and a SHA-256 of everything
+// before. A record is the digest function, the hash, and the size, the time in Unix seconds, which
+// is 0 if it is too recent, and the mark, with eight bytes each in little endian.
 type notes struct {
 	files *files[digest.Digest]
 	path  string
@@ -43,10 +43,10 @@ type notes struct {
 
 const noteBytes = 1 + digest.HashSize + 3*8
 
-// notesChunk is how many blobs are looked at in one hold of the store's lock.
+// notesChunk is how many blobs are read while the store's lock is held once.
 const notesChunk = 1024
 
-// notesHeading is what notes begin with that are to be believed, and empty if none can be.
+// notesHeading is the heading of valid notes, and empty if none can be valid.
 func notesHeading() string {
 	boot := folder.BootID()
 	program, err := programID()
@@ -56,7 +56,7 @@ func notesHeading() string {
 	return "forerunner verified blobs 1\n" + boot + "\n" + program + "\n"
 }
 
-// programID tells the file of this program from all others on this machine.
+// programID distinguishes the file of this program from all others on this machine.
 func programID() (string, error) {
 	f, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -67,8 +67,8 @@ func programID() (string, error) {
 	return fmt.Sprintf("%016x", m), err
 }
 
-// load tells the store what is noted. Why notes are not believed is of no interest to
-// anybody: the blobs are verified when they are used.
+// load passes the notes to the store. It does not report why notes are invalid: the blobs are
+// verified when they are used.
 func (n *notes) load() (blobs int) {
 	heading := notesHeading()
 	b, err := os.ReadFile(n.path)
@@ -114,8 +114,8 @@ func parseNote(b []byte) (d digest.Digest, p proof, err error) {
 	return d, p, err
 }
 
-// start has the notes loaded, which nobody waits for: a million take as long as a third of
-// opening their store. They are written from time to time, until close.
+// start loads the notes in the background: a million take as long as a third of opening their
+// store. They are written at intervals, until close.
 func (n *notes) start() {
 	n.loading.Go(func() {
 		if blobs := n.load(); blobs > 0 {
@@ -126,7 +126,7 @@ func (n *notes) start() {
 	n.schedule()
 }
 
-// schedule has the notes written some time later, and again.
+// schedule writes the notes some time later, and again.
 func (n *notes) schedule() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// possessionEvery is how often it is written down who has gained and lost what.
+	// possessionEvery is the interval between writes of changes.
 	possessionEvery = time.Second
-	// possessionChunk is how many blobs are looked at in one hold of the store's lock.
+	// possessionChunk is how many blobs are read while the store's lock is held once.
 	possessionChunk = 1024
-	// possessionSlack is by how much, beside what it grew to when it was last written anew, its file may grow
-	// before it is again.
+	// possessionSlack is how much the file may grow, beyond its own size at the last rewrite,
+	// before the next rewrite.
 	possessionSlack = 16 << 20
 )
 
-// A possession says which instance names have which blobs of a Store. Each blob has the set of its holders in the
-// index, so that it has none once its file has left, whatever the reason.
+// A possession knows the blobs of a Store that each instance name has. Each blob has the set of its
+// holders in the index, so that it has none once its file has left for any reason.
 //
-// It outlives the program in one file, to which changes are appended. Nothing is synced to the disk. What
-// is not in the file after a crash or a loss of power is not had: who had it brings it again.
+// One file keeps this over a restart; changes are appended. Nothing is synced to the disk. An entry
+// that is missing in the file after a crash or a power failure is void: the holder uploads the blob
+// again.
 type possession struct {
 	files *files[digest.Digest]
 	path  string
@@ -41,8 +42,8 @@ type possession struct {
 
 	writing sync.Mutex // before files.mu
 	file    *os.File   // guarded by writing
-	size    int64      // guarded by writing; of what is whole in file
-	compact int64      // guarded by writing; the size at which it is written anew
+	size    int64      // guarded by writing; of the complete part of file
+	compact int64      // guarded by writing; the size at which it is rewritten
 	ailing  bool       // guarded by writing; the last write failed
 
 	mu     sync.Mutex
@@ -50,7 +51,7 @@ type possession struct {
 	closed bool        // guarded by mu
 }
 
-// openPossession reads who has which of the blobs in f, which others do not use yet.
+// openPossession reads the holders of the blobs in f, which has no other users yet.
 func openPossession(f *files[digest.Digest], log *zap.Logger) (*possession, error) {
 	p := &possession{files: f, path: filepath.Join(f.Dir, holdersName), log: log}
 	if err := p.load(); err != nil {
@@ -91,7 +92,7 @@ func (p *possession) load() error {
 	})
 }
 
-// lostLocked is told of each blob whose file leaves, and that somebody had.
+// lostLocked is called for each blob with holders whose file leaves.
 func (p *possession) lostLocked(d digest.Digest, s *holders.Set) {
 	p.table.Drop(s)
 	p.changes.Lost(d)
@@ -148,7 +149,7 @@ func (p *possession) split(ds []digest.Digest, n holders.Name) (had, missing []d
 	return had, missing
 }
 
-// schedule has changes written some time later, and again.
+// schedule writes changes some time later, and again.
 func (p *possession) schedule() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +173,7 @@ func (p *possession) close() {
 	_ = p.file.Close()
 }
 
-// write writes what has changed. If that fails, as on a full disk, all is written anew the next time.
+// write writes changes. If that fails, as on a full disk, the next write rewrites everything.
 func (p *possession) write() {
 	p.writing.Lock()
 	defer p.writing.Unlock()
@@ -180,7 +181,7 @@ func (p *possession) write() {
 	block, closed := p.changes.Take(), p.files.closed
 	p.files.mu.Unlock()
 	if closed {
-		return // somebody else may have the folder
+		return // another process may have the folder
 	}
 	var err error
 	switch {
@@ -203,7 +204,8 @@ func (p *possession) rewrite() error {
 	return p.rewriteLocked()
 }
 
-// rewriteLocked makes a new file of all that is had. What changes meanwhile is in it, in its order.
+// rewriteLocked writes a new file with all holders. It includes changes during the rewrite, in
+// their order.
 func (p *possession) rewriteLocked() error {
 	temp := filepath.Join(p.files.TempDir(), "incoming-holders")
 	file, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -11,8 +11,8 @@ import (
 // smallBlob is the size up to which a blob is read without an os.File.
 const smallBlob = 64 << 10
 
-// ReadBlob returns the bytes of d, which counts as a use. They are hashed: a blob that
-// is damaged is set aside and not there. Errors are those of OpenBlob.
+// ReadBlob returns the bytes of d, which counts as a use. It hashes them: a damaged blob is set
+// aside and missing. Errors are those of OpenBlob.
 func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.IsEmptyBlob() {
 		return nil, nil
@@ -41,7 +41,7 @@ func (s *Store) ReadLocal(d digest.Digest) ([]byte, bool) {
 	return b, err == nil && digest.Of(d.Function(), b) == d
 }
 
-// readAll returns the bytes of the blob d and what their reading proves, and closes the file.
+// readAll returns the bytes of the blob d and the proof of their read, and closes the file.
 func readAll(file *os.File, d digest.Digest) ([]byte, proof, error) {
 	defer file.Close()
 	r, err := beginReading(file.Fd())

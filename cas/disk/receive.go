@@ -16,7 +16,7 @@ func (s *Store) Receive(d digest.Digest) cas.Incoming {
 	return &incoming{files: s.files, digest: d, making: make(chan struct{}, 1)}
 }
 
-// An incoming is a blob whose bytes come in any order: a file with holes under tmp.
+// An incoming is a blob whose bytes arrive in any order: a file with holes under tmp.
 type incoming struct {
 	files  *blobs
 	digest digest.Digest
@@ -43,7 +43,7 @@ func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	done := 0
-	// At a full disk an attempt may have written a part, which is written again.
+	// On a full disk an attempt may have written a part, which is written again.
 	err = in.files.withRoom(in.digest.SizeBytes()-off, func() (err error) {
 		done, err = file.WriteAt(p, off)
 		return err

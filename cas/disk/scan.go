@@ -22,8 +22,8 @@ import (
 // scanWidth is how many folders are read at once when a store is opened.
 const scanWidth = 8
 
-// openFiles takes the folder for this process, removes what a crash left behind
-// and finds what is there. The bound is set by the caller with limit.
+// openFiles takes the folder for this process, removes the leftovers of a crash and reads its
+// contents. The caller sets the maximum with limit.
 func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K], error) {
 	own, err := folder.Open(dir, log, notesName, holdersName, scrubName)
 	if err != nil {
@@ -38,14 +38,14 @@ func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K
 	return f, nil
 }
 
-// What the files are called in which a Store notes something.
+// The names of the files with a Store's own data.
 const (
 	notesName   = "verified"
 	holdersName = "holders"
 	scrubName   = "scrub"
 )
 
-// limit sets the bound, and evicts what exceeds it.
+// limit sets the maximum, and evicts the excess.
 func (f *files[K]) limit(maxCost int64) {
 	f.remove(f.bound(maxCost))
 }
@@ -113,8 +113,8 @@ func (f *files[K]) scan() error {
 	return nil
 }
 
-// scanShard lists the whole files of one folder and removes the others. Files
-// that this package did not name are left alone.
+// scanShard lists the complete files of one folder and removes the others. It leaves files that
+// this package did not name.
 func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	dir, err := f.OpenShard(shard)
 	if dir == nil || err != nil {
@@ -136,7 +136,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 		var st unix.Stat_t
 		err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody has removed it since it was listed
+			continue // another process has removed it since the listing
 		}
 		if err != nil { // its blob is missing, and the rest of the store is as good as before
 			f.stays(k, fmt.Errorf("stat: %w", err))
@@ -155,16 +155,16 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	return some, nil
 }
 
-// unsyncedFor is how long before a loss of power a file may have been finished that
-// is not all on the disk: Linux begins to write what is 30 s old
-// (vm.dirty_expire_centisecs), the rest is for what is in line there.
+// unsyncedFor is how long before a power failure a file may have been finished without being
+// completely on the disk: Linux begins to write data that is 30 s old (vm.dirty_expire_centisecs);
+// the rest is for the queue there.
 const unsyncedFor = 5 * time.Minute
 
-// checkLatest removes those of all, which are in the order of their times, that are
-// wrong and were finished so late before the machine went down that this may be why.
-// Their sizes do not tell: who gives a file its size before its bytes, as linkers do,
-// or writes it out of order may have left zeros in it. When those were finished that are ahead of the clock nobody knows: it was
-// wrong for a while then, or is wrong now, for all of them.
+// checkLatest removes wrong files among all, which are in the order of their times, that were
+// finished so shortly before the machine stopped that this may be the cause. Their sizes do not
+// show it: a program that sets the size of a file before it writes the bytes, like a linker, or
+// that writes out of order, may have left zeros in it. If files are ahead of the clock, their times
+// are unknown: the clock was wrong for a while then, or is wrong now, for all of them.
 func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 	if len(all) == 0 || f.layout.right == nil {
 		return all, nil

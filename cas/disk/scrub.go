@@ -25,8 +25,8 @@ import (
 // A Scrubber reads all of a Store over and over, and verifies it.
 type Scrubber = scrub.Scrubber
 
-// NewScrubber returns a Scrubber of s and, unless that is nil, of a. Blobs that are wrong are set aside as
-// Verifier.Verify does; results that are wrong are removed. Both outlive its Run.
+// NewScrubber returns a Scrubber of s and, unless that is nil, of a. It sets wrong blobs aside like
+// Verifier.Verify; it removes wrong results. Both must live longer than its Run.
 func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
 	targets := []scrub.Target{&blobTarget{files: s.files, verifier: s.verifier, aside: s.aside}}
 	if a != nil {
@@ -54,7 +54,7 @@ func (f *files[K]) shards() (all []string, err error) {
 	return all, nil
 }
 
-// shard lists the paths of what is in such a folder. The error of one that is damaged is scrub.ErrUnlisted.
+// shard lists the paths in such a folder. The error for a damaged one is scrub.ErrUnlisted.
 func (f *files[K]) shard(name string) ([]string, error) {
 	names, err := namesIn(filepath.Join(f.Dir, name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !folder.IsOfProcess(err) {
@@ -86,13 +86,13 @@ type blobTarget struct {
 	aside    *aside.Folder
 
 	gone map[string]bool // files of the shard that was listed last which were not there
-	// known are the blobs that the store had, when it was asked, of the shards of near that were not listed yet: whose
-	// names differ in the last digit. So the index is walked once for 16 shards.
+	// known are the store's blobs, at the time of the query, in the shards of near that were not
+	// listed yet: their names differ in the last digit. So the index is walked once for 16 shards.
 	known map[string][]digest.Digest
 	near  string
 }
 
-// Shards implements scrub.Target. There are also those that the store has blobs of and the disk nothing.
+// Shards implements scrub.Target. It includes shards of the store without a folder on the disk.
 func (v *blobTarget) Shards() ([]string, error) {
 	all, err := v.files.shards()
 	if err != nil {
@@ -114,8 +114,8 @@ func (v *blobTarget) Shards() ([]string, error) {
 	return all, nil
 }
 
-// Files implements scrub.Target. Blobs whose files somebody has removed are among them; the store does not have
-// them any more.
+// Files implements scrub.Target. It includes blobs whose files were removed by others; the store
+// drops these.
 func (v *blobTarget) Files(shard string) ([]string, error) {
 	names, err := v.files.shard(shard)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -128,7 +128,7 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 	v.gone = map[string]bool{}
 	var lost []digest.Digest
 	for _, d := range v.take(shard) {
-		// Who is there is not asked for: dropGone would find it, one by one.
+		// Existing files are skipped: dropGone would check them one by one.
 		if name := BlobPath(d); !there[name] && v.files.dropGone(d) {
 			names, lost = append(names, name), append(lost, d)
 			v.gone[name] = true
@@ -169,8 +169,8 @@ func keyNear(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
 	}
 }
 
-// dropGone forgets k if its file is not there, and reports whether that is so. It is not there if the disk says so
-// while k has the same file before and after.
+// dropGone forgets k if its file is missing, and reports whether it is. A file is missing if the
+// disk says so while k has the same file before and after.
 func (f *files[K]) dropGone(k K) bool {
 	generation, _, ok := f.look(k)
 	if !ok {
@@ -203,7 +203,7 @@ func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r 
 	case ctx.Err() != nil:
 		return scrub.Passed, ctx.Err()
 	}
-	// What is wrong is looked at once more, by who sets it aside.
+	// Verify reads a wrong blob once more, and sets it aside.
 	switch err := v.verifier.Verify(ctx, d); {
 	case err == nil:
 		return scrub.Whole, nil
@@ -211,7 +211,7 @@ func (v *blobTarget) Check(ctx context.Context, name string, since time.Time, r 
 		return scrub.Passed, nil
 	case ctx.Err() != nil:
 		return scrub.Passed, ctx.Err()
-	case !errors.Is(err, cas.ErrCorrupt): // which has been told of
+	case !errors.Is(err, cas.ErrCorrupt): // which is already reported
 		v.files.log.Warn("cannot read a blob of the store", zap.Stringer("digest", d), zap.Error(err))
 	}
 	return scrub.Damaged, nil
@@ -259,7 +259,7 @@ func (v resultTarget) Shards() ([]string, error) { return v.actions.files.shards
 // Files implements scrub.Target.
 func (v resultTarget) Files(shard string) ([]string, error) { return v.actions.files.shard(shard) }
 
-// Holds implements scrub.Target. What a file costs in bytes is less than what it counts for.
+// Holds implements scrub.Target. A file's size in bytes is smaller than its cost.
 func (v resultTarget) Holds() (files, bytes int64) {
 	files, _ = v.actions.files.holds()
 	return files, 0

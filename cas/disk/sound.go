@@ -11,13 +11,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// lookFor bounds for how long FindUnsound reads what it has doubts about.
+// lookFor limits how long FindUnsound reads doubtful blobs.
 const lookFor = 10 * time.Second
 
-// FindUnsound returns those of ds that are not there, in their order, having looked at the files of the others, which
-// count as used. Where the kernel knows of a change since the bytes were hashed, or since the store was opened, they are
-// hashed; with stale, also where that was too long ago. What is wrong is not there any more. What cannot be read, or not within
-// lookFor, is reported as well: who brings it is told why it is not taken, and to bring what is there does no harm.
+// FindUnsound returns the missing ones of ds, in their order. It checks the files of the others,
+// which count as used. It hashes a file if the kernel knows of a change since the last hash, or
+// since the store was opened; with stale, also if the last hash is too old. Wrong blobs are missing
+// from then on. It also returns blobs that cannot be read, or not within lookFor: an upload then
+// reports why the store does not take them, and an upload of an existing blob does no harm.
 func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
@@ -56,7 +57,7 @@ func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bo
 	return found, nil
 }
 
-// doubtful reports whether d is to be read before it is said to be there.
+// doubtful reports whether d must be read before it counts as present.
 func (v *Verifier) doubtful(d digest.Digest, stale bool) bool {
 	_, known, ok := v.files.look(d)
 	return !ok || known.doubt || stale && !v.fresh(known) || !v.hasMark(d, known.mark)

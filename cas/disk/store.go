@@ -20,24 +20,22 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/aside"
 )
 
-// Options are what may be chosen about a Store. The zero value works.
+// Options are the options of a Store. The zero value works.
 type Options struct {
-	// MaxBytes bounds the sum of the sizes of the blobs, those being written
-	// included. On disk each takes up to one block of the file system more.
-	// 0 is FreePercent of what is free when the store is opened and what it then
-	// holds.
+	// MaxBytes limits the sum of the sizes of the blobs, including unfinished ones. On disk each
+	// takes up to one block of the file system more. 0 is FreePercent of the free space when the
+	// store is opened plus its contents then.
 	MaxBytes int64
 	// FreePercent is used when MaxBytes is 0; 0 is 80.
 	FreePercent int
-	// VerifyEvery is how long a Vouching relies on a verification of a blob, if nothing
-	// changed its file meanwhile. 0 is 24 h; with less than 0 each blob is verified after
-	// each use.
+	// VerifyEvery is how long a Vouching relies on a verification of a blob if nothing has changed
+	// its file. 0 is 24 h; with less than 0 each blob is verified after each use.
 	VerifyEvery time.Duration
 	// Isolate has the store remember which instance names have which blobs. A Server of it shows each only its own.
 	Isolate bool
 	// Logger may be nil.
 	Logger *zap.Logger
-	// Metrics is where what Stats tells is registered. Nil: nowhere.
+	// Metrics is where the values of Stats are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
 }
 
@@ -60,52 +58,48 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// A Store keeps blobs as files of one folder, bounded in bytes. The blob unused
-// for longest goes first; a pinned one does not go. Its methods may be called
-// concurrently.
+// A Store keeps blobs as files of one folder, with a maximum of bytes. It evicts the least recently
+// used blob first; it never evicts a pinned one. Its methods may be called concurrently.
 //
-// A blob is the file <function>/<first two digits>/<hash>-<size>, not writable.
-// Nothing is synced to disk: a blob appears by a rename when it is whole, and one
-// that a loss of power cut short is known by its size and dropped, at the start
-// or when it is opened. Of one that it left with holes the size is right: where the
-// machine was started anew, the first Open hashes what was written in the last
-// minutes before. What changes later on is noticed when a blob is read whole, and by a
-// Vouching. The order of use survives a restart in the modification times of
-// the files, to the hour.
+// A blob is the file <function>/<first two digits>/<hash>-<size>, not writable. Nothing is synced
+// to disk: a blob appears by a rename when it is complete. The size shows a blob that a power
+// failure cut short, and the store drops it at the start or when it is opened. The size does not
+// show holes: after a start of the machine, the first Open hashes files of the last minutes before.
+// Reads of a whole blob, and a Vouching, detect later changes. The order of use survives a restart
+// in the modification times of the files, to the hour.
 type Store struct {
 	files      *blobs
 	buffers    *buffers
 	verifier   *Verifier
 	aside      *aside.Folder
 	notes      *notes
-	possession *possession // nil: all blobs are everybody's
+	possession *possession // nil: every caller sees all blobs
 }
 
-// Stats says what a Store holds.
+// Stats are the contents and counters of a Store.
 type Stats struct {
 	Bytes    int64 // the sum of the sizes of the blobs
 	Blobs    int64
 	MaxBytes int64
-	// PinnedBytes is what cannot be evicted, and ReservedBytes what is set aside for what comes.
+	// PinnedBytes cannot be evicted; ReservedBytes are reserved for incoming files.
 	PinnedBytes, ReservedBytes int64
-	// The rest counts since the store was opened: what had to go; what was looked for and
-	// was there, or was not.
+	// The rest counts since the store was opened: evictions; lookups that succeeded, or failed.
 	EvictedBlobs, EvictedBytes int64
 	Hits, Misses               int64
-	// What was read and hashed again after it had been stored, and what of that was wrong.
+	// Bytes that were read and hashed again after they had been stored, and wrong ones among them.
 	VerifiedBlobs, VerifiedBytes int64
 	DamagedBlobs                 int64
-	// What is kept aside of damaged blobs, now.
+	// Damaged blobs in the folder aside, now.
 	AsideBlobs, AsideBytes int64
 }
 
-// asideShare: what is kept aside has at most one in 100 bytes of the store's bound, and is beside it.
+// asideShare: the folder aside has at most one in 100 bytes of the store's limit, in addition to
+// it.
 const asideShare = 100
 
-// Open opens the store in dir, which it creates if needed and keeps locked
-// until Close: a second Open of the same folder fails, also from another
-// process. It removes half-written blobs, what is in TempDir, and what exceeds
-// the bound.
+// Open opens the store in dir, which it creates if needed and keeps locked until Close: a second
+// Open of the same folder fails, also from another process. It removes half-written blobs,
+// everything in TempDir, and blobs above the limit.
 func Open(dir string, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
@@ -163,7 +157,7 @@ func (s *Store) Close() error {
 	return s.files.close()
 }
 
-// Verifier returns who knows which blobs are vouched for.
+// Verifier returns the Verifier of the store.
 func (s *Store) Verifier() *Verifier { return s.verifier }
 
 // Dir returns the absolute path of the store's folder.
@@ -173,9 +167,9 @@ func (s *Store) Dir() string { return s.files.Dir }
 // adopted. Open empties it; names starting with "incoming-" are the store's.
 func (s *Store) TempDir() string { return s.files.TempDir() }
 
-// OpenBlob opens d for reading, which counts as a use; the caller closes it. The
-// file stays Readable when the blob is evicted. Of a blob that is not there, or
-// whose file turns out to be damaged, the error is a *MissingError.
+// OpenBlob opens d for reading, which counts as a use; the caller closes it. The file stays
+// readable when the blob is evicted. For a missing blob, or one whose file turns out to be damaged,
+// the error is a *MissingError.
 func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open blob %s: %w", d, err)
@@ -186,8 +180,7 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 // Contains reports whether d is there, which counts as a use.
 func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
-// FindMissing returns those of ds that are not there, in their order; the others
-// count as used.
+// FindMissing returns the missing ones of ds, in their order; the others count as used.
 func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
@@ -213,10 +206,11 @@ func (s *Store) Release(d digest.Digest) { s.files.unpin(d) }
 // Has reports whether d is there, which does not count as a use.
 func (s *Store) Has(d digest.Digest) bool { return s.files.contains(d) }
 
-// CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged.
+// CopyDamaged records that a copy of d by others on this machine, the file at path, has turned out
+// to be damaged.
 func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.CopyDamaged(d, path) }
 
-// Stats returns what the store holds now. The empty blob is not counted.
+// Stats returns the present contents of the store. The empty blob is not counted.
 func (s *Store) Stats() Stats {
 	damaged, asideBlobs, asideBytes := s.aside.Stats()
 	s.files.mu.Lock()
@@ -232,9 +226,8 @@ func (s *Store) Stats() Stats {
 	}
 }
 
-// BlobPath returns where below Store.Dir the file of a blob lies while the Store
-// has it, with slashes. Others may read the file; it is never changed, and is
-// removed when the blob is evicted.
+// BlobPath returns the path below Store.Dir of a blob's file while the Store has it, with slashes.
+// Others may read the file; it never changes, and is removed when the blob is evicted.
 func BlobPath(d digest.Digest) string {
 	h := d.Hash()
 	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)

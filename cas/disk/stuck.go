@@ -6,9 +6,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// stuck are files that are in their places although the folder does not have them any more, since nobody could take
-// them away: they are immutable, or the file system was made read-only. Who reads files by their paths, as overlays do,
-// goes on reading them.
+// stuck are files that are in their places although the folder does not have them any more, since
+// they could not be removed: they are immutable, or the file system was made read-only. Readers of
+// files by path, such as overlays, continue to read them.
 type stuck[K comparable] struct {
 	mu    sync.Mutex
 	files map[K]struct{} // guarded by mu
@@ -39,7 +39,7 @@ func (s *stuck[K]) has(k K) bool {
 	return is
 }
 
-// stays says that the file of k, which is leaving, could not be taken away.
+// stays says that the leaving file of k could not be removed.
 func (f *files[K]) stays(k K, err error) {
 	f.stuck.add(k)
 	f.log.Warn("a file cannot be removed from the store: actions that need its blob fail until you remove it",
@@ -47,7 +47,8 @@ func (f *files[K]) stays(k K, err error) {
 		zap.String("to_mend", "look at it with lsattr, and at its disk in /proc/mounts; chattr -i, or mount -o remount,rw; then remove the file"))
 }
 
-// replaced says that the file of k is not a stuck one any more. Who read that one finds it among the damaged.
+// replaced says that the file of k is no longer a stuck one. Readers of the stuck one find it among
+// the damaged.
 func (f *files[K]) replaced(k K) {
 	if f.stuck.remove(k) {
 		f.noteDamage([]K{k})
@@ -60,7 +61,7 @@ func (f *files[K]) unstick(k K) {
 		f.unpin(k)
 		return
 	} else if wait != nil {
-		return // somebody is at it
+		return // another caller does it
 	}
 	if f.setAside(k, f.path(k), "") == nil {
 		f.replaced(k)

@@ -12,21 +12,20 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// A Verifier knows which blobs of a Store are vouched for, and looks at the others. Its methods may be called
-// concurrently.
+// A Verifier knows the verified blobs of a Store, and verifies the others. Its methods may be
+// called concurrently.
 type Verifier struct {
 	files  *blobs
 	checks *checker
 	every  time.Duration // Options.VerifyEvery
 }
 
-// Vouch begins a Vouching. What is used from now on can be vouched for.
+// Vouch begins a Vouching. It covers uses from now on.
 func (v *Verifier) Vouch() *Vouching {
 	return &Vouching{by: v, began: v.files.count(damaged), left: v.files.count(unproven), used: map[version]use{}}
 }
 
-// fresh reports whether what was verified then need not be verified again, if nobody
-// changed it.
+// fresh reports whether a blob verified then is still verified now, if nobody changed it.
 func (v *Verifier) fresh(p proof) bool {
 	if p.at == 0 || p.doubt || v.every < 0 {
 		return false
@@ -34,8 +33,8 @@ func (v *Verifier) fresh(p proof) bool {
 	return !p.ahead() && p.age() <= v.every
 }
 
-// unchanged reports whether ver is in its place, was verified lately, and has not been
-// changed since.
+// unchanged reports whether ver is in its place, was recently verified, and has not been changed
+// since.
 func (v *Verifier) unchanged(ver version) bool {
 	generation, known, ok := v.files.pinProof(ver.digest)
 	if !ok {
@@ -48,9 +47,9 @@ func (v *Verifier) unchanged(ver version) bool {
 	return v.hasMark(ver.digest, known.mark)
 }
 
-// notice looks whether strangers have changed the file of d, which the caller is about to use: the change precedes the use, so it
-// does not count against the caller. The file is verified before anybody relies on it. notice ignores a change after which another
-// one might leave the same mark; that one counts.
+// notice checks for changes of the file of d by others. The caller is about to use the file: an
+// earlier change does not count against the caller. The file is verified before anybody relies on
+// it. notice ignores a change after which another one might leave the same mark; that one counts.
 func (v *Verifier) notice(d digest.Digest) {
 	generation, known, ok := v.files.look(d)
 	if !ok || known.mark == 0 || v.hasMark(d, known.mark) {
@@ -69,8 +68,8 @@ func (v *Verifier) hasMark(d digest.Digest, want uint64) bool {
 	return err == nil && m == want
 }
 
-// verifyDoubtful verifies d if it is there and not vouched for. A verification counts
-// that was done lately, or began after that many others.
+// verifyDoubtful verifies d if it exists and is not verified. A verification counts if it is
+// recent, or began after that many others.
 func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after uint64) (present bool, err error) {
 	if d.IsEmptyBlob() {
 		return true, v.files.mendEmpty()
@@ -78,7 +77,7 @@ func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after ui
 	for {
 		generation, known, ok := v.files.pinProof(d)
 		if !ok {
-			// Whether one that leaves is damaged is known in a moment.
+			// It is known soon whether a leaving one is damaged.
 			if left, err := v.files.left(ctx, d); !left || err != nil {
 				return false, err
 			}
@@ -99,8 +98,8 @@ func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after ui
 	}
 }
 
-// ask joins the check of ver, or makes it, and takes over the pin of the caller, who leaves the check. It is nil if one has ended
-// since the caller saw what was known, so that ver is fresh by now.
+// ask joins the check of ver, or makes it, and takes over the pin of the caller, which leaves the
+// check. It is nil if one has ended since the caller read the proof, so that ver is fresh by now.
 func (v *Verifier) ask(ver version, known proof) *check {
 	c := v.checks.ask(ver)
 	if generation, now, _ := v.files.look(ver.digest); generation != ver.generation || now == known || !v.fresh(now) {
@@ -110,8 +109,8 @@ func (v *Verifier) ask(ver version, known proof) *check {
 	return nil
 }
 
-// ContainsSound reports whether d is there, which counts as a use, and vouched for. It
-// looks at one that is not: a wrong one is not there any more.
+// ContainsSound reports whether d exists, which counts as a use, and is verified. It verifies an
+// unverified one: a wrong one is missing from then on.
 func (v *Verifier) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !v.files.used(d) {
 		return false, nil
@@ -119,8 +118,7 @@ func (v *Verifier) ContainsSound(ctx context.Context, d digest.Digest) (bool, er
 	return v.verifyLate(ctx, d)
 }
 
-// verifyLate verifies d if it is there and not vouched for, and reports whether it is
-// there then.
+// verifyLate verifies d if it exists and is not verified, and reports whether it exists then.
 func (v *Verifier) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
 	present, err := v.verifyDoubtful(ctx, d, 0)
 	if errors.Is(err, cas.ErrCorrupt) {
@@ -129,7 +127,7 @@ func (v *Verifier) verifyLate(ctx context.Context, d digest.Digest) (bool, error
 	return present, err
 }
 
-// pinSound does what ContainsSound does and leaves d pinned.
+// pinSound is ContainsSound, but leaves d pinned.
 func (v *Verifier) pinSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !v.files.pin(d) {
 		return false, nil
@@ -141,9 +139,9 @@ func (v *Verifier) pinSound(ctx context.Context, d digest.Digest) (bool, error) 
 	return sound, err
 }
 
-// Verify reads d and hashes it now. One that is wrong is set aside and the error is a
-// *DamagedError, one that is not there is a *MissingError. It does not count as a use, and does not keep d
-// from being evicted.
+// Verify reads d and hashes it now. A wrong one is set aside and the error is a *DamagedError; for
+// a missing one it is a *MissingError. It does not count as a use, and does not prevent the
+// eviction of d.
 func (v *Verifier) Verify(ctx context.Context, d digest.Digest) error {
 	if d.IsEmptyBlob() {
 		return v.files.mendEmpty()
@@ -160,8 +158,8 @@ func (v *Verifier) Verify(ctx context.Context, d digest.Digest) error {
 	}
 }
 
-// read returns the bytes of d that from yields with what their reading proves. Wrong ones have d looked at, and are read again if
-// it is right.
+// read returns the bytes of d that from yields with the proof of their read. If they are wrong, it
+// verifies d, and reads again if d is right.
 func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byte, proof, error)) ([]byte, error) {
 	for range 2 {
 		if err := ctx.Err(); err != nil {
@@ -185,14 +183,15 @@ func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byt
 	return nil, fmt.Errorf("read blob %s: %w: it changes", d, cas.ErrCorrupt)
 }
 
-// Reading says that all of a file of d is read now; sound, that it was right, before the file is closed.
+// Reading says that all of a file of d is being read; sound, that it was right, before the file is
+// closed.
 func (v *Verifier) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
 	r, err := beginReading(file.Fd())
 	return func() { v.noteSound(d, r.proof()) }, err
 }
 
-// Verdict looks at d, of which somebody has read wrong bytes. A damaged one is missing
-// from now on.
+// Verdict verifies d after a caller has read wrong bytes of it. A damaged one is missing from now
+// on.
 func (v *Verifier) Verdict(ctx context.Context, d digest.Digest) error {
 	err := v.Verify(ctx, d)
 	if errors.Is(err, cas.ErrCorrupt) {
@@ -201,8 +200,8 @@ func (v *Verifier) Verdict(ctx context.Context, d digest.Digest) error {
 	return err
 }
 
-// noteSound notes that somebody has read and hashed a file of d that had this mark. It may be one that was evicted meanwhile, or
-// changed: then nothing is known of the one that is there.
+// noteSound records that a caller has read and hashed a file of d with this mark. If the file was
+// evicted or changed in the meantime, this says nothing about the present one.
 func (v *Verifier) noteSound(d digest.Digest, p proof) {
 	v.checks.count(d.SizeBytes())
 	generation, _, _ := v.files.look(d)
@@ -214,7 +213,7 @@ func (v *Verifier) noteSound(d digest.Digest, p proof) {
 	}
 }
 
-// noteAgain is how many seconds older than what is known a verification may be.
+// noteAgain is how many seconds older than the known proof a verification may be.
 const noteAgain = 60
 
 // verifiedSince reports whether d was verified at that time or later, and not changed afterwards.

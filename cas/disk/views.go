@@ -28,13 +28,13 @@ type everybodys struct {
 	*Verifier
 }
 
-// Arriving implements Content: whoever begins to bring d has had it looked at.
+// Arriving implements Content: callers that upload d have verified it.
 func (everybodys) Arriving(context.Context, digest.Digest) error { return nil }
 
-// Gained implements Content: all that is there is everybody's.
+// Gained implements Content: all blobs are for everybody.
 func (everybodys) Gained(digest.Digest) error { return nil }
 
-// A held is the blobs that an instance name has of a Store that is shared by others.
+// A held is the blobs of one instance name in a shared Store.
 type held struct {
 	store *Store
 	*Verifier
@@ -93,7 +93,8 @@ func (h held) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	return h.Gained(d)
 }
 
-// Arriving implements Content: what others have may be damaged, and would stay in the place of what comes.
+// Arriving implements Content: a blob of others may be damaged, and would stay in the place of the
+// new one.
 func (h held) Arriving(ctx context.Context, d digest.Digest) error {
 	_, err := h.Verifier.ContainsSound(ctx, d)
 	return err
@@ -102,8 +103,8 @@ func (h held) Arriving(ctx context.Context, d digest.Digest) error {
 // Gained implements Content.
 func (h held) Gained(d digest.Digest) error { return h.store.possession.gain(d, h.name) }
 
-// Peek returns the blobs of s, on which reading leaves no trace: it does not count as a use. opened is called for
-// each blob that is opened, by OpenBlob or ReadBlob.
+// Peek returns the blobs of s without side effects of reads: they do not count as a use. opened is
+// called for each blob that is opened, by OpenBlob or ReadBlob.
 func (s *Store) Peek(opened func(d digest.Digest)) cas.Readable { return peeked{s, s.verifier, opened} }
 
 // A peeked is a Store that is read without a trace.

@@ -13,45 +13,46 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Vouching vouches for the blobs that one reader, such as an action, used. Its
-// methods may be called concurrently. The caller ends it with Close.
+// A Vouching verifies the blobs that one reader, such as an action, used. Its methods may be called
+// concurrently. The caller ends it with Close.
 //
-// A blob is vouched for if its bytes were hashed, by this program and since the machine
-// was started, not longer ago than Options.VerifyEvery, and the kernel has known of no
-// change of its file from then until Wait. Not covered is what changes bytes without the
-// kernel's knowledge after that: a disk that returns wrong bytes later (for the pages
-// that the page cache no longer holds), memory that flips bits, a write to the block
-// device; nor a write to the file within the same tick of the kernel's clock as the
-// verification, where the file system keeps times that coarsely.
+// A blob is verified if this program has hashed its bytes since the machine started, not longer ago
+// than Options.VerifyEvery, and the kernel has seen no change of its file from then until Wait.
+// This does not cover changes of bytes after that without the kernel's knowledge: a disk that
+// returns wrong bytes later (for pages that the page cache no longer holds), bit flips in memory, a
+// write to the block device; nor a write to the file within the same tick of the kernel's clock as
+// the verification, on a file system with coarse times.
 type Vouching struct {
 	by    *Verifier
 	began uint64 // how many damaged files there had been
-	left  uint64 // how many files there had been that nobody could rely on
+	left  uint64 // how many unverified files had left
 
 	mu     sync.Mutex
 	used   map[version]use // guarded by mu
 	order  []version       // guarded by mu; of used
 	pinned []digest.Digest // guarded by mu; with VerifyEvery less than 0
-	read   []digest.Digest // guarded by mu; what may have left between being read and being named
+	read   []digest.Digest // guarded by mu; blobs that may have left between their read and their report
 	closed bool            // guarded by mu
 }
 
-// A use is what is known of a version that the reader used.
+// A use is a version that the reader used.
 type use struct {
-	check   *check // of what was stale, else nil
-	strange uint16 // how often its file had been found changed by strangers
+	check   *check // of stale ones, otherwise nil
+	strange uint16 // how often others had changed its file
 	before  uint64 // how often all files had been
 }
 
-// Next begins another Vouching of the same reader: what was read since v began, and is named now, is for that one.
+// Next begins another Vouching of the same reader: blobs that were read since v began, and are
+// reported from now on, belong to that one.
 func (v *Vouching) Next() *Vouching {
 	next := v.by.Vouch()
 	next.left = v.left
 	return next
 }
 
-// Read says that the reader has read some of d since v began, without having asked. Other than with Used it may be gone by now:
-// if nobody had verified it by then it counts as damaged.
+// Read says that the reader has already read some of d since v began, without a call of Used
+// before. Unlike with Used, d may be gone by now: if it was unverified by then, it counts as
+// damaged.
 func (v *Vouching) Read(d digest.Digest) {
 	v.use(d)
 	v.mu.Lock()
@@ -59,11 +60,11 @@ func (v *Vouching) Read(d digest.Digest) {
 	v.read = append(v.read, d)
 }
 
-// Used says that the reader is about to read some of d. It looks at the attributes of the file and reads nothing
-// of it: what strangers did to it before does not count. A blob whose last verification is older than Options.VerifyEvery is
-// verified in the background, and not evicted before. It is called before the blob is
-// opened or while it is pinned: what is evicted before it is named here cannot be looked
-// at any more, which Read knows. One that is not there counts as on its way, and is verified when it has come.
+// Used says that the reader is about to read some of d. It reads the attributes of the file only:
+// earlier changes by others do not count. If the last verification is older than
+// Options.VerifyEvery, d is verified in the background, and not evicted before. Call it before the
+// blob is opened or while it is pinned: a blob that is evicted earlier cannot be verified any more;
+// Read handles that. A missing blob counts as on its way, and is verified when it has arrived.
 func (v *Vouching) Used(d digest.Digest) {
 	v.by.notice(d)
 	v.use(d)
@@ -96,7 +97,7 @@ func (v *Vouching) use(d digest.Digest) {
 	}
 }
 
-// check has ver, which is pinned, and of which that was known, verified in the background.
+// check verifies ver, which is pinned and has this proof, in the background.
 func (v *Vouching) check(ver version, known proof) {
 	c := v.by.ask(ver, known)
 	if c == nil {
@@ -115,10 +116,10 @@ func (v *Vouching) check(ver version, known proof) {
 	v.by.checks.queueUp(c)
 }
 
-// Wait verifies what has not been verified yet of the blobs that were used. Nil means that each of them is vouched for.
-// The error is a *DamagedError when some are not: those that are wrong are set aside, so that they are fetched again;
-// the files of others were changed and are right again, which leaves open what was read meanwhile. Every later Wait of
-// this Vouching says so too. It does not wait for other readers.
+// Wait verifies the remaining used blobs. Nil means that each of them is verified. The error is a
+// *DamagedError if some are not: wrong ones are set aside, so that they are fetched again; the
+// files of others were changed and are right again, so that earlier reads are uncertain. Every
+// later Wait of this Vouching returns it, too. It does not wait for other readers.
 func (v *Vouching) Wait(ctx context.Context) error {
 	by := v.by
 	after := by.checks.begun()
@@ -133,7 +134,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 			_ = group.Wait()
 			return context.Cause(ctx)
 		}
-		if by.unchanged(ver) { // as verifyDoubtful would find, beside the others
+		if by.unchanged(ver) { // as verifyDoubtful would find, in parallel with the others
 			continue
 		}
 		group.Go(func() error {
@@ -161,7 +162,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	return nil
 }
 
-// changed reports whether strangers changed the file of ver since it was used. It may be right now,
+// changed reports whether others changed the file of ver since it was used. It may be right now,
 // and have been wrong when it was read.
 func (v *Vouching) changed(ver version) bool {
 	v.mu.Lock()
@@ -174,7 +175,7 @@ func (v *Vouching) changed(ver version) bool {
 	return len(v.by.files.since(strange, []digest.Digest{ver.digest}, used.before)) > 0
 }
 
-// sound reports whether ver, or what came after it, is right.
+// sound reports whether ver, or its successor, is right.
 func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, error) {
 	_, err := v.by.verifyDoubtful(ctx, ver.digest, after)
 	var damaged *cas.DamagedError
@@ -188,8 +189,9 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 		v.by.files.unstick(ver.digest)
 		return false, nil
 	}
-	// Its file is gone, or is in its place no more. If that was for damage the ledger says so. Else it was verified when it was
-	// used or, which kept it from being evicted, later.
+	// Its file is gone, or no longer in its place. If the reason was damage, the ledger knows.
+	// Otherwise the file was verified when it was used, or later, because the check prevented its
+	// eviction.
 	v.mu.Lock()
 	c := v.used[ver].check
 	v.mu.Unlock()
@@ -204,8 +206,7 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 	}
 }
 
-// Close ends v: what nobody else wants is not verified any more. Calling it again does
-// nothing.
+// Close ends v: verifications that nobody else needs are cancelled. Another call does nothing.
 func (v *Vouching) Close() {
 	v.mu.Lock()
 	var checks []*check

@@ -11,11 +11,10 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// Put stores the blob d, whose bytes r yields. When d is there already and vouched for, it
-// returns without reading r; so it may when another caller brings d meanwhile. One that
-// is not vouched for is verified first.
-// Bytes that are not d's end in ErrCorrupt, a blob that does not fit in
-// ErrNoSpace, and nothing of it stays behind.
+// Put stores the blob d with the bytes from r. If d exists already and is verified, Put returns
+// without reading r; it may do the same if another caller uploads d at the same time. It first
+// verifies an unverified one. If the bytes are not those of d, the error is ErrCorrupt; if the blob
+// does not fit, ErrNoSpace; then nothing of it remains.
 func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
 	err := s.PutPinned(ctx, d, r)
 	if err != nil {
@@ -25,13 +24,12 @@ func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
 	return nil
 }
 
-// PutBytes stores the blob d, whose bytes are b. Other than Put it verifies b
-// even when d is there.
+// PutBytes stores the blob d with the bytes b. Unlike Put it verifies b even if d exists.
 func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if d.IsZero() {
 		return fmt.Errorf("put blob: %w: it is not set", digest.ErrInvalid)
 	}
-	// The size first: hashing what cannot match is for nothing.
+	// The size first: a hash of wrong size would be useless work.
 	if int64(len(b)) != d.SizeBytes() {
 		return fmt.Errorf("put blob %s: %w: %d bytes came", d, cas.ErrCorrupt, len(b))
 	}
@@ -56,7 +54,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	return nil
 }
 
-// PutPinned does what Put does and leaves d retained once.
+// PutPinned is Put, but leaves d retained once.
 func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -73,7 +71,7 @@ func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) err
 	return s.write(ctx, d, func(w *roomWriter) error { return s.buffers.copyExactly(ctx, d, w, r) })
 }
 
-// write stores d as what fill writes, and leaves it pinned.
+// write stores d with the data from fill, and leaves it pinned.
 func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWriter) error) error {
 	w, err := newRoomWriter(s.files, d)
 	if err != nil {
@@ -100,10 +98,11 @@ type roomWriter struct {
 	file     *tamper.Own
 	digest   digest.Digest // no more than its size is written
 	written  int64
-	reserved int64 // the reservation, which is the size once all is written
+	reserved int64 // the reservation, which is the size at the end
 }
 
-// Create takes d in, whose bytes are written in their order. What can never fit is refused.
+// Create starts a blob d, whose bytes are written in their order. It rejects a blob that can never
+// fit.
 func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	w, err := newRoomWriter(s.files, d)
 	if err != nil {
@@ -112,7 +111,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	return w, nil
 }
 
-// Fits says why a blob of so many bytes can never be put.
+// Fits returns why a blob of so many bytes can never be stored.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
 func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
@@ -126,8 +125,8 @@ func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
 	return &roomWriter{files: f, file: tamper.NewOwn(file), digest: d}, nil
 }
 
-// Keep makes the file, which is written wholly, the blob, and pins it. After an
-// error Drop is still to be called.
+// Keep makes the completely written file the blob, and pins it. After an error Drop must still be
+// called.
 func (w *roomWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
