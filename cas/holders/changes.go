@@ -13,8 +13,8 @@ import (
 // Heading begins a file of changes; it changes with the format.
 const Heading = "FwHD1\n"
 
-// A file has blocks after its Heading. A block is the number of bytes of its records, a CRC-32C of them, and the
-// records, in little endian. What a crash left at the end of a file is known by that.
+// A file has blocks after its Heading. A block is the number of bytes of its records, a CRC-32C of
+// them, and the records, in little endian. These show an incomplete block after a crash.
 //
 //	name    1, its number, the SHA-256
 //	gained  2, the blob, the number of a name
@@ -31,14 +31,14 @@ const (
 	gainedBytes = 1 + blobBytes + 4
 	lostBytes   = 1 + blobBytes
 	blockHeader = 8
-	// maxBlock bounds what Read takes for the size of a block.
+	// maxBlock limits the size of a block for Read.
 	maxBlock = 64 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Changes are what has happened to blobs and is still to be written, in its order. The zero Changes are none. They must
-// not be used concurrently.
+// Changes are changes of blobs' holders that are not written yet, in their order. The zero Changes
+// are none. They must not be used concurrently.
 type Changes struct {
 	numbers map[Name]uint32 // of names that the file has, or will have
 	next    uint32
@@ -63,11 +63,12 @@ func (c *Changes) Gained(d digest.Digest, n Name) {
 // Lost says that nobody has d any more.
 func (c *Changes) Lost(d digest.Digest) { c.records = appendBlob(append(c.records, recordLost), d) }
 
-// Restart forgets what was not taken, and what names the file has. It is called before a new file, and
-// when what was taken did not get into the old one.
+// Restart drops unwritten changes, and forgets the names in the file. It is called before a new
+// file, and when a block was not written to the old one.
 func (c *Changes) Restart() { c.numbers, c.records = nil, nil }
 
-// Take returns what has come since it was called last as a block, for the end of the file; nil if there is nothing.
+// Take returns the changes since its last call as a block, for the end of the file; nil if there
+// are none.
 func (c *Changes) Take() []byte {
 	if len(c.records) == 0 {
 		return nil
@@ -90,9 +91,9 @@ func parseBlob(b []byte) (digest.Digest, error) {
 	return digest.FromHash(digest.Function(b[0]), [digest.HashSize]byte(b[1:1+digest.HashSize]), size)
 }
 
-// Read tells what a file says, in its order, up to where it ends or is damaged: of each blob who gained it, and
-// that it was lost. What it has not told is lost, which those who had it make good by bringing it again. The error is one of
-// reading.
+// Read yields the changes in a file, in their order, up to its end or to damage: each holder that
+// gained a blob, and each blob that was lost. Changes after damage are lost; the holders upload
+// these blobs again. The error is one of reading.
 func Read(r io.Reader, gained func(digest.Digest, Name), lost func(digest.Digest)) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	heading := make([]byte, len(Heading))
@@ -131,7 +132,7 @@ func orEnd(err error) error {
 	return err
 }
 
-// tell tells what a block says. It is false if that makes no sense.
+// tell yields the changes in a block. It is false if the block is invalid.
 func tell(b []byte, names map[uint32]Name, gained func(digest.Digest, Name), lost func(digest.Digest)) bool {
 	for len(b) > 0 {
 		switch {

@@ -59,8 +59,8 @@ func (s *Set) has(id uint32) bool {
 	return found
 }
 
-// Add returns the set of a blob whose set was s and that n has, too, from now on. added is false if n had it
-// already. After an error nothing has changed.
+// Add returns the set of a blob that had the set s and that n now has, too. added is false if n had
+// it already. After an error nothing has changed.
 func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
 	id, err := t.idOf(n)
 	if err != nil {
@@ -80,7 +80,7 @@ func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
 	return grown, true, nil
 }
 
-// Drop says that a blob whose set was s is gone.
+// Drop says that a blob with the set s is gone.
 func (t *Table) Drop(s *Set) {
 	if s == nil {
 		return
@@ -100,7 +100,7 @@ func (t *Table) Drop(s *Set) {
 	}
 }
 
-// Names yields the names in s, in any order. The Table does not change meanwhile.
+// Names yields the names in s, in any order. The Table does not change during that.
 func (t *Table) Names(s *Set) iter.Seq[Name] {
 	return func(yield func(Name) bool) {
 		if s == nil {
@@ -114,7 +114,7 @@ func (t *Table) Names(s *Set) iter.Seq[Name] {
 	}
 }
 
-// idOf returns the id of a name, which is in a set soon.
+// idOf returns the id of a name, which will be in a set.
 func (t *Table) idOf(n Name) (uint32, error) {
 	if id, ok := t.ids[n]; ok {
 		return id, nil

@@ -1,24 +1,25 @@
-// Package scrub reads everything that a store keeps, over and over: what rots on a disk is found
-// before somebody needs it, while others still have the right bytes.
+// Package scrub reads everything in a store again and again: it finds damage on a disk before a
+// caller needs the file, while others still have the right bytes.
 //
-// # What it refuses
+// # Structure
 //
-// A Scrubber knows no digests and removes nothing. It decides what is read when, and how fast; the Target that it reads
-// says what is damaged, and deals with it. It holds the names of one shard, and one piece of one file, in memory; a
-// Target may hold more to find what is gone. It leaves the page cache as it found it where the kernel tells what is in
-// there (cachestat, Linux 6.5 or later): what was in memory before stays, what only the Scrubber brought goes. What is
-// in memory is read from there, so the disk below it is looked at by a later pass.
+// A Scrubber knows no digests and removes nothing. It decides the order and the rate of reads; its
+// Target finds damage and handles it. The Scrubber holds the names of one shard, and one piece of
+// one file, in memory; a Target may hold more to find missing files. If the kernel reports its
+// contents (cachestat, Linux 6.5 or later), the page cache stays as it was: cached pages stay, and
+// pages that only the Scrubber loaded are dropped. Cached pages are read from memory, so a later
+// pass checks the disk below them.
 //
 // # A pass
 //
-// A pass reads each file of all targets once, shard by shard, except what was verified since it
-// began. The next one begins a period after that. It goes at the rate that was asked for while nothing else
-// needs the disk. Else it goes only as fast as it must to end with the period, and never faster
-// than at half of the rate: so a store that is busy day and night is read, too. The position is kept in a small
-// file, at most keepEvery old after a crash; a file that is torn is as if there were none.
+// A pass reads each file of all targets once, shard by shard, except files that were verified since
+// it began. The next one begins a period after that. It runs at the configured rate while nothing
+// else needs the disk. Otherwise it runs only as fast as it must to end with the period, and never
+// faster than half of the rate: so even a store that is always busy is read. A small file keeps the
+// position, at most keepEvery old after a crash; a torn file is ignored.
 //
 // # Goroutines and locks
 //
-// Run starts no goroutine and returns soon after its context ends. Scrubber.mu guards what Status
-// tells; it is not held during I/O.
+// Run starts no goroutine and returns soon after its context ends. Scrubber.mu guards the data of
+// Status; it is not held during I/O.
 package scrub

@@ -2,7 +2,7 @@ package scrub
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics tells what Status does, when it is asked.
+// metrics exports Status at each collection.
 type metrics struct {
 	scrubber                      *Scrubber
 	period, done, whole           *prometheus.Desc

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// A position is how far a pass is, and what it has found until there.
+// A position is the progress of a pass, with its results so far.
 type position struct {
 	Began     time.Time
 	Ended     time.Time `json:",omitzero"`
@@ -25,7 +25,7 @@ type position struct {
 	Unlisted int64 `json:",omitzero"`
 }
 
-// load reads a position; that of a file which is torn, or from the future, is none.
+// load reads a position; it ignores one in a torn file, or from the future.
 func load(path string, now time.Time) (at position) {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) < 9 || b[8] != '\n' || fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[9:])) != string(b[:8]) {
@@ -54,7 +54,7 @@ func (p position) store(path string) error {
 	return nil
 }
 
-// keep stores the position, unless that was done lately.
+// keep stores the position, unless that was done recently.
 func (s *Scrubber) keep(now bool) {
 	if !now && time.Since(s.kept) < keepEvery {
 		return

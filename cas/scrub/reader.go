@@ -13,19 +13,19 @@ import (
 const (
 	// pieceBytes is how much is read at once.
 	pieceBytes = 256 << 10
-	// waitStep is after how long of a wait the pace is looked at again.
+	// waitStep is how long a wait may be before the pace is checked again.
 	waitStep = time.Second
 )
 
-// ErrGone is how Copy ends when nobody needs the file any more.
+// ErrGone ends Copy when nobody needs the file any more.
 var ErrGone = errors.New("the file is gone")
 
 // A Reader reads files in pieces, at the pace of a pass.
 type Reader struct {
 	pace  func() float64 // bytes in a second
 	piece []byte
-	bytes int64 // read of the file at hand
-	// debt is what has been read and not been waited for yet, in bytes. last is when it was settled.
+	bytes int64 // read of the present file
+	// debt is the cost of reads without a pause yet, in bytes. last is when it was settled.
 	debt float64
 	last time.Time
 }
@@ -36,7 +36,7 @@ func (r *Reader) Copy(ctx context.Context, w io.Writer, file *os.File, needed fu
 	if r.piece == nil {
 		r.piece = make([]byte, pieceBytes)
 	}
-	// So that a read brings what it asks for and nothing beyond, of which it would not be known who brought it.
+	// Reads then load only the requested pages; it would be unknown who loaded others.
 	fd := int(file.Fd())
 	_ = unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM)
 	for {
@@ -63,14 +63,14 @@ func (r *Reader) Copy(ctx context.Context, w io.Writer, file *os.File, needed fu
 	}
 }
 
-// nothingCached reports whether the kernel says that it has nothing of a piece in memory.
+// nothingCached reports whether the kernel says that no part of a piece is in memory.
 func nothingCached(fd int, offset int64) bool {
 	var st unix.Cachestat_t
 	err := unix.Cachestat(uint(fd), &unix.CachestatRange{Off: uint64(offset), Len: pieceBytes}, &st, 0)
 	return err == nil && st.Cache == 0
 }
 
-// settle charges what a file costs beyond its bytes, and returns all of its cost.
+// settle charges the cost of a file beyond its bytes, and returns its total cost.
 func (r *Reader) settle(v Verdict) int64 {
 	if v == Passed && r.bytes == 0 {
 		return 0
@@ -80,8 +80,8 @@ func (r *Reader) settle(v Verdict) int64 {
 	return cost
 }
 
-// rest waits as long as the pace wants it for what was read. It does not wait for less than a piece: so short
-// waits, which timers do not keep, do not add up.
+// rest pauses for the reads so far, as the pace demands. It does not pause for less than a piece:
+// so short pauses, which timers do not keep, do not add up.
 func (r *Reader) rest(ctx context.Context, needed func() bool) error {
 	if r.debt < pieceBytes {
 		return ctx.Err()
@@ -89,7 +89,7 @@ func (r *Reader) rest(ctx context.Context, needed func() bool) error {
 	for r.debt > 0 {
 		pace := r.pace()
 		now := time.Now()
-		// What the reading itself took counts. A while of idleness is not made up for.
+		// The time of the read itself counts. Idle time is not made up for.
 		if past := now.Sub(r.last); past < waitStep {
 			r.debt -= past.Seconds() * pace
 		}

@@ -27,7 +27,7 @@ const (
 	retryAfter = time.Minute
 )
 
-// Options are what may be chosen about a Scrubber. The zero value works.
+// Options are the options of a Scrubber. The zero value works.
 type Options struct {
 	// Every is the period of passes; 0 is DefaultEvery.
 	Every time.Duration
@@ -37,7 +37,7 @@ type Options struct {
 	Busy func() bool
 	// Logger may be nil.
 	Logger *zap.Logger
-	// Metrics is where what Status tells is registered. Nil: nowhere.
+	// Metrics is where the values of Status are registered. Nil: nowhere.
 	Metrics prometheus.Registerer
 }
 
@@ -56,7 +56,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// A Verdict is what became of a file.
+// A Verdict is the result of a file's check.
 type Verdict int
 
 const (
@@ -65,23 +65,24 @@ const (
 	Damaged                // it was wrong, or could not be read
 )
 
-// ErrUnlisted is why the files of a shard cannot be listed, for a reason of its own.
+// ErrUnlisted means that the files of one shard cannot be listed, for a reason that concerns only
+// this shard.
 var ErrUnlisted = errors.New("the folder cannot be listed")
 
 // A Target is a folder of files in shards. Its methods are called by one goroutine at a time.
 type Target interface {
-	// Shards returns the names of those that there are, in any order.
+	// Shards returns the names of the existing shards, in any order.
 	Shards() ([]string, error)
-	// Files returns the names of the files of a shard. After ErrUnlisted the pass goes on with other shards, after
-	// other errors it is tried again.
+	// Files returns the names of the files of a shard. After ErrUnlisted the pass continues with
+	// other shards, after other errors it retries.
 	Files(shard string) ([]string, error)
-	// Check reads a file through r and deals with what is wrong. It returns an error only if ctx ends.
+	// Check reads a file through r and handles damage. It returns an error only if ctx ends.
 	Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error)
 	// Holds is how many files, and bytes, there are now.
 	Holds() (files, bytes int64)
 }
 
-// Status says how far a Scrubber is.
+// Status is the progress of a Scrubber.
 type Status struct {
 	Every time.Duration
 	Rate  int64
@@ -91,7 +92,7 @@ type Status struct {
 	Due time.Time
 	// Done is the share of the latest pass that is done, from 0 to 1.
 	Done float64
-	// What the latest pass has read, and found damaged.
+	// Counts of the latest pass: read, and damaged.
 	Files, Bytes, Damaged int64
 	// LastWhole is when a pass ended last that could list all files; before the first, when that began.
 	LastWhole time.Time
@@ -109,7 +110,7 @@ type Scrubber struct {
 
 	mu                         sync.Mutex
 	at                         position // guarded by mu
-	left, total                float64  // cost of what is to be read; guarded by mu
+	left, total                float64  // cost of unread files; guarded by mu
 	allFiles, allBytes, allBad int64    // guarded by mu
 }
 
@@ -233,7 +234,7 @@ func (s *Scrubber) parts() (all []part, err error) {
 	return all, nil
 }
 
-// pass reads what is left of the pass under way.
+// pass reads the rest of the present pass.
 func (s *Scrubber) pass(ctx context.Context) error {
 	all, err := s.parts()
 	if err != nil {
@@ -258,8 +259,8 @@ func (s *Scrubber) pass(ctx context.Context) error {
 	return nil
 }
 
-// measure tells what there is to read from the part with that index on: shards of one target count as
-// equally large, for they are chosen by hashes.
+// measure returns the amount of data from the part with that index on: shards of one target count
+// as equally large, because hashes choose them.
 func (s *Scrubber) measure(all []part, from int) {
 	var left, total float64
 	shards := make([]float64, len(s.targets))

@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Kind is what an entry of a directory is.
+// Kind is the type of a directory's entry.
 type Kind uint8
 
 // The kinds of entries.
@@ -42,16 +42,16 @@ const (
 	symlinkPerm    = 0o777
 )
 
-// Entry is what a Directory says about one name. Its strings share the memory of
-// the Directory: who keeps one for long clones it.
+// Entry is one entry of a Directory. Its strings share the memory of the Directory: clone one to
+// keep it for long.
 type Entry struct {
 	Name       string
 	Kind       Kind
 	Digest     digest.Digest // of a file's bytes or of a Directory; zero for a symlink
 	Executable bool          // of a file
 	Target     string        // of a symlink
-	// Perm has the nine permission bits: node_properties.unix_mode of a file, else
-	// what its kind and Executable make of it.
+	// Perm has the nine permission bits: node_properties.unix_mode of a file, otherwise those that
+	// follow from its kind and Executable.
 	Perm uint32
 	// MTime is node_properties.mtime of a file or symlink if that is valid, else DefaultMTime.
 	MTime time.Time

@@ -1,12 +1,11 @@
 package tree
 
-// Look says what somebody wants to know of a path: none, one or several of the
-// following, added up.
+// Look is the requested information about a path: none, one or several of the following, added up.
 type Look uint8
 
 const (
-	// LookUp is whether there is anything, and if so what stat(2) tells of it: kind,
-	// permissions and time, of a file the size, of a symlink the length of its target.
+	// LookUp is whether there is anything, and if so its data for stat(2): kind, permissions and
+	// time, of a file the size, of a symlink the length of its target.
 	LookUp Look = 1 << iota
 	// LookInside is the content: the bytes of a file, the target of a symlink, and of
 	// a directory all that is in it at any depth.

@@ -100,7 +100,7 @@ func (p *parser) checkNode(kind Kind, n *node, last []byte) error {
 	return nil
 }
 
-// nameFault says what forbids name as a path component; "" means nothing.
+// nameFault returns why name is not a valid path component; "" if it is.
 func nameFault(name string) string {
 	switch {
 	case name == "":
@@ -117,7 +117,7 @@ func nameFault(name string) string {
 	return ""
 }
 
-// CheckName says what forbids name as the name of an entry; nil means nothing.
+// CheckName returns why name is not a valid name of an entry; nil if it is.
 func CheckName(name string) error {
 	if fault := nameFault(name); fault != "" {
 		return fmt.Errorf("name %.100q %s", name, fault)
@@ -128,7 +128,7 @@ func CheckName(name string) error {
 // merge makes one sorted list of the three. A name that two of them have is an error.
 func (p *parser) merge() ([]uint32, error) {
 	total := 0
-	var names [Symlink + 1][]byte // the least one that is left of each list; nil at its end
+	var names [Symlink + 1][]byte // the smallest remaining one of each list; nil at its end
 	for kind := Dir; kind <= Symlink; kind++ {
 		total += len(p.lists[kind])
 		names[kind] = p.first(kind)

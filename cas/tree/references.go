@@ -12,9 +12,9 @@ type References struct {
 	Files, Directories []digest.Digest
 }
 
-// ReferencesOf returns what the Directory message b names. Unlike Parse it checks
-// nothing but that b can be decoded and that the digests are well-formed; its
-// errors wrap ErrInvalid. It does not keep b.
+// ReferencesOf returns the digests in the Directory message b. Unlike Parse it checks only that b
+// can be decoded and that the digests are well-formed; its errors wrap ErrInvalid. It does not keep
+// b.
 func ReferencesOf(fn digest.Function, b []byte) (References, error) {
 	var r References
 	c := cursor{rest: b}

@@ -16,11 +16,11 @@ import (
 // REv2 does not allow, or that no file system can show.
 var ErrInvalid = errors.New("invalid directory")
 
-// ErrTooLarge is wrapped by errors of trees that are valid, and have more than somebody can show or return.
+// Errors of trees that are valid, but too large to show or return, wrap ErrTooLarge.
 var ErrTooLarge = errors.New("more than there is memory for")
 
-// An index word has the kind of an entry in its two highest bits and the offset
-// of its message's length in the others.
+// An index word has the kind of an entry in its two highest bits and the offset of its message's
+// length in the others.
 const (
 	kindShift  = 30
 	offsetMask = 1<<kindShift - 1
@@ -34,18 +34,17 @@ type Directory struct {
 	index   []uint32 // in the order of names
 }
 
-// MaxBytes bounds what is read as a Directory: about a million entries.
+// MaxBytes limits the size of a Directory: about a million entries.
 const MaxBytes = 128 << 20
 
-// Parse returns the Directory that is encoded in b, whose digests are of the
-// function fn. It keeps b, which must not be changed any more.
+// Parse returns the Directory that is encoded in b, with digests of the function fn. It keeps b,
+// which must not change any more.
 //
-// Every name is one path component of 1 to 255 bytes other than "." and "..";
-// names are sorted by bytes in each of the three lists and occur once in all of
-// them together (REv2, "Directory"); every digest is well-formed; every symlink
-// has a target of at most 4,095 bytes without a NUL. Names and targets need not
-// be UTF-8. Errors wrap ErrInvalid and quote the offending name. It takes time
-// linear in len(b), which must be below 1 GiB.
+// Every name is one path component of 1 to 255 bytes other than "." and ".."; names are sorted by
+// bytes in each of the three lists and occur once in all of them together (REv2, "Directory");
+// every digest is well-formed; every symlink has a target of at most 4,095 bytes without a NUL.
+// Names and targets need not be UTF-8. Errors wrap ErrInvalid and quote the offending name. It
+// takes time linear in len(b), which must be below 1 GiB.
 func Parse(fn digest.Function, b []byte) (*Directory, error) {
 	if len(b) > offsetMask {
 		return nil, fmt.Errorf("%w: it has %d bytes, the most is %d", ErrInvalid, len(b), offsetMask)
@@ -76,7 +75,7 @@ func (d *Directory) At(i int) Entry {
 	return n.entry(d.fn, kind)
 }
 
-// Kind returns what entry i is, without looking at it.
+// Kind returns the kind of entry i, without reading it.
 func (d *Directory) Kind(i int) Kind { return Kind(d.index[i] >> kindShift) }
 
 // Name returns the name of entry i, at a fraction of the cost of At.

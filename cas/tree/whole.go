@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Check returns an error that wraps ErrInvalid unless b is a Directory message that everybody can use: one that Parse takes, and
-// whose names and targets are UTF-8, as REv2 wants them in messages.
+// Check returns an error that wraps ErrInvalid unless b is a Directory message for all readers:
+// Parse accepts it, and its names and targets are UTF-8, as REv2 requires.
 func Check(fn digest.Function, b []byte) error {
 	dir, err := Parse(fn, b)
 	if err != nil {
@@ -22,9 +22,9 @@ func Check(fn digest.Function, b []byte) error {
 	return nil
 }
 
-// CheckTree returns an error that wraps ErrInvalid unless b is a Tree message of which everybody can make files: its root and
-// its children are as Check wants them, and each directory that one of them names is there. It returns the encoded root, which
-// may be part of b.
+// CheckTree returns an error that wraps ErrInvalid unless b is a Tree message that all readers can
+// use: its root and its children pass Check, and it has each directory that one of them names. It
+// returns the encoded root, which may be part of b.
 func CheckTree(fn digest.Function, b []byte) (root []byte, err error) {
 	const rootField, children = 1, 2
 	there := map[digest.Digest]struct{}{fn.Empty(): {}}

@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// text returns b as a string without copying it. The bytes are those of a
-// message, which nobody changes (see Parse).
+// text returns b as a string without a copy. The bytes are those of a message, which nobody changes
+// (see Parse).
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // errWire is about bytes that are no protobuf message of any type.

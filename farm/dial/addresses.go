@@ -12,8 +12,8 @@ import (
 // severalScheme is the scheme of targets that are several addresses.
 const severalScheme = "several"
 
-// Addresses takes "grpc://HOST:PORT", grpcs:// or no scheme apart. There may be more of
-// HOST:PORT after commas, with the same scheme or none: whoever of them answers is meant.
+// Addresses parses "grpc://HOST:PORT", grpcs:// or no scheme. More of HOST:PORT may follow after
+// commas, with the same scheme or none: any that answers is used.
 func Addresses(target string) (addresses []string, encrypted bool, err error) {
 	scheme, rest, found := strings.Cut(target, "://")
 	if !found {
@@ -32,8 +32,9 @@ func Addresses(target string) (addresses []string, encrypted bool, err error) {
 	return addresses, scheme == "grpcs", nil
 }
 
-// several returns what makes a connection try addresses one after the other, until one takes it and
-// again when that is gone. Names are looked up each time, and are what certificates have to have.
+// several returns an option with which a connection tries addresses one after the other, until one
+// answers, and again when that is gone. Names are resolved each time, and certificates must have
+// them.
 func several(addresses []string) (target string, list *manual.Resolver) {
 	list = manual.NewBuilderWithScheme(severalScheme)
 	var state resolver.State
@@ -46,8 +47,8 @@ func several(addresses []string) (target string, list *manual.Resolver) {
 	return severalScheme + ":///" + addresses[0], list
 }
 
-// IsLoopback reports whether a host is certain to be this machine and to be reached by
-// it alone. A name is not: what it stands for may change.
+// IsLoopback reports whether a host is certain to be this machine and only reachable from it. A
+// name is not: its address may change.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

@@ -23,17 +23,17 @@ import (
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
-// What a server sends of one call, and of all calls of a connection, before this side has said that it has
-// room. Left to itself, gRPC begins with 64 KiB, which takes ten round trips until it is enough for a large
-// blob, and ends with 16 MiB for both. What servers take is in package intake, but for connectionWindow,
-// which says nothing of memory: gRPC gives it back before anything is read.
+// The initial windows for one call, and for all calls of a connection. gRPC's default begins with
+// 64 KiB, which takes ten round trips until it is enough for a large blob, and ends with 16 MiB for
+// both. The windows of servers are in package intake, except connectionWindow, which does not limit
+// memory: gRPC returns it before anything is read.
 const (
 	streamWindow     = 16 << 20
 	ConnectionWindow = 64 << 20
 )
 
-// A Client says whom a program trusts when it calls others, and who it is. The zero
-// Client trusts the authorities of the system and is nobody.
+// A Client is the trust and the identity of a program as a client. The zero Client trusts the
+// authorities of the system and has no identity.
 type Client struct {
 	// CA, Cert and Key are files; see certs.Files.
 	CA   string `flag:"tls-ca" group:"Credentials" unit:"FILE" otherwise:"those of the system" doc:"File with the authorities of servers at grpcs:// addresses, PEM"`
@@ -41,18 +41,18 @@ type Client struct {
 	Key  string `flag:"tls-client-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-client-cert, PEM"`
 	// Token goes with every call.
 	Token string `flag:"token-file" unit:"FILE" otherwise:"none" doc:"File with a bearer token that this program presents to servers at grpcs:// addresses or on loopback"`
-	// Logger takes what is wrong with changed files. Nil: nothing does.
+	// Logger logs errors of changed files. Nil: nothing does.
 	Logger *zap.Logger
 	// connect makes the connections, if it is not nil.
 	Connect func(context.Context, string) (net.Conn, error)
 }
 
-// Files are those that the flags name.
+// Files returns the files in the flags.
 func (c *Client) Files() []string { return []string{c.CA, c.Cert, c.Key, c.Token} }
 
-// Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT
-// without; it does not wait for the other side. Of several HOST:PORT, with commas between
-// them, it connects to one that answers, and to another when that no longer does.
+// Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT without; it does
+// not wait for the other side. Of several HOST:PORT, with commas between them, it connects to one
+// that answers, and to another when that no longer does.
 func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 	addresses, encrypted, err := Addresses(target)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(whom, options...)
 }
 
-// Certificates reads the files that say whom c trusts and who it is.
+// Certificates reads the files with the trusted authorities and the identity of c.
 func (c *Client) Certificates() (*certs.Source, error) {
 	source, err := certs.NewClient(certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}, c.Logger)
 	if err != nil {
@@ -106,8 +106,7 @@ func (c *Client) Certificates() (*certs.Source, error) {
 	return source, nil
 }
 
-// Dial connects to HOST:PORT as nobody, without encryption; it does not wait for the
-// other side.
+// Dial connects to HOST:PORT without identity and encryption; it does not wait for the other side.
 func Dial(address string) (*grpc.ClientConn, error) { return (&Client{}).Dial(address) }
 
 // dialOptions are those of every connection.
@@ -127,11 +126,12 @@ func dialOptions() []grpc.DialOption {
 	}
 }
 
-// pingEvery is how often a connection with open streams is pinged: gRPC's servers close those that are pinged more often than
-// every 5 minutes, or without a stream, unless they are told otherwise.
+// pingEvery is the interval of pings on a connection with open streams: by default, gRPC's servers
+// close connections with pings more often than every 5 minutes, or without a stream.
 const pingEvery = 6 * time.Minute
 
-// proxied reports whether gRPC reaches HOST:PORT by way of a proxy, as the environment says. It does so only with a dialer of its own.
+// proxied reports whether gRPC reaches HOST:PORT through a proxy from the environment. It does so
+// only with its default dialer.
 func proxied(address string) bool {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "https", Host: address}})
 	return proxy != nil || err != nil

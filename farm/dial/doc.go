@@ -1,6 +1,6 @@
-// Package dial makes the connections of a program to others: by which addresses, whom it trusts, who it says that
-// it is, and how storage is spoken to.
+// Package dial makes the connections of a program to others: addresses, trusted authorities,
+// identity, and options of storage.
 //
-// It waits for nobody: a connection comes about when it is used. Who dials closes. There are no goroutines but
-// those of gRPC, and no locks.
+// It never waits: a connection is made when it is used. The caller of Dial closes it. There are no
+// goroutines except gRPC's, and no locks.
 package dial

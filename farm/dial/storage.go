@@ -29,7 +29,8 @@ type endpoint struct {
 	options     casclient.Options
 }
 
-// endpointOptions are what may follow an address, as in grpcs://HOST:PORT?instance=main&connections=4.
+// endpointOptions are the options after an address, as in
+// grpcs://HOST:PORT?instance=main&connections=4.
 func endpointOptions(e *endpoint) map[string]func(value string) error {
 	positive := func(into *time.Duration) func(string) error {
 		return func(value string) (err error) {
@@ -66,7 +67,7 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 	}
 }
 
-// parseEndpoint reads an address with options; o has those that it does not say.
+// parseEndpoint parses an address with options; o has the defaults.
 func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	target, query, _ := strings.Cut(spec, "?")
 	e := endpoint{target: target, connections: 1, options: o}
@@ -100,8 +101,8 @@ type Storage struct {
 // Close ends the connections.
 func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.Close()) }
 
-// OpenStorage connects to storage, and to the action cache if that is elsewhere (else
-// it is empty). It does not wait for them. o is for what the addresses do not say.
+// OpenStorage connects to storage, and to the action cache if that is separate (otherwise it is
+// empty). It does not wait for them. o has defaults for the addresses' options.
 func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
 	e, err := parseEndpoint(storage, o)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// The bounds of what is kept.
+// The limits of the folder.
 const (
 	MaxFiles = 64
 	MaxBytes = 1 << 30
@@ -58,7 +58,7 @@ func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 		at, _, _ := strings.Cut(e.Name(), "-")
 		info, err := e.Info()
 		if n, parseErr := strconv.ParseInt(at, 10, 64); err != nil || parseErr != nil || n <= 0 {
-			continue // somebody else's
+			continue // a foreign file
 		}
 		a.kept = append(a.kept, file{e.Name(), info.Size()})
 		a.bytes += info.Size()
@@ -67,8 +67,8 @@ func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 	return a
 }
 
-// Take moves the damaged file of d to the folder, and tells what was found unless that is empty. The error is why the file
-// still is where it was.
+// Take moves the damaged file of d to the folder, and logs found unless that is empty. The error is
+// why the file is still in its place.
 func (a *Folder) Take(d digest.Digest, path, found string) error {
 	kept, notKept, err := a.move(d, path)
 	if found != "" {
@@ -78,7 +78,7 @@ func (a *Folder) Take(d digest.Digest, path, found string) error {
 	return err
 }
 
-// count counts n damaged files, and returns the log in which to tell of them: it says on which device path lies.
+// count counts n damaged files, and returns the log for them: it has the device of path.
 func (a *Folder) count(n int, path string) *zap.Logger {
 	a.damaged.Add(int64(n))
 	return a.log.With(zap.String("device", deviceOf(path)))
@@ -113,7 +113,7 @@ func (a *Folder) move(d digest.Digest, path string) (kept string, notKept, err e
 	return kept, nil, nil
 }
 
-// Miss tells of blobs whose files somebody has removed from a folder. They count as damaged.
+// Miss logs blobs whose files others have removed from a folder. They count as damaged.
 func (a *Folder) Miss(ds []digest.Digest, folder string) {
 	if len(ds) == 0 {
 		return
@@ -127,13 +127,13 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 		zap.Int("blobs", len(ds)), zap.Strings("digests", names), zap.String("folder", folder))
 }
 
-// CopyDamaged notes that a copy of d that others made on this machine, the file at path, has turned out to be damaged. It counts as
-// if the store had it: who looks after the disk has to know of both.
+// CopyDamaged records that a copy of d by others on this machine, the file at path, has turned out
+// to be damaged. It counts like a blob of the store: the operator of the disk must know of both.
 func (a *Folder) CopyDamaged(d digest.Digest, path string) {
 	a.count(1, path).Warn("a copy of a blob is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", path))
 }
 
-// forgetGone forgets the files that somebody has removed.
+// forgetGone forgets files that others have removed.
 func (a *Folder) forgetGone() {
 	a.kept = slices.DeleteFunc(a.kept, func(f file) bool {
 		_, err := os.Lstat(filepath.Join(a.dir, f.name))
@@ -145,7 +145,7 @@ func (a *Folder) forgetGone() {
 	})
 }
 
-// trim removes the oldest files until the rest is within the bounds.
+// trim removes the oldest files until the rest is within the limits.
 func (a *Folder) trim() {
 	for len(a.kept) > MaxFiles || a.bytes > a.maxBytes {
 		oldest := a.kept[0]
@@ -157,7 +157,7 @@ func (a *Folder) trim() {
 	}
 }
 
-// Stats returns how many files were damaged since the start, and what is kept.
+// Stats returns how many files were damaged since the start, and the contents of the folder.
 func (a *Folder) Stats() (damaged, files, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -165,8 +165,8 @@ func (a *Folder) Stats() (damaged, files, bytes int64) {
 	return a.damaged.Load(), int64(len(a.kept)), a.bytes
 }
 
-// deviceOf names what the folder of path lies on: the source, type and number of the
-// mount with the longest path, of those that the kernel shows.
+// deviceOf names the mount of path: the source, type and number of the mount with the longest path
+// that the kernel lists.
 func deviceOf(path string) string {
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Dir(path), &st); err != nil {

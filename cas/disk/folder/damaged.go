@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A store that is opened leaves folders that its disk has lost to whoever looks at the disk: it
-// moves them away, and makes new ones when blobs come.
+// When a store opens, it keeps folders that its disk has lost for the operator: it moves them away,
+// and makes new ones when blobs arrive.
 
-// shardName is what the folders of a group are called.
+// shardName matches the names of the folders of a group.
 var shardName = regexp.MustCompile(`^[0-9a-f]{2}$`)
 
 // IsOfDisk reports whether a folder cannot be read because the disk is damaged, or it is not a
@@ -53,7 +53,7 @@ func (f *Folder) noFolder(name string, notFound error) error {
 	return fmt.Errorf("%w: %w", unix.ENOTDIR, notFound)
 }
 
-// list lists a folder of the store. One that cannot be listed is moved away, and is empty.
+// list lists a folder of the store. It moves an unreadable one away and returns nothing.
 func (f *Folder) list(name string) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(filepath.Join(f.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (f *Folder) list(name string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-// lose moves what has that name in the store away, for the reason cause.
+// lose moves the entry with that name in the store away, for the reason cause.
 func (f *Folder) lose(name string, cause error) error {
 	to, err := f.damagedPlace(name)
 	if err == nil {
@@ -79,7 +79,7 @@ func (f *Folder) lose(name string, cause error) error {
 	return nil
 }
 
-// clear moves away what has one of these names and is no file.
+// clear moves entries with one of these names away unless they are files.
 func (f *Folder) clear(files []string) error {
 	for _, name := range files {
 		info, err := os.Stat(filepath.Join(f.Dir, name))
@@ -93,12 +93,12 @@ func (f *Folder) clear(files []string) error {
 	return nil
 }
 
-// FreshGroup is where the folders of a group are moved to if one of them has to stay. At the next
-// start they are moved back.
+// FreshGroup is where the folders of a group are moved if one of them must stay. The next start
+// moves them back.
 func FreshGroup(group string) string { return group + ".new" }
 
-// Shards lists the folders of a group, each of which has the files whose hashes begin alike, and
-// ends first what a crash has left of leaveBehind.
+// Shards lists the folders of a group, each of which has the files whose hashes begin alike. It
+// first completes a leaveBehind that a crash interrupted.
 func (f *Folder) Shards(group string) ([]fs.DirEntry, error) {
 	left, err := f.list(FreshGroup(group))
 	if err == nil && len(left) > 0 {
@@ -113,7 +113,7 @@ func (f *Folder) Shards(group string) ([]fs.DirEntry, error) {
 	return f.list(group)
 }
 
-// moveBack moves what is left in FreshGroup to its group.
+// moveBack moves everything in FreshGroup to its group.
 func (f *Folder) moveBack(group string, left []fs.DirEntry) error {
 	_, err := f.list(group) // which may be a damaged one
 	if err == nil {
@@ -127,8 +127,8 @@ func (f *Folder) moveBack(group string, left []fs.DirEntry) error {
 	return err
 }
 
-// GiveUp moves folders of a group away that cannot be read, for the reason cause; those that cannot
-// be moved either stay where they are, and the others move.
+// GiveUp moves unreadable folders of a group away, for the reason cause; folders that cannot be
+// moved either stay where they are, and the others move.
 func (f *Folder) GiveUp(group string, shards []string, cause error) error {
 	var stay []string
 	for _, shard := range shards {

@@ -20,8 +20,8 @@ type Folder struct {
 }
 
 // Open takes the folder at dir, which it makes if needed, for this process, and empties TempDir.
-// Notes are the names of files in it: what has the name of one and is none is moved away, because
-// to open it would wait for ever.
+// Notes are the names of files in it: an entry with such a name that is not a file is moved away,
+// because its open would wait forever.
 func Open(dir string, log *zap.Logger, notes ...string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -70,8 +70,8 @@ func lockDir(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }
 
-// emptyTemp makes the folder for temporary files anew. What cannot be removed of the one before is
-// moved away.
+// emptyTemp makes the folder for temporary files again. It moves away old entries that cannot be
+// removed.
 func (f *Folder) emptyTemp() error {
 	if err := os.RemoveAll(f.TempDir()); err != nil && IsOfProcess(err) {
 		return err
@@ -83,7 +83,7 @@ func (f *Folder) emptyTemp() error {
 	return os.Mkdir(f.TempDir(), 0o700)
 }
 
-// BootID tells each start of the machine from all others; empty if nothing does.
+// BootID identifies each start of the machine; empty if that is impossible.
 func BootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
@@ -112,9 +112,8 @@ func (f *Folder) Free() (bytes int64, err error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// IsOfProcess reports whether a file could not be opened for want of something that this process,
-// or the machine, may have in a moment, or because somebody has a lease of it. All else is wrong
-// with the file.
+// IsOfProcess reports whether an open failed because this process, or the machine, temporarily
+// lacks a resource, or because of a lease. Any other error means that the file is bad.
 func IsOfProcess(err error) bool {
 	return slices.ContainsFunc([]error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EINTR, unix.EAGAIN},
 		func(e error) bool { return errors.Is(err, e) })

@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Lease of a file (fcntl(2), F_SETLEASE): while it holds, whoever opens the file for writing
-// waits, or is refused.
+// A Lease of a file (fcntl(2), F_SETLEASE): while it holds, a process that opens the file for
+// writing waits, or gets an error.
 type Lease struct {
 	fd   int
-	kind int // F_RDLCK or F_WRLCK; what it has become when it is broken is another
+	kind int // F_RDLCK or F_WRLCK; a broken lease has another kind
 }
 
-// LeaseOf takes a lease of file, which is open for reading only. The kernel refuses it while anything
-// else has the file open: a descriptor, a mapping, a request that is queued and whose process has
-// long ended. It refuses it as well on some file systems, and for files of other users
-// without CAP_LEASE.
+// LeaseOf takes a lease of file, which is open for reading only. The kernel refuses it while
+// anything else has the file open: a descriptor, a mapping, a queued request of a process that
+// ended long ago. It also refuses it on some file systems, and for files of other users without
+// CAP_LEASE.
 func LeaseOf(file *os.File) (l Lease, ok bool) {
 	l = Lease{int(file.Fd()), unix.F_RDLCK}
 	// This kind is refused for descriptors to read, too: they can be opened again for writing.
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 		return l, false
 	}
-	// And this kind makes those wait no more who open it for reading.
+	// With this kind, opens for reading no longer wait.
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		l.Release()
 		return l, false
@@ -32,8 +32,9 @@ func LeaseOf(file *os.File) (l Lease, ok bool) {
 	return l, true
 }
 
-// writeLeaseOf takes the lease of a file that was just made, while which nobody else can open it at all. Where there are no
-// leases it holds always. alone is false if somebody has the file open already.
+// writeLeaseOf takes the lease of a new file; during it no other process can open the file at all.
+// Without support for leases it always holds. alone is false if another process has the file open
+// already.
 func writeLeaseOf(file *os.File) (l Lease, alone bool) {
 	l = Lease{int(file.Fd()), unix.F_WRLCK}
 	if _, err := unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, l.kind); err != nil {
@@ -42,8 +43,8 @@ func writeLeaseOf(file *os.File) (l Lease, alone bool) {
 	return l, true
 }
 
-// Unwritten watches that nobody writes to the file at path. still, which is called once, reports whether that was so until then,
-// as far as the file system has leases.
+// Unwritten watches for writes to the file at path. still, which is called once, reports whether
+// there was none until then, as far as the file system supports leases.
 func Unwritten(path string) (still func() bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -56,30 +57,32 @@ func Unwritten(path string) (still func() bool) {
 	}
 }
 
-// A Watched file is one that whoever wants to write to it has to wait for, or is noticed.
+// A Watched file delays or reveals every process that wants to write to it.
 type Watched struct {
 	lease Lease
 	err   error
 }
 
-// Watch does what Unwritten does, of a file that is open for reading only, until Still is called or it is closed.
+// Watch is Unwritten for a file that is open for reading only, until Still is called or it is
+// closed.
 func Watch(fd int) Watched {
 	l := Lease{fd, unix.F_RDLCK}
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, l.kind)
 	return Watched{l, err}
 }
 
-// Still ends the watch, and reports whether nobody could write to the file, as far as the file system has leases.
+// Still ends the watch, and reports whether nobody could write to the file, as far as the file
+// system supports leases.
 func (w Watched) Still() bool {
 	if w.err != nil {
-		return !errors.Is(w.err, unix.EAGAIN) // there are none, or somebody has it open for writing
+		return !errors.Is(w.err, unix.EAGAIN) // leases are unsupported, or another process has it open for writing
 	}
 	defer w.lease.Release()
 	return w.lease.Holds()
 }
 
-// Holds reports whether nobody waits for the file to be given up, nor has waited for so long
-// that the kernel gave it to him. The process gets SIGIO then, which a Go program does not feel.
+// Holds reports whether no process waits for the file, or has waited so long that the kernel broke
+// the lease. The process gets SIGIO then, which a Go program ignores.
 func (l Lease) Holds() bool {
 	if l.fd < 0 {
 		return true

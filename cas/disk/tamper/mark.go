@@ -10,11 +10,10 @@ import (
 // longestTick is longer than a tick of the kernel's clock, which is 1 to 10 ms.
 const longestTick = 20 * time.Millisecond
 
-// Mark tells a file, and each change of it that the kernel knows of, from all others on
-// this machine until it is started anew: of its device, inode number, size and change
-// time, which cannot be set. A change within one tick of the kernel's clock after the one
-// before has the same mark where the file system keeps times in ticks; one that the disk
-// makes by itself has none.
+// Mark identifies a file and its state, among all on this machine until its next start. It combines
+// the device, inode number, size and change time, which cannot be set. If the file system keeps
+// times in ticks, two changes within one tick of the kernel's clock have the same mark; a change
+// that the disk makes by itself has none.
 func Mark(st *unix.Stat_t) uint64 {
 	h := uint64(0x9e3779b97f4a7c15)
 	for _, v := range [...]uint64{
@@ -29,7 +28,7 @@ func Mark(st *unix.Stat_t) uint64 {
 	return h
 }
 
-// MarkOf returns the mark of the file at path, which is not followed if it is a link.
+// MarkOf returns the mark of the file at path; it does not follow a link.
 func MarkOf(path string) (uint64, error) {
 	st, err := StatOf(path)
 	if err != nil {
@@ -38,8 +37,9 @@ func MarkOf(path string) (uint64, error) {
 	return Mark(&st), nil
 }
 
-// SettledMarkOf does what MarkOf does, and reports whether every later change gives the file another mark: the last one is
-// longer ago than a tick of the kernel's clock, and than what the file system rounds times to.
+// SettledMarkOf is MarkOf, and reports whether every later change gives the file another mark: the
+// last one is longer ago than a tick of the kernel's clock, and than the resolution of the file
+// system.
 func SettledMarkOf(path string) (mark uint64, settled bool, err error) {
 	now := time.Now()
 	st, err := StatOf(path)
@@ -53,7 +53,7 @@ func SettledMarkOf(path string) (mark uint64, settled bool, err error) {
 	return Mark(&st), now.Sub(time.Unix(st.Ctim.Unix())) > age, nil
 }
 
-// StatOf returns the attributes of the file at path, which is not followed if it is a link.
+// StatOf returns the attributes of the file at path; it does not follow a link.
 func StatOf(path string) (st unix.Stat_t, err error) {
 	for {
 		switch err := unix.Lstat(path, &st); err {

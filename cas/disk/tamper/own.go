@@ -6,12 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Own file is one that is being written, and that nobody else has open: it has a lease as long as that is so, where the
-// file system has leases. Whoever opens it, root too, waits or is refused, and breaks the lease.
+// An Own file is being written, and no other process has it open: it has a lease as long as that is
+// so, if the file system supports leases. A process that opens it, even as root, waits or gets an
+// error, and breaks the lease.
 type Own struct {
 	*os.File
 	lease Lease
-	alone bool // nobody had it open when the lease was taken
+	alone bool // no other process had it open when the lease was taken
 }
 
 // NewOwn takes over a file that was just made.
@@ -20,16 +21,17 @@ func NewOwn(file *os.File) *Own {
 	return &Own{file, lease, alone}
 }
 
-// A Seal is what a file was when the last byte was written.
+// A Seal is the state of a file after its last byte.
 type Seal struct {
-	alone bool // nobody else had it open
+	alone bool // no other process had it open
 	mark  uint64
 	size  int64
 	mtime unix.Timespec
 	held  *Lease // of a file that stays open
 }
 
-// Seal ends the writing and closes the file: from now on others may open it. Only those change it who should not.
+// Seal ends the writing and closes the file: from now on others may open it. A change is then a
+// violation.
 func (o *Own) Seal() (Seal, error) {
 	s := o.seal()
 	return s, o.Close()
@@ -51,7 +53,8 @@ func (o *Own) seal() Seal {
 	return Seal{alone: alone, mark: Mark(&st), size: st.Size, mtime: st.Mtim}
 }
 
-// Watch watches the file at path from before Whole until after it was moved. still reports whether nobody could write to it.
+// Watch watches the file at path from before Whole until after its move. still reports whether
+// nobody could write to it.
 func (s *Seal) Watch(path string) (still func() bool) {
 	switch {
 	case s == nil:
@@ -62,8 +65,8 @@ func (s *Seal) Watch(path string) (still func() bool) {
 	return Unwritten(path)
 }
 
-// Whole reports whether nobody has written to the file at path since it was made, and nobody but Seal's caller has changed it
-// since. It is to be asked before the file is moved, which is a change.
+// Whole reports whether nobody has written to the file at path since it was made, and only Seal's
+// caller has changed it since. Call it before the file is moved, because a move is a change.
 func (s *Seal) Whole(path string) bool {
 	if s == nil {
 		return true
