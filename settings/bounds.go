@@ -16,7 +16,7 @@ func boundsOf(tag reflect.StructTag) Bounds {
 	return Bounds{Min: tag.Get("min"), Max: tag.Get("max"), Above: tag.Get("above"), Below: tag.Get("below")}
 }
 
-// check returns an error if x, which is written as text, is outside of the bounds.
+// check returns an error if x, with this text, is out of range.
 func (b Bounds) check(text string, x float64) error {
 	for _, side := range []struct {
 		bound, fault string

@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FromEnvironment sets what was not given from the environment: --cache-size is FORERUNNER_CACHE_SIZE.
+// FromEnvironment sets settings without a flag from the environment: --cache-size is
+// FORERUNNER_CACHE_SIZE.
 func FromEnvironment(sets ...*pflag.FlagSet) error {
 	var errs []error
 	set := func(f *pflag.Flag) {
@@ -32,7 +33,7 @@ func FromEnvironment(sets ...*pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// Print returns what is in force: a line for each flag, then the tuning section as YAML.
+// Print returns the effective settings: a line for each flag, then the tuning section as YAML.
 func Print(flags, tuning *pflag.FlagSet) string {
 	var lines strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {

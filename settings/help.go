@@ -11,10 +11,10 @@ import (
 
 const (
 	helpWidth  = 100
-	helpIndent = 34 // of what is said of a flag
+	helpIndent = 34 // of a flag's text
 )
 
-// The headings of flags that nothing was said of: those of every program, and those that are registered by hand.
+// The headings of flags without a group: those of every program, and manually registered ones.
 const (
 	lastGroup  = "General"
 	otherGroup = "Flags"
@@ -63,7 +63,7 @@ func Groups(flags *pflag.FlagSet) []Group {
 	return groups
 }
 
-// Help returns what --help says of flags.
+// Help returns the --help text of flags.
 func Help(flags *pflag.FlagSet) string {
 	var b strings.Builder
 	for _, g := range Groups(flags) {
@@ -91,7 +91,8 @@ func Help(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// Describe returns what a flag wants, what it is for, and its default; empty: none that is worth a word.
+// Describe returns the value, the meaning and the default of a flag; an empty default is not worth
+// a mention.
 func Describe(f *pflag.Flag) (unit, usage, otherwise string) {
 	if f.Annotations[groupOf] == nil { // registered by hand
 		unit, usage = pflag.UnquoteUsage(f)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Load reads the YAML file into the struct that into leads to. Whatever it does not know, and whatever makes no
-// sense, is an error that names file, line, column and field. An empty file changes nothing.
+// Load reads the YAML file into the struct that into points to. Unknown fields and invalid values
+// are errors that name file, line, column and field. An empty file changes nothing.
 func Load(file string, into any) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -20,7 +20,7 @@ func Load(file string, into any) error {
 	return Parse(file, text, into)
 }
 
-// Parse is Load of what is in a file.
+// Parse is Load of a file's contents.
 func Parse(file string, text []byte, into any) error {
 	root, err := parseYAML(file, text)
 	if err != nil || root.Kind == 0 {
@@ -29,7 +29,7 @@ func Parse(file string, text []byte, into any) error {
 	return (&reader{nodes: map[string]node{}}).structure(root, reflect.ValueOf(into).Elem())
 }
 
-// A reader fills in values, and knows where it has read them.
+// A reader fills in values, and knows their positions in the file.
 type reader struct{ nodes map[string]node }
 
 // structure reads a mapping, or with an inline field the value of that.
@@ -121,7 +121,7 @@ func (r *reader) named(n node, v reflect.Value, row Row) error {
 	return err
 }
 
-// list reads a sequence. What was in v before is gone.
+// list reads a sequence. It replaces the old contents of v.
 func (r *reader) list(n node, v reflect.Value, row Row) error {
 	all := reflect.MakeSlice(v.Type(), 0, len(n.Content))
 	element := row

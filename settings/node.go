@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A node is one value of a YAML file, which knows where it is.
+// A node is one value of a YAML file, with its position.
 type node struct {
 	file string
 	// path is like queues[0].levels[1].key; empty for the whole file.
@@ -27,7 +27,7 @@ func readYAML(file string) (node, error) {
 	return parseYAML(file, text)
 }
 
-// parseYAML is readYAML of what is in a file.
+// parseYAML is readYAML of a file's contents.
 func parseYAML(file string, text []byte) (node, error) {
 	var document, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))

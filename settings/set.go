@@ -18,12 +18,12 @@ type Field struct {
 	// Tuning settings are keys of the file's tuning section, and no flags.
 	Tuning           bool
 	Group, Unit, Doc string
-	// Otherwise says what an empty value means; empty: itself.
+	// Otherwise describes the meaning of an empty value; empty: itself.
 	Otherwise string
 	// Choices are the words that it may be; empty: any value.
 	Choices []string
 	Bounds
-	// Programs are those that have the setting, if anybody has said so.
+	// Programs are the programs with the setting, if known.
 	Programs []string
 
 	pointer any
@@ -39,7 +39,7 @@ func (f *Field) Variable() string { return "FORERUNNER_" + strings.ToUpper(f.Key
 // A Set is the settings of a program.
 type Set struct {
 	Fields []*Field
-	// others are settings of other programs that the same file may have.
+	// others are settings of other programs that may be in the same file.
 	others []*Field
 }
 
@@ -107,7 +107,7 @@ func (s *Set) filter(keep func(*Field) bool) *Set {
 	return made
 }
 
-// By says which program has the settings.
+// By sets the program of the settings.
 func (s *Set) By(program string) *Set {
 	for _, f := range s.Fields {
 		f.Programs = []string{program}
@@ -165,10 +165,10 @@ func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 	return tuning
 }
 
-// Words are what the value of a flag may be; none: anything.
+// Words are the permitted values of a flag; none: anything.
 func Words(flag *pflag.Flag) []string { return flag.Annotations[wordsOf] }
 
-// Placeholder is what stands for a value: a unit, or the words that it may be.
+// Placeholder is the placeholder of a value: a unit, or the permitted words.
 func (f *Field) Placeholder() string {
 	if f.Unit == "" && len(f.Choices) > 0 {
 		return strings.Join(f.Choices, "|")
@@ -188,7 +188,7 @@ func (f *Field) Value() string {
 	return f.literal
 }
 
-// Line is what a comment says of f: what it is for, its unit and its default.
+// Line is the comment for f: its meaning, its unit and its default.
 func (f *Field) Line() string {
 	var notes []string
 	if unit := f.Placeholder(); unit != "" {
@@ -222,7 +222,7 @@ func (s *Set) Tuning() (all []*Field) {
 	return all
 }
 
-// scratch returns f for a value of its own.
+// scratch returns f with a separate value.
 func (f *Field) scratch() *Field {
 	c := *f
 	c.pointer = reflect.New(reflect.TypeOf(f.pointer).Elem()).Interface()

@@ -12,8 +12,8 @@ import (
 // Raw is a value of a file as it is written; Tune reads it.
 type Raw struct{ node }
 
-// Tune sets what the tuning section of a file has, and the environment has not set. An unknown name is an error, and so is a
-// bad value of any program.
+// Tune sets values from the tuning section of a file, unless the environment has set them. An
+// unknown name is an error, and so is an invalid value of any program.
 func (s *Set) Tune(tuning *pflag.FlagSet, section Raw) error {
 	if section.Node == nil {
 		return nil
@@ -74,7 +74,7 @@ func assign(flag *pflag.Flag, n node) error {
 	return nil
 }
 
-// Tuning is a file of which only the tuning section is looked at.
+// Tuning is a file of which only the tuning section is read.
 func Tuning(file string) (Raw, error) {
 	root, err := readYAML(file)
 	if err != nil || root.Kind != yaml.MappingNode {

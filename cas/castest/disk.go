@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 )
 
-// OpenDisk opens a store on disk, of 1 GiB if nothing is said, which ends with the test.
+// OpenDisk opens a store on disk, of 1 GiB by default, until the end of the test.
 func OpenDisk(t testing.TB, dir string, o disk.Options) *disk.Store {
 	t.Helper()
 	if o.MaxBytes == 0 {
@@ -29,7 +29,7 @@ func OpenDisk(t testing.TB, dir string, o disk.Options) *disk.Store {
 	return s
 }
 
-// TempFiles lists what has not been cleaned up.
+// TempFiles lists remaining temporary files.
 func TempFiles(t testing.TB, s *disk.Store) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(s.TempDir(), "*"))
@@ -39,8 +39,8 @@ func TempFiles(t testing.TB, s *disk.Store) []string {
 	return names
 }
 
-// WantConsistent fails the test unless the store has what is on disk, and nothing is pinned, reserved or
-// left behind. Nothing is going on.
+// WantConsistent fails the test unless the store matches the disk, and nothing is pinned, reserved
+// or left over. Nothing else may use the store.
 func WantConsistent(t testing.TB, s *disk.Store) {
 	t.Helper()
 	var blobs, size int64

@@ -1,3 +1,3 @@
-// Package castest is what every store of blobs has to pass, for tests, and a store in memory that
-// passes it.
+// Package castest has the tests that every store of blobs must pass, and a store in memory that
+// passes them.
 package castest

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Memory is a store in memory, for tests of what stands on one.
+// A Memory is a store in memory, for tests of its users.
 type Memory struct {
 	dir string // of files that are opened
 
@@ -24,7 +24,7 @@ type Memory struct {
 	pins  map[digest.Digest]int
 	order []digest.Digest // used last at the end
 	max   int64
-	bytes int64 // of blobs, and of what comes
+	bytes int64 // of blobs, and of incoming ones
 }
 
 // NewMemory returns an empty Memory of at most so many bytes; files that it opens are made in dir.
@@ -32,7 +32,7 @@ func NewMemory(dir string, maxBytes int64) *Memory {
 	return &Memory{dir: dir, max: maxBytes, blobs: map[digest.Digest][]byte{}, pins: map[digest.Digest]int{}}
 }
 
-// useLocked returns the bytes of d, which is used.
+// useLocked returns the bytes of d, and counts a use.
 func (m *Memory) useLocked(d digest.Digest) ([]byte, bool) {
 	if d.IsEmptyBlob() {
 		return nil, true
@@ -188,7 +188,7 @@ func (m *Memory) claimLocked(n int64) error {
 	return nil
 }
 
-// keepLocked takes in d, whose room was claimed unless it is there, and pins it.
+// keepLocked stores d, whose space was claimed unless it exists, and pins it.
 func (m *Memory) keepLocked(d digest.Digest, b []byte) {
 	if d.IsEmptyBlob() {
 		return

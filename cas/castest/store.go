@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Store is what cas/fetch wants of one, which says what each method has to do.
+// A Store is the interface that cas/fetch needs, which documents each method.
 type Store interface {
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
@@ -28,7 +28,7 @@ type Store interface {
 	Receive(d digest.Digest) cas.Incoming
 }
 
-// StoreBytes is the bound of the stores that TestStore wants.
+// StoreBytes is the limit of the stores that TestStore needs.
 const StoreBytes = 1000
 
 // TestStore runs the suite. open returns an empty store of at most StoreBytes, which ends with the
@@ -48,7 +48,7 @@ func TestStore(t *testing.T, open func(t *testing.T) Store) {
 
 func digestOf(text string) digest.Digest { return digest.Of(digest.SHA256, []byte(text)) }
 
-// want fails the test unless s has d with that text, or, where text is empty, has not.
+// want fails the test unless s has d with that text, or, if text is empty, lacks d.
 func want(t *testing.T, s Store, d digest.Digest, text string) {
 	t.Helper()
 	there := text != ""
@@ -166,7 +166,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// storeEvicts fills the store: what was not used for longest goes, what is retained stays.
+// storeEvicts fills the store: the least recently used blobs are evicted, retained ones stay.
 func storeEvicts(t *testing.T, s Store) {
 	text := func(c string) string { return strings.Repeat(c, StoreBytes/4) }
 	old := put(t, s, text("a"))
@@ -204,7 +204,7 @@ func storeEvicts(t *testing.T, s Store) {
 	want(t, s, kept, "")
 }
 
-// storeReceives brings a blob in pieces, the last one first.
+// storeReceives writes a blob in pieces, the last one first.
 func storeReceives(t *testing.T, s Store) {
 	text := strings.Repeat("0123456789", StoreBytes/20)
 	d := digestOf(text)
@@ -235,7 +235,7 @@ func storeReceives(t *testing.T, s Store) {
 	in.Close()
 }
 
-// storeGivesUp drops what has come of a blob, whose room is free then, and one that never fits.
+// storeGivesUp drops an incomplete blob, whose space is then free, and one that never fits.
 func storeGivesUp(t *testing.T, s Store) {
 	full := strings.Repeat("x", StoreBytes)
 	in := s.Receive(digestOf(full))

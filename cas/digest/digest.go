@@ -15,20 +15,19 @@ import (
 // HashSize is the length in bytes of the hash of every supported function.
 const HashSize = 32
 
-// MaxSizeBytes is the largest size that a digest can have: 256 TiB, more than any blob and any file that file systems of today
-// take. Anybody can claim a size, and 32,768 claims of this one overflow an int64: sums of claimed sizes have to stop before.
+// MaxSizeBytes is the largest size in a digest: 256 TiB, more than any blob and any file of present
+// file systems. Clients can claim any size, and 32,768 claims of this one overflow an int64: sums
+// of claimed sizes must stop before.
 const MaxSizeBytes = 1 << 48
 
 var (
 	// ErrInvalid is wrapped by every error about a malformed digest.
 	ErrInvalid = errors.New("invalid digest")
-	// ErrNotFound is wrapped by the errors of those who were asked for a blob, or an action
-	// result, that they do not have.
+	// Errors for a missing blob, or a missing action result, wrap ErrNotFound.
 	ErrNotFound = errors.New("not found")
 )
 
-// A Digest names one blob. The zero Digest names none; IsZero tells.
-// Digests are comparable with ==.
+// A Digest names one blob. The zero Digest names none; see IsZero. Digests are comparable with ==.
 type Digest struct {
 	fn   Function
 	hash [HashSize]byte
@@ -71,8 +70,8 @@ func FromHash(fn Function, hash [HashSize]byte, sizeBytes int64) (Digest, error)
 	return Digest{fn: fn, hash: hash, size: sizeBytes}, nil
 }
 
-// nibble returns the value of a lower-case hexadecimal digit; invalid is not 0 for
-// anything else. It has no branches, which nobody could predict in a hash.
+// nibble returns the value of a lower-case hexadecimal digit; for other characters invalid is not
+// 0. It has no branches, because they would be unpredictable in a hash.
 func nibble(c byte) (value, invalid byte) {
 	digit, letter := c-'0', c-'a'
 	isDigit := byte((uint16(digit) - 10) >> 8) // all ones if it is
@@ -158,7 +157,7 @@ func (d Digest) String() string {
 	return string(strconv.AppendInt(b, d.size, 10))
 }
 
-// Text writes what a message says as HASH/SIZE, whether or not that is a digest; nil is empty.
+// Text formats a message as HASH/SIZE, even if it is not a valid digest; nil is empty.
 func Text(m *repb.Digest) string {
 	if m == nil {
 		return ""
@@ -166,8 +165,8 @@ func Text(m *repb.Digest) string {
 	return fmt.Sprintf("%s/%d", m.GetHash(), m.GetSizeBytes())
 }
 
-// BlobName returns "blobs/<hash>/<size>", with the function before the hash unless it is SHA-256: what REv2
-// calls a blob in resource names, and in a PreconditionFailure of type MISSING.
+// BlobName returns "blobs/<hash>/<size>", with the function before the hash unless it is SHA-256:
+// REv2's name of a blob in resource names, and in a PreconditionFailure of type MISSING.
 func (d Digest) BlobName() string {
 	if d.fn == SHA256 {
 		return "blobs/" + d.String()
@@ -175,7 +174,7 @@ func (d Digest) BlobName() string {
 	return "blobs/" + d.fn.String() + "/" + d.String()
 }
 
-// A Hasher computes the digest of what is written to it. Write never fails.
+// A Hasher computes the digest of the written bytes. Write never fails.
 type Hasher struct {
 	fn   Function
 	hash hash.Hash
@@ -192,10 +191,10 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return h.hash.Write(p)
 }
 
-// SizeBytes returns how much has been written.
+// SizeBytes returns the number of bytes written.
 func (h *Hasher) SizeBytes() int64 { return h.size }
 
-// Digest returns the digest of what has been written so far.
+// Digest returns the digest of the bytes written so far.
 func (h *Hasher) Digest() Digest {
 	d := Digest{fn: h.fn, size: h.size}
 	h.hash.Sum(d.hash[:0])

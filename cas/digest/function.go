@@ -18,15 +18,15 @@ const (
 	BLAKE3
 )
 
-// Functions lists what is supported, the preferred one first.
+// Functions lists the supported functions, the preferred one first.
 func Functions() []Function { return []Function{SHA256, BLAKE3} }
 
 // The digests of the blob of no bytes, computed once.
 var emptySHA256, emptyBLAKE3 = Of(SHA256, nil), Of(BLAKE3, nil)
 
-// FunctionFromProto converts a request's digest_function. UNKNOWN means that
-// the client leaves it to the length of the hash (REv2, "digest_function" of
-// each request), which for 64 characters is SHA-256. Errors wrap ErrInvalid.
+// FunctionFromProto converts a request's digest_function. UNKNOWN means that the length of the hash
+// determines it (REv2, "digest_function" of each request), which for 64 characters is SHA-256.
+// Errors wrap ErrInvalid.
 func FunctionFromProto(v repb.DigestFunction_Value) (Function, error) {
 	switch v {
 	case repb.DigestFunction_UNKNOWN, repb.DigestFunction_SHA256:

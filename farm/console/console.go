@@ -22,11 +22,11 @@ const sumEvery = time.Minute
 
 // Options are those of a log.
 type Options struct {
-	// Level is the lowest one that is written; nil: information.
+	// Level is the lowest written level; nil: information.
 	Level zapcore.LevelEnabler
-	// Colour has colours written.
+	// Colour enables colours.
 	Colour bool
-	// Columns says how wide the terminal is; nil: MostColumns.
+	// Columns returns the width of the terminal; nil: MostColumns.
 	Columns func() int
 	// IsWhole: a scheduler and a worker log here. An action that this worker ran has one line then, the first of the two.
 	IsWhole bool
@@ -76,7 +76,7 @@ func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 // Sync implements zapcore.Core.
 func (c *core) Sync() error { return nil }
 
-// A screen is what all loggers write to.
+// A screen is the common output of all loggers.
 type screen struct {
 	options Options
 
@@ -86,7 +86,7 @@ type screen struct {
 	pairs pairs
 }
 
-// A sum is that of the actions since the last one. Ran is of those that ran.
+// A sum counts the actions since the last one. Ran is for actions that ran.
 type sum struct {
 	all, failed, cached, ran int
 	took                     time.Duration
@@ -110,7 +110,7 @@ func (s *screen) action(e zapcore.Entry, v values) error {
 	return err
 }
 
-// addLocked counts an action. The first one of a sum has it written a while later.
+// addLocked counts an action. The first one of a sum schedules its output.
 func (s *screen) addLocked(l line) {
 	if s.sum.all == 0 {
 		time.AfterFunc(sumEvery, s.sumUp)
@@ -165,7 +165,7 @@ func head(at time.Time, level zapcore.Level, s *screen) string {
 	return at.Format(time.TimeOnly) + " " + s.paint(cmp.Or(colour, red), fmt.Sprintf("%-9s", level.CapitalString())) + " "
 }
 
-// Colours, as the terminal is told them.
+// Colours, as escape sequences.
 const (
 	plain  = "0"
 	dim    = "2"

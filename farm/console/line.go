@@ -19,7 +19,8 @@ const (
 	cancelled = "cancelled"
 )
 
-// Columns of a line: the time, a word, the target, which gets what others leave, the mnemonic, how long it ran, and the rest.
+// Columns of a line: the time, a word, the target, which gets the remaining width, the mnemonic,
+// the duration, and the rest.
 const (
 	headColumns     = 8 + 1 + 9 + 1
 	mnemonicColumns = 14
@@ -36,7 +37,7 @@ type line struct {
 	rest             []string
 }
 
-// actionOf makes it of what a worker logs.
+// actionOf makes it from a worker's log entry.
 func actionOf(v values) line {
 	l := lineOf(v)
 	l.ran = v.duration("execute")
@@ -60,7 +61,7 @@ func actionOf(v values) line {
 	return l
 }
 
-// operationOf makes it of what a scheduler logs.
+// operationOf makes it from a scheduler's log entry.
 func operationOf(v values) line {
 	l := lineOf(v)
 	l.ran = v.duration(names.RanField)
@@ -107,7 +108,7 @@ func (l line) line(at time.Time, columns int) string {
 	return strings.TrimRight(first(whole, max(columns, 1)), " ")
 }
 
-// first is the begin of a text of more than n characters, last the end.
+// first is the beginning of a text of more than n characters, last the end.
 func first(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

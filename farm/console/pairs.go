@@ -2,11 +2,12 @@ package console
 
 import "github.com/forerunner-build/forerunner/proto/names"
 
-// mostPairs bounds the workers whose last action is kept. A farm on one machine has fewer.
+// mostPairs limits the workers whose last action is kept. A farm on one machine has fewer.
 const mostPairs = 1 << 12
 
-// pairs tell of a line whether it is the second one of an action: a scheduler and its worker each log the end, and people see one. An
-// action that only one of them logs is none of these: another program's worker ran it, it was given up, or an operator stopped it.
+// pairs recognize the second line of an action: a scheduler and its worker each log the end, and
+// the terminal shows one. If only one of them logs an action, it has no second line: another
+// program's worker ran it, it was given up, or an operator stopped it.
 type pairs map[string]end // by the worker's key: its last
 
 // An end is that of an action, as the worker or the scheduler logs it.
@@ -15,7 +16,7 @@ type end struct {
 	isOperation     bool
 }
 
-// isSecond reports whether the other one's line has been written, and otherwise keeps what this one says.
+// isSecond reports whether the other line has been written; otherwise it keeps this one.
 func (p pairs) isSecond(v values, isOperation bool) bool {
 	worker := v.text(names.WorkerField)
 	if worker == "" {
@@ -28,7 +29,7 @@ func (p pairs) isSecond(v values, isOperation bool) bool {
 		case isOperation && !last.isOperation && last.outcome == this.outcome:
 			return true // and so are those of other operations that shared the run
 		case !isOperation && last.isOperation && this.outcome == cancelled:
-			return true // the scheduler stopped it, and said why
+			return true // the scheduler stopped it, and gave the reason
 		}
 	}
 	if !known && len(p) >= mostPairs {

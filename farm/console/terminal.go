@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsTerminal reports whether people look at what is written to out.
+// IsTerminal reports whether out is a terminal.
 func IsTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -17,7 +17,7 @@ func IsTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// ColumnsOf is how wide a terminal is now; MostColumns if it does not say.
+// ColumnsOf is the present width of a terminal; MostColumns if it is unknown.
 func ColumnsOf(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 {

@@ -12,22 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// format counts the ways in which programs have kept things in the folder. A change that an older program would misread, or
-// destroy, takes the next number; what it cannot misread needs none.
+// format is the version of the data folder. A change that an older program would misread, or
+// destroy, increments it; other changes do not.
 const format = 1
 
-// ownerFile is the file in the folder that is locked, and says who holds the lock and what the format is.
+// ownerFile is the locked file in the folder; it names the holder of the lock and the format.
 const ownerFile = "forerunner.lock"
 
 // A Folder is a data folder that this process has for itself.
 type Folder struct{ lock *os.File }
 
-// Open makes the folder if need be, and takes it. What fails names the folder, and the process that has it.
+// Open makes the folder if needed, and takes it. Errors name the folder, and the process that has
+// it.
 func Open(dir string) (*Folder, error) {
 	if err := Make(dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	// Who can open the file, if only to read it, can lock it, too.
+	// A process that can open the file, even read-only, can lock it, too.
 	const mode = 0o600
 	lock, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, mode)
 	if err != nil {
@@ -57,8 +58,8 @@ func (f *Folder) take(dir string) error {
 	return f.write(found)
 }
 
-// write says what the format is, if the file named another one, and whose the folder is now. That is a hint: without room for
-// it on the disk nobody is named.
+// write writes the format, if the file has another one, and the owner of the folder. The owner is a
+// hint: with a full disk it is omitted.
 func (f *Folder) write(found int) error {
 	text := fmt.Sprintf("format %d\n", format)
 	if found != format {
@@ -67,13 +68,14 @@ func (f *Folder) write(found int) error {
 		}
 	}
 	owner := fmt.Sprintf("process %d %s\n", os.Getpid(), filepath.Base(os.Args[0]))
-	if err := f.lock.Truncate(int64(len(text))); err == nil { // nobody is taken for the one who had it before
+	if err := f.lock.Truncate(int64(len(text))); err == nil { // do not name the previous owner
 		_, _ = f.lock.WriteAt([]byte(owner), int64(len(text)))
 	}
 	return nil
 }
 
-// read returns the format that the file names, 0 if it names none, and who has the folder, such as ": 17 (forerunner)".
+// read returns the format in the file, 0 if there is none, and the owner of the folder, such as ":
+// 17 (forerunner)".
 func read(file io.Reader) (found int, owner string, err error) {
 	lines := bufio.NewScanner(io.LimitReader(file, 4<<10))
 	for lines.Scan() {
@@ -91,5 +93,5 @@ func read(file io.Reader) (found int, owner string, err error) {
 	return found, owner, lines.Err()
 }
 
-// Close lets others have the folder.
+// Close releases the folder.
 func (f *Folder) Close() error { return f.lock.Close() }

@@ -1,3 +1,3 @@
-// Package datafolder holds the folder that --data names: for one process at a time, and not for a program that is older than
-// what is in it. It knows nothing of what programs keep there.
+// Package datafolder holds the folder of --data: for one process at a time, and not for a program
+// that is older than its contents. It knows nothing of the programs' data there.
 package datafolder

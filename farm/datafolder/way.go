@@ -21,8 +21,9 @@ type way struct {
 	links int      // that it has come through
 }
 
-// Make makes a folder, and those above it, unless another user has made one of them, or a symlink there, in a place where
-// everybody may, such as /tmp: he could put anything into it. Nothing is made in such a one.
+// Make makes a folder, and those above it. It fails if another user has made one of them, or a
+// symlink there, in a place where everybody may, such as /tmp: that user could put anything into
+// it. It makes nothing in such a folder.
 func Make(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -41,7 +42,7 @@ func Make(dir string) error {
 	return nil
 }
 
-// follow has what a path says come next.
+// follow inserts the parts of a path as the next ones.
 func (w *way) follow(path string) error {
 	w.names = append(strings.FieldsFunc(path, func(r rune) bool { return r == '/' }), w.names...)
 	if !filepath.IsAbs(path) {
@@ -50,7 +51,7 @@ func (w *way) follow(path string) error {
 	return w.enter("/", "/")
 }
 
-// enter goes on in a folder, which is named as from the one that it has come to.
+// enter continues in a folder, whose name is relative to the present one.
 func (w *way) enter(name, path string) error {
 	from := w.fd
 	if from < 0 {
@@ -108,7 +109,8 @@ func (w *way) step() error {
 	return w.follow(string(target[:n]))
 }
 
-// checkOwner returns an error if what is at a path was made by another user, in a place where everybody may.
+// checkOwner returns an error if another user has made the file at a path, in a place where
+// everybody may.
 func (w *way) checkOwner(path string, own *unix.Stat_t) error {
 	var place unix.Stat_t
 	if err := unix.Fstat(w.fd, &place); err != nil {

@@ -1,2 +1,3 @@
-// Package durable keeps what a scheduler may not lose: drains, quotas, and which workers were there.
+// Package durable stores data that a scheduler must not lose: drains, quotas, and the list of
+// present workers.
 package durable

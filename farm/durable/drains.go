@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 )
 
-// LoadDrains reads what KeepDrains has written.
+// LoadDrains reads the drains that KeepDrains has written.
 func LoadDrains(ctx context.Context, k Text) ([]drain.Record, error) {
 	text, err := k.Read(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func KeepDrains(ctx context.Context, k Text, drains []drain.Record) (err error) 
 	return k.Write(ctx, append(text, '\n'))
 }
 
-// TakeOverDrains moves what an earlier version kept in a file of its own.
+// TakeOverDrains moves drains from the separate file of an earlier version.
 func TakeOverDrains(ctx context.Context, file string, drains Text) error {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

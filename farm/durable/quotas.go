@@ -26,8 +26,8 @@ type keptQuota struct {
 	Max      int64  `json:"max"`
 }
 
-// A change that another scheduler came before is tried again, quotaTries times in all, after
-// pauses at random, whose bound doubles from quotaPause up to quotaPatience.
+// A change that conflicts with one of another scheduler is retried, quotaTries times in all, after
+// random pauses, whose limit doubles from quotaPause up to quotaPatience.
 const (
 	quotaTries    = 20
 	quotaPause    = time.Millisecond
@@ -39,7 +39,7 @@ func (Quotas) Key() records.Key {
 	return records.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
 }
 
-// read returns what is kept, also as it is written; that is nil if nothing is.
+// read returns the stored quotas, also in encoded form; that is nil if there are none.
 func (f Quotas) read(ctx context.Context) (list []keptQuota, written []byte, err error) {
 	k := Text{f.Store, f.Key()}
 	if written, err = k.Read(ctx); written == nil || err != nil {
@@ -67,8 +67,7 @@ func (f Quotas) Load(ctx context.Context) ([]quota.Record, error) {
 	return quotas, err
 }
 
-// Keep changes one quota of those that are kept, and returns when that is durable. A
-// zero one is left out.
+// Keep changes one of the stored quotas, and returns when that is durable. A zero quota is removed.
 func (f Quotas) Keep(ctx context.Context, r quota.Record) error {
 	err := f.change(ctx, r)
 	for try := 1; errors.Is(err, records.ErrConflict) && try < quotaTries; try++ {
@@ -101,7 +100,8 @@ func (f Quotas) change(ctx context.Context, r quota.Record) error {
 	return f.Store.CompareAndSwap(ctx, f.Key(), old, text)
 }
 
-// TakeOverQuotas moves quotas that an earlier version kept among the hints. It leaves none among the hints, so that who removes those that are kept has none.
+// TakeOverQuotas moves quotas that an earlier version stored among the hints. It leaves none there,
+// so that they do not return after their removal.
 func TakeOverQuotas(ctx context.Context, hints records.Hints, quotas Quotas) error {
 	if _, now, err := quotas.read(ctx); now != nil || err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 )
 
-// rosterTimeout bounds each time that the workers are kept: what waits for it is the end of the program.
+// rosterTimeout limits each write of the list of workers: the end of the program waits for it.
 const rosterTimeout = time.Second
 
 // A Roster is where a scheduler keeps which workers are there, for the next one: 8 bytes each, which name them.
@@ -24,7 +24,8 @@ func (r Roster[Sum]) record() Text {
 	return Text{r.Store, records.Key{Bucket: names.WorkersBucket, Digest: digest.Of(digest.SHA256, []byte(r.Lease))}}
 }
 
-// Load returns who was there last; nil: it is not known. first says that nobody was there if nothing was ever kept.
+// Load returns the last list of workers; nil: it is unknown. first says that an absent list means
+// that there were none.
 func (r Roster[Sum]) Load(ctx context.Context, first bool) ([]Sum, error) {
 	if first {
 		return []Sum{}, nil
@@ -43,7 +44,7 @@ func (r Roster[Sum]) Load(ctx context.Context, first bool) ([]Sum, error) {
 	return known, nil
 }
 
-// Keep keeps who is there.
+// Keep stores the list of workers.
 func (r Roster[Sum]) Keep(ctx context.Context, here []Sum) error {
 	limited, cancel := context.WithTimeout(ctx, rosterTimeout)
 	defer cancel()

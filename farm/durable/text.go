@@ -13,7 +13,7 @@ type Text struct {
 	Key   records.Key
 }
 
-// String says where it is.
+// String is the place of the text.
 func (k Text) String() string {
 	if folder, ok := k.Store.(*records.Folder); ok {
 		return folder.Path(k.Key)
@@ -38,12 +38,12 @@ func (k Text) Read(ctx context.Context) ([]byte, error) {
 // Write keeps all of text or nothing of it.
 func (k Text) Write(ctx context.Context, text []byte) error { return k.Store.Put(ctx, k.Key, text) }
 
-// An Unanswered error is that of asking somebody elsewhere, who did not answer. It ends a turn, of which
-// another scheduler may make more, but not the program: nothing here is wrong.
+// An Unanswered error is that of a request to a server that did not answer. It ends a turn, of
+// which another scheduler may make more, but not the program: nothing here is wrong.
 type Unanswered struct{ Err error }
 
-// Error says why.
+// Error returns the reason.
 func (u Unanswered) Error() string { return u.Err.Error() }
 
-// Unwrap returns what came of it.
+// Unwrap returns the cause.
 func (u Unanswered) Unwrap() error { return u.Err }

@@ -1,5 +1,6 @@
-// Package flags is what the flags of all programs have in common: each can be an environment variable,
-// --print-config shows what is in force, sizes have units. Here are also the logger and the signals of a program.
+// Package flags is the common part of all programs' flags: each can be an environment variable,
+// --print-config prints the effective values, sizes have units. The package also has the logger and
+// the signals of a program.
 //
 // Signals has a goroutine until it is released; there are no locks.
 package flags

@@ -14,9 +14,9 @@ const (
 	exitUsage  = 2
 )
 
-// A UsageError says that a command was called with wrong flags or arguments, and did nothing.
+// A UsageError means that a command was called with wrong flags or arguments, and did nothing.
 type UsageError struct {
-	// Err says what is wrong.
+	// Err is the error.
 	Err error
 	// Command is the path of the command, such as "forerunner workers drain"; empty if it is not known.
 	Command string
@@ -51,7 +51,8 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	return err
 }
 
-// addCompletion gives a program that has commands the one that prints scripts for shells, with examples.
+// addCompletion adds the command that prints scripts for shells, with examples, to a program with
+// subcommands.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -83,7 +84,7 @@ func note(cmd *cobra.Command, started *bool) {
 	}
 }
 
-// ExitCode is what a program ends with after an error: 2 after a UsageError, else 1.
+// ExitCode is a program's exit code for an error: 2 for a UsageError, otherwise 1.
 func ExitCode(err error) int {
 	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
 		return exitUsage

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// NewCommand returns a command with what all programs share: flags from the
-// environment and the --config file, help by groups, errors on one line, --print-config.
+// NewCommand returns a command with the common parts of all programs: flags from the environment
+// and the --config file, help by groups, errors on one line, --print-config.
 func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
@@ -37,11 +37,11 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 	return cmd
 }
 
-// Load has the flags of a command be what the environment says, unless the command line has set them, for what runs before the command
-// itself, such as completion.
+// Load sets the flags of a command from the environment, unless the command line has set them. It is
+// for code that runs before the command itself, such as completion.
 func Load(cmd *cobra.Command) error { return settings.FromEnvironment(cmd.Flags()) }
 
-// completeWords has shells know the words that flags may be.
+// completeWords registers completion for flags with a fixed set of values.
 func completeWords(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if words := settings.Words(f); words != nil {
@@ -50,8 +50,8 @@ func completeWords(cmd *cobra.Command) {
 	})
 }
 
-// load has what the command line has not set be what the environment says and, of tuning settings, the file of --config if
-// that says nothing.
+// load sets values without a flag from the environment and, for tuning settings, from the file of
+// --config.
 func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
 	if err := settings.FromEnvironment(cmd.Flags(), tuning); err != nil {
 		return err
@@ -94,7 +94,7 @@ func usage(cmd *cobra.Command) error {
 	return nil
 }
 
-// DefaultData is where a program keeps its data unless told otherwise.
+// DefaultData is the default of a program's data folder.
 func DefaultData(name string) string {
 	if os.Getuid() == 0 {
 		return filepath.Join("/var/lib", name)

@@ -9,7 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/console"
 )
 
-// Logging says how a program logs.
+// Logging are the settings of a program's log.
 type Logging struct {
 	JSON  bool   `flag:"log-json" group:"General" doc:"Logs JSON lines; errors have a stack trace"`
 	Level string `flag:"log-level" group:"General" oneof:"debug info warn error" default:"info" doc:"Lowest level of log lines"`
@@ -17,7 +17,8 @@ type Logging struct {
 	IsWhole bool
 }
 
-// NewLogger returns a logger for people at a terminal, for people who read a file or, with JSON, for machines. It writes to standard error.
+// NewLogger returns a logger for people at a terminal, for people who read a file or, with JSON,
+// for machines. It writes to standard error.
 func (l Logging) NewLogger() (*zap.Logger, error) {
 	level := zap.InfoLevel
 	if l.Level != "" {

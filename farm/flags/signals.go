@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// abortPatience is how long a program may take to end after the second signal before it is
-	// ended, whatever it waits for: with what an exit takes on a busy machine, two seconds.
+	// abortPatience is how long a program may run after the second signal before it is ended: with
+	// the time for an exit on a busy machine, two seconds.
 	abortPatience = 800 * time.Millisecond
 	// sayPatience is how long its last message may take.
 	sayPatience = 100 * time.Millisecond
-	// lastWords is how long each of the things may take that a program does after the second signal
-	// for others: to sign off, to deliver what it has learned.
+	// lastWords is how long each of the final steps for others may take after the second signal:
+	// sign off, write what was learned.
 	lastWords = 300 * time.Millisecond
 )
 
 // errSecondSignal is why abort ends.
 var errSecondSignal = errors.New("second signal")
 
-// Signals returns two contexts: drain ends at the first SIGTERM or SIGINT, abort
-// at the second. A process that is still there abortPatience after that is ended; the next one with
-// its data removes what it left. release gives the signals back.
+// Signals returns two contexts: drain ends at the first SIGTERM or SIGINT, abort at the second. A
+// process that still runs abortPatience after that is ended; the next one with its data removes the
+// leftovers. release restores the signals' default actions.
 func Signals(parent context.Context) (drain, abort context.Context, release func()) {
 	drain, cancelDrain := context.WithCancel(parent)
 	abort, cancelAbort := context.WithCancelCause(context.WithoutCancel(parent))
@@ -73,8 +73,8 @@ func giveUp() {
 	os.Exit(1)
 }
 
-// say tells the user something, and waits for nobody: a pipe that is not read, or a terminal that is stopped, takes nothing. said
-// is closed once it has.
+// say shows the user a message without waiting: an unread pipe, or a stopped terminal, may lose it.
+// said is closed once the message is written.
 func say(text string) (said <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -84,8 +84,8 @@ func say(text string) (said <-chan struct{}) {
 	return done
 }
 
-// Lastly returns a context for something that is to be done before the end: for as long as most, and only until
-// abort ends. What begins after that has lastWords.
+// Lastly returns a context for a final step: it ends after most, or when abort ends. A step that
+// begins after that has lastWords.
 func Lastly(abort context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	if abort.Err() != nil {
 		return context.WithTimeout(context.WithoutCancel(abort), min(most, lastWords))

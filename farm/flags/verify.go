@@ -13,13 +13,13 @@ type VerifyEvery time.Duration
 
 var _ pflag.Value = (*VerifyEvery)(nil)
 
-// String returns what people write.
+// String returns the text form.
 func (v *VerifyEvery) String() string { return max(time.Duration(*v), 0).String() }
 
-// Type says to pflag what the value is.
+// Type returns the type of the value for pflag.
 func (v *VerifyEvery) Type() string { return "duration" }
 
-// Set takes what people write.
+// Set parses the text form.
 func (v *VerifyEvery) Set(s string) error {
 	d, err := time.ParseDuration(s)
 	if err != nil {

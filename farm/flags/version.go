@@ -9,14 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// release is the version of a build that does not come from a checkout, such as that of an image:
-// -ldflags "-X github.com/forerunner-build/forerunner/farm/flags.release=1.2.3". commit, date and changed are what Go does not stamp in
-// all checkouts; changed is empty or "true".
+// release is the version of a build without a checkout, such as that of an image: -ldflags "-X
+// github.com/forerunner-build/forerunner/farm/flags.release=1.2.3". commit, date and changed are
+// values that Go does not stamp in all checkouts; changed is empty or "true".
 var release, commit, date, changed string
 
 const unknown = "unknown"
 
-// A Build is what a program was built of. What is not known is "unknown".
+// A Build is the source and the tools of a program. Unknown values are "unknown".
 type Build struct {
 	Version, Commit, Go string
 	// Date is that of the commit.
@@ -25,7 +25,7 @@ type Build struct {
 	Changed bool
 }
 
-// ReadBuild returns what this program was built of.
+// ReadBuild returns the Build of this program.
 func ReadBuild() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -59,7 +59,7 @@ func buildOf(info *debug.BuildInfo, release string) Build {
 	return b
 }
 
-// String is what --version prints after the program's name.
+// String is the --version text after the program's name.
 func (b Build) String() string {
 	commit := b.Commit
 	if b.Changed {

@@ -1,6 +1,6 @@
 package names
 
-// Buckets of records, each with what it holds and under which digest.
+// Buckets of records, each with its contents and the digest in its keys.
 const (
 	// ProfileBucket has buildbarn.fsac.FileSystemAccessProfile by reduced action digest.
 	ProfileBucket = "profile"
@@ -12,19 +12,20 @@ const (
 	RunsBucket = "runs"
 	// KindsBucket has forerunner.runs.Record by the digest of a forerunner.profiles.CoarseKey.
 	KindsBucket = "kinds"
-	// ReuseBucket has forerunner.reuse records by all that decides what a command does. The
-	// number is raised when what a record says changes.
+	// ReuseBucket has forerunner.reuse records by everything that determines the behaviour of a
+	// command. The number is raised when the meaning of a record changes.
 	ReuseBucket = "reuse-2"
 	// AccountsBucket has the same, of all workers of a scheduler, by accounts.Key.
 	AccountsBucket = "accounts-1"
-	// FiguresBucket has the lines that pages show over time, by the digest of what they are of.
+	// FiguresBucket has the data of charts, by the digest of their subject.
 	FiguresBucket = "figures"
 
-	// IndexBucket has which actions run, by the digest of an index's name and a number.
+	// IndexBucket has running actions, by the digest of an index's name and a number.
 	IndexBucket = "running"
-	// HistoryBucket has records of operations that have ended, for other schedulers, by the digest of a name and a number.
+	// HistoryBucket has records of completed operations, for other schedulers, by the digest of a
+	// name and a number.
 	HistoryBucket = "history"
-	// LeaseBucket has who serves, by the digest of the lease's name.
+	// LeaseBucket has the holder of a lease, by the digest of the lease's name.
 	LeaseBucket = "lease"
 	// QuotasBucket has the quotas in one record.
 	QuotasBucket = "quotas"

@@ -1,34 +1,36 @@
 package names
 
-// Headers of gRPC calls. Who does not know one does without.
+// Headers of gRPC calls. All are optional.
 const (
-	// RequestMetadataHeader is where clients say who asks (REv2, RequestMetadata).
+	// RequestMetadataHeader identifies the client's build tool, build and action (REv2,
+	// RequestMetadata).
 	RequestMetadataHeader = "build.bazel.remote.execution.v2.requestmetadata-bin"
-	// CacheHeader is where a worker says, with each call, at which address its store is served
-	// to other workers.
+	// CacheHeader has, with each call of a worker, the address at which its store is served to
+	// other workers.
 	CacheHeader = "forerunner-cache"
-	// BootHeader is where a worker says, with each call, which start of its program calls: a random text.
+	// BootHeader has, with each call of a worker, a random text that identifies the start of its
+	// program.
 	BootHeader = "forerunner-boot"
-	// ImpliedHeader and RequiredHeader are where a worker says, with each call, in a Platform of REv2, what it offers besides its
-	// platform, and which of its properties an action has to ask for.
+	// ImpliedHeader and RequiredHeader have, with each call of a worker, as a Platform of REv2, its
+	// offers besides its platform, and the properties that an action must ask for.
 	ImpliedHeader  = "forerunner-implied-bin"
 	RequiredHeader = "forerunner-required-bin"
 	// PeerHeader is where a scheduler that gives out an action names such addresses, in
 	// the order in which to ask.
 	PeerHeader = "forerunner-neighbour"
-	// TermHeader is where a scheduler that takes turns with others says which turn this is, a
-	// number that grows.
+	// TermHeader has the turn of a scheduler that takes turns with others, a number that grows.
 	TermHeader = "forerunner-term"
-	// CommandHeader is where a worker says, with each call, that it takes the Command of an action with the action, as a Command of
-	// REv2 among the auxiliary metadata, and of how many bytes at most.
+	// CommandHeader says, with each call of a worker, that it accepts the Command of an action with
+	// the action, as a Command of REv2 among the auxiliary metadata, and its maximum size in bytes.
 	CommandHeader = "forerunner-command"
 	// GrantHeader is where a scheduler gives a worker the right to write the result of an
 	// action, and where the worker shows it to the storage.
 	GrantHeader = "forerunner-result-grant"
-	// VouchedHeader is where a worker says, when it asks a storage what is missing, that it is about to name the blobs in a
-	// result, whatever it says there: the storage then reads those that are not vouched for, before it says that they are there.
+	// VouchedHeader says, when a worker asks a storage for missing blobs, that it will name the
+	// blobs in a result: the storage then verifies unverified ones before it reports them as
+	// present.
 	VouchedHeader = "forerunner-vouched"
 )
 
-// CommandType is what a Command is called that goes with an action.
+// CommandType is the type of a Command that comes with an action.
 const CommandType = "type.googleapis.com/build.bazel.remote.execution.v2.Command"

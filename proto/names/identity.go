@@ -8,11 +8,11 @@ const (
 	// HostKey and DataKey name the machine and the data folder: together one worker.
 	HostKey = "host"
 	DataKey = "data"
-	// PositionKey tells the positions of one worker apart.
+	// PositionKey distinguishes the positions of one worker.
 	PositionKey = "position"
 )
 
-// WithoutPosition returns what the identities of all positions of a worker have in common.
+// WithoutPosition returns the common identity of all positions of a worker.
 func WithoutPosition(id map[string]string) map[string]string {
 	worker := maps.Clone(id)
 	delete(worker, PositionKey)

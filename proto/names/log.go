@@ -1,7 +1,7 @@
 package names
 
-// What the log says at the end of an operation (the scheduler's) and of an action (the worker's), and the fields by which a log for people
-// at a terminal makes a short line of it.
+// The log messages at the end of an operation (the scheduler's) and of an action (the worker's),
+// and the fields from which a log for people at a terminal makes a short line.
 const (
 	OperationFinished = "operation finished"
 	ActionFinished    = "action finished"

@@ -1,5 +1,5 @@
 package names
 
-// MountSource is the source, as /proc/self/mountinfo shows it, of all mounts of a worker but
-// those of images. By it a launcher knows the input roots that it must let go of.
+// MountSource is the source, as in /proc/self/mountinfo, of all mounts of a worker except those of
+// images. With it a launcher finds the input roots that it must release.
 const MountSource = "forerunner"

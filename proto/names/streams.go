@@ -16,13 +16,13 @@ const (
 	StderrSuffix = "/stderr"
 )
 
-// What ErrorInfo says at the end of a stream whose run does not count.
+// The ErrorInfo at the end of a stream of an invalid run.
 const (
 	errorDomain       = "forerunner"
 	reasonStartedOver = "STARTED_OVER"
 )
 
-// ParseStream takes the name of a stream of output apart; ok is false for what is none.
+// ParseStream parses the name of a stream of output; ok is false for other names.
 func ParseStream(resource string) (operation string, stderr, ok bool) {
 	rest, ok := strings.CutPrefix(resource, StreamPrefix)
 	if !ok {
@@ -35,8 +35,8 @@ func ParseStream(resource string) (operation string, stderr, ok bool) {
 	return operation, false, ok
 }
 
-// ErrStartedOver ends a stream of output of a run that does not count, because the action was started over. A
-// reader finds what the next run prints from offset 0 on.
+// ErrStartedOver ends a stream of output of an invalid run, because the action started again. A
+// reader finds the output of the next run from offset 0 on.
 func ErrStartedOver() error {
 	st := status.New(codes.Aborted, "the action was started over: what it printed before does not count")
 	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reasonStartedOver, Domain: errorDomain})

@@ -7,7 +7,7 @@ import (
 )
 
 // WorkerKey returns the canonical form of a worker's identity below an instance name prefix, which
-// is also readable: {"host":"a","slot":"0"}, or acme/{"host":"a"} below acme. No two are the same.
+// is also readable: {"host":"a","slot":"0"}, or acme/{"host":"a"} below acme. Keys are unique.
 func WorkerKey(prefix string, id map[string]string) string {
 	var someNames [8]string
 	var room [256]byte
@@ -24,7 +24,7 @@ func WorkerKey(prefix string, id map[string]string) string {
 		}
 		names = append(names, name)
 	}
-	// Each call of each worker comes here, so what encoding/json would do is done at less cost.
+	// Each call of each worker comes here, so this replaces encoding/json at less cost.
 	slices.Sort(names)
 	b = append(b, '{')
 	for i, name := range names {

@@ -11,7 +11,7 @@ import (
 // exampleWidth is that of comments.
 const exampleWidth = 100
 
-// Example returns a file that has all that may be read into a t, with comments, below a heading.
+// Example returns a file with all fields of a t, with comments, below a heading.
 func Example(heading string, t reflect.Type, tuning *settings.Set) string {
 	e := &example{tuning: tuning}
 	e.b.WriteString(heading)
@@ -46,7 +46,7 @@ func (e *example) structure(t reflect.Type, indent string, top bool) {
 	}
 }
 
-// described is what is said of a field.
+// described is the description of a field.
 func described(r settings.Row) string {
 	var notes []string
 	if words := settings.Choices(elementOf(r.Type)); words != nil {
@@ -70,7 +70,7 @@ func elementOf(t reflect.Type) reflect.Type {
 	return t
 }
 
-// row writes a field, whose name follows here; what is below it is indented more than deeper.
+// row writes a field, whose name follows; fields below it are indented more than deeper.
 func (e *example) row(r settings.Row, here, deeper string) {
 	element := elementOf(r.Type)
 	switch {
@@ -97,7 +97,7 @@ func (e *example) row(r settings.Row, here, deeper string) {
 	}
 }
 
-// section writes the tuning section. What has no default that could be written is a comment.
+// section writes the tuning section. A setting without a default is a comment.
 func (e *example) section() {
 	group := ""
 	for _, f := range e.tuning.Tuning() {

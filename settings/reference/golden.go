@@ -12,7 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// Golden has the test fail if a file is not what is generated. With FORERUNNER_GENERATE it writes the file.
+// Golden fails the test if a file differs from the generated one. With FORERUNNER_GENERATE it
+// writes the file.
 func Golden(t *testing.T, file, text string) {
 	t.Helper()
 	if os.Getenv("FORERUNNER_GENERATE") != "" {
@@ -33,8 +34,8 @@ func Golden(t *testing.T, file, text string) {
 	}
 }
 
-// Program holds the page of a program's flags to its commands, and how many flags each lists to what people can
-// take in: what few farms change belongs into the tuning section.
+// Program compares the page of a program's flags with its commands, and limits the flags of each
+// command: settings that few farms change belong in the tuning section.
 func Program(t *testing.T, file string, root *cobra.Command, mostFlags int) {
 	t.Helper()
 	Golden(t, file, Commands(root))
@@ -54,7 +55,8 @@ func Program(t *testing.T, file string, root *cobra.Command, mostFlags int) {
 // word is one of a command line.
 var word = regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
 
-// examples wants each command to have an example, of itself or of a verb of its, with flags and arguments that there are.
+// examples requires an example for each command, of itself or of one of its verbs, with existing
+// flags and arguments.
 func examples(t *testing.T, cmd *cobra.Command) {
 	t.Helper()
 	for _, below := range cmd.Commands() {

@@ -14,7 +14,7 @@ import (
 // schemaID begins the names of schemas.
 const schemaID = "https://github.com/forerunner-build/forerunner/deploy/"
 
-// Schema returns the JSON schema of a file that is read into a t. tuning is what its Raw field may have.
+// Schema returns the JSON schema of a file for a t. tuning is the content of its Raw field.
 func Schema(name, title string, t reflect.Type, tuning *settings.Set) (string, error) {
 	s := schemas{tuning}.structure(t)
 	s.Schema, s.ID, s.Title = "https://json-schema.org/draft/2020-12/schema", schemaID+name, title
