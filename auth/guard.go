@@ -31,7 +31,7 @@ type Options struct {
 	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if operations
 	// belong to users.
 	Rules []Rule
-	// Owning is to whom operations belong. Empty: OfInstances.
+	// Owning defines the owners of operations. Empty: OfInstances.
 	Owning Owning
 	// LogIn is set if users can log in to the scheduler's pages. Sessions, nil elsewhere, know the
 	// logged-in users.
@@ -69,7 +69,7 @@ type Guard struct {
 var errNobodyKnown = errors.New(
 	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens, and nobody can log in")
 
-// New returns a Guard, or an error that says which of the options is wrong.
+// New returns a Guard, or an error that names the wrong option.
 func New(o Options) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()

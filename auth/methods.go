@@ -22,7 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/reuse"
 )
 
-// The methods of ByteStream, whose generated code does not name them.
+// The methods of ByteStream, for which the generated code has no names.
 const (
 	byteStreamRead  = "/google.bytestream.ByteStream/Read"
 	byteStreamWrite = "/google.bytestream.ByteStream/Write"

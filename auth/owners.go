@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// An Owning is to whom operations belong.
+// An Owning defines the owners of operations.
 type Owning string
 
 // The Ownings there are. The empty one is OfInstances.

@@ -188,7 +188,7 @@ func (m *metrics) workersOf(queues []view.Queue) (n view.Workers, slots operator
 
 func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []view.Queue) {
 	type labels struct{ prefix, platform, class string }
-	seen := map[labels]bool{} // different platforms may read alike
+	seen := map[labels]bool{} // different platforms may have equal labels
 	for _, q := range queues[:min(len(queues), maxQueueMetrics)] {
 		platform, class := q.Platform.String(), strconv.FormatUint(uint64(q.SizeClass), 10)
 		if key := (labels{q.Prefix, platform, class}); seen[key] {

@@ -19,17 +19,17 @@ import (
 const (
 	// maxPeers is how many are named for one action.
 	maxPeers = 3
-	// maxTraits limits the records of who ran what.
+	// maxTraits limits the records of which worker ran what.
 	maxTraits = 1 << 13
 	// maxCacheAddress is the length of the longest address.
 	maxCacheAddress = 300
 )
 
-// peers know whose stores are likely to have an action's inputs: workers that recently ran the same
-// command, or else others of the same build, or else of the same instance name and platform. All of
-// it is a hint, which State does not know. The cost of an event is independent of the number of
-// workers, and next to nothing while no worker serves its store. Zero is ready for use. mu is taken
-// without any other lock, and takes none.
+// peers know the stores that are likely to have an action's inputs: those of workers that recently
+// ran the same command, or else others of the same build, or else of the same instance name and
+// platform. All of it is a hint, which State does not know. The cost of an event is independent of
+// the number of workers, and almost zero while no worker serves its store. Zero is ready for use.
+// Nobody holds another lock together with mu.
 type peers struct {
 	mu     sync.Mutex
 	caches map[string]string // addresses by worker; guarded by mu
@@ -131,7 +131,7 @@ func (n *peers) of(worker string, op *request.Operation) (addresses []string) {
 	return addresses
 }
 
-// cacheOf returns the address of the calling worker's store; empty: none that others could use.
+// cacheOf returns the address of the calling worker's store; empty: it serves none to others.
 func cacheOf(ctx context.Context) string {
 	values := metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 	if len(values) != 1 || len(values[0]) > maxCacheAddress {

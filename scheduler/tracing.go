@@ -17,10 +17,10 @@ import (
 // tracing makes spans of operations. Without a tracer it makes none.
 type tracing struct{ tracer trace.Tracer }
 
-// begin begins the span of an operation, below what the client traces, and has those of
-// the worker belong to it. It does nothing without a tracer.
+// begin begins the span of an operation, below the client's span, and makes it the parent of the
+// worker's spans. It does nothing without a tracer.
 //
-// Only this one span is there while the operation waits and runs; the others are made of the
+// Only this one span exists while the operation waits and runs; the others are made from the
 // operation's times, at its end.
 func (t tracing) begin(ctx context.Context, op *request.Operation) {
 	if t.tracer == nil {
@@ -78,8 +78,8 @@ func (t tracing) end(st *event.Status, outcome string) {
 	span.End(trace.WithTimestamp(st.Ended))
 }
 
-// spans returns how long an operation waited and how long its last run took.
-// One that joined a run has not waited.
+// spans returns how long an operation waited and how long its last run took. An operation that
+// joined a run has not waited.
 func spans(s *event.Status) (queued, ran time.Duration) {
 	return max(s.Started.Sub(s.Queued), 0), s.Ended.Sub(s.Started)
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// mostCommand bounds the Commands that go with actions, whatever a worker says: the answer stays small.
+// mostCommand limits the Commands that are sent with actions, regardless of the worker's limit: the
+// answer stays small.
 const mostCommand = 64 << 10
 
 // commandRoom returns how large a Command the caller takes with an action; 0: none.
@@ -29,8 +30,9 @@ func commandRoom(ctx context.Context) int64 {
 	return min(n, mostCommand)
 }
 
-// withCommand adds the Command of an action to what goes with it, if the worker has asked for it. It is here, and saves the worker
-// a call. One that cannot be read is left out: the worker finds out what is wrong with it.
+// withCommand adds the Command of an action to its auxiliary metadata, if the worker has requested
+// it. Here it is local, and saves the worker a call. An unreadable one is omitted: the worker finds
+// the error.
 func (s queueService) withCommand(ctx context.Context, list []*anypb.Any, op *request.Operation) []*anypb.Any {
 	if s.storage == nil {
 		return list

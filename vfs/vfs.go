@@ -91,8 +91,8 @@ type Options struct {
 	// LinkBytes limits the copies of blobs for hard links, without those that roots use at the
 	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
-	// KnownBytes limits what is kept of the inputs that actions look at, for all roots together: one that looks at more than its
-	// share fails when all is used. 0 is 1 GiB.
+	// KnownBytes limits the memory for inputs that actions have looked up, for all roots together:
+	// an action that uses more than its share fails when all is used. 0 is 1 GiB.
 	KnownBytes int64
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)

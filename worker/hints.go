@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// lookAhead begins to fetch what similar actions read, if there is anything to read.
+// lookAhead starts to prefetch files that similar actions read, if there is anything to read.
 func (a *action) lookAhead(ctx context.Context) {
 	o := &a.w.opts
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
@@ -30,7 +30,7 @@ func (a *action) lookAhead(ctx context.Context) {
 	})
 }
 
-// endRace stops what is fetched ahead. It may be called again.
+// endRace stops the prefetch. It may be called again.
 func (a *action) endRace() {
 	if a.ahead.End() {
 		a.w.metrics.observeRace(a.ahead.Origin().String(), a.ahead.Figures())
@@ -38,13 +38,13 @@ func (a *action) endRace() {
 	}
 }
 
-// mayBeReused reports whether a former run may spare this one.
+// mayBeReused reports whether the result of an earlier run may be reused.
 func (a *action) mayBeReused() bool {
 	return a.w.opts.Reuse != nil && !a.message.GetDoNotCache() && !a.wantsRun()
 }
 
-// lookBack returns the response of a former run if that was run in the same way and saw nothing
-// of its inputs that is different now, else nil. It comes after a.how is known.
+// lookBack returns the response of an earlier run if it ran in the same way and saw no input that
+// has changed since; otherwise nil. It needs a.how.
 func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	records := a.w.opts.Reuse
 	if records == nil || a.message.GetDoNotCache() {
@@ -55,7 +55,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, how)
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
-		return nil // making the input root will say what is wrong
+		return nil // the input root reports the error
 	}
 	a.former = records.Attempt(key, reuse.Tree{Root: root, Source: a.inputs})
 	if reduced, ok := accounts.Reduced(a.fn, a.message); ok && a.w.opts.Shared != nil {
@@ -78,8 +78,9 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	}
 }
 
-// A vouchingStorage is asked about blobs that a result is about to name. What it says to have it has looked at, so that nobody is
-// given a result whose blobs turn out to be damaged when he reads them.
+// A vouchingStorage is asked about blobs that a result will name. It verifies blobs before it
+// reports them as present, so that no client gets a result whose blobs turn out to be damaged on
+// reading.
 type vouchingStorage struct{ *casclient.Client }
 
 // FindMissing implements reuse.Storage.
@@ -87,7 +88,7 @@ func (s vouchingStorage) FindMissing(ctx context.Context, ds []digest.Digest) ([
 	return s.Client.FindMissing(casclient.Vouched(ctx), ds)
 }
 
-// wantsRun reports whether the scheduler says that the client wants its command to be run.
+// wantsRun reports whether the scheduler says that the client wants its command to run.
 func (a *action) wantsRun() bool {
 	for _, packed := range a.task.desired.GetAuxiliaryMetadata() {
 		var m actionstats.Request
@@ -98,14 +99,14 @@ func (a *action) wantsRun() bool {
 	return false
 }
 
-// adopt remembers the run of another worker that spared this one.
+// adopt records the run of another worker whose result was reused.
 func (a *action) adopt(ctx context.Context) {
 	if err := a.former.Adopt(ctx); err != nil {
 		a.log.Debug("the scheduler will be asked again for runs of other workers", zap.Error(err))
 	}
 }
 
-// learn has what a successful run read, and its result if that may be cached, remembered for others.
+// learn records the reads of a successful run, and its result if that may be cached, for others.
 func (a *action) learn(ctx context.Context, cacheable bool) {
 	a.ahead.Learn(ctx)
 	if !cacheable {

@@ -22,7 +22,7 @@ const (
 // refusals remember actions that wrote or returned too much.
 type refusals struct {
 	mu    sync.Mutex
-	until *lru.LRU[digest.Digest, time.Time] // the one that ends first is the oldest; guarded by mu
+	until *lru.LRU[digest.Digest, time.Time] // the oldest ends first; guarded by mu
 }
 
 func newRefusals() *refusals {

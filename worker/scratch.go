@@ -60,7 +60,7 @@ func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop 
 	for ctx.Err() == nil {
 		began := time.Now()
 		n := r.written(most)
-		if n <= most { // what has no name is gone when the command has ended
+		if n <= most { // files without a name are gone when the command has ended
 			n += folder.Nameless(launcher.Processes(), most-n)
 		}
 		r.wrote = max(n, r.wrote)

@@ -43,7 +43,7 @@ const (
 	maxSightings = 1 << 18
 	// maxUnfit bounds the trees that are known not to fit into a grown image.
 	maxUnfit = 1 << 10
-	// maxVisits bounds the directories looked at to learn from one root.
+	// maxVisits limits the directories that are read to learn from one root.
 	maxVisits = 1 << 17
 	// RenewAfter is how many roots must have missed a directory in an image before the image is
 	// replaced.
@@ -63,10 +63,11 @@ type Cache struct {
 	limits     growLimits // of each
 	memory     *budget.Budget
 	cannotGrow atomic.Bool // the kernel has refused to mount one
-	// unfit are trees that had no room in a grown image when a command looked at all of them: the next root of one has none.
+	// unfit are trees that had no room in a grown image when a command listed all of them: the next
+	// root of such a tree has no grown image.
 	unfit *lru.Cache[digest.Digest, struct{}]
 	log   *zap.Logger
-	// warnOwner says once that images cannot be shown to another owner.
+	// warnOwner logs once that images cannot be shown to another owner.
 	warnOwner sync.Once
 
 	closed chan closedRoot
@@ -85,14 +86,14 @@ type Cache struct {
 	clock  uint64
 }
 
-// Options say where images get their data, and who owns them.
+// Options define the data of images, and their owners.
 type Options struct {
 	Blobs    Blobs
 	PointDir string       // mount points are made in it
 	Owner    folder.Owner // owner of the entries
-	// Memory bounds what is kept of trees while they are used; nil: nothing does.
+	// Memory limits the memory for trees while they are used; nil: no limit.
 	Memory *budget.Budget
-	// Namespaces are user namespaces in which Owner, which is user and group 0, is these owners.
+	// Namespaces are user namespaces that map Owner, which is user and group 0, to these owners.
 	Namespaces map[folder.Owner]*os.File
 	Log        *zap.Logger
 }

@@ -31,7 +31,7 @@ const (
 	maxGrown = 1 << 21
 	// lastPlace is where no region is.
 	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
-	// placeBytes is what a place takes beside its name, and nidBytes each of its entries.
+	// placeBytes is the memory of a place besides its name, and nidBytes of each of its entries.
 	placeBytes, nidBytes = 256, 4
 	// maxEntries limits those of a directory that has a region.
 	maxEntries = 1 << 21
@@ -59,9 +59,9 @@ type Waiter interface {
 // errEnded is the error of reads of a removed grown image.
 var errEnded = errors.New("the metadata image was taken away")
 
-// A grown image is that of the tree of a single root. It is mounted before anything of it is
-// written: each directory is written when the kernel looks at it, and after some of these all
-// others, level by level. It lives in memory and in the kernel's page cache only.
+// A grown image is that of the tree of a single root. It is mounted empty: each directory is
+// written when the kernel reads it, and after some of these all others, level by level. It exists
+// in memory and in the kernel's page cache only.
 type grown struct {
 	files   *files
 	blobs   *Blobs
@@ -74,14 +74,14 @@ type grown struct {
 	busy sync.WaitGroup // readers, and the writer ahead; none begins after the end
 
 	limits growLimits
-	memory *budget.Holder // of places, and of what they keep
+	memory *budget.Holder // of places, and of their contents
 	full   func()         // called at a request for a directory that has no place
 
 	mu     sync.Mutex
 	ended  bool
 	next   int64    // where the next region begins
 	places []*place // in the order of their regions
-	asked  int      // directories that the kernel looked at before they were written
+	asked  int      // directories that the kernel read before they were written
 	kept   []region // the last few
 	dirs   int64    // sizes of the directories that places keep
 }

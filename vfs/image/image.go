@@ -28,7 +28,8 @@ import (
 const (
 	maxImageEntries = 1 << 20
 	maxImageDepth   = 256
-	// maxHoles bounds what an image keeps of entries that it does not show, each of which counts holeBytes beside its texts.
+	// maxHoles limits the memory for hidden entries of an image, each of which counts holeBytes
+	// besides its texts.
 	maxHoles, holeBytes = 32 << 20, 256
 	imageBuffer         = 1 << 20
 )
@@ -81,7 +82,7 @@ type subtree struct {
 	blobs  *Blobs
 	lookup atHand
 	left   int // entries that may be added
-	room   int // bytes for those that are not shown; negative: there are too many
+	room   int // bytes for hidden entries; negative: there are too many
 	dirs   int
 	image  *image // that it is for
 }

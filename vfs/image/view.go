@@ -45,7 +45,7 @@ type View struct {
 
 	overlay fsid   // in which they are shown, once they are watched
 	path    string // of the overlay then
-	left    bool   // it is watched no more. Who has the watcher's turn has it
+	left    bool   // it is no longer watched. The holder of the watcher's turn owns it
 	watch   atomic.Uint32
 	blind   atomic.Bool // not all is known that was opened
 }

@@ -20,8 +20,9 @@ const (
 	// watchBuffer is how much is read from the kernel at once: some hundred
 	// events, each of which has a descriptor.
 	watchBuffer = 8 << 10
-	// mostEvents is how many events of one root may be taken without a pause. A command that goes on opening files faster than
-	// anybody can look at them would have all others wait for the end of it, and the kernel keep more and more of them.
+	// mostEvents is how many events of one root may be handled without a pause. If a command opens
+	// files faster than they are handled, all others would have to wait for its end, and the kernel
+	// would hold more and more events.
 	mostEvents = 1 << 16
 	// atHandleFID asks for a file handle that only names, see name_to_handle_at(2).
 	atHandleFID = 0x200
@@ -49,7 +50,8 @@ type watcher struct {
 	// opened, so roots must not make it wait.
 	thread atomic.Uint32
 
-	// taken counts the events of each root since the kernel had none. Who has the turn has it.
+	// taken counts the events of each root since the kernel had none. The holder of the turn owns
+	// it.
 	taken map[*View]int
 
 	mu    sync.Mutex
@@ -145,8 +147,7 @@ func (w *watcher) forget(r *View) {
 	delete(w.roots, r.overlay)
 }
 
-// is reports whether thread is the one for which the kernel opens files again that others have
-// opened.
+// is reports whether the kernel uses this thread to open files again that others have opened.
 func (w *watcher) is(thread uint32) bool { return w != nil && thread != 0 && w.thread.Load() == thread }
 
 // drain hands on all events of opens that have returned by now.
@@ -189,7 +190,7 @@ func (w *watcher) drain() {
 	}
 }
 
-// handOn tells the root which file was opened, if that is from an image.
+// handOn reports the opened file to its root, if it is from an image.
 func (w *watcher) handOn(fd int) {
 	id, err := fsidOf(unix.Fstatfs, fd)
 	if err != nil {
@@ -216,14 +217,14 @@ func (w *watcher) handOn(fd int) {
 	}
 }
 
-// leave has the kernel tell nothing more of a root: from then on nobody knows what is opened there.
+// leave ends the kernel's events for a root: from then on opens there are unknown.
 func (w *watcher) leave(r *View) {
 	r.blind.Store(true)
 	if r.left {
 		return
 	}
 	r.left = true
-	// It fails if the root is being taken away, and then there is nothing more to tell.
+	// It fails if the root is being unmounted, and then there are no more events.
 	_ = unix.FanotifyMark(w.fd, unix.FAN_MARK_REMOVE|unix.FAN_MARK_FILESYSTEM, watchMask, unix.AT_FDCWD, r.path)
 }
 

@@ -22,7 +22,7 @@ const (
 	blockBytes = 1024
 )
 
-// enforced has the bits of a state that say of users and of groups that bounds are enforced.
+// enforced has the bits of a state that say whether limits of users and of groups are enforced.
 var enforced = [...]uint16{ofUsers: 1 << 1, ofGroups: 1 << 3}
 
 // state is struct fs_quota_stat.
@@ -38,7 +38,7 @@ type usage struct {
 	bytesHard, bytesSoft, bytes uint64 // the bounds in blocks
 	filesHard, filesSoft, files uint64
 	bytesTime, filesTime        uint64 // until when a soft bound may be exceeded, in seconds; 0: it is not
-	valid                       uint64 // which of them are to be set
+	valid                       uint64 // the fields to set
 }
 
 // An account is the quota of a user or a group.
@@ -103,7 +103,7 @@ func (a account) String() string {
 	return fmt.Sprintf("disk quota of user %d", a.id)
 }
 
-// bound is what may be used: a soft bound counts from when its time is over.
+// bound is the effective limit: a soft limit counts once its grace time is over.
 func bound(hard, soft, until, now uint64) (most int64, ok bool) {
 	if soft > 0 && until > 0 && until <= now {
 		hard = soft

@@ -29,7 +29,8 @@ const (
 	limitsReferenced = 1 << 0
 	limitsExclusive  = 1 << 1
 
-	// btrfsAtOnce is what btrfs reserves for one write at most, with its metadata, unless the caller asks for more.
+	// btrfsAtOnce is the maximum that btrfs reserves for one write, with its metadata, unless the
+	// caller asks for more.
 	btrfsAtOnce = 4 << 20
 )
 
@@ -46,8 +47,9 @@ type group struct {
 	dir string
 }
 
-// groupsOf returns those that bound what is written to the subvolume of d, as the kernel counts them at the moment. Which groups
-// a group is part of only root may know: for others those of all higher levels count.
+// groupsOf returns the groups that limit writes to the subvolume of d, with the kernel's present
+// counts. Only root may know the groups that contain a group: for other users those of all higher
+// levels count.
 func groupsOf(d *os.File) ([]limit, error) {
 	var info [1024]byte
 	if err := ioctl(d, fsInfo, unsafe.Pointer(&info)); err != nil {
@@ -119,10 +121,11 @@ func groupsAbove(d *os.File, id groupID) (above map[groupID]bool, isKnown bool, 
 	return above, true, nil
 }
 
-// relations returns the groups that id is part of, and those that are part of id: as many as come at once, the smallest first.
+// relations returns the groups that contain id, and those in id: as many as one call returns, the
+// smallest first.
 func relations(d *os.File, id groupID) (others []groupID, err error) {
 	const keyBytes, headerBytes, most = 104, 32, ^uint64(0)
-	// From the next level on, so that what is part of id does not fill the answer.
+	// Start at the next level, so that groups in id do not fill the answer.
 	least := (id.level() + 1) << levelShift
 	var args [4096]byte
 	put := func(at int, v uint64) { binary.NativeEndian.PutUint64(args[8*at:], v) }

@@ -22,13 +22,14 @@ const (
 	lookInterval = time.Second
 )
 
-// A Room is what a quota leaves.
+// A Room is the rest of a quota.
 type Room struct {
-	Of string // whose quota it is
-	// Free of MostBytes may still be written, and Files of MostFiles made. What is not bounded is Unbounded.
+	Of string // the holder of the quota
+	// Free of MostBytes may still be written, and Files of MostFiles made. Unbounded means no
+	// limit.
 	Free, MostBytes  int64
 	Files, MostFiles int64
-	// Late: what is removed counts on until the file system has committed that.
+	// Late: removed files count until the file system has committed their removal.
 	Late bool
 	// Foreign: files of this process do not count.
 	Foreign bool
@@ -38,7 +39,7 @@ type Room struct {
 
 // A limit is one quota.
 type limit interface {
-	// room returns what is left, and false if there is no bound.
+	// room returns the rest, and false if there is no limit.
 	room() (Room, bool, error)
 }
 
@@ -59,7 +60,7 @@ func New(dir string, owners []folder.Owner) *Quotas {
 	return &Quotas{dir: dir, owners: all}
 }
 
-// Rooms returns what each quota leaves. Those for which there is an error are missing.
+// Rooms returns the rest of each quota. It omits quotas with errors.
 func (q *Quotas) Rooms() (rooms []Room, err error) {
 	limits, err := q.look()
 	errs := []error{err}
@@ -101,7 +102,7 @@ func find(dir string, owners []folder.Owner) ([]limit, error) {
 	return accountsOf(d, owners, st.Type == unix.XFS_SUPER_MAGIC), nil
 }
 
-// Describe says which quotas there are, and how much they leave.
+// Describe lists the quotas, and the rest of each.
 func (q *Quotas) Describe() (string, error) {
 	rooms, err := q.Rooms()
 	var said []string
@@ -122,7 +123,7 @@ func (r Room) String() string {
 	return s
 }
 
-// Warn tells of quotas that nobody can see, and what that means.
+// Warn logs undetectable quotas, and their consequence.
 func (q *Quotas) Warn(log *zap.Logger) {
 	said, err := q.Describe()
 	if err != nil {
@@ -135,7 +136,7 @@ func (q *Quotas) Warn(log *zap.Logger) {
 	}
 }
 
-// Commit has the file system of Quotas begin to count what was removed, where a Room is Late.
+// Commit makes the file systems of Quotas count removals, if a Room is Late.
 func (q *Quotas) Commit() {
 	d, err := os.Open(q.dir)
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package diskquota finds the quotas that bound what may be written below a folder, and how much of each is left. The
-// kernel counts them as it refuses writes, at once: statfs shows none of them. (Quotas of projects are shown by statfs.)
+// Package diskquota finds the quotas that limit writes below a folder, and the rest of each. The
+// kernel enforces them on each write, but statfs shows none of them. (Quotas of projects are shown
+// by statfs.)
 //
-// It knows quota groups of btrfs, and quotas of users and groups where the kernel has quotactl_fd (Linux 5.14). Quotas that a
-// server keeps, as of NFS, cannot be known. It starts no goroutines.
+// It supports quota groups of btrfs, and quotas of users and groups if the kernel has quotactl_fd
+// (Linux 5.14). It cannot detect quotas of a server, as of NFS. It starts no goroutines.
 package diskquota
