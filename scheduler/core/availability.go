@@ -237,5 +237,5 @@ func (d *dispatcher) discardSwept() {
 
 // isBehind reports whether work of earlier events is left.
 func (d *dispatcher) isBehind() bool {
-	return d.sweeps.IsBehind() || len(d.settled) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
+	return d.sweeps.IsBehind() || len(d.freed) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
 }

@@ -194,7 +194,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
 	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) &&
-		!slices.Contains(s.dispatch.settled, w):
+		!slices.Contains(s.dispatch.freed, w):
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)

@@ -29,10 +29,10 @@ type dispatcher struct {
 	reserved []*program
 	// reaches know the other pools where queued tasks may run, and when to look again.
 	reaches *reaches
-	// stirred are the cohorts of which something may run that could not before; settled are the
-	// workers that may have work since the State has settled.
+	// stirred are the cohorts of which something may run that could not before; freed are the
+	// workers that may have work since the State has settled, or since they are no longer drained.
 	stirred []*cohort
-	settled []*worker
+	freed   []*worker
 	// sweeps go through the tasks that may belong elsewhere; effort is the remaining effort of the
 	// event.
 	sweeps sweep.Passes[*task]
@@ -256,12 +256,13 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerSettled gives queued tasks to the workers that came before State had settled.
-func (d *dispatcher) offerSettled() {
-	for len(d.settled) > 0 && d.effort.Spend(endEffort) {
-		w := d.settled[0]
-		d.settled[0] = nil
-		d.settled = d.settled[1:]
+// offerFreed gives queued tasks to the workers that may have them now, within the effort of the
+// event.
+func (d *dispatcher) offerFreed() {
+	for len(d.freed) > 0 && d.effort.Spend(endEffort) {
+		w := d.freed[0]
+		d.freed[0] = nil
+		d.freed = d.freed[1:]
 		if w.held && !w.entry.Waits() {
 			d.offer(w)
 		}

@@ -111,7 +111,7 @@ func (op *operators) redrain() {
 		}
 		op.dispatch.serve(w, may)
 		if may && w.held {
-			op.dispatch.offer(w)
+			op.dispatch.freed = append(op.dispatch.freed, w)
 		}
 	}
 }

@@ -407,7 +407,7 @@ func (rs *reports) rested(q *queue) {
 
 // settled ends the time in which no worker gets an action (tuning.Config.Settle). The workers that
 // came meanwhile get queued tasks, in the order of their names.
-func (rs *reports) settled() { rs.dispatch.settled = rs.workers.Sorted() }
+func (rs *reports) settled() { rs.dispatch.freed = rs.workers.Sorted() }
 
 // settleNow is settled before the time is over: all workers that could report a running action have
 // called.

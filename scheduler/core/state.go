@@ -197,7 +197,7 @@ func (s *State) due(owner any) {
 // end ends an event.
 func (s *State) end() event.Out {
 	s.dispatch.goOn()
-	s.dispatch.offerSettled()
+	s.dispatch.offerFreed()
 	s.dispatch.offerReserved()
 	s.dispatch.offerStirred()
 	s.overflows.settle()

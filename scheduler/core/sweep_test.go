@@ -208,3 +208,26 @@ func TestManyWorkersSettle(t *testing.T) {
 		t.Errorf("%d workers have an action, at most %d were given one at once", len(h.given), h.most)
 	}
 }
+
+// TestManyWorkersAreUndrained has many workers be drained and undrained while their calls are held and more waits than they can take:
+// each gets its action, in events that give to few.
+func TestManyWorkersAreUndrained(t *testing.T) {
+	const workers = 2000
+	h := &herd{t: t, state: must(NewState(tuning.Config{})), now: epoch}
+	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
+	for i := range workers {
+		h.report(fmt.Sprint("w", i), event.Idle)
+	}
+	h.tell(Drain{Record: all})
+	for i := range 2 * workers {
+		name := fmt.Sprint("op", i)
+		h.tell(event.Submit{Operation: &request.Operation{
+			Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
+		}})
+	}
+	h.tell(Undrain{Pattern: all.Pattern})
+	h.catchUp()
+	if len(h.given) != workers || h.most > tuning.DefaultEffort/endEffort+1 {
+		t.Errorf("%d workers have an action, at most %d were given one at once", len(h.given), h.most)
+	}
+}
