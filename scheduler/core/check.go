@@ -338,6 +338,9 @@ func (s *checker) checkOperations() string {
 	if !maps.Equal(clients, s.operations.clients) {
 		return fmt.Sprintf("clients are counted as %v, are %v", s.operations.clients, clients)
 	}
+	if problem := s.checkListed(); problem != "" {
+		return problem
+	}
 	for name, o := range s.operations.byName {
 		if o.done() {
 			done++
@@ -361,6 +364,37 @@ func (s *checker) checkOperations() string {
 		return "done operations stay for ever"
 	}
 	return s.Timers.Check()
+}
+
+// checkListed checks that operations that are not done, and no others, are in the lists of open ones.
+func (s *checker) checkListed() string {
+	ops := s.operations
+	listed, inBuilds := map[*operation]bool{}, 0
+	for number, o := range ops.open.After(0) {
+		if listed[o] = true; o.age != number || o.task == nil || ops.byName[o.spec.Name] != o {
+			return fmt.Sprintf("operation %s is listed as %d, is %d", o.spec.Name, number, o.age)
+		}
+	}
+	for invocation, build := range ops.builds {
+		for number, o := range build.After(0) {
+			if inBuilds++; !listed[o] || o.age != number || levels.Bounded(o.spec.Request.ToolInvocation) != invocation {
+				return fmt.Sprintf("operation %s is listed for invocation %q as %d", o.spec.Name, invocation, number)
+			}
+		}
+		if build.Len() == 0 {
+			return fmt.Sprintf("invocation %q has no operations", invocation)
+		}
+	}
+	open := 0
+	for _, o := range ops.byName {
+		if !o.done() {
+			open++
+		}
+	}
+	if len(listed) != open || inBuilds != open || ops.open.Len() != open {
+		return fmt.Sprintf("%d operations are not done, %d are listed, %d for their invocations", open, len(listed), inBuilds)
+	}
+	return ""
 }
 
 // checkQuotas compares the counters of quotas with the running tasks.

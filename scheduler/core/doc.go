@@ -17,8 +17,8 @@
 // of workers, operators those of operators. These use the following objects, which do not know them
 // and share a timer.Clock.
 //
-//   - Tasks: operations are the requests of clients, inFlight the tasks by action (package orphan
-//     has results of tasks without operations).
+//   - Tasks: operations are the requests of clients (package listing keeps their order), inFlight
+//     the tasks by action (package orphan has results of tasks without operations).
 //   - Queues: pools choose the queue of a task (package offer has the offers of workers); a pool
 //     has a queue for each size class.
 //   - Workers: package roster has the workers, and drain the drains of operators. The dispatcher

@@ -2,12 +2,15 @@ package core
 
 import (
 	"iter"
+	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/listing"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
@@ -68,6 +71,10 @@ type operations struct {
 	clients map[string]int
 	// ages numbers the operations.
 	ages uint64
+	// open are those that are not done, by number, builds those of each invocation, by
+	// levels.Bounded of it.
+	open   listing.List[*operation]
+	builds map[string]*listing.List[*operation]
 	// completed are those that are done, the oldest first. All are kept equally long, so that one
 	// timer is enough for them: expiry is when the first of them must be forgotten, or sooner.
 	completed []kept
@@ -83,7 +90,9 @@ type kept struct {
 }
 
 func newOperations(c *timer.Clock, cfg *tuning.Config) *operations {
-	ops := &operations{Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}}
+	ops := &operations{
+		Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}, builds: map[string]*listing.List[*operation]{},
+	}
 	ops.expiry.Owner = ops
 	return ops
 }
@@ -97,7 +106,20 @@ func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 	if spec.Client != "" {
 		ops.clients[spec.Client]++
 	}
+	ops.open.Add(o.age, o)
+	ops.openBuild(spec).Add(o.age, o)
 	return o
+}
+
+// openBuild returns the list of an operation's invocation, made if need be.
+func (ops *operations) openBuild(spec *request.Operation) *listing.List[*operation] {
+	key := levels.Bounded(spec.Request.ToolInvocation)
+	build := ops.builds[key]
+	if build == nil {
+		build = &listing.List[*operation]{}
+		ops.builds[strings.Clone(key)] = build // it may be a part of a header
+	}
+	return build
 }
 
 // restore adds an operation from before this State, for which no client waits yet.
@@ -114,8 +136,14 @@ func (ops *operations) drop(o *operation) {
 	ops.discount(o)
 }
 
-// discount takes an operation that is over from those of its client.
+// discount takes an operation that is over from those of its client and of its invocation.
 func (ops *operations) discount(o *operation) {
+	ops.open.Remove(o.age)
+	invocation := levels.Bounded(o.spec.Request.ToolInvocation)
+	build := ops.builds[invocation]
+	if build.Remove(o.age); build.Len() == 0 {
+		delete(ops.builds, invocation)
+	}
 	client := o.spec.Client
 	if client == "" {
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
@@ -89,23 +90,49 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	return n
 }
 
-// Entries yields the operations that are not done, in any order. Events may happen between two of
-// them: operations that come or end meanwhile may be missing.
-func (s *View) Entries() iter.Seq[view.Entry] {
-	return func(yield func(view.Entry) bool) {
-		for _, o := range s.operations.byName {
-			if o.task == nil {
-				continue // it is done
-			}
-			e := view.Entry{Operation: o.spec}
-			if w := o.task.worker(); w != nil {
-				e.Worker = w.Key
-			}
-			if !yield(e) {
+// Latest is the number of the latest operation. Each one that comes has a larger number than those before it.
+func (s *View) Latest() uint64 { return s.operations.ages }
+
+// Entries yields the operations that are not done and that p may match, all for nil, with larger numbers than one, in the order
+// of their numbers. It looks at no others if p names an operation or an invocation.
+func (s *View) Entries(p *pattern.Pattern, after uint64) iter.Seq2[uint64, view.Entry] {
+	list := &s.operations.open
+	if p != nil {
+		if name, ok := p.Exactly("operation"); ok {
+			return s.entryOf(name, after)
+		}
+		if invocation, ok := p.Exactly("invocation"); ok {
+			list = s.operations.builds[levels.Bounded(invocation)]
+		}
+	}
+	return func(yield func(uint64, view.Entry) bool) {
+		if list == nil {
+			return
+		}
+		for number, o := range list.After(after) {
+			if !yield(number, o.seen()) {
 				return
 			}
 		}
 	}
+}
+
+// entryOf is Entries of one name.
+func (s *View) entryOf(name string, after uint64) iter.Seq2[uint64, view.Entry] {
+	return func(yield func(uint64, view.Entry) bool) {
+		if o := s.operations.byName[name]; o != nil && !o.done() && o.age > after {
+			yield(o.age, o.seen())
+		}
+	}
+}
+
+// seen returns what patterns see of an operation that is not done.
+func (o *operation) seen() view.Entry {
+	e := view.Entry{Operation: o.spec}
+	if w := o.task.worker(); w != nil {
+		e.Worker = w.Key
+	}
+	return e
 }
 
 // Held returns at most so many operations whose actions workers have had since before a time. It

@@ -123,31 +123,40 @@ func (e *Engine) Check() string {
 	return e.state.Check()
 }
 
-// lookBatch is how many operations are copied under the lock at a time, which takes about a millisecond.
-const lookBatch = 10_000
+// lookBatch is how many operations are copied under the lock at a time at most, which takes about a millisecond, and
+// firstBatch how many at first: who looks for few may have found them then.
+const lookBatch, firstBatch = 10_000, 500
 
-// EachOperation calls do, without the lock, for each operation that is not done and matches p; nil:
-// for all. It may miss operations that start or end during the call.
-func (e *Engine) EachOperation(p *pattern.Pattern, do func(*request.Operation)) {
-	seen := make([]view.Entry, 0, lookBatch)
-	match := func() {
-		for _, entry := range seen {
-			if p == nil || p.Match(entry.Attribute) {
-				do(entry.Operation)
+// EachOperation calls do, without the lock, with the operations that are not done and that p matches, nil: with all, which have larger
+// numbers than one, in the order in which they came, until it returns false. What ends meanwhile may be left out, what comes is.
+func (e *Engine) EachOperation(p *pattern.Pattern, after uint64, do func(number uint64, op *request.Operation) bool) {
+	type numbered struct {
+		number uint64
+		view.Entry
+	}
+	var last uint64
+	e.Look(func(v *core.View) { last = v.Latest() })
+	var seen []numbered
+	for batch := firstBatch; ; batch = min(2*batch, lookBatch) {
+		seen = seen[:0]
+		e.Look(func(v *core.View) {
+			for number, entry := range v.Entries(p, after) {
+				if number > last || len(seen) == batch {
+					break
+				}
+				seen = append(seen, numbered{number, entry})
+			}
+		})
+		for _, x := range seen {
+			if (p == nil || p.Match(x.Attribute)) && !do(x.number, x.Operation) {
+				return
 			}
 		}
-		seen = seen[:0]
-	}
-	e.mu.Lock()
-	for entry := range e.state.View().Entries() {
-		if seen = append(seen, entry); len(seen) == lookBatch {
-			e.mu.Unlock()
-			match()
-			e.mu.Lock()
+		if len(seen) < batch {
+			return
 		}
+		after = seen[len(seen)-1].number
 	}
-	e.mu.Unlock()
-	match()
 }
 
 // Feed passes one event to the State and carries out the result.

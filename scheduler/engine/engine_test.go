@@ -43,7 +43,12 @@ func TestEachOperation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.EachOperation(&p, func(op *request.Operation) {
+	last := uint64(0)
+	e.EachOperation(&p, 0, func(number uint64, op *request.Operation) bool {
+		if number <= last {
+			t.Errorf("%s is number %d, after %d", op.Name, number, last)
+		}
+		last = number
 		seen[op.Name]++
 		if gone < leave && len(seen)%2 == 0 {
 			e.Feed(core.Kill{Names: []string{fmt.Sprintf("operations/go-%05d", gone)}, Reason: "test"})
@@ -53,6 +58,7 @@ func TestEachOperation(t *testing.T) {
 			submit("come", come)
 			come++
 		}
+		return true
 	})
 	if gone == 0 || come == 0 {
 		t.Fatal("nothing happened meanwhile")
@@ -67,9 +73,14 @@ func TestEachOperation(t *testing.T) {
 			t.Errorf("%s is listed %d times", name, n)
 		}
 	}
-	none, err := pattern.Parse("target=other")
-	if err != nil {
-		t.Fatal(err)
+	for _, of := range []string{"target=other", "invocation=other", "operation=other"} {
+		none, err := pattern.Parse(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.EachOperation(&none, 0, func(_ uint64, op *request.Operation) bool {
+			t.Errorf("%s is listed", op.Name)
+			return true
+		})
 	}
-	e.EachOperation(&none, func(op *request.Operation) { t.Errorf("%s is listed", op.Name) })
 }

@@ -59,7 +59,7 @@ type Service struct {
 func New(o Options) Service {
 	return Service{
 		workers: &workers{Engine: o.Engine, reports: o.Reports, lost: o.Lost, keep: o.KeepDrains},
-		queues:  queues{o.Engine, o.Lost, o.Reports}, operations: operations{o.Engine},
+		queues:  queues{o.Engine, o.Lost, o.Reports}, operations: newOperations(o.Engine),
 		quotas: &quotas{Engine: o.Engine, log: o.Log, keep: o.KeepQuota, load: o.LoadQuotas},
 		Sizes:  o.Sizes, stores: stores{o.OwnStore, o.Reports}, Admin: finished.Admin{Recorder: o.Finished},
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -25,7 +29,31 @@ const (
 )
 
 // operations shows queued and running operations to operators and owners, and kills them.
-type operations struct{ *engine.Engine }
+type operations struct {
+	*engine.Engine
+	// began is in page tokens: the next scheduler numbers operations anew.
+	began string
+}
+
+func newOperations(e *engine.Engine) operations {
+	return operations{e, strconv.FormatInt(time.Now().UnixNano(), 36)}
+}
+
+// token returns the page token for what comes after the operation of a number, and after undoes it.
+func (s operations) token(number uint64) string {
+	return s.began + "." + strconv.FormatUint(number, 36)
+}
+
+func (s operations) after(token string) (number uint64, err error) {
+	if token == "" {
+		return 0, nil
+	}
+	began, rest, _ := strings.Cut(token, ".")
+	if number, err = strconv.ParseUint(rest, 36, 64); err != nil || began != s.began {
+		return 0, status.Errorf(codes.InvalidArgument, "page token %q is not of this scheduler, as it was started last: begin with the first page", token)
+	}
+	return number, nil
+}
 
 // ListOperations implements admin.SchedulerServer. The caller sees his own.
 func (s operations) ListOperations(
@@ -39,14 +67,25 @@ func (s operations) ListOperations(
 		}
 		p = &asked
 	}
-	first := newFirst(req.GetPageToken(), req.GetPageSize())
+	after, err := s.after(req.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	size := pageSize(req.GetPageSize())
 	own := operation.OwnedBy(ctx)
-	s.EachOperation(p, func(op *request.Operation) {
-		if own(op) {
-			first.add(op.Name)
+	var names []string
+	resp := &admin.ListOperationsResponse{}
+	s.EachOperation(p, after, func(number uint64, op *request.Operation) bool {
+		if !own(op) {
+			return true
 		}
+		if len(names) == size {
+			resp.NextPageToken = s.token(after)
+			return false
+		}
+		names, after = append(names, op.Name), number
+		return true
 	})
-	names, next := first.page()
 	statuses := make([]event.Status, 0, len(names))
 	s.Look(func(v *core.View) {
 		for _, name := range names {
@@ -55,7 +94,6 @@ func (s operations) ListOperations(
 			}
 		}
 	})
-	resp := &admin.ListOperationsResponse{NextPageToken: next}
 	for _, st := range statuses {
 		resp.Operations = append(resp.Operations, operationMessage(st))
 	}
@@ -109,8 +147,10 @@ func (s operations) KillOperations(
 		reason = "no reason was given"
 	}
 	var names []string
-	s.EachOperation(&p, func(op *request.Operation) { names = append(names, op.Name) })
-	slices.Sort(names)
+	s.EachOperation(&p, 0, func(_ uint64, op *request.Operation) bool {
+		names = append(names, op.Name)
+		return true
+	})
 	killed := 0
 	for batch := range slices.Chunk(names, killBatch) {
 		if err := ctx.Err(); err != nil {

@@ -24,11 +24,17 @@ type first struct {
 	names least.List[string]
 }
 
-func newFirst(token string, size int32) *first {
-	if size <= 0 || size > MaxPage {
-		size = MaxPage
+func newFirst(token string, asked int32) *first {
+	size := pageSize(asked)
+	return &first{token: token, size: size, names: least.Of(size+1, strings.Compare)}
+}
+
+// pageSize returns how many entries a page has for which so many are asked.
+func pageSize(asked int32) int {
+	if asked <= 0 || asked > MaxPage {
+		return MaxPage
 	}
-	return &first{token: token, size: int(size), names: least.Of(int(size)+1, strings.Compare)}
+	return int(asked)
 }
 
 func (f *first) add(name string) {
