@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/disk"
@@ -286,7 +287,9 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer watched.Wait()
 	defer stop() // actions during a drain can be watched, too
-	watched.Go(func() { w.live.Run(watching, w.opts.InstancePrefix, ids) })
+	watched.Go(func() {
+		w.live.Run(metadata.AppendToOutgoingContext(watching, names.BootHeader, w.boot), w.opts.InstancePrefix, ids)
+	})
 	watched.Go(func() { w.health.Watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),

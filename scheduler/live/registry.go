@@ -46,8 +46,10 @@ func NewRegistry() *Registry {
 // A showing is a worker that offers the output of its commands, during its call.
 type showing struct {
 	places *intake.Places // of its readers
-	asks   chan *live.Watch
-	gone   chan struct{} // closed when the call has ended
+	// boot tells apart the processes that call as one worker; empty: it is not known.
+	boot string
+	asks chan *live.Watch
+	gone chan struct{} // closed when the call has ended
 	// Report is the last one, nil: none came yet. Guarded by Registry.mu, never changed.
 	report *live.Report
 }
@@ -71,15 +73,23 @@ type reader struct {
 }
 
 // show registers a worker under its identities until end is called. It takes the
-// place of an older call of the same one.
-func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
-	s = &showing{places: intake.NewPlaces(readersOfWorker), asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{})}
+// place of an older call of the same process, but not of another process that has one of the identities: that
+// is refused.
+func (l *Registry) show(hello *live.ServeRequest, boot string) (s *showing, end func(), err error) {
+	s = &showing{
+		places: intake.NewPlaces(readersOfWorker), boot: boot, asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{}),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	keys := make([]string, len(hello.GetWorkers()))
 	for i, w := range hello.GetWorkers() {
 		keys[i] = names.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
-		l.workers[keys[i]] = position{s, uint32(i)}
+		if p, ok := l.workers[keys[i]]; ok && p.isTwin(boot) {
+			return nil, nil, status.Error(codes.AlreadyExists, "another process has this worker's identity")
+		}
+	}
+	for i, key := range keys {
+		l.workers[key] = position{s, uint32(i)}
 	}
 	return s, func() {
 		l.mu.Lock()
@@ -91,8 +101,11 @@ func (l *Registry) show(hello *live.ServeRequest) (s *showing, end func()) {
 			}
 		}
 		close(s.gone)
-	}
+	}, nil
 }
+
+// isTwin reports whether a process is another one than that of the showing.
+func (s *showing) isTwin(boot string) bool { return boot != "" && s.boot != "" && boot != s.boot }
 
 // open asks a worker for w, whose id and worker are filled in, for a caller. Nil: the worker offers
 // nothing, or not now. The caller closes the reader.
@@ -196,14 +209,15 @@ func (l *Registry) push(ctx context.Context, c *live.Chunk) (done bool, err erro
 }
 
 // tell stores a worker's report; false: it has no call of Serve.
-func (l *Registry) tell(r *live.Report) bool {
+func (l *Registry) tell(r *live.Report, boot string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, ok := l.workers[names.WorkerKey(r.GetInstanceNamePrefix(), r.GetWorker().GetWorkerId())]
-	if ok {
-		p.report = r
+	if !ok || p.isTwin(boot) {
+		return false
 	}
-	return ok
+	p.report = r
+	return true
 }
 
 // Report returns the latest report of a position's worker, nil if there is none.

@@ -40,7 +40,7 @@ func TestOutputOfALostWorker(t *testing.T) {
 func TestReadersOfManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
-		_, hangUp := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}})
+		_, hangUp, _ := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}}, "")
 		defer hangUp()
 		worker := names.WorkerKey("", map[string]string{"id": "w"})
 		ended := make(chan error, readersOfWorker)
@@ -75,7 +75,7 @@ func TestReadersOfManyCallers(t *testing.T) {
 func TestReadersThatCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
-		shows, hangUp := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}})
+		shows, hangUp, _ := l.show(&live.ServeRequest{Workers: []*live.Identity{{WorkerId: map[string]string{"id": "w"}}}}, "")
 		defer hangUp()
 		worker := names.WorkerKey("", map[string]string{"id": "w"})
 		for range readersOfWorker {
