@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/program"
 )
 
-// A bazel builds one workspace, with a server and an output root of its own.
+// A bazel builds one workspace, with a separate server and output root.
 type bazel struct {
 	program, workspace string
 	startup            []string
@@ -45,13 +45,13 @@ func newBazel(ctx context.Context, program, dir string, packages int) (*bazel, e
 	return b, nil
 }
 
-// command runs bazel and returns what it printed.
+// command runs bazel and returns its output.
 func (b *bazel) command(ctx context.Context, args ...string) (string, error) {
 	out, _, err := b.timed(ctx, args...)
 	return out, err
 }
 
-// timed is command that tells the CPU time of the client.
+// timed is command with the CPU time of the client.
 func (b *bazel) timed(ctx context.Context, args ...string) (out string, cpu time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, b.program, append(append([]string(nil), b.startup...), args...)...)
 	cmd.Dir = b.workspace

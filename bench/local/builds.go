@@ -19,7 +19,7 @@ const (
 	byRemote  = "remote"
 )
 
-// usualJobs is what forerunner up tells people to put into their .bazelrc for a machine with these slots.
+// usualJobs is the recommendation of forerunner up for .bazelrc on a machine with these slots.
 const (
 	slots     = 2
 	usualJobs = 8
@@ -28,15 +28,15 @@ const (
 // A buildCell is a way to build.
 type buildCell struct {
 	strategy string
-	jobs     int    // of byRemote; the others have what Bazel chooses
+	jobs     int    // of byRemote; the others use Bazel's default
 	programs string // folder; empty unless byRemote
 }
 
 // A buildSample is one build from nothing.
 type buildSample struct {
 	wall float64 // seconds
-	// CPU in seconds: of Bazel's client and server, of what the server ran, of scheduler and worker (which are one
-	// process), of launchers, and of what these ran.
+	// CPU in seconds: of Bazel's client and server, of the server's children, of scheduler and
+	// worker (which are one process), of launchers, and of their children.
 	bazel, ran, farm, launchers, commands float64
 	mounts                                []float64 // milliseconds, of each action
 }
@@ -140,7 +140,7 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	return s, err
 }
 
-// usedNow is what Bazel's server and the farm have used so far.
+// usedNow is the usage of Bazel's server and the farm so far.
 func usedNow(z *bazel, up *program.Program) (server, farm program.Usage, err error) {
 	if server, err = program.UsageOf(z.server); err == nil && up != nil {
 		farm, err = program.UsageOf(up.PID())

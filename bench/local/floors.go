@@ -18,10 +18,10 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
-// floors are what the machine itself takes for the parts of an action, in milliseconds: nothing that is made of them
-// can be faster.
+// floors are the machine's own times for the parts of an action, in milliseconds: nothing that
+// consists of them can be faster.
 type floors struct {
-	exec  []float64 // a process in namespaces of its own: fork, exec, wait
+	exec  []float64 // a process in private namespaces: fork, exec, wait
 	rpc   []float64 // a call over loopback
 	mount []float64 // an overlay: mount and unmount
 }
@@ -81,7 +81,7 @@ func (f *floors) measureMount(dir string, n int) error {
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", folders["lower"], folders["upper"], folders["work"])
 	for range n {
-		// What a volatile mount leaves keeps the next one from mounting the same folders.
+		// Leftovers of a volatile mount prevent the next one of the same folders.
 		if err := os.RemoveAll(filepath.Join(folders["work"], "work", "incompat")); err != nil {
 			return err
 		}

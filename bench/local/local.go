@@ -13,11 +13,11 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// localOptions are what this benchmark can be told beside the options of all.
+// localOptions are the options of this benchmark, besides the common ones.
 type localOptions struct {
 	report.Options
 	programs string // folder of the programs that are measured
-	compare  string // folder of others, which take turns with them; empty: none
+	compare  string // folder of other programs, which take turns with them; empty: none
 	bazel    string
 	packages int // of the workspace, of perPackage actions each
 	noops    int // actions in each run
@@ -77,7 +77,7 @@ func (o *localOptions) folders() []string {
 	return []string{o.programs, o.compare}
 }
 
-// benchLocal measures what is wanted and reports it, also when something failed.
+// benchLocal measures the requested rows and reports them, even after an error.
 func benchLocal(ctx context.Context, o *localOptions, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {
@@ -93,7 +93,7 @@ func benchLocal(ctx context.Context, o *localOptions, w io.Writer) (err error) {
 	return errors.Join(err, printErr, report.Print(w, rows), report.Write(o.Out, name, rows))
 }
 
-// A localBench has what was measured, by the folder of the programs; of what no program of ours has part in, by "".
+// A localBench has the results, by the folder of the programs; those without our programs, by "".
 type localBench struct {
 	o      *localOptions
 	dir    string

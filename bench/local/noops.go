@@ -132,7 +132,7 @@ func (f *farm) end() error {
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
 }
 
-// noopsBefore is how many actions run before those that are measured.
+// noopsBefore is how many actions run before the measured ones.
 const noopsBefore = 40
 
 // noop takes a sample on a new farm.
@@ -179,7 +179,7 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// farmUsed is what the programs of a farm, and the clients in this process, have used.
+// farmUsed is the usage of a farm's programs, and of the clients in this process.
 type farmUsed struct{ scheduler, worker, clients program.Usage }
 
 func (f *farm) usedNow() (u farmUsed, err error) {
@@ -190,7 +190,7 @@ func (f *farm) usedNow() (u farmUsed, err error) {
 	return u, errors.Join(errs[:]...)
 }
 
-// count takes what each of n actions used.
+// count adds the average usage of n actions.
 func (s *noopSample) count(before, after farmUsed, n float64) {
 	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 / n }
 	scheduler, worker, clients := after.scheduler.Less(before.scheduler), after.worker.Less(before.worker), after.clients.Less(before.clients)
@@ -201,7 +201,7 @@ func (s *noopSample) count(before, after farmUsed, n float64) {
 	s.commands = us(worker.Ended)
 }
 
-// An answered action says when its client asked, and when he knew.
+// An answered action has the times of its request and of its result at the client.
 type answered struct {
 	asked, known time.Time
 	response     *repb.ExecuteResponse

@@ -78,13 +78,13 @@ func rowNames() []string {
 	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floorRows())
 }
 
-// rows are of what was measured.
+// rows makes the rows from the results.
 func (b *localBench) rows() []report.Row {
 	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floorRows())
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
-// row makes one of the values of the programs that are measured, and of those that they are compared with.
+// row makes one from the values of the measured programs, and of the programs for comparison.
 func row(name, unit, note string, values, others []float64) report.Row {
 	if len(values) == 0 {
 		return report.Row{}
@@ -100,7 +100,7 @@ func row(name, unit, note string, values, others []float64) report.Row {
 	return r
 }
 
-// ratios are of each run: what the farm took over what Bazel took without one.
+// ratios has for each run the time of the farm divided by Bazel's time without one.
 func (b *localBench) ratios() []report.Row {
 	wall := func(s buildSample) float64 { return s.wall }
 	of := func(name string, jobs int, without string, value func(buildSample) float64, wanted string) report.Row {

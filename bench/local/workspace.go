@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What each package of the workspace has: perPackage actions, a compilation for each unit, one archive, a sort for
-// each list, and a test with the action that writes its report.
+// The contents of each package of the workspace: perPackage actions, a compilation for each unit,
+// one archive, a sort for each list, and a test with the action that writes its report.
 const (
 	units, lists = 5, 3
 	perPackage   = units + 1 + lists + 2
@@ -16,7 +16,7 @@ const (
 	unitFunctions, listLines = 12, 2000
 )
 
-// stubs are what Bazel's own files ask for of repositories that it would download.
+// stubs replace repositories that Bazel's own files require and that it would download.
 var stubs = map[string]string{
 	"WORKSPACE": `workspace(name = "forerunner_bench")
 

@@ -1,3 +1,3 @@
-// Package pages measures the scheduler's pages over a long queue and over many records of what has ended, and what looking at
-// them and keeping records cost dispatch.
+// Package pages measures the scheduler's pages over a long queue and over many records of completed
+// operations, and the cost of viewers and records for dispatch.
 package pages

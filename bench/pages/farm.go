@@ -37,8 +37,8 @@ import (
 const pagesCohort = "linux"
 
 // A pagesFarm is a scheduler with its pages, over HTTP on 127.0.0.1. Clients and workers call it
-// within the process: each client has one action executed again and again, so that as many are
-// queued all the time. Most workers never end their action; the others report success at once.
+// within the process: each client executes one action again and again, so that the queue keeps its
+// length. Most workers never end their action; the others report success at once.
 type pagesFarm struct {
 	shape pagesShape
 	load  *load.Load
@@ -136,8 +136,8 @@ func (f *pagesFarm) instance(i int) string {
 	return fmt.Sprintf("team-%02d", i/f.shape.perInvocation%f.shape.instances)
 }
 
-// fill has the clients and workers come, and returns when all workers are busy and the others' actions
-// queued.
+// fill starts the clients and workers, and returns when all workers are busy and the others'
+// actions queued.
 func (f *pagesFarm) fill(ctx context.Context) error {
 	if f.shape.workers == 0 {
 		return nil
@@ -183,7 +183,7 @@ func (f *pagesFarm) until(ctx context.Context, reached func(view.Counts) bool) e
 	return nil
 }
 
-// close ends everything and says what went wrong in it.
+// close ends everything and returns all errors.
 func (f *pagesFarm) close() error {
 	f.stop()
 	return f.group.Wait()
@@ -252,7 +252,8 @@ func (f *pagesFarm) work(ctx context.Context, number int) error {
 	}
 }
 
-// RegisterService implements grpc.ServiceRegistrar: it takes what clients and workers call.
+// RegisterService implements grpc.ServiceRegistrar: it registers the services for clients and
+// workers.
 func (f *pagesFarm) RegisterService(_ *grpc.ServiceDesc, service any) {
 	if s, ok := service.(repb.ExecutionServer); ok {
 		f.execution = s

@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// The farm whose records are made.
+// The farm of the generated records.
 const (
 	madeWorkers  = 40
 	madeSlots    = 32
@@ -83,7 +83,7 @@ func compilation(file, out string) []string {
 	}, "-MF", out+".d", "-frandom-seed="+out+".o", "-c", file+".cc", "-o", out+".o")...)
 }
 
-// metadata is what a worker tells.
+// metadata is the metadata of a worker.
 func (m *maker) metadata(worker string, queued, started, ended time.Time) *repb.ExecutedActionMetadata {
 	at := func(part int) *timestamppb.Timestamp {
 		return timestamppb.New(started.Add(ended.Sub(started)*time.Duration(part)/100 + time.Duration(m.IntN(1e6))))

@@ -14,17 +14,17 @@ import (
 	"github.com/forerunner-build/forerunner/history"
 )
 
-// A pagesShape is a scheduler that is looked at, and how long.
+// A pagesShape is the size of a viewed scheduler, and the duration.
 type pagesShape struct {
 	queued, workers, instances int
 	quick                      int            // workers whose actions take no time
 	perInvocation              int            // operations
 	window                     time.Duration  // each half of a pair
 	pause                      time.Duration  // of the viewer, between two rounds through the pages
-	records                    *history.Store // of what has ended; nil: none are kept
+	records                    *history.Store // of completed operations; nil: none are kept
 }
 
-// longQueue is what the rows are of.
+// longQueue is the shape of the rows.
 func longQueue() pagesShape {
 	return pagesShape{
 		queued: 100_000, workers: 5000, quick: 100, instances: 20, perInvocation: 25,
@@ -101,7 +101,7 @@ func rowsOfQueue(ctx context.Context, runs int) (_ []report.Row, err error) {
 	return figures.rows(f.shape), nil
 }
 
-// rowsOfRecords measures what records cost, and pages over many of them.
+// rowsOfRecords measures the cost of records, and pages over many of them.
 func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err error) {
 	dir, leave, err := report.WorkFolder(o.dir, false)
 	if err != nil {
@@ -116,18 +116,18 @@ func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err er
 	return figures.rows(shape), nil
 }
 
-// pagesFigures are what was measured.
+// pagesFigures are the results.
 type pagesFigures struct {
 	// loads are those of each page, beside dispatch.
 	loads map[string][]pageLoad
 	// alone and viewed are actions a second, in pairs.
 	alone, viewed []float64
-	// waits says, for each question that pages ask, how long others waited for the scheduler, in ms.
+	// waits has, for each request of pages, how long others waited for the scheduler, in ms.
 	waits map[string][]float64
 }
 
-// measure lets the viewer come and go, in pairs whose order changes, and then looks how long
-// each question keeps the scheduler.
+// measure alternates between times with and without viewers, in pairs whose order changes, and then
+// measures how long each request occupies the scheduler.
 func (f *pagesFarm) measure(ctx context.Context, runs int) (*pagesFigures, error) {
 	figures := &pagesFigures{loads: map[string][]pageLoad{}}
 	v, err := f.newViewer(ctx, shownPages(f.clinging))

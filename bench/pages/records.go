@@ -15,7 +15,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// A recordsShape is what records are measured with.
+// A recordsShape is the size of a measurement of records.
 type recordsShape struct {
 	dispatch pagesShape
 	records  int           // among which is searched
@@ -23,7 +23,7 @@ type recordsShape struct {
 	rest     time.Duration // before each page: pages leave the scheduler alone after each question
 }
 
-// manyRecords is what the rows are of.
+// manyRecords is the shape of the rows.
 func manyRecords() recordsShape {
 	return recordsShape{
 		dispatch: pagesShape{queued: 20_000, workers: 1000, quick: 100, instances: 20, perInvocation: 25, window: 10 * time.Second},
@@ -31,7 +31,7 @@ func manyRecords() recordsShape {
 	}
 }
 
-// recordsFigures are what was measured.
+// recordsFigures are the results.
 type recordsFigures struct {
 	// without and with are actions a second, in pairs; lost are the records that were not kept.
 	without, with []float64
@@ -112,7 +112,7 @@ func (f *pagesFarm) unrecorded() int64 {
 	return f.ended.Load() - f.shape.records.Stats().Records - int64(f.lost())
 }
 
-// pages fills a store and looks at pages of what is in it.
+// pages fills a store and requests pages of its contents.
 func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder string, runs int) (err error) {
 	store, err := history.Open(folder, history.Options{})
 	if err != nil {
@@ -152,7 +152,8 @@ func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder s
 	return nil
 }
 
-// fillStore makes records of many builds, and in the middle of them those of a large one, whose name is returned.
+// fillStore makes records of many builds, and in the middle of them those of a large one, whose
+// name is returned.
 func fillStore(ctx context.Context, store *history.Store, shape recordsShape) (build string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var g errgroup.Group
@@ -189,7 +190,8 @@ func addRecord(ctx context.Context, store *history.Store, r *historypb.Record) e
 	return nil
 }
 
-// recordPages are those that are measured; each run has its own addresses, as answers are given twice within a second.
+// recordPages are the measured ones; each run has separate addresses, because answers are reused
+// within a second.
 func recordPages(build string, run int) []shownPage {
 	search := func(row, query string) shownPage {
 		return shownPage{row: "search_" + row, path: fmt.Sprintf("/history?%s&run=%d", query, run)}

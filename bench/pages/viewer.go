@@ -39,14 +39,14 @@ type pageLoad struct {
 	bytes int
 }
 
-// A pagesViewer looks at pages.
+// A pagesViewer requests pages.
 type pagesViewer struct {
 	farm   *pagesFarm
 	client *http.Client
 	pages  []shownPage
 }
 
-// newViewer returns one who has seen each page once.
+// newViewer returns one that has seen each page once.
 func (f *pagesFarm) newViewer(ctx context.Context, pages []shownPage) (*pagesViewer, error) {
 	v := &pagesViewer{farm: f, client: &http.Client{Transport: &http.Transport{}}, pages: pages}
 	return v, v.look(ctx, map[string][]pageLoad{})
@@ -161,7 +161,7 @@ func readEvent(r *bufio.Reader) (bytes int, err error) {
 	}
 }
 
-// A pageQuestion is what pages ask of the scheduler.
+// A pageQuestion is a request of pages to the scheduler.
 type pageQuestion struct {
 	row string
 	ask func(ctx context.Context, s admin.SchedulerServer, operation string) error
@@ -198,11 +198,11 @@ func pageQuestions() []pageQuestion {
 	}
 }
 
-// questionRuns is how often each question is asked to see how long others wait meanwhile.
+// questionRuns is how often each request is made to measure the wait of others.
 const questionRuns = 10
 
-// waits returns, for each question, how long others that need the scheduler for an instant waited at
-// most while it was asked, in ms. Workers do not call meanwhile.
+// waits returns, for each request, the maximum wait of others that need the scheduler briefly, in
+// ms. Workers make no calls during this.
 func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 	f.calling.Lock()
 	defer f.calling.Unlock()

@@ -15,19 +15,19 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// A memoryKey says what was remembered.
+// A memoryKey identifies a memory.
 type memoryKey struct {
 	work   string
 	column column
 }
 
-// A memory is what a worker remembers that has run some actions.
+// A memory is the state of a worker that has run some actions.
 type memory struct {
 	folder  string // its data folder
 	actions []digest.Digest
 }
 
-// train has workers see what the cells take for known.
+// train makes workers run the actions that the cells assume as known.
 func (b *prefetchBench) train(ctx context.Context) error {
 	for _, c := range b.wanted() {
 		if !b.can(c) {
@@ -132,7 +132,8 @@ func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Ac
 	return nil
 }
 
-// runNear is run for two workers of one build, of which the second one is as s says and cold.
+// runNear is run for two workers of one build, of which the second one has the setting s and is
+// cold.
 func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) error {
 	w := b.works[c.work]
 	s.Serves, s.Platform = true, client.Properties{"worker=cold"}
@@ -150,7 +151,7 @@ func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) 
 	})
 }
 
-// once runs actions, slots at a time, and adds up what they say. It returns which they were.
+// once runs actions, slots at a time, and adds up their results. It returns the actions.
 func once(
 	ctx context.Context, farm *testbed.Client, slots int, actions []*testbed.Action, far *testbed.Proxy,
 ) (s sample, ran []digest.Digest, err error) {

@@ -17,15 +17,15 @@ const (
 	warmPairs = 5
 	// afterBuild is how long a worker has to learn from a build before the next one.
 	afterBuild = 200 * time.Millisecond
-	// costLabel is the platform property by which the workers are told apart.
+	// costLabel is the platform property that distinguishes the workers.
 	costLabel = "bench"
 )
 
-// A pairCost is what two warm builds right after each other took, one on a worker
-// without recorder and prefetcher, the other one with them.
+// A pairCost is the cost of two warm builds directly after each other, one on a worker without
+// recorder and prefetcher, the other one with them.
 type pairCost struct{ plain, with buildCost }
 
-// A buildCost is what one build took, in seconds.
+// A buildCost is the cost of one build, in seconds.
 type buildCost struct {
 	wall    float64
 	command float64 // CPU time of the command
@@ -34,9 +34,8 @@ type buildCost struct {
 
 func (c buildCost) cpu() float64 { return c.command + c.serving }
 
-// cost takes pairs of warm builds. Two workers are there for it at the same time and
-// take turns, so that a pair meets the same machine; who is first changes from pair
-// to pair.
+// cost runs pairs of warm builds. Two workers exist at the same time and take turns, so that a pair
+// meets the same state of the machine; the first one changes from pair to pair.
 func (b *prefetchBench) cost(ctx context.Context, run int) error {
 	if !b.wantsCost() {
 		return nil
@@ -83,7 +82,7 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 	})
 }
 
-// What a build took more with recorder and prefetcher than without, as a share.
+// The additional cost of a build with recorder and prefetcher, as a share.
 func cpuShare(c pairCost) float64     { return c.with.cpu()/c.plain.cpu() - 1 }
 func wallShare(c pairCost) float64    { return c.with.wall/c.plain.wall - 1 }
 func servingShare(c pairCost) float64 { return (c.with.serving - c.plain.serving) / c.plain.cpu() }
@@ -96,8 +95,8 @@ func (b *prefetchBench) shares(figure func(pairCost) float64) (shares []float64)
 	return shares
 }
 
-// middle says between which values the median lies with a probability of 95 % at
-// least, whatever the distribution, or all of them if they are too few for that.
+// middle returns an interval that has the median with a probability of at least 95 %, for any
+// distribution, or the whole range if there are too few values.
 func middle(values []float64) string {
 	sorted := slices.Sorted(slices.Values(values))
 	n, left := len(sorted), 0

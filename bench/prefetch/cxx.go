@@ -22,7 +22,8 @@ const (
 	cxxTraining = 30 // sources that a coarse profile is learned from
 )
 
-// cxxHeaders returns how g++ is told to take the machine's headers from the folder cxx, and what is to be in that.
+// cxxHeaders returns the options with which g++ takes the machine's headers from the folder cxx,
+// and the contents of that folder.
 func cxxHeaders(ctx context.Context) (args []string, mounts []client.Mount, err error) {
 	if err := needs("/usr/bin/g++", "g++"); err != nil {
 		return nil, nil, err
@@ -103,7 +104,7 @@ int main() { std::cout << boost::format("%1%") % 1; }
 	})
 }
 
-// cxxAction compiles the i-th source, with headers as all others have them.
+// cxxAction compiles the i-th source, with the common headers.
 func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers digest.Digest, i int) (*testbed.Action, error) {
 	name := fmt.Sprintf("source_%d.cc", i)
 	source := []byte(cxxUnit(i))
@@ -125,7 +126,7 @@ func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers dige
 	}, err
 }
 
-// boostHeaders are what sources include, each a few of them.
+// boostHeaders are the headers of sources; each includes a few of them.
 var boostHeaders = []string{
 	"algorithm/string/trim.hpp", "any.hpp", "array.hpp", "bind/bind.hpp", "circular_buffer.hpp",
 	"container/flat_map.hpp", "container/small_vector.hpp", "crc.hpp", "date_time/gregorian/gregorian_types.hpp",

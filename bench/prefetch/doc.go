@@ -1,6 +1,6 @@
-// Package prefetch measures actions whose inputs are far away: cold against warm, with and without a profile, with
-// profiles that are wrong, in this process and from outside, and what recorder and prefetcher cost where they have
-// nothing to do.
+// Package prefetch measures actions whose inputs are far away: cold against warm, with and without
+// a profile, with wrong profiles, in this process and from outside, and the cost of recorder and
+// prefetcher without any use for them.
 //
-// Farms, workers and programs that it starts have ended when a run returns.
+// Its farms, workers and programs have ended when a run returns.
 package prefetch

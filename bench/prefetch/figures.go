@@ -85,7 +85,7 @@ func (b *prefetchBench) roundTrips() report.Row {
 	return r
 }
 
-// bytes compares what a cell fetched with what it read.
+// bytes compares the fetched bytes of a cell with the read ones.
 func (b *prefetchBench) bytes(r ratioRow) report.Row {
 	over := b.of(r.cell, overUsed)
 	if len(over) == 0 {
@@ -102,7 +102,8 @@ func (b *prefetchBench) bytes(r ratioRow) report.Row {
 	return withTargets(out, r)
 }
 
-// coldCPU says how much longer a worker is on the processors in an action with an empty store than in the same one again.
+// coldCPU is the additional CPU time of a worker in an action with an empty store, compared with
+// the same action again.
 func (b *prefetchBench) coldCPU() report.Row {
 	c, wanted := cell{workGo, outside, farMS}, ratioRow{wanted: "≤ 0.8"}
 	cold, again := b.of(c, serving), b.of(c.warm(), serving)

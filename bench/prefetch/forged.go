@@ -23,7 +23,7 @@ import (
 // recordsFile is where a worker keeps its profiles, in its data folder.
 const recordsFile = "records.db"
 
-// forge makes a memory that is wrong about what actions read, out of the one that is exact.
+// forge makes a memory with wrong profiles from the exact one.
 func (b *prefetchBench) forge(ctx context.Context, key memoryKey) (err error) {
 	w, right := b.works[key.work], b.memories[memoryKey{key.work, exact}]
 	report.Progress("%s, a profile that is %s", w.name, key.column)
@@ -58,7 +58,7 @@ type inputTree struct {
 	directories map[digest.Digest]*tree.Directory
 }
 
-// forge has profiles remember that an action read something else than from says.
+// forge makes profiles say that an action read other files than from says.
 func (t *inputTree) forge(
 	ctx context.Context, how column, action digest.Digest, from records.Hints, profiles *prefetch.Profiles,
 ) error {
@@ -96,14 +96,15 @@ func (t *inputTree) forge(
 		recorder.Read(path, tree.File)
 	}
 	var directories []digest.Digest
-	if how != renamed { // the directories of other names are others
+	if how != renamed { // the directories with other names differ
 		directories = prefetch.Directories(t.known, root, recorder.Has)
 	}
 	profiles.Learn(ctx, same, recorder.Hashes(), directories)
 	return nil
 }
 
-// wrongPaths are the files that a wrong profile has, of a tree in which some are read and the others not.
+// wrongPaths are the files of a wrong profile, for a tree of which some files are read and the
+// others not.
 func wrongPaths(how column, read, unread []string) (paths []string) {
 	switch how {
 	case renamed:

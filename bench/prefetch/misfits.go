@@ -23,8 +23,8 @@ func misfitCells() (cells []cell) {
 	return cells
 }
 
-// overNone is how long commands wait in a cell over how long they wait without a profile; base is the latter. It is
-// false if one of them was not measured, or nothing had to wait.
+// overNone is the wait of commands in a cell, divided by their wait without a profile, base. It is
+// false if one of them was not measured, or nothing waited.
 func (b *prefetchBench) overNone(c cell) (ratio, base float64, ok bool) {
 	with, without := b.of(c, stalled), b.of(cell{c.work, none, c.ms}, stalled)
 	if len(with) == 0 || len(without) == 0 || report.Median(without) == 0 {

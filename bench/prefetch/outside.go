@@ -21,8 +21,8 @@ const (
 	workerProgram    = "forerunner-worker"
 )
 
-// An outsideFarm is a scheduler with its storage as a process of its own. Workers come and go, each a process, too,
-// and all with the settings that they have if nobody chooses any.
+// An outsideFarm is a scheduler with its storage in a separate process. Workers are processes, too,
+// come and go, and have default settings.
 type outsideFarm struct {
 	*testbed.Client
 	dir, programs string
@@ -81,8 +81,9 @@ func (f *outsideFarm) close() error {
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
 }
 
-// withWorker calls use while a worker with an empty store serves the farm, whose storage is at a distance from it. It has run
-// something, so that it is connected. Its data folder, which may hold a memory, is removed by the caller.
+// withWorker calls use while a worker with an empty store serves the farm, with its storage at a
+// distance. The worker has run an action, so it is connected. The caller removes its data folder,
+// which may hold a memory.
 func (f *outsideFarm) withWorker(
 	ctx context.Context, data string, d testbed.Distance, use func(worker *program.Program, far *testbed.Proxy) error,
 ) (err error) {
@@ -105,7 +106,7 @@ func (f *outsideFarm) withWorker(
 	return use(worker, far)
 }
 
-// train has a worker run the actions of w, and returns the data folder with what it remembers.
+// train makes a worker run the actions of w, and returns its data folder.
 func (f *outsideFarm) train(ctx context.Context, w *workload) (string, error) {
 	report.Progress("%s, what there is to know for programs of their own", w.name)
 	data := filepath.Join(f.dir, "memory")

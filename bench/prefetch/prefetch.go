@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/testbed"
 )
 
-// prefetchOptions are what this benchmark can be told beside the options of all.
+// prefetchOptions are the options of this benchmark, besides the common ones.
 type prefetchOptions struct {
 	report.Options
 	module    string
@@ -85,7 +85,7 @@ func columns() []column {
 	return []column{allFirst, none, near, coarse, exact, misfit, renamed, poisoned, stale, warm, outside, outsideWarm}
 }
 
-// A cell is what is measured as one.
+// A cell is one unit of measurement.
 type cell struct {
 	work   string // such as workGo
 	column column
@@ -109,7 +109,7 @@ type sample struct {
 	cpu           float64 // seconds that commands took of the processors, summed
 	serving       float64 // seconds that the worker itself took of them; of outside only
 	idle          float64 // seconds in which no command ran, or all it did was wait; of one action alone
-	// Of what was fetched ahead or had to be, summed over the actions.
+	// Fetched in advance, or on demand, summed over the actions.
 	hitFiles, missedFiles, wasted float64        // the last in bytes
 	profiles                      map[string]int // how many actions had which
 }
@@ -125,7 +125,7 @@ type prefetchBench struct {
 	costs    []pairCost
 }
 
-// benchPrefetch measures what is wanted and reports it, also when something failed.
+// benchPrefetch measures the requested rows and reports them, even after an error.
 func benchPrefetch(ctx context.Context, o *prefetchOptions, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {
@@ -162,7 +162,7 @@ func newPrefetchBench(f *testbed.Farm, o *prefetchOptions) *prefetchBench {
 	}
 }
 
-// close ends what prepare has started.
+// close ends everything that prepare has started.
 func (b *prefetchBench) close() error {
 	if b.outside == nil {
 		return nil
@@ -170,7 +170,7 @@ func (b *prefetchBench) close() error {
 	return b.outside.close()
 }
 
-// prepare brings the inputs to the storage.
+// prepare uploads the inputs to the storage.
 func (b *prefetchBench) prepare(ctx context.Context) error {
 	needs := map[string]bool{workGo: b.wantsCost()}
 	fromOutside := false
@@ -203,8 +203,8 @@ func (b *prefetchBench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// measure takes all samples: in each run every cell has its turn, so that what the
-// machine does meanwhile meets all of them.
+// measure takes all samples: in each run every cell has its turn, so that disturbances of the
+// machine affect all of them.
 func (b *prefetchBench) measure(ctx context.Context) error {
 	if err := b.train(ctx); err != nil {
 		return err
@@ -228,7 +228,7 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 	return nil
 }
 
-// can reports whether there is what a cell needs.
+// can reports whether the requirements of a cell exist.
 func (b *prefetchBench) can(c cell) bool {
 	return b.works[c.work] != nil && (c.column != outside || b.outside != nil)
 }

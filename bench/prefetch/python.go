@@ -12,7 +12,7 @@ import (
 
 const python = "/usr/bin/python3"
 
-// pythonModules are of the standard library, and those that Debian's python3 has.
+// pythonModules are modules of the standard library that Debian's python3 has.
 const pythonModules = `argparse ast asyncio base64 bisect bz2 calendar cmd code codecs collections.abc compileall
 concurrent.futures configparser contextlib copy csv ctypes datetime decimal difflib dis doctest email.mime.multipart
 email.mime.text enum filecmp fileinput fnmatch fractions ftplib functools getopt getpass gettext glob graphlib gzip
@@ -24,7 +24,8 @@ tarfile tempfile textwrap threading timeit tokenize trace tracemalloc typing uni
 urllib.robotparser uuid wave weakref webbrowser wsgiref.simple_server xml.dom.minidom xml.etree.ElementTree xml.sax
 xmlrpc.client xmlrpc.server zipapp zipfile zoneinfo`
 
-// pythonScript imports the modules that its arguments name or, without any, prints the sources of the others.
+// pythonScript imports the modules in its arguments or, without any, prints the sources of the
+// others.
 const pythonScript = `import importlib, os, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
@@ -38,7 +39,8 @@ if len(sys.argv) == 1:
                 sys.stdout.buffer.write(open(os.path.join(folder, file), "rb").read())
 `
 
-// pythonWork imports much of the standard library, which is in the input root; the interpreter is the machine's.
+// pythonWork imports much of the standard library, which is in the input root; the interpreter is
+// the machine's.
 func pythonWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if err := needs(python, "python3"); err != nil {
 		return nil, err

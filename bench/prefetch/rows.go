@@ -23,17 +23,17 @@ const (
 	farMS  = 50
 )
 
-// A ratioRow is a row that says how much longer a cell takes than a warm one.
+// A ratioRow is a row with the ratio of a cell to a warm one.
 type ratioRow struct {
 	name   string
 	cell   cell
 	wanted string
-	peer   string // what another implementation took
+	peer   string // the value of another implementation
 	extra  bool   // measured on demand only
 }
 
-// ratioRows are in the order of the table. Names of C++ rows begin with cxx, except
-// coarse_50ms: a single go build has nobody to learn from.
+// ratioRows are in the order of the table. Names of C++ rows begin with cxx, except coarse_50ms: a
+// single go build has no similar action to learn from.
 func ratioRows() []ratioRow {
 	rows := []ratioRow{
 		{name: "exact_0ms", cell: cell{workGo, exact, 0}, peer: "1.14"},
@@ -106,7 +106,7 @@ func prefetchNames() (names []string) {
 	return names
 }
 
-// wants reports whether a row is to be shown.
+// wants reports whether a row was requested.
 func (b *prefetchBench) wants(r ratioRow) bool {
 	if len(b.o.Only) > 0 {
 		return slices.Contains(b.o.Only, r.name)
@@ -116,7 +116,7 @@ func (b *prefetchBench) wants(r ratioRow) bool {
 
 func (b *prefetchBench) wantsCost() bool { return b.o.Wants(rowWarmCost) }
 
-// wanted are the cells to be measured, each once, with those that other rows derive from.
+// wanted are the requested cells, each once, with those that other rows derive from.
 func (b *prefetchBench) wanted() (cells []cell) {
 	for _, r := range ratioRows() {
 		if b.wants(r) && !slices.Contains(cells, r.cell) {
@@ -145,7 +145,7 @@ func (b *prefetchBench) of(c cell, figure func(sample) float64) (values []float6
 	return values
 }
 
-// rows makes what is reported, in the order of ratioRows and derivedRows.
+// rows makes the reported rows, in the order of ratioRows and derivedRows.
 func (b *prefetchBench) rows() (rows []report.Row) {
 	for _, r := range ratioRows() {
 		if b.wants(r) {
@@ -160,7 +160,7 @@ func (b *prefetchBench) rows() (rows []report.Row) {
 	return rows
 }
 
-// missing says why a cell has no samples.
+// missing returns why a cell has no samples.
 func (b *prefetchBench) missing(c cell) string {
 	switch {
 	case b.lacks[c.work] != "":

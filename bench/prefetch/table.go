@@ -47,7 +47,7 @@ func (b *prefetchBench) cells(c cell) []string {
 		b.works[c.work].name, fmt.Sprintf("%d ms", c.ms), strings.ReplaceAll(string(c.column), "_", " "),
 		report.FormatSeconds(report.Median(took)), report.Spread(took), over,
 	}
-	if c.column == allFirst { // hard links do not know what is read
+	if c.column == allFirst { // hard links do not show reads
 		return append(cells, "–", "–", mb(func(s sample) float64 { return s.wire }), "–", "–", "–", "–")
 	}
 	return append(cells, report.FormatSeconds(middle(stalled)),
@@ -59,7 +59,7 @@ func (b *prefetchBench) cells(c cell) []string {
 		origins(b.samples[c][0].profiles))
 }
 
-// origins says which profiles the actions of a sample had.
+// origins lists the profiles of the actions in a sample.
 func origins(counts map[string]int) string {
 	var said []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {

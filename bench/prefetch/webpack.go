@@ -15,12 +15,12 @@ const (
 	npm  = "/usr/bin/npm"
 )
 
-// webpackPackages are what npm installs, with all that they depend on.
+// webpackPackages are the packages for npm, with all dependencies.
 func webpackPackages() []string {
 	return []string{"webpack@5.99.9", "webpack-cli@6.0.1", "lodash-es@4.17.21", "react@18.3.1", "react-dom@18.3.1"}
 }
 
-// webpackSource is bundled with all modules of what it imports.
+// webpackSource is bundled with all modules of its imports.
 const webpackSource = `import * as lodash from "lodash-es";
 import * as react from "react";
 import * as client from "react-dom/client";

@@ -26,10 +26,10 @@ const (
 	workSmall   = "small"
 )
 
-// A maker brings the inputs of a workload to the storage.
+// A maker uploads the inputs of a workload to the storage.
 type maker struct {
 	work   string
-	inputs string // what it stores
+	inputs string // description of its inputs
 	make   func(context.Context, *prefetchBench) (*workload, error)
 }
 
@@ -49,7 +49,7 @@ func makers() []maker {
 // jobs are the workloads that have rows of the same kinds.
 func jobs() []string { return []string{workGCC, workPython, workWebpack, workJavac, workGo} }
 
-// A lack says what this machine has not that a workload needs, and how to get it.
+// A lack is a missing requirement of a workload, with a way to get it.
 type lack string
 
 // Error returns it.
@@ -68,7 +68,7 @@ type workload struct {
 	name     string
 	slots    int
 	actions  []*testbed.Action
-	training []*testbed.Action // what a worker has seen before it meets the actions as new ones
+	training []*testbed.Action // the actions that a worker has seen before the measured ones
 	strange  []*testbed.Action // of the same kind as the actions, and they read other files than those do
 	inputs   *client.Inputs    // of all actions, where they have the same
 	note     string
@@ -94,7 +94,7 @@ type job struct {
 	strange  *repb.Command // nil: none
 }
 
-// store brings the inputs of a job to the storage.
+// store uploads the inputs of a job to the storage.
 func (b *prefetchBench) store(ctx context.Context, j job) (*workload, error) {
 	in, err := client.Scan(ctx, testbed.Function, j.mounts, nil)
 	if err != nil {
@@ -129,8 +129,8 @@ func (b *prefetchBench) sources(work string, files map[string]string) (string, e
 	return dir, nil
 }
 
-// stage copies a folder of the machine to one of the benchmark, with what symlinks lead to in place of them, and
-// without those that lead nowhere and what is not wanted. That is asked of paths below the folder.
+// stage copies a folder of the machine to one of the benchmark. It replaces symlinks by their
+// targets, and omits broken ones and unwanted files. unwanted gets paths below the folder.
 func (b *prefetchBench) stage(work, from string, wanted func(path string) bool) (string, error) {
 	to := filepath.Join(b.farm.Dir, "staged-"+work)
 	from, err := filepath.EvalSymlinks(from) // WalkDir follows none

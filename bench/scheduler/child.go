@@ -25,21 +25,21 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A usage is what a process has used so far and holds now. Memory is in bytes; Live is what
-// the last garbage collection left of the heap.
+// A usage is the resource usage of a process so far, and its present memory. Memory is in bytes;
+// Live is the heap after the last garbage collection.
 type usage struct {
 	CPU                   time.Duration
 	Resident, Live, Stack float64
 }
 
-// A schedulerProcess is a scheduler on its own, so that what it uses can be told
-// from what those who call it use.
+// A schedulerProcess is a scheduler in a separate process, so that its usage is separate from that
+// of its callers.
 type schedulerProcess struct {
 	cmd  *exec.Cmd
 	ask  io.WriteCloser
 	hear *json.Decoder
 	conn *grpc.ClientConn
-	// address is where it serves gRPC.
+	// address is its address for gRPC.
 	address string
 }
 
@@ -90,7 +90,7 @@ func (p *schedulerProcess) close() error {
 	return err
 }
 
-// used asks what the process uses.
+// used requests the usage of the process.
 func (p *schedulerProcess) used(ctx context.Context) (u usage, err error) {
 	if _, err = fmt.Fprintln(p.ask, "usage"); err == nil {
 		err = p.hear.Decode(&u)
@@ -152,7 +152,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	return <-answered
 }
 
-// answerUsage does what the lines of in say until it ends.
+// answerUsage executes the lines of in until it ends.
 func answerUsage(in io.Reader, out *json.Encoder) error {
 	lines := bufio.NewScanner(in)
 	var endProfile func() error

@@ -19,13 +19,12 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A virtualFarm is a core.State with workers and clients that take no time of
-// their own. Its clock moves from one end of an action to the next. As many actions
-// are queued as at the start, all the time: the client of one that ended asks for
-// another one.
+// A virtualFarm is a core.State with workers and clients that take no time. Its clock moves from
+// one end of an action to the next. The number of queued actions stays the same: when an action
+// ends, its client requests another one.
 //
-// What State does is timed apart. What goes into it has just been made then, as the
-// server makes it of a request.
+// The time of State is measured separately. Its inputs have just been made then, as the server
+// makes them from a request.
 type virtualFarm struct {
 	state   *core.State
 	now     time.Time
@@ -33,13 +32,13 @@ type virtualFarm struct {
 	calls   uint64
 	random  *rand.Rand
 	workers []virtualWorker
-	// running says who ends when. Who has ended an action rests until so many others
-	// have, and then asks for the next one.
+	// running has the ends of actions. A worker pauses after an action until so many others have
+	// ended one, and then requests the next one.
 	running    ends
 	resting    []*virtualWorker
 	rests      int
 	operations []*virtualOperation
-	// spare are operations that are done and forgotten, first in first out.
+	// spare are finished and forgotten operations, first in first out.
 	spare []*virtualOperation
 	// decisions counts assignments, inside is the time that State took.
 	decisions int
@@ -49,10 +48,10 @@ type virtualFarm struct {
 // A stateTime is how long the methods of a State took.
 type stateTime struct {
 	submit time.Duration
-	// decide is for calls of workers that are idle, and are told what to run.
+	// decide is for calls of idle workers that get an action.
 	decide time.Duration
-	// end is for calls of workers that have run an action, for clients that hang up
-	// then, and for what is due.
+	// end is for calls of workers that have run an action, for clients that hang up then, and for
+	// timers.
 	end time.Duration
 }
 
@@ -78,7 +77,7 @@ type virtualOperation struct {
 // keptCompleted is how many operations the State keeps that are done.
 const keptCompleted = 10_000
 
-// succeeded is what every worker reports.
+// succeeded is the report of every worker.
 var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 
 func newVirtualFarm(workers int) (*virtualFarm, error) {
@@ -127,7 +126,7 @@ func (f *virtualFarm) named(name string) *virtualOperation {
 	return f.operations[i]
 }
 
-// renew makes an operation that is done and forgotten anew.
+// renew reuses a finished and forgotten operation.
 func (op *virtualOperation) renew() {
 	made := *op.Operation
 	made.Name = strings.Clone(made.Name)
@@ -143,7 +142,7 @@ func (f *virtualFarm) submit(op *virtualOperation) error {
 }
 
 func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
-	// A call's number says whose it is.
+	// A call's number identifies it.
 	f.calls++
 	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
 	start := time.Now()
@@ -156,7 +155,7 @@ func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
 	f.do(out)
 }
 
-// do does what the State says. Clients that are told of the end hang up.
+// do carries out the State's answer. Clients hang up when their action has ended.
 func (f *virtualFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -179,8 +178,8 @@ func (f *virtualFarm) do(out event.Out) {
 	}
 }
 
-// step lets the next action end, has another one submitted first, so that the farm is
-// never without work, and the worker that has rested longest run something.
+// step ends the next action, submits another one first, so that the farm is never without work, and
+// gives an action to the worker with the longest pause.
 func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {

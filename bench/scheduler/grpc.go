@@ -16,7 +16,7 @@ import (
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
-// What is simulated.
+// The simulated farm.
 const (
 	grpcWorkers = 1000
 	grpcActions = 40_000 // measured
@@ -65,7 +65,7 @@ type busySample struct {
 	cpu, actionsPerSecond, p50, p99 float64
 }
 
-// A grpcBench measures a scheduler that is a process of its own, over gRPC on 127.0.0.1.
+// A grpcBench measures a scheduler in a separate process, over gRPC on 127.0.0.1.
 type grpcBench struct {
 	dir     string
 	profile string // folder for profiles; empty: none
@@ -225,7 +225,7 @@ func (b *grpcBench) withWorkers(
 	}
 	err = use(working, clients)
 	stop()
-	// What ended the workers, if they ended first, says more than what that did to use.
+	// If the workers ended first, their error says more than later errors.
 	return errors.Join(g.Wait(), err, closeClients(), closeWorkers())
 }
 

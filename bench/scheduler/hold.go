@@ -15,11 +15,12 @@ import (
 // holdNames are the rows of benchHolds.
 func holdNames() []string { return []string{"worst_hold_ms_1e6"} }
 
-// benchHolds measures how much CPU time an event takes at most while all workers of a large farm are lost, and then all that waits fails:
-// so long the scheduler's lock is held where nobody else wants the CPU.
+// benchHolds measures the maximum CPU time of an event while a large farm loses all workers, and
+// then all waiting operations fail: this is how long the scheduler's lock is held if the CPU is
+// free.
 func benchHolds(ctx context.Context, o *report.Options) ([]report.Row, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	runtime.LockOSThread() // whose CPU time is that of events
+	runtime.LockOSThread() // whose CPU time is measured
 	defer runtime.UnlockOSThread()
 	var worst []float64
 	var last holds
@@ -56,7 +57,7 @@ func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err err
 		}
 	}
 	runtime.GC()
-	runtime.LockOSThread() // whose CPU time is asked for
+	runtime.LockOSThread() // whose CPU time is measured
 	defer runtime.UnlockOSThread()
 	for left > 0 {
 		if f.tick.IsZero() || ctx.Err() != nil {

@@ -20,8 +20,8 @@ const (
 // jainShape is how many branches each branch of the level above has.
 func jainShape() [3]int { return [3]int{5, 5, 2} }
 
-// benchJain measures how even running work is between invocations that want very
-// different amounts, at each level.
+// benchJain measures how even the shares of running work are between invocations with very
+// different demands, at each level.
 func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	report.Progress("fairness")
 	f, err := newVirtualFarm(jainWorkers)
@@ -50,7 +50,7 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	var samples [3][]float64
 	for sample := range jainSamples + 20 {
 		for range jainPerBatch {
-			// Whoever has an action ended asks for the next: demand stays as it is.
+			// A client whose action has ended requests the next: demand stays constant.
 			if err := f.step(more(f.running[0].op.leaf)); err != nil {
 				return nil, err
 			}

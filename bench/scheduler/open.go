@@ -19,7 +19,7 @@ const (
 	openPerConnection = 100    // Bazel's default
 )
 
-// open measures what operations cost that wait in the queue, each with a client.
+// open measures the cost of waiting operations in the queue, each with a client.
 func (b *grpcBench) open(ctx context.Context) (rows []report.Row, err error) {
 	report.Progress("queueing %d operations", openStreams)
 	err = b.with(ctx, "", func(p *schedulerProcess) error {

@@ -33,8 +33,8 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// A schedulerPart measures some of the rows together. What measure returns beside
-// an error was measured before it.
+// A schedulerPart measures some of the rows together. Results beside an error were measured before
+// it.
 type schedulerPart struct {
 	rows    []string
 	measure func(ctx context.Context, o *report.Options) ([]report.Row, error)
@@ -49,7 +49,7 @@ func schedulerParts() []schedulerPart {
 	}
 }
 
-// benchScheduler measures the parts that are wanted, and reports them.
+// benchScheduler measures the requested parts, and reports them.
 func benchScheduler(ctx context.Context, o *report.Options, w io.Writer) error {
 	facts := report.Machine(".")
 	var rows []report.Row

@@ -15,14 +15,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// Sizes of the virtual farm, as the issue wants them.
+// Sizes of the virtual farm, as the issue specifies them.
 const (
 	virtualWorkers     = 10_000
 	virtualRests       = 1000 // of the workers, each between two actions
 	virtualInvocations = 10_000
 	fewQueued          = 10_000
 	manyQueued         = 1_000_000
-	// So many that the heap has been collected before and is meanwhile.
+	// Enough for garbage collections before and during the measurement.
 	warmUpDecisions   = 400_000
 	measuredDecisions = 1_000_000
 )
@@ -56,8 +56,8 @@ func decisionNames() []string {
 	}
 }
 
-// benchDecisions measures how fast a State decides, and what it needs for each
-// queued operation, when few and when many are queued.
+// benchDecisions measures the rate of a State's decisions, and its memory for each queued
+// operation, with few and with many queued.
 func benchDecisions(ctx context.Context, o *report.Options) ([]report.Row, error) {
 	few, err := decisions(ctx, fewQueued, o)
 	if err != nil {
@@ -117,7 +117,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	}
 	metadata := invocations(virtualInvocations)
 	before := heapBytes()
-	// What runs, what waits, what is done and kept, and some between the two.
+	// Running, waiting and finished ones, and some in between.
 	ops := make([]*virtualOperation, virtualWorkers+queued+2*keptCompleted)
 	for i := range ops {
 		leaf := i % virtualInvocations
@@ -165,8 +165,8 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	return r, nil
 }
 
-// invocations returns the metadata of n of them; twenty or so share what they are
-// correlated by.
+// invocations returns the metadata of n of them; about twenty share their correlated invocations
+// ID.
 func invocations(n int) []request.Metadata {
 	all := make([]request.Metadata, n)
 	for i := range all {
@@ -178,7 +178,7 @@ func invocations(n int) []request.Metadata {
 	return all
 }
 
-// heapBytes is what lives on the heap.
+// heapBytes is the size of the live heap.
 func heapBytes() float64 {
 	var m runtime.MemStats
 	runtime.GC()

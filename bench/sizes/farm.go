@@ -15,16 +15,16 @@ import (
 type simPolicy struct {
 	analyzer *sizeclass.Analyzer
 	first    uint32
-	// spills has what waits go to idle workers of larger classes, by this exponent; 0: nothing does.
+	// spills is the exponent for spilling to idle workers of larger classes; 0: no spilling.
 	spills float64
 }
 
-// A simResult is what became of a stream.
+// A simResult is the result of a stream.
 type simResult struct {
 	delays       []time.Duration // of each job, from its arrival to its result
 	cost, wasted float64         // seconds of workers times their classes
 	runs, again  int             // all, and those on the largest class after a smaller one
-	spilled      int             // those that were to wait for a smaller class
+	spilled      int             // those that should wait for a smaller class
 }
 
 // A simFarm runs jobs in virtual time.
@@ -44,7 +44,7 @@ type simQueue struct {
 	waiting       []*simRun
 	mean          float64   // seconds of a run, of late
 	open          bool      // see spill.Queue.Worth
-	look          time.Time // at which somebody will have waited for long
+	look          time.Time // when a job will have waited for long
 }
 
 // A simRun is one run of a job.
@@ -61,7 +61,7 @@ type simRun struct {
 	partner *simRun // the other one of two at once
 }
 
-// simulate runs jobs in order. workers of each class in p are as many as it says, or without number.
+// simulate runs jobs in order. Each class in p has the given number of workers, or unlimited ones.
 func simulate(ctx context.Context, p *sizesParameters, jobs []*simJob, policy simPolicy, bounded bool) simResult {
 	f := &simFarm{p: p, policy: policy, result: simResult{delays: make([]time.Duration, len(jobs))}}
 	units := 0
@@ -122,7 +122,7 @@ func (f *simFarm) enqueue(r *simRun) {
 	f.spill()
 }
 
-// dispatch starts what can be started.
+// dispatch starts all jobs that can start.
 func (f *simFarm) dispatch(q *simQueue) {
 	for q.free != 0 && len(q.waiting) > 0 {
 		r := q.waiting[0]
@@ -148,10 +148,10 @@ func (f *simFarm) start(r *simRun, q *simQueue) {
 	}
 }
 
-// overdue is the outcome of a run that goes on.
+// overdue is the outcome of a run that continues.
 const overdue sizeclass.Outcome = 0
 
-// spill has what waits go to idle workers of larger classes, as the scheduler's core does.
+// spill moves waiting jobs to idle workers of larger classes, as the scheduler's core does.
 func (f *simFarm) spill() {
 	for f.policy.spills > 0 {
 		var from, to *simQueue
@@ -257,7 +257,7 @@ func (f *simFarm) waste(r *simRun, took time.Duration) {
 	f.result.wasted += float64(r.queue.class) * took.Seconds()
 }
 
-// overdue starts a run on the largest class, beside the one that takes long or in its stead.
+// overdue starts a run on the largest class, in addition to the slow one or instead of it.
 func (f *simFarm) overdue(r *simRun) {
 	if f.largest().free == 0 {
 		f.failed(r, f.stop(r), sizeclass.TimedOut)

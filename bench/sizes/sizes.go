@@ -44,7 +44,7 @@ type simCase struct {
 	first uint32 // the class that actions start on, if an Analyzer does not choose
 	// learns has an Analyzer choose, by the plain rule alone or not.
 	learns, plain bool
-	// spills has what waits go to idle workers of larger classes.
+	// spills enables spilling to idle workers of larger classes.
 	spills bool
 }
 
@@ -68,7 +68,7 @@ func simCases(p *sizesParameters) []simCase {
 	}
 }
 
-// policy returns a fresh one that knows nothing.
+// policy returns a new one without records.
 func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	if !c.learns {
 		return simPolicy{first: c.first}, nil
@@ -83,7 +83,7 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	return policy, err
 }
 
-// A simFigure is what a policy did, over what always the largest class did.
+// A simFigure is the result of a policy, relative to that of always the largest class.
 type simFigure struct {
 	name                 string
 	cost, wasted         float64 // shares of the cost of always largest
@@ -219,7 +219,7 @@ func sizesRows(figures []simFigure) []report.Row {
 	return rows
 }
 
-// spillRows are those of sizes.json about what goes to larger workers, in the farm with few small ones.
+// spillRows are the rows of sizes.json about spilling, in the farm with few small workers.
 func spillRows(figures []simFigure) []report.Row {
 	by := map[string]simFigure{}
 	for _, f := range figures {

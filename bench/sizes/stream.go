@@ -20,19 +20,19 @@ import (
 //go:embed sizes.json
 var defaultSizes []byte
 
-// sizesParameters say which actions come, and to which workers.
+// sizesParameters define the stream of actions, and the workers.
 type sizesParameters struct {
 	Seed            uint64  `json:"seed"`
 	Days            float64 `json:"days"`
 	BuildsPerDay    float64 `json:"builds_per_day"` // at random times
 	ActionsPerBuild int     `json:"actions_per_build"`
-	// FirstActions are there at the start; of those that come NewShare were never seen.
+	// FirstActions exist at the start; NewShare of later ones are new.
 	FirstActions int     `json:"first_actions"`
 	NewShare     float64 `json:"new_share"`
 	// FailingBuilds is the share of builds with an action that fails wherever it runs.
 	FailingBuilds float64 `json:"failing_builds"`
-	// Noise and DriftPerDay are of the logarithm of what an action takes: of a run, and of
-	// the action from one day to the next.
+	// Noise and DriftPerDay apply to the logarithm of an action's duration: for each run, and from
+	// one day to the next.
 	Noise       float64 `json:"noise"`
 	DriftPerDay float64 `json:"drift_per_day"`
 	// JumpsPerDay is how likely an action becomes another one in a day.
@@ -48,8 +48,8 @@ type sizesParameters struct {
 	Kinds []sizesKind `json:"kinds"`
 }
 
-// A sizesKind is what alike actions have in common. What they do on one CPU, and their memory,
-// are Pareto distributed, with a least value and an alpha.
+// A sizesKind is the common part of similar actions. Their work on one CPU, and their memory, are
+// Pareto distributed, with a minimum and an alpha.
 type sizesKind struct {
 	Name         string  `json:"name"` // empty: nothing is known of it
 	Share        float64 `json:"share"`
@@ -63,7 +63,7 @@ type sizesKind struct {
 	MemoryAlpha   float64 `json:"memory_alpha"`
 }
 
-// readSizes reads parameters from a file, those that are built in if path is empty.
+// readSizes reads parameters from a file, or the built-in ones if path is empty.
 func readSizes(path string) (p *sizesParameters, err error) {
 	text := defaultSizes
 	if path != "" {
@@ -95,10 +95,10 @@ func (p *sizesParameters) withFewSmall() *sizesParameters {
 func (p *sizesParameters) smallest() uint32 { return p.Classes[0].Size }
 func (p *sizesParameters) largest() uint32  { return p.Classes[len(p.Classes)-1].Size }
 
-// longestSeconds bounds what an action takes on one CPU.
+// longestSeconds limits an action's work on one CPU.
 const longestSeconds = 4 * 3600
 
-// A simAction is one that is run again and again.
+// A simAction is one that runs again and again.
 type simAction struct {
 	sizeclass.Action
 	serial, parallel float64 // seconds on one CPU
@@ -106,11 +106,11 @@ type simAction struct {
 	day              int     // as of which it drifted
 }
 
-// A simJob is one action to be run, whoever decides where.
+// A simJob is one action to run, independent of its placement.
 type simJob struct {
 	action  sizeclass.Action
 	arrives time.Time
-	// What it takes on a worker of class 1 that has the memory.
+	// Its needs on a worker of class 1 that has the memory.
 	serial, parallel, memory float64
 	// fails: it does so by its own fault, after the share stops of its time; an action that
 	// runs out of memory does so then, too.
@@ -130,7 +130,7 @@ func (j *simJob) took(p *sizesParameters, class uint32) (time.Duration, sizeclas
 	return secondsOf(seconds), sizeclass.Succeeded
 }
 
-// run returns what a worker tells of a run that took so long.
+// run returns a worker's report of a run with this duration.
 func (j *simJob) run(p *sizesParameters, class uint32, took time.Duration) sizeclass.Run {
 	whole := j.serial + j.parallel/float64(class)
 	cpu := (j.serial*p.BusyCPUShare + j.parallel) * took.Seconds() / whole
@@ -177,7 +177,7 @@ func (p *sizesParameters) jobs() (jobs []*simJob) {
 
 func (s *simStream) job(day int) *simJob {
 	n := len(s.actions)
-	// What was made lately is run more often.
+	// Recent actions run more often.
 	i := n - 1 - int(float64(n)*math.Pow(s.random.Float64(), 2))
 	if s.random.Float64() < s.p.NewShare {
 		s.add()
@@ -195,7 +195,7 @@ func (s *simStream) job(day int) *simJob {
 	}
 }
 
-// mostMemory is what the largest class surely has.
+// mostMemory is the memory that the largest class surely has.
 func (s *simStream) mostMemory() float64 { return s.p.MemoryMiB * float64(s.p.largest()) * 0.9 }
 
 func (s *simStream) add() {

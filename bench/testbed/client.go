@@ -18,13 +18,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// A Client hands actions to a farm and reads its storage. Its Conn is closed by who has dialled.
+// A Client sends actions to a farm and reads its storage. The caller of Dial closes its Conn.
 type Client struct {
 	Conn    *grpc.ClientConn
 	Storage *casclient.Client
 }
 
-// Dial connects with a farm whose scheduler has the storage, HOST:PORT.
+// Dial connects to a farm whose scheduler has the storage, HOST:PORT.
 func Dial(address string) (*Client, error) {
 	conn, err := dial.Dial(address)
 	if err != nil {
@@ -42,7 +42,7 @@ type Action struct {
 	Platform client.Properties
 }
 
-// A Result is what one action took and read.
+// A Result is the duration and the reads of one action.
 type Result struct {
 	Action  digest.Digest
 	Seconds float64 // of the whole Execute

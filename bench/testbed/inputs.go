@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// NewLogger shows warnings, for what they say may explain a figure.
+// NewLogger shows warnings, because they may explain a result.
 func NewLogger() (*zap.Logger, error) {
 	c := zap.NewDevelopmentConfig()
 	c.Level = zap.NewAtomicLevelAt(zap.WarnLevel)
@@ -34,7 +34,7 @@ func NewCommand(args []string, made string, env ...string) *repb.Command {
 	return c
 }
 
-// SearchPath finds the folders for headers in angle brackets in what g++ -v says.
+// SearchPath finds the folders for headers in angle brackets in the output of g++ -v.
 func SearchPath(said string) (folders []string) {
 	_, list, _ := strings.Cut(said, "#include <...> search starts here:\n")
 	list, _, _ = strings.Cut(list, "End of search list.")
@@ -44,7 +44,7 @@ func SearchPath(said string) (folders []string) {
 	return folders
 }
 
-// Output runs a program, before there is any mount, and returns what it prints.
+// Output runs a program, before there is any mount, and returns its output.
 func Output(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

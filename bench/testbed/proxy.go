@@ -14,13 +14,13 @@ import (
 
 const (
 	packetBytes = 64 << 10
-	// maxPackets bounds what is on the way in one direction of a connection; who
-	// sends more waits, as with a full TCP window. It is far above what a round trip
-	// of a second and a gigabit hold.
+	// maxPackets limits the packets in flight in one direction of a connection; above it the sender
+	// waits, as with a full TCP window. It is far above the contents of a round trip of a second at
+	// a gigabit.
 	maxPackets = 4096
 )
 
-// A Distance is what lies between two machines.
+// A Distance is the network between two machines.
 type Distance struct {
 	RoundTrip time.Duration // half of it in each direction
 	Bandwidth int64         // bytes a second in each direction, all connections together; 0: no bound
@@ -132,8 +132,8 @@ func (l *direction) send(n int) time.Time {
 	return l.free.Add(l.delay)
 }
 
-// carry brings what src says to dst until src ends, which is no error. It closes src
-// when dst takes no more or ctx ends; who ends ctx has to end a Write to dst, too.
+// carry copies from src to dst until src ends, which is no error. It closes src when dst fails or
+// ctx ends; the caller that ends ctx must also end a Write to dst.
 func (l *direction) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -65,13 +65,13 @@ func (f *Farm) Close() error {
 	return errors.Join(err, <-f.ended)
 }
 
-// A Setting is what a worker is started with.
+// A Setting is the start settings of a worker.
 type Setting struct {
 	Distance Distance // of its storage
 	Method   vfs.Method
 	Slots    int
-	Memory   string            // folder with what a worker remembered that had the same data before; empty: nothing
-	Keep     string            // folder that gets what this one remembers; empty: it is forgotten
+	Memory   string            // folder with the state of a worker that had the same data before; empty: nothing
+	Keep     string            // folder for the state of this one; empty: it is dropped
 	Plain    bool              // neither recorder nor prefetcher
 	Platform client.Properties // of the actions that it gets; nil: those without one
 	Serves   bool              // to other workers of the farm
@@ -147,7 +147,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 	return w, nil
 }
 
-// close removes what a worker kept, which has ended.
+// close removes the data of a worker that has ended.
 func (w *workerRun) close() error {
 	w.far.Close()
 	return errors.Join(os.RemoveAll(w.worker.Data), os.RemoveAll(w.worker.CacheDir))
@@ -194,7 +194,7 @@ func (f *Farm) Serve(ctx context.Context, use func() error, workers ...*farm.Wor
 	return err
 }
 
-// greet waits until a worker is ready and has it run something.
+// greet waits until a worker is ready and makes it run an action.
 func (f *Farm) greet(ctx context.Context, s *serving) error {
 	select {
 	case <-s.ready:
@@ -208,8 +208,8 @@ func (f *Farm) greet(ctx context.Context, s *serving) error {
 	}
 }
 
-// CopyMemory copies what a worker keeps for later, its whole data folder without the
-// cache, to a folder that it replaces. No worker is using either.
+// CopyMemory copies the whole data folder of a worker without the cache to a folder that it
+// replaces. No worker uses either.
 func CopyMemory(to, from string) error {
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
 		return fmt.Errorf("copy what a worker remembers: %w", err)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the children do, so that both sides do the same; tests have a part of it done.
+// The work of the children, so that both sides do the same; tests run a part of it.
 const (
 	createFiles   = 20_000
 	randomReads   = 100_000
@@ -165,7 +165,7 @@ func randomRead(path string, reads int) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// createUnlink makes files of a line in a new folder, looks at each and removes them.
+// createUnlink makes files of a line in a new folder, stats each and removes them.
 func createUnlink(dir string, files int) (time.Duration, error) {
 	made := filepath.Join(dir, "made")
 	content := []byte(strings.Repeat("x", 99) + "\n")

@@ -1,6 +1,6 @@
 // Package vfs measures input roots against plain folders, as rows of vfs.json.
 //
-// It serves FUSE in its own process, so all that it runs after the setup is started by a launcher, and it never
-// looks below its own mounts. What it does itself in a root a child does: the program, started again with the
-// command of NewChildCommand.
+// It serves FUSE in its own process, so a launcher starts all programs after the setup, and the
+// process never accesses its own mounts. Its own work in a root is done by a child: this program
+// with the command of NewChildCommand.
 package vfs

@@ -24,8 +24,8 @@ const (
 	smallFiles = 10_000
 )
 
-// inputs are the plain trees that the input roots are made of, each in a folder of
-// its own, which is also the baseline.
+// inputs are the plain trees for the input roots, each in a separate folder, which is also the
+// baseline.
 type inputs struct {
 	dir      string // holds app, big, cxx and go, as far as they are needed
 	small    string // file that lists small files of go, relative to dir
@@ -35,10 +35,10 @@ type inputs struct {
 	boost    bool     // headers of Boost are in it
 }
 
-// needs says which of the inputs are wanted.
+// needs lists the requested inputs.
 type needs struct{ big, cxx bool }
 
-// makeInputs copies what is measured into dir. It starts programs, so there must be no mount yet.
+// makeInputs copies the measured trees into dir. It starts programs, so there must be no mount yet.
 func makeInputs(ctx context.Context, dir string, n needs) (*inputs, error) {
 	in := &inputs{dir: filepath.Join(dir, "plain"), small: filepath.Join(dir, "small")}
 	if err := os.Mkdir(in.dir, 0o755); err != nil {
@@ -128,7 +128,7 @@ func (in *inputs) copyHeaders(ctx context.Context) error {
 		}
 		in.cxx = append(in.cxx, filepath.Join("cxx", from))
 		if slices.ContainsFunc(folders, func(o string) bool { return strings.HasPrefix(from, o+"/") }) {
-			continue // copied with the one that holds it
+			continue // copied with its parent
 		}
 		to := filepath.Join(cxx, from)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {

@@ -15,8 +15,8 @@ import (
 
 const (
 	warmUps = 3
-	// settle is what lies between the first sightings of a tree and the root that is
-	// measured; work that goes on in the background after an action ends meanwhile.
+	// settle is the time between the first uses of a tree and the measured root; background work
+	// after an action ends during this.
 	settle = 2 * time.Second
 	// Of root_ms and root_rss_kib.
 	untouchedRoots = 50
@@ -64,7 +64,7 @@ func needsOf(o *report.Options) needs {
 	return needs{big: o.Wants("seq_read", "seq_read_again", "random_read"), cxx: o.Wants("gxx")}
 }
 
-// lacks says what a comparison needs and this machine does not have.
+// lacks lists requirements of a comparison that this machine lacks.
 func (b *vfsBench) lacks(c comparison) string {
 	if c.name == "gxx" && len(b.in.cxx) == 0 {
 		return "no g++"
@@ -84,7 +84,7 @@ func (b *vfsBench) noteOf(c comparison) string {
 	return c.note
 }
 
-// removeMade removes what work leaves in a plain folder; a root vanishes with it.
+// removeMade removes the results of work in a plain folder; a root vanishes with them.
 func removeMade(dir string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(dir, "out")), os.RemoveAll(filepath.Join(dir, "made")))
 }
@@ -167,7 +167,7 @@ func (s side) openSmall(ctx context.Context) (time.Duration, error) {
 	return s.site.child(ctx, "open-small", s.dir, s.in.small)
 }
 
-// rootRows measures what a root costs by itself.
+// rootRows measures the cost of a root itself.
 func (b *vfsBench) rootRows(ctx context.Context) error {
 	var errs []error
 	if b.o.Wants(rowRootMS) {
@@ -215,7 +215,7 @@ func (b *vfsBench) rootTime(ctx context.Context) error {
 	return nil
 }
 
-// rootMemory is what open roots hold after use, kernel memory not counted.
+// rootMemory is the memory of open roots after use, without kernel memory.
 func (b *vfsBench) rootMemory(ctx context.Context) (err error) {
 	if err := b.warmUp(ctx); err != nil {
 		return err

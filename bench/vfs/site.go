@@ -37,9 +37,8 @@ const (
 	commandTimeout = 15 * time.Minute
 )
 
-// A site is what a worker consists of, as far as input roots go: a launcher that
-// was started before any mount, a store, and a folder of roots. It is used by one
-// goroutine.
+// A site is the part of a worker for input roots: a launcher that was started before any mount, a
+// store, and a folder of roots. One goroutine uses it.
 type site struct {
 	dir      string
 	launcher *runner.Launcher
@@ -50,7 +49,7 @@ type site struct {
 	roots  *vfs.FS
 	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
 
-	subtrees []*repb.DirectoryNode // what each root holds
+	subtrees []*repb.DirectoryNode // contents of each root
 	starts   int
 	actions  int
 	part     int // of the work of children; 0 is all of it
@@ -120,7 +119,7 @@ func (s *site) shut() error {
 	return errors.Join(errs...)
 }
 
-// close leaves no mount and no process behind; the folder is the caller's.
+// close leaves no mount and no process; the folder is the caller's.
 func (s *site) close() error {
 	err := s.shut()
 	if s.launcher != nil {
@@ -144,7 +143,7 @@ func (s *site) memoryRoots() (*vfs.FS, error) {
 	return s.memory, err
 }
 
-// upload brings each folder in dir into the store, as a subtree of all roots.
+// upload stores each folder in dir, as a subtree of all roots.
 func (s *site) upload(ctx context.Context, dir string) error {
 	folders, err := os.ReadDir(dir)
 	if err != nil {
@@ -178,8 +177,7 @@ func (s *site) put(ctx context.Context, blobs []casclient.Blob) error {
 	return group.Wait()
 }
 
-// root mounts a root in f that no action has seen: beside the subtrees it holds a
-// file of its own.
+// root mounts a root in f that no action has seen: besides the subtrees it has a file of its own.
 func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNode) (*vfs.Root, error) {
 	spec, err := s.spec(ctx, subtrees)
 	if err != nil {
@@ -188,7 +186,7 @@ func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNo
 	return f.NewRoot(ctx, spec)
 }
 
-// spec stores what describes such a root.
+// spec stores the specification of such a root.
 func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec vfs.RootSpec, err error) {
 	s.actions++
 	own := []byte(strconv.Itoa(s.actions))
@@ -223,8 +221,8 @@ type job struct {
 	args []string
 }
 
-// run runs a command and returns what it printed and how long it took, without
-// the start and end of the launcher's own work.
+// run runs a command and returns its output and its duration, without the start and end of the
+// launcher's work.
 func (s *site) run(ctx context.Context, j job) (printed string, took time.Duration, err error) {
 	stdout, stderr := filepath.Join(s.dir, "stdout"), filepath.Join(s.dir, "stderr")
 	result, err := s.launcher.Run(ctx, runner.Command{

@@ -35,8 +35,8 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// benchVFS makes the inputs, measures all rows that are wanted, and reports them.
-// What was measured is reported also when a row failed.
+// benchVFS makes the inputs, measures all requested rows, and reports them. It also reports results
+// if a row failed.
 func benchVFS(ctx context.Context, o *report.Options, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {
@@ -72,8 +72,8 @@ type vfsBench struct {
 	rows        []report.Row
 }
 
-// all measures what is wanted: first the rows whose runs each have a worker to
-// themselves, then those on a worker that has shown the trees before.
+// all measures the requested rows: first the rows whose runs each have a separate worker, then
+// those on a worker that has shown the trees before.
 func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	report.Progress("storing the inputs")
 	if err := b.site.upload(ctx, b.in.dir); err != nil {
@@ -151,7 +151,7 @@ func (b *vfsBench) compare(ctx context.Context, c comparison) error {
 			return err
 		}
 	}
-	// A pass that is not timed: the first one pays for what others left dirty.
+	// An untimed pass: the first one pays for dirty pages of others.
 	if _, err := c.work(side{b, b.in.dir}, ctx); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (b *vfsBench) pair(ctx context.Context, c comparison, oursFirst bool) (plai
 		steps[0], steps[1] = steps[1], steps[0]
 	}
 	for _, step := range steps {
-		b.sync() // what one side wrote is not the other's to wait for
+		b.sync() // each side waits only for its own writes
 		if err := step(); err != nil {
 			return 0, 0, 0, err
 		}
@@ -228,8 +228,8 @@ func (b *vfsBench) pair(ctx context.Context, c comparison, oursFirst bool) (plai
 	return plain, ours, cpu, nil
 }
 
-// sync writes back what all programs of the machine wrote, which can take a minute. Of a part of the work no figure
-// is wanted.
+// sync writes back the dirty pages of all programs on the machine, which can take a minute. It does
+// nothing for unmeasured parts.
 func (b *vfsBench) sync() {
 	if !b.site.partly() {
 		unix.Sync()

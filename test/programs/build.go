@@ -27,8 +27,8 @@ func Root(t testing.TB) string {
 	return ""
 }
 
-// Build builds all programs of the module and returns their folder. It is the same for all tests, so that
-// the programs are linked once: "go build" leaves what is up to date as it is.
+// Build builds all programs of the module and returns their folder. It is the same for all tests,
+// so that the programs are linked once: "go build" skips current programs.
 func Build(t testing.TB) string {
 	t.Helper()
 	root := Root(t)
@@ -59,7 +59,7 @@ func build(root string) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	// No debugger looks at them.
+	// No debugger reads them.
 	cmd := exec.Command("go", "build", "-ldflags=-w", "-o", built(root), "./cmd/forerunner", "./cmd/forerunner-scheduler", "./cmd/forerunner-worker")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Lacks reports whether err tells a client to bring d.
+// Lacks reports whether err tells a client to upload d.
 func Lacks(err error, d digest.Digest) bool {
 	for _, detail := range status.Convert(err).Details() {
 		failure, _ := detail.(*errdetails.PreconditionFailure)

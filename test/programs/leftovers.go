@@ -16,14 +16,14 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// A Trace is what a running worker has on its machine besides its files.
+// A Trace is the traces of a running worker on its machine besides its files.
 type Trace struct {
 	Launchers []int
 	Guards    []int    // processes that take its mounts away if it cannot
 	Groups    []string // names of its cgroups, without the path
 }
 
-// TraceOf looks at a program that has a worker in it.
+// TraceOf inspects a program that has a worker in it.
 func TraceOf(t *testing.T, worker *Process) Trace {
 	t.Helper()
 	var found Trace
@@ -97,7 +97,7 @@ func (f *Test) ExpectNoGroups(was Trace) {
 	f.Helper()
 	err := filepath.WalkDir("/sys/fs/cgroup", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // another test's group that has gone meanwhile
+			return nil //nolint:nilerr // another test's group that has been removed since
 		}
 		if d.IsDir() && slices.Contains(was.Groups, d.Name()) {
 			f.Errorf("cgroup left behind: %s", name)
@@ -171,7 +171,7 @@ func ExpectNoProcess(t *testing.T, args ...string) {
 		t.Fatal(err)
 	}
 	for _, line := range lines {
-		// A process that ends meanwhile takes its file along.
+		// A process that ends during this takes its file with it.
 		if got, err := os.ReadFile(line); err != nil || !bytes.Equal(got, want) {
 			continue
 		}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// minding waits for the end of its input. By then what its parent has started is about to end, and may mount something until it has.
+// minding waits for the end of its input. At that time its parent's children are about to end, and
+// may mount something until then.
 const minding = `cat
 for second in 1 2 3 4 5; do
 	while read -r _ _ _ _ place _; do
@@ -16,8 +17,8 @@ for second in 1 2 3 4 5; do
 done
 rm -rf --one-file-system "$1"`
 
-// mind starts a process that detaches what is mounted below a folder, and removes the folder, if this process ends before the test does:
-// it was killed, or has taken too long.
+// mind starts a process that detaches all mounts below a folder, and removes the folder, if this
+// process ends before the test does: it was killed, or has taken too long.
 func mind(t *testing.T, dir string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", minding, "sh", dir)

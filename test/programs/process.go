@@ -23,7 +23,7 @@ type Process struct {
 	cmd *exec.Cmd
 }
 
-// starts is what the thread that starts programs does.
+// starts has the work of the thread that starts programs.
 var starts = sync.OnceValue(func() chan<- func() {
 	calls := make(chan func())
 	go func() {
@@ -35,8 +35,9 @@ var starts = sync.OnceValue(func() chan<- func() {
 	return calls
 })
 
-// start starts a command from a thread that lives as long as this process: the kernel ends what has a Pdeathsig with the thread that
-// started it, and others may end before.
+// start starts a command from a thread that lives as long as this process: the kernel kills
+// processes with a Pdeathsig when the thread that started them ends, and other threads may end
+// earlier.
 func start(cmd *exec.Cmd) (err error) {
 	started := make(chan struct{})
 	starts() <- func() {
@@ -47,7 +48,7 @@ func start(cmd *exec.Cmd) (err error) {
 	return err
 }
 
-// An Output is what a process has printed so far.
+// An Output is the output of a process so far.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -105,7 +106,7 @@ func (p *Process) Kill() {
 	p.Wait()
 }
 
-// WaitFor waits until the process has printed what matches.
+// WaitFor waits until the process has printed a match.
 func (p *Process) WaitFor(o *Output, want *regexp.Regexp) []string {
 	p.t.Helper()
 	for end := time.Now().Add(Timeout); ; time.Sleep(PollInterval) {
@@ -123,8 +124,8 @@ func (p *Process) WaitFor(o *Output, want *regexp.Regexp) []string {
 	}
 }
 
-// Expect waits for a process and compares its exit code and output; of its standard error each
-// text of stderr must be a part, and those that begin with "!" must not.
+// Expect waits for a process and compares its exit code and output; of its standard error each text
+// of stderr must be a part, and those that begin with "!" must not.
 func (p *Process) Expect(code int, stdout string, stderr ...string) {
 	p.t.Helper()
 	if got := p.Wait(); got != code {

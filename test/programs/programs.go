@@ -19,7 +19,8 @@ const (
 	PollInterval = 10 * time.Millisecond
 )
 
-// What the programs print when they serve. In each line that has an address it is the first group.
+// The output of the programs when they serve. In each line with an address the address is the first
+// group.
 var (
 	UpLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
 	ServesLine = regexp.MustCompile(`(?m)^serving on grpcs?://(\S+)$`)
@@ -32,18 +33,18 @@ const (
 	ShareFolder = "FORERUNNER_SANDBOX=none"
 )
 
-// A Test has the programs and a folder of its own.
+// A Test has the programs and a separate folder.
 type Test struct {
 	*testing.T
 	Programs string   // folder of the programs
 	Dir      string   // folder of the test; commands on workers see it with ShareFolder
 	env      []string // variables for the programs
 
-	user *syscall.Credential // whose programs they are; nil: ours
+	user *syscall.Credential // the user of the programs; nil: ours
 }
 
-// New returns what a test with workers needs, with environment variables for the programs. It ends the
-// test where the machine lacks something.
+// New returns the environment of a test with workers, with environment variables for the programs.
+// It ends the test (see Needs) if the machine lacks something.
 func New(t *testing.T, env ...string) *Test {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -65,7 +66,7 @@ func newTest(t *testing.T, env []string) *Test {
 // nobody is a user with no rights at all.
 const nobody = 65534
 
-// NewOrdinary is like New, and runs the programs as somebody who is not root.
+// NewOrdinary is like New, and runs the programs as an ordinary user.
 func NewOrdinary(t *testing.T, env ...string) *Test {
 	t.Helper()
 	f := newTest(t, env)
@@ -83,7 +84,8 @@ func NewOrdinary(t *testing.T, env ...string) *Test {
 	return f
 }
 
-// As returns f with another user, who may only read what NewOrdinary made. It ends the test where it cannot be another one.
+// As returns f with another user, who may only read the files of NewOrdinary. It ends the test if
+// it cannot become another user.
 func (f *Test) As(user uint32) *Test {
 	f.Helper()
 	if os.Getuid() != 0 {
@@ -125,7 +127,7 @@ func (f *Test) Start(args ...string) *Process {
 	}
 	go func() {
 		defer close(p.Exited)
-		_ = p.cmd.Wait() // ProcessState tells
+		_ = p.cmd.Wait() // ProcessState has the result
 	}()
 	f.Cleanup(func() {
 		p.Signal(syscall.SIGKILL)
@@ -151,7 +153,7 @@ func (f *Test) Exec(address string, args ...string) *Process {
 	return f.Start(append([]string{"forerunner", "exec", "--remote", address}, args...)...)
 }
 
-// Eventually polls until what holds.
+// Eventually polls until the condition holds.
 func (f *Test) Eventually(what string, holds func() bool) {
 	f.Helper()
 	for end := time.Now().Add(Timeout); !holds(); time.Sleep(PollInterval) {
@@ -180,7 +182,7 @@ func (f *Test) Write(name, text string) string {
 	return name
 }
 
-// Starts says how often each action has been started.
+// Starts counts the starts of each action.
 func (f *Test) Starts() map[string]int {
 	f.Helper()
 	text, err := os.ReadFile(filepath.Join(f.Dir, "starts"))

@@ -36,7 +36,7 @@ func (f *Test) Worker(name, scheduler, storage string, args ...string) *Process 
 	return p
 }
 
-// Verb runs a verb of an operator and returns what it prints.
+// Verb runs a verb of an operator and returns its output.
 func (f *Test) Verb(address string, args ...string) string {
 	f.Helper()
 	p := f.Start(append(append([]string{"forerunner"}, args...), "--remote", address)...)
