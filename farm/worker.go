@@ -84,9 +84,9 @@ type Worker struct {
 	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Cgroups for slots: require, all limits or the worker does not start; auto, the limits that this machine supports; off"`
 	// MaxOutputBytes, MaxScratch and MaxOutputFiles limit the outputs of an action, and all its
 	// files.
-	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of the outputs of one action, including holes"`
+	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"capacity of the worker's store" doc:"Total size of the outputs of one action, including holes"`
 	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Number of output files of one action"`
-	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"what the worker's store may hold" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
+	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"capacity of the worker's store" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`

@@ -103,7 +103,7 @@ func (o *Options) hidden() ([]string, error) {
 			return nil, fmt.Errorf("%w: hide: %w", ErrView, err)
 		}
 		if slices.ContainsFunc(DefaultShow, func(shown string) bool { return paths.Below(shown, real) }) {
-			return nil, fmt.Errorf("%w: %s is to be hidden, and commands need what is in it", ErrView, dir)
+			return nil, fmt.Errorf("%w: %s cannot be hidden: commands need its contents", ErrView, dir)
 		}
 		if !slices.ContainsFunc(above, func(h string) bool { return paths.Below(real, h) }) {
 			above = append(above, real)

@@ -182,7 +182,7 @@ func (r *Root) show(ctx context.Context) error {
 		return err
 	}
 	if err := r.images.Watch(r.over.Path()); err != nil {
-		r.fs.log.Warn("cannot see what an action reads of metadata images", zap.Error(err))
+		r.fs.log.Warn("cannot detect the reads of an action in metadata images", zap.Error(err))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type Options struct {
 
 func (o *Options) validate() error {
 	if o.FreePercent < 0 || o.FreePercent > 100 {
-		return fmt.Errorf("a store cannot have %d %% of what is free", o.FreePercent)
+		return fmt.Errorf("a store cannot have %d %% of the free space", o.FreePercent)
 	}
 	if o.FreePercent == 0 {
 		o.FreePercent = 80

@@ -120,7 +120,7 @@ func explained(err error, remote string) error {
 	case codes.InvalidArgument: // a pattern, a name or a figure that the user has typed
 		return &flags.UsageError{Err: errors.New(printable(s.Message()))}
 	case codes.Unimplemented:
-		return fmt.Errorf("what answers at %s is no scheduler of ours: %s", remote, s.Message())
+		return fmt.Errorf("%s is not a Forerunner scheduler: %s", remote, s.Message())
 	default:
 		return errors.New(printable(s.Message()))
 	}

@@ -72,5 +72,5 @@ func (b Build) String() string {
 func addVersion(root *cobra.Command) {
 	root.Version = ReadBuild().String()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.Flags().Bool("version", false, fmt.Sprintf("Prints what %s was built of, and exits", root.Name()))
+	root.Flags().Bool("version", false, fmt.Sprintf("Prints the version of %s, and exits", root.Name()))
 }

@@ -26,7 +26,7 @@ func (s *View) WaitsFor(name string) string {
 		return s.dispatch.pools.explain(t.spec)
 	}
 	if !t.wanted() {
-		return fmt.Sprintf("nobody waits for it: it keeps its place until its client is back, for %s at most",
+		return fmt.Sprintf("no client waits for it: it keeps its place until its client reconnects, for %s at most",
 			s.cfg.ClientGrace)
 	}
 	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
@@ -42,7 +42,7 @@ func (s *View) WaitsFor(name string) string {
 // whyWaits says why the first action of a queue waits.
 func (s *View) whyWaits(q *queue) string {
 	if s.dispatch.isSettling() {
-		return fmt.Sprintf("the scheduler has just started; for another %s workers may come back with what they run",
+		return fmt.Sprintf("the scheduler has just started; for another %s workers may return with their running actions",
 			s.Timers.When(&s.dispatch.settle).Sub(s.Now).Round(time.Second))
 	}
 	serving, free, drained, suspended := q.staff()

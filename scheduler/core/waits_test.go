@@ -29,7 +29,7 @@ func TestWaitsFor(t *testing.T) {
 		}
 	}
 	queues, _ := h.state.View().Queues(10)
-	if q := queues[1]; !strings.HasSuffix(q.Why, "; 100 % of what runs is of ann › x") {
+	if q := queues[1]; !strings.HasSuffix(q.Why, "; 100 % of the running actions belong to ann › x") {
 		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
 	}
 }

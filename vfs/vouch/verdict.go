@@ -10,7 +10,7 @@ import (
 )
 
 // ErrDamaged is wrapped by the errors that say that a file has other bytes than were stored.
-var ErrDamaged = errors.New("bytes are not what was stored")
+var ErrDamaged = errors.New("bytes differ from the stored ones")
 
 // A Verdict is what is known of the bytes of a file that several roots share. Its methods may be
 // called concurrently; the zero Verdict knows nothing.

@@ -99,7 +99,7 @@ func (a *Folder) move(d digest.Digest, path string) (kept string, notKept, err e
 			notKept = os.Rename(path, kept)
 		}
 	} else if notKept == nil {
-		notKept = errors.New("it is larger than what is kept")
+		notKept = errors.New("it is larger than the limit of the folder")
 	}
 	if notKept != nil {
 		return "", notKept, os.RemoveAll(path)

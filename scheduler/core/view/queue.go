@@ -120,5 +120,5 @@ func (b Branch) Behind() string {
 	if len(path) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d %% of what runs is of %s", 100*running/all, strings.Join(path, " › "))
+	return fmt.Sprintf("; %d %% of the running actions belong to %s", 100*running/all, strings.Join(path, " › "))
 }
