@@ -343,7 +343,7 @@ func (o *Outputs) Upload(ctx context.Context) error {
 	ctx = casclient.Vouched(ctx)
 	blobs := slices.Collect(maps.Values(o.blobs))
 	for d := range o.Unread() {
-		blobs = append(blobs, casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return o.opts.Inputs.OpenBlob(ctx, d) }})
+		blobs = append(blobs, casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return o.openInput(ctx, d) }})
 	}
 	err := o.opts.Storage.Upload(ctx, blobs, nil)
 	if refused(ctx, err) {
@@ -356,6 +356,18 @@ func (o *Outputs) Upload(ctx context.Context) error {
 		return fmt.Errorf("upload outputs: %w", err)
 	}
 	return nil
+}
+
+// openInput opens an input that may have to be fetched. One that the store has no room for is for the client to bring.
+func (o *Outputs) openInput(ctx context.Context, d digest.Digest) (io.ReadCloser, error) {
+	file, err := o.opts.Inputs.OpenBlob(ctx, d)
+	if errors.Is(err, cas.ErrNoSpace) {
+		return nil, fmt.Errorf("%w: %w", &cas.MissingError{Digests: []digest.Digest{d}}, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // refused reports whether storage may have rejected an upload as wrong.

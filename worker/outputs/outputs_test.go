@@ -146,6 +146,13 @@ func (o otherInputs) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, e
 	return o.store.OpenBlob(ctx, d)
 }
 
+// tooLarge are inputs that the worker's store cannot hold.
+type tooLarge struct{ noDirectories }
+
+func (tooLarge) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
+	return nil, cas.ErrNoSpace
+}
+
 // TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and the worker has not read, comes
 // from where inputs come from.
 func TestUnreadInputsAreBroughtBack(t *testing.T) {
@@ -160,6 +167,11 @@ func TestUnreadInputsAreBroughtBack(t *testing.T) {
 	if err := o.Upload(t.Context()); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("nobody has it, and the error is %v", err)
 	}
+	o.opts.Inputs = tooLarge{}
+	if err := o.Upload(t.Context()); !errors.Is(err, cas.ErrNotFound) {
+		t.Errorf("the worker has no room for it, and the error is %v", err)
+	}
+	o.opts.Inputs = otherInputs{store: elsewhere}
 	check(t, elsewhere.PutBytes(t.Context(), of("input"), []byte("input")))
 	check(t, o.Upload(t.Context()))
 	if !farm.Store.Has(of("input")) {
