@@ -8,10 +8,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.uber.org/zap"
+
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
+	"github.com/forerunner-build/forerunner/worker/machine"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
@@ -94,13 +97,26 @@ func (s *Started) setting() (worker.Setting, error) {
 		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 	}
 	_, bounds, err := w.writes()
-	set := worker.Setting{Program: name, Epoch: w.ReuseEpoch, Inherited: s.inherited, Bounds: bounds}
+	set := worker.Setting{Program: name, Epoch: w.ReuseEpoch, Machine: w.ownName(), Inherited: s.inherited, Bounds: bounds}
 	if s.isolation.sandbox != nil {
 		seen := *s.isolation.sandbox
 		seen.Hide = seen.Covered() // no command sees paths that are hidden otherwise
 		set.Sandbox = &seen
 	}
 	return set, err
+}
+
+// ownName names the machine in the worker's own records.
+func (w *Worker) ownName() string {
+	facts, err := machine.Facts(w.Data)
+	if err != nil {
+		w.Logger.Warn("cannot tell whether the data folder came from another machine", zap.Error(err))
+	}
+	named := w.ReuseMachine
+	if named == ownMachine {
+		named = ""
+	}
+	return machine.Own(named, facts)
 }
 
 // openReuse opens the worker's records of runs, nil if it keeps none. The file belongs to this

@@ -20,6 +20,8 @@ type Setting struct {
 	Program string
 	// Epoch is changed by the operator when another part of the machine has changed.
 	Epoch string
+	// Machine names this machine (package machine), for records that come to another one with their folder.
+	Machine string
 	// Sandbox is that of the Launchers; nil: none.
 	Sandbox *sandbox.Options
 	// Inherited are the properties that commands inherit from the process (sandbox.Inherited).
@@ -121,6 +123,7 @@ func decisions() map[string]map[string]decision {
 		"worker.Setting": {
 			"Program":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
 			"Epoch":     inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
+			"Machine":   out("in ownKey alone: of other workers' machines more is compared"),
 			"Sandbox":   out("policy.Defaults.Sandboxed, sandbox.Options"),
 			"Bounds":    out("outputs.Policy"),
 			"Inherited": inKey(func(c *circumstances) []string { return c.options.Setting.Inherited }),
@@ -182,6 +185,12 @@ func (c *circumstances) key() []byte {
 		}
 	}
 	return b
+}
+
+// ownKey is key for runs of this worker: what commands find on a machine beside their inputs no record says.
+func (c *circumstances) ownKey() []byte {
+	b, machine := c.key(), c.options.Setting.Machine
+	return append(binary.AppendUvarint(b, uint64(len(machine))), machine...)
 }
 
 func sortedNames[V any](m map[string]V) []string {

@@ -52,7 +52,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	}
 	setting := circumstances{a.how, &a.w.opts}
 	how := setting.key()
-	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, how)
+	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, setting.ownKey())
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
 		return nil // the input root reports the error

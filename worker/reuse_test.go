@@ -126,6 +126,25 @@ func TestReusedAreVouchedFor(t *testing.T) {
 	}
 }
 
+// TestReusedOnAnotherMachine: records that come to another machine with their folder say nothing of what commands find there.
+func TestReusedOnAnotherMachine(t *testing.T) {
+	store, storage := &reuseStore{}, t.TempDir()
+	for i, c := range []struct {
+		machine string
+		reused  bool
+	}{{"one", false}, {"one", true}, {"two", false}, {"two", true}, {"one", true}} {
+		t.Run(c.machine, func(t *testing.T) {
+			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{storage: storage, change: func(o *Options) {
+				o.Reuse, o.Setting.Program, o.Setting.Machine = reuse.New(store), "test", c.machine
+			}})
+			in := tree{"unread": strings.Repeat("x", i)}
+			if r := f.run(t, spec{inputs: in, shell: "echo made > out", paths: []string{"out"}}); r.GetCachedResult() != c.reused {
+				t.Errorf("run %d is a former run's: %t", i, r.GetCachedResult())
+			}
+		})
+	}
+}
+
 // newFarmThatReuses has a Worker that spares runs. Its store makes metadata images, which
 // would hide lookups.
 func newFarmThatReuses(t *testing.T) (*farm, *reuseStore) {

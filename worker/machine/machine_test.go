@@ -282,3 +282,29 @@ func TestFacts(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestOwn: a machine has a name of its own over restarts, and what an operator calls alike is one.
+func TestOwn(t *testing.T) {
+	base := own("id", "", []string{"kernel 6"})
+	for name, c := range map[string]struct {
+		got  string
+		same bool
+	}{
+		"started again":         {own("id", "", []string{"kernel 6"}), true},
+		"another machine":       {own("other", "", []string{"kernel 6"}), false},
+		"another kernel":        {own("id", "", []string{"kernel 7"}), false},
+		"named":                 {own("id", "image 1", []string{"kernel 6"}), false},
+		"what could be its id":  {own("", "", []string{"id", "kernel 6"}), false},
+		"its own name, by file": {Own("", []string{"kernel 6"}), false},
+	} {
+		if (c.got == base) != c.same {
+			t.Errorf("%s: it has the same name: %t", name, c.got == base)
+		}
+	}
+	if own("id", "image 1", nil) != own("other", "image 1", nil) {
+		t.Error("machines that the operator calls alike have different names")
+	}
+	if Own("", nil) != Own("", nil) {
+		t.Error("it has another name the next time")
+	}
+}
