@@ -20,7 +20,9 @@ var varying = []string{
 var inSys = []string{
 	"/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present", "/sys/devices/system/cpu/isolated",
 	"/sys/devices/system/cpu/smt/*", "/sys/devices/system/cpu/vulnerabilities/*", "/sys/devices/system/cpu/cpu*/topology/*",
-	"/sys/devices/system/cpu/cpu*/cache/index*/*", "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_*_freq",
+	"/sys/devices/system/cpu/cpu*/cache/index*/*",
+	// Not the others there, which are present rates.
+	"/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_min_freq", "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq",
 	"/sys/devices/system/node/online", "/sys/devices/system/node/possible", "/sys/devices/system/node/has_*",
 	"/sys/devices/system/node/node*/cpulist", "/sys/devices/system/node/node*/distance",
 	"/sys/kernel/mm/transparent_hugepage/*", "/sys/kernel/mm/hugepages/*/nr_hugepages",
@@ -62,7 +64,8 @@ func texts(patterns []string) (facts []string) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // it fails for bad patterns only
 		for _, path := range paths {
-			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			// What only root may read, such as the serial number of a processor (topology/ppin), commands do not see.
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
 				continue
 			}
 			text, err := os.ReadFile(path)

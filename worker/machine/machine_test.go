@@ -308,3 +308,26 @@ func TestOwn(t *testing.T) {
 		t.Error("it has another name the next time")
 	}
 }
+
+// TestTexts: facts are what commands can read, and what stays as it is.
+func TestTexts(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"core_id": 0o444, "ppin": 0o400} {
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), mode))
+	}
+	if got := texts([]string{dir + "/*"}); !slices.Equal(got, []string{filepath.Join(dir, "core_id") + " 1"}) {
+		t.Errorf("facts are %q", got)
+	}
+	for name, want := range map[string]bool{
+		"cpuinfo_max_freq": true, "cpuinfo_min_freq": true, "cpuinfo_cur_freq": false, "cpuinfo_avg_freq": false, "scaling_cur_freq": false,
+	} {
+		path := "/sys/devices/system/cpu/cpu0/cpufreq/" + name
+		got := slices.ContainsFunc(inSys, func(pattern string) bool {
+			is, err := filepath.Match(pattern, path)
+			return is && err == nil
+		})
+		if got != want {
+			t.Errorf("%s is a fact: %t", name, got)
+		}
+	}
+}
