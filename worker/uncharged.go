@@ -23,7 +23,7 @@ const (
 	// count of locks the kernel grants none to any process.
 	looksForLocks = 10
 	// mostFileSystems may come while a command runs. A process mounts some 10,000 in a second.
-	mostFileSystems = 1 << 14
+	mostFileSystems = 1 << 12
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
 	// mostLocks of files that come while a command runs take some 14 MB.

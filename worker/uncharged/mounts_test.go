@@ -27,7 +27,7 @@ func TestFileSystems(t *testing.T) {
 	if n, err := FileSystems(); err != nil || n < some || n < before+some/2 {
 		t.Errorf("%d file systems, %v, after %d of %d more", n, err, some, before)
 	}
-	if n := Mounts(here, 1<<20) - seen; n < some || n > some+50 {
+	if n := Mounts(here, 1<<20) - seen; n < some/2 || n > 2*some { // others mount and unmount, too
 		t.Errorf("%d mounts more, want %d", n, some)
 	}
 	if n := Mounts(here, 10); n != 10 {
