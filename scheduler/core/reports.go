@@ -316,22 +316,29 @@ func (rs *reports) unexpected(w *worker, e ending) {
 // reconcile compares the task of a worker with the one that it reports (none: nothing). If the
 // worker never confirmed its task, the assignment may not have arrived; it is sent again, and
 // reconcile returns true: the call is answered. Otherwise the worker has dropped the task, and it
-// goes back to the queue.
+// goes back to the queue. A worker that never confirms an assignment has
+// failed, and gets nothing with this call: it would get the same action again, until that has no
+// attempts left.
 func (rs *reports) reconcile(w *worker, a request.Key) bool {
 	t := w.task
 	if t == nil || t.action == a {
 		return false
 	}
 	switch {
-	case w.duty != assigned || !t.wanted() || t.spec == nil || t.run().resends >= maxResends:
+	case w.duty != assigned || !t.wanted() || t.spec == nil:
 	case w.prefersIdle:
 		// It began to drain before the assignment reached it.
 		if w == t.worker() {
 			t.attempts--
 		}
-	default:
+	case t.run().resends < maxResends:
 		t.run().resends++
 		rs.calls.run(w)
+		return true
+	default: // it takes nothing, and would not take the next one: others have their turn first
+		rs.probation.ran(w, t.action, true)
+		rs.runs.lose(w)
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now.Add(rs.cfg.SyncInterval)})
 		return true
 	}
 	rs.runs.lose(w)

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 const (
@@ -74,7 +75,7 @@ type reader struct {
 
 // show registers a worker under its identities until end is called. It takes the
 // place of an older call of the same process, but not of another process that has one of the identities: that
-// is refused.
+// is refused with event.ErrTwin.
 func (l *Registry) show(hello *live.ServeRequest, boot string) (s *showing, end func(), err error) {
 	s = &showing{
 		places: intake.NewPlaces(readersOfWorker), boot: boot, asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{}),
@@ -85,7 +86,7 @@ func (l *Registry) show(hello *live.ServeRequest, boot string) (s *showing, end 
 	for i, w := range hello.GetWorkers() {
 		keys[i] = names.WorkerKey(hello.GetInstanceNamePrefix(), w.GetWorkerId())
 		if p, ok := l.workers[keys[i]]; ok && p.isTwin(boot) {
-			return nil, nil, status.Error(codes.AlreadyExists, "another process has this worker's identity")
+			return nil, nil, event.ErrTwin
 		}
 	}
 	for i, key := range keys {

@@ -1,13 +1,12 @@
 package live
 
 import (
+	"errors"
 	"testing"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // TestTwinShowsNothing has a second process call as a worker that is there: it takes neither its place nor that of its report. The
@@ -22,7 +21,7 @@ func TestTwinShowsNothing(t *testing.T) {
 	if err != nil || !l.tell(report(4), "first") {
 		t.Fatal(err)
 	}
-	if _, _, err := l.show(hello, "second"); status.Code(err) != codes.AlreadyExists {
+	if _, _, err := l.show(hello, "second"); !errors.Is(err, event.ErrTwin) {
 		t.Errorf("a second process: %v", err)
 	}
 	if l.tell(report(1), "second") || l.Report(key).GetSlots() != 4 {

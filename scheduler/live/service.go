@@ -32,7 +32,7 @@ func (s service) Serve(req *live.ServeRequest, stream grpc.ServerStreamingServer
 	}
 	shows, end, err := s.registry.show(req, bootOf(stream.Context()))
 	if err != nil {
-		return err
+		return status.Errorf(codes.AlreadyExists, "%v: give each worker an --id of its own", err)
 	}
 	defer end()
 	for {
