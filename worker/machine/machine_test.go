@@ -274,8 +274,8 @@ func TestFacts(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, node := range []string{"node0", "node1"} {
-		check(t, os.MkdirAll(filepath.Join(dir, node, "cpulist"), 0o700)) // a folder says nothing
-		check(t, os.WriteFile(filepath.Join(dir, node, "distance"), []byte("10\n"), 0o600))
+		check(t, os.MkdirAll(filepath.Join(dir, node, "cpulist"), 0o755)) // a folder says nothing
+		check(t, os.WriteFile(filepath.Join(dir, node, "distance"), []byte("10\n"), 0o644))
 	}
 	want = []string{dir + "/node0/distance 10", dir + "/node1/distance 10"}
 	if got := texts([]string{dir + "/node*/cpulist", dir + "/node*/distance", dir + "/none"}); !slices.Equal(got, want) {
