@@ -110,10 +110,11 @@ func decisions() map[string]map[string]decision {
 			"FreshNetworks": out("a network namespace that is used again is as a fresh one"),
 		},
 		"cgroup.Limits": {
-			"CPUs":   out("how many is in Options.Launchers; which ones is chance"),
-			"Quota":  out("Options.Launchers"),
-			"Memory": out("Options.Launchers"),
-			"Pids":   out("Options.Launchers"),
+			"CPUs":    out("how many is in Options.Launchers; which ones is chance"),
+			"Quota":   out("Options.Launchers"),
+			"Memory":  out("Options.Launchers"),
+			"Pids":    out("Options.Launchers"),
+			"Sockets": out(notSpeed),
 		},
 		"outputs.Policy": {
 			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Setting.Bounds.Bytes) }),
