@@ -61,8 +61,8 @@ func TestFolders(t *testing.T) {
 	if got := b.get(followed(t, page, "&lt;a&gt;.txt"), 200); got != "hello" {
 		t.Errorf("the file has %q", got)
 	}
-	expect(t, b.get("/folders/sha256/"+content.String()+"?tree="+tree.String(), 404), "not, or no longer")
-	expect(t, b.get("/folders/sha256/"+action.String(), 404), "not, or no longer")
+	expect(t, b.get("/folders/sha256/"+content.String()+"?tree="+tree.String(), 404), "the storage does not have the folder")
+	expect(t, b.get("/folders/sha256/"+action.String(), 404), "the storage does not have the folder")
 	b.get("/folders/sha256/abc/1", 400)
 	b.get("/folders/sha256/"+content.String()+"?tree=nonsense", 404)
 }
