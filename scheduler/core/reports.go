@@ -187,6 +187,10 @@ func (rs *reports) idles(w *worker) {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now.Add(rs.cfg.SyncInterval)})
 		return
 	}
+	if rs.Now.Before(w.shunned) {
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: w.shunned})
+		return
+	}
 	rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.IdleHold))
 	rs.dispatch.offer(w)
 }
@@ -276,7 +280,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	w.stopping = request.Key{}
 	switch {
 	case rs.dispatch.nextFor(w, claim):
-	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
+	case w.prefersIdle || rs.Now.Before(w.shunned) || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 	case w.held:
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.ResultHold))
@@ -317,8 +321,8 @@ func (rs *reports) unexpected(w *worker, e ending) {
 // worker never confirmed its task, the assignment may not have arrived; it is sent again, and
 // reconcile returns true: the call is answered. Otherwise the worker has dropped the task, and it
 // goes back to the queue. A worker that never confirms an assignment has
-// failed, and gets nothing with this call: it would get the same action again, until that has no
-// attempts left.
+// failed, and gets nothing for a while, however early it calls: it would get the same action again,
+// until that has no attempts left.
 func (rs *reports) reconcile(w *worker, a request.Key) bool {
 	t := w.task
 	if t == nil || t.action == a {
@@ -338,7 +342,8 @@ func (rs *reports) reconcile(w *worker, a request.Key) bool {
 	default: // it takes nothing, and would not take the next one: others have their turn first
 		rs.probation.ran(w, t.action, true)
 		rs.runs.lose(w)
-		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now.Add(rs.cfg.SyncInterval)})
+		w.shunned = rs.Now.Add(rs.cfg.SyncInterval)
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: w.shunned})
 		return true
 	}
 	rs.runs.lose(w)

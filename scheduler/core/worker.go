@@ -38,6 +38,8 @@ type worker struct {
 	stopping request.Key
 	// reported is the last end that it reported, until it reports anything else.
 	reported ending
+	// shunned is until when it gets nothing, because it never confirmed its last assignment.
+	shunned time.Time
 
 	// call is the one that waits for an answer, if held.
 	call uint64
