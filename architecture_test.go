@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// TestArchitecture checks that each file, folder, package and symbol that docs/ARCHITECTURE.md names exists.
-// Symbols are named with their package, as in core.State.Step; where several packages have that name, one of
-// them has to have it.
+// TestArchitecture checks that each file, folder, package and symbol that docs/ARCHITECTURE.md
+// names exists. Symbols are named with their package, as in core.State.Step; where several packages
+// have that name, one of them has to have it.
 func TestArchitecture(t *testing.T) {
 	page, err := os.ReadFile("docs/ARCHITECTURE.md")
 	if err != nil {

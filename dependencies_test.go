@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestDependencies compares the list of dependencies in docs/ARCHITECTURE.md with what go.mod requires directly.
+// TestDependencies compares the list of dependencies in docs/ARCHITECTURE.md with what go.mod
+// requires directly.
 func TestDependencies(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// testedBy runs "make test" less its checks, with a go command that lists so, and returns what it is to test.
+// testedBy runs "make test" less its checks, with a go command that lists so, and returns what it
+// is to test.
 func testedBy(t *testing.T, list string) (tested string, err error) {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// TestMessages holds docs/TROUBLESHOOTING.md to the code: it has each warning and error that the programs log,
-// and each status that callers are told, and nothing else in their place.
+// TestMessages holds docs/TROUBLESHOOTING.md to the code: it has each warning and error that the
+// programs log, and each status that callers are told, and nothing else in their place.
 func TestMessages(t *testing.T) {
 	page, err := os.ReadFile("docs/TROUBLESHOOTING.md")
 	if err != nil {

@@ -17,8 +17,8 @@ var makers = map[string][]string{
 	"net/http":               {"Server", "Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"},
 }
 
-// TestServersAreBounded wants all servers of the programs from package intake, which bounds them. Tests and what
-// measures make their own.
+// TestServersAreBounded wants all servers of the programs from package intake, which bounds them.
+// Tests and what measures make their own.
 func TestServersAreBounded(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.ImportPath == "intake" || p.ImportPath == "cas/server/servertest" || strings.HasPrefix(p.ImportPath, "bench/") {

@@ -48,7 +48,8 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// FuzzKeys reads any JWKS: what is taken has public keys, and is the same when written and read again.
+// FuzzKeys reads any JWKS: what is taken has public keys, and is the same when written and read
+// again.
 func FuzzKeys(f *testing.F) {
 	both := []signer{newSigner(f, "a", jose.ES256), newSigner(f, "", jose.RS256)}
 	f.Add(jwks(f, both...))
@@ -82,8 +83,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// FuzzClaims has an issuer say anything of a user: what is kept of it is bounded, and none of it looks
-// like what only a certificate says.
+// FuzzClaims has an issuer say anything of a user: what is kept of it is bounded, and none of it
+// looks like what only a certificate says.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"sub":"alice","groups":["a","b",["c"]],"realm":{"roles":["x"],"n":1.5e300,"ok":true},"":null}`))
 	f.Add([]byte(`{"sub":"alice","cert":{"cn":"root"},"cert.cn":"root"}`))
@@ -113,7 +114,8 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzInstanceOf looks for resource names of which the guard takes another instance name than the storage.
+// FuzzInstanceOf looks for resource names of which the guard takes another instance name than the
+// storage.
 func FuzzInstanceOf(f *testing.F) {
 	f.Add("a/b", "blobs/x/1")
 	f.Add("", "uploads/u/compressed-blobs/zstd/x/1")

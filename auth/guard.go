@@ -28,8 +28,8 @@ type Options struct {
 	Certificates bool
 	// Issuers are those of accepted tokens.
 	Issuers []Issuer
-	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if operations
-	// belong to users.
+	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if
+	// operations belong to users.
 	Rules []Rule
 	// Owning defines the owners of operations. Empty: OfInstances.
 	Owning Owning

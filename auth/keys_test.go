@@ -14,7 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestKeysComeFromTheirIssuer: nobody else says where the keys of an issuer are, and none come by a way on which they could be changed.
+// TestKeysComeFromTheirIssuer: nobody else says where the keys of an issuer are, and none come by a
+// way on which they could be changed.
 func TestKeysComeFromTheirIssuer(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	const where = issuerName + "/.well-known/openid-configuration"
@@ -67,7 +68,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestKeysAreForSigning: a key that its issuer has for something else signs no token (RFC 7517, sections 4.2 and 4.4).
+// TestKeysAreForSigning: a key that its issuer has for something else signs no token (RFC 7517,
+// sections 4.2 and 4.4).
 func TestKeysAreForSigning(t *testing.T) {
 	s := newSigner(t, "one", jose.RS256)
 	for _, test := range []struct {

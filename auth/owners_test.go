@@ -47,8 +47,8 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// TestOwnsBuild: a build without an instance name is its publisher's, too, though he may execute for none without a name. Who is not
-// known has none of his own.
+// TestOwnsBuild: a build without an instance name is its publisher's, too, though he may execute
+// for none without a name. Who is not known has none of his own.
 func TestOwnsBuild(t *testing.T) {
 	alice, bob, all, guest := &Identity{User: "alice"}, &Identity{User: "bob"}, &Identity{User: "all"}, (*Identity)(nil)
 	rules := []Rule{

@@ -87,8 +87,8 @@ func (g *Guard) viewer(r *http.Request) (*Identity, time.Time, error) {
 // is no browser.
 var errOrigin = status.Error(codes.PermissionDenied, "this form was not sent from one of these pages, so nothing was changed")
 
-// checkOrigin returns an error for a request that changes something and that does not show that it is from one of our pages.
-// The cookie of a session does not show that.
+// checkOrigin returns an error for a request that changes something and that does not show that it
+// is from one of our pages. The cookie of a session does not show that.
 func checkOrigin(r *http.Request) error {
 	if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, r.Method) {
 		return nil

@@ -22,7 +22,8 @@ func (cookies) Of(r *http.Request) (*Identity, time.Time) {
 	return &Identity{User: c.Value}, time.Now().Add(time.Hour)
 }
 
-// TestSessions has pages for who has logged in, whatever his certificate, and refuses forms of other sites.
+// TestSessions has pages for who has logged in, whatever his certificate, and refuses forms of
+// other sites.
 func TestSessions(t *testing.T) {
 	g, err := New(Options{Certificates: true, LogIn: true, Sessions: cookies{}, Rules: []Rule{
 		{Users: []string{"ann"}, May: []Right{Administer}}, {Users: []string{"bob"}, May: []Right{Execute}},
@@ -70,7 +71,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestFormsOfOpenPages are for everybody, but take no form of another site for somebody who has logged in.
+// TestFormsOfOpenPages are for everybody, but take no form of another site for somebody who has
+// logged in.
 func TestFormsOfOpenPages(t *testing.T) {
 	g, err := New(Options{LogIn: true, Sessions: cookies{}, Rules: []Rule{{Users: []string{"ann"}, May: []Right{Observe}}}})
 	if err != nil {

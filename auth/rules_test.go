@@ -101,8 +101,8 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNone: who has rights for some instance names is told that a name is none, not that he
-// lacks a right for it.
+// TestNamesThatAreNone: who has rights for some instance names is told that a name is none, not
+// that he lacks a right for it.
 func TestNamesThatAreNone(t *testing.T) {
 	g, err := New(Options{Rules: []Rule{{Anyone: true, Instances: []string{"main"}, May: []Right{Read}}}})
 	if err != nil {

@@ -34,7 +34,8 @@ func strictGuard(t *testing.T) *Guard {
 	return g
 }
 
-// shownBy is the state of a connection whose client has shown the certificate of a user, which was verified.
+// shownBy is the state of a connection whose client has shown the certificate of a user, which was
+// verified.
 func shownBy(user string) tls.ConnectionState {
 	c := &x509.Certificate{Subject: pkix.Name{CommonName: user}}
 	return tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}, VerifiedChains: [][]*x509.Certificate{{c}}}
@@ -51,8 +52,8 @@ func (g *Guard) unary(ctx context.Context, method string, req proto.Message) cod
 	return status.Code(err)
 }
 
-// TestWhoIsLetThrough: who is known and has no right is refused by his headers, and who has not what a method takes when he
-// calls it. A certificate that nobody has verified names nobody.
+// TestWhoIsLetThrough: who is known and has no right is refused by his headers, and who has not
+// what a method takes when he calls it. A certificate that nobody has verified names nobody.
 func TestWhoIsLetThrough(t *testing.T) {
 	g := strictGuard(t)
 	unverified := tls.ConnectionState{PeerCertificates: shownBy("alice").PeerCertificates}
@@ -85,7 +86,8 @@ func TestWhoIsLetThrough(t *testing.T) {
 	}
 }
 
-// TestFoundOutForOneMethod: what was found out for one method, or by another Guard, is not good for this one.
+// TestFoundOutForOneMethod: what was found out for one method, or by another Guard, is not good for
+// this one.
 func TestFoundOutForOneMethod(t *testing.T) {
 	g := strictGuard(t)
 	lax, err := New(Options{Certificates: true, Rules: []Rule{{Anyone: true, May: Rights()}}})
@@ -160,7 +162,8 @@ func TestRefusedStreams(t *testing.T) {
 	}
 }
 
-// TestWritingStreams: to write what looks like the output of a command takes no less than to write anything else.
+// TestWritingStreams: to write what looks like the output of a command takes no less than to write
+// anything else.
 func TestWritingStreams(t *testing.T) {
 	if n, _ := needOf(need{right: Write}, &bytestream.WriteRequest{ResourceName: "streams/operations/o/stdout"}); n.right != Write {
 		t.Errorf("it takes %s", n)

@@ -312,7 +312,8 @@ func TestKeysAreFetchedOnce(t *testing.T) {
 	})
 }
 
-// TestForeignKeysAreIgnored: an issuer may have keys of kinds that nobody here knows (RFC 7517, section 5).
+// TestForeignKeysAreIgnored: an issuer may have keys of kinds that nobody here knows (RFC 7517,
+// section 5).
 func TestForeignKeysAreIgnored(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	ours, err := json.Marshal(s.public())

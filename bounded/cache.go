@@ -7,8 +7,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Cache keeps what was used last, within a bound of weight. The last entry stays, whatever it weighs. A Cache is not safe
-// for concurrent use.
+// A Cache keeps what was used last, within a bound of weight. The last entry stays, whatever it
+// weighs. A Cache is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	most, weight int64
 	entries      *lru.LRU[K, *entry[V]]

@@ -102,7 +102,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestCachedTests counts attempts that were taken from a cache, here or there, or are said to be at the end.
+// TestCachedTests counts attempts that were taken from a cache, here or there, or are said to be at
+// the end.
 func TestCachedTests(t *testing.T) {
 	b := resumed(nil)
 	local, remote := result("//a:b", 1, bazel.TestStatus_PASSED), result("//a:b", 2, bazel.TestStatus_PASSED)
@@ -122,7 +123,8 @@ func TestCachedTests(t *testing.T) {
 	}
 }
 
-// TestLargeBuild has more of everything than is kept: failures are kept in place of what went well, and all are counted.
+// TestLargeBuild has more of everything than is kept: failures are kept in place of what went well,
+// and all are counted.
 func TestLargeBuild(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	b := resumed(nil)
@@ -150,8 +152,8 @@ func TestLargeBuild(t *testing.T) {
 	}
 }
 
-// TestRoomThatIsGivenBack has tests that make room for others give back no more than they have taken, however often: the bound of a
-// build holds.
+// TestRoomThatIsGivenBack has tests that make room for others give back no more than they have
+// taken, however often: the bound of a build holds.
 func TestRoomThatIsGivenBack(t *testing.T) {
 	odd := bazel.TestStatus(1 << 30) // many digits
 	b := resumed(nil)

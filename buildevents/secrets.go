@@ -18,7 +18,8 @@ var (
 	controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f]")
 )
 
-// withoutSecrets returns an option without values that may be secret. Of a variable the name is kept.
+// withoutSecrets returns an option without values that may be secret. Of a variable the name is
+// kept.
 func withoutSecrets(option string) string {
 	if flag := secretive.FindString(option); flag != "" {
 		name, _, isVariable := strings.Cut(option[len(flag):], "=")

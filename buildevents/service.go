@@ -54,7 +54,8 @@ var _ publish.PublishBuildEventServer = (*Service)(nil)
 // A key identifies a build: nobody changes builds of others.
 type key struct{ user, invocation string }
 
-// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all events. Metrics may be nil.
+// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all
+// events. Metrics may be nil.
 func New(store *history.Store, metrics prometheus.Registerer) *Service {
 	s := &Service{
 		store: store, searches: intake.NewTurns(searches), live: map[key]*live{},
@@ -84,7 +85,8 @@ const taken, tooLarge, notKept = "taken", "too_large", "not_kept"
 // Register adds the Service to a server.
 func (s *Service) Register(r grpc.ServiceRegistrar) { publish.RegisterPublishBuildEventServer(r, s) }
 
-// PublishLifecycleEvent implements publish.PublishBuildEventServer. All of it is in the events of the build tool, too.
+// PublishLifecycleEvent implements publish.PublishBuildEventServer. All of it is in the events of
+// the build tool, too.
 func (s *Service) PublishLifecycleEvent(context.Context, *publish.PublishLifecycleEventRequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }
@@ -230,5 +232,6 @@ func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	return e, false
 }
 
-// Writes of a build that is published begin after firstWrite, and come ever more seldom, but no later than lastWrite.
+// Writes of a build that is published begin after firstWrite, and come ever more seldom, but no
+// later than lastWrite.
 const firstWrite, lastWrite = 2 * time.Second, 2 * time.Minute

@@ -66,7 +66,8 @@ func open(t *testing.T, s *Service) *call {
 	return c
 }
 
-// send sends an event of build "b-1", and waits for its answer, or the error with which the call ends.
+// send sends an event of build "b-1", and waits for its answer, or the error with which the call
+// ends.
 func (c *call) send(n int64, e *bazel.BuildEvent) (int64, error) {
 	return c.sendAny("b-1", n, &publish.BuildEvent{Event: &publish.BuildEvent_BazelEvent{BazelEvent: packed(e)}})
 }
@@ -126,8 +127,9 @@ func newStore(t *testing.T, folder string) *history.Store {
 	return store
 }
 
-// TestStreamThatIsCut has a build go on after its connection broke, after a restart of the scheduler and beside a call that hangs:
-// each event is answered as often as it comes, and counted once.
+// TestStreamThatIsCut has a build go on after its connection broke, after a restart of the
+// scheduler and beside a call that hangs: each event is answered as often as it comes, and counted
+// once.
 func TestStreamThatIsCut(t *testing.T) {
 	folder := t.TempDir()
 	store := newStore(t, folder)
@@ -185,7 +187,8 @@ func TestStreamThatIsCut(t *testing.T) {
 	}
 }
 
-// TestEventsThatWereLost begins in the middle, as after a crash: the build goes on, and its record says so.
+// TestEventsThatWereLost begins in the middle, as after a crash: the build goes on, and its record
+// says so.
 func TestEventsThatWereLost(t *testing.T) {
 	store := newStore(t, "")
 	c := open(t, New(store, nil))
@@ -230,8 +233,8 @@ func TestWhatNoBuildToolSends(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptOfAStream sends names that are longer than those of build tools, in fields that this version does not know and in an
-// option: none of it is kept, or said back.
+// TestWhatIsKeptOfAStream sends names that are longer than those of build tools, in fields that
+// this version does not know and in an option: none of it is kept, or said back.
 func TestWhatIsKeptOfAStream(t *testing.T) {
 	s := New(newStore(t, ""), nil)
 	c := open(t, s)
@@ -304,7 +307,8 @@ func TestEverythingIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPatterns has the first event announce of which patterns a build is: they are known without the event of their targets, and once.
+// TestPatterns has the first event announce of which patterns a build is: they are known without
+// the event of their targets, and once.
 func TestPatterns(t *testing.T) {
 	pattern := &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//...", "-//b"}}}}
 	first := packed(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Started{Started: &bazel.BuildStarted{Command: "build"}}})
@@ -327,8 +331,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestLargeEvents has events of which much is unknown here, as the names of all targets of a pattern, and such as take more memory
-// when they are decoded.
+// TestLargeEvents has events of which much is unknown here, as the names of all targets of a
+// pattern, and such as take more memory when they are decoded.
 func TestLargeEvents(t *testing.T) {
 	pattern := &bazel.BuildEvent{Id: &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{
 		Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//..."}},
@@ -345,7 +349,8 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// TestBuildsOfOthers publishes the same name as two users: each has a build of his own. The first one's goes on.
+// TestBuildsOfOthers publishes the same name as two users: each has a build of his own. The first
+// one's goes on.
 func TestBuildsOfOthers(t *testing.T) {
 	store := newStore(t, "")
 	s := New(store, nil)
@@ -363,7 +368,8 @@ func TestBuildsOfOthers(t *testing.T) {
 	}
 }
 
-// TestResumedForItsInstance resumes a build after a restart, when the event that says its instance name does not come again.
+// TestResumedForItsInstance resumes a build after a restart, when the event that says its instance
+// name does not come again.
 func TestResumedForItsInstance(t *testing.T) {
 	store := newStore(t, "")
 	c := open(t, New(store, nil))
@@ -377,8 +383,9 @@ func TestResumedForItsInstance(t *testing.T) {
 	}
 }
 
-// TestOwnBuildIsResumed looks for a build to resume where others have published the same invocation: as somebody whom the build tool
-// takes for its user, and under names that would be globs.
+// TestOwnBuildIsResumed looks for a build to resume where others have published the same
+// invocation: as somebody whom the build tool takes for its user, and under names that would be
+// globs.
 func TestOwnBuildIsResumed(t *testing.T) {
 	store := newStore(t, "")
 	s := New(store, nil)
@@ -404,7 +411,8 @@ func TestOwnBuildIsResumed(t *testing.T) {
 	}
 }
 
-// TestFloodOfBuilds publishes many builds that take all the room they may have: what ended before is not pushed out by them.
+// TestFloodOfBuilds publishes many builds that take all the room they may have: what ended before
+// is not pushed out by them.
 func TestFloodOfBuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := history.Open(t.TempDir(), history.Options{Keep: 14 * 24 * time.Hour, MaxBytes: 2 << 20})
@@ -450,7 +458,8 @@ func TestFloodOfBuilds(t *testing.T) {
 	})
 }
 
-// TestWrites has a build that goes on for an hour: what is known of it can be found soon, and is not written for each event.
+// TestWrites has a build that goes on for an hour: what is known of it can be found soon, and is
+// not written for each event.
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "")

@@ -96,8 +96,8 @@ type Content interface {
 	FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error)
 	// PutBytes stores d, whose bytes are b.
 	PutBytes(ctx context.Context, d digest.Digest, b []byte) error
-	// Arriving is called when all of d has come in a stream, before it is put into its place, and Gained
-	// when it is there.
+	// Arriving is called when all of d has come in a stream, before it is put into its place, and
+	// Gained when it is there.
 	Arriving(ctx context.Context, d digest.Digest) error
 	Gained(d digest.Digest) error
 }

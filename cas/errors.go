@@ -70,8 +70,8 @@ func (e *DamagedError) Error() string {
 // Is reports whether target is ErrCorrupt.
 func (e *DamagedError) Is(target error) bool { return target == ErrCorrupt }
 
-// A WrongPartsError names a blob of which wrong parts came, and may have been used, before all of it had. It has
-// been fetched again, and the store has it. errors.Is(err, ErrCorrupt) holds for it.
+// A WrongPartsError names a blob of which wrong parts came, and may have been used, before all of
+// it had. It has been fetched again, and the store has it. errors.Is(err, ErrCorrupt) holds for it.
 type WrongPartsError struct{ Digest digest.Digest }
 
 // Error names the blob.

@@ -359,7 +359,8 @@ func TestNamesAreHeldAgainstTheLivingOnly(t *testing.T) {
 	})
 }
 
-// TestOthersCannotLock: who can open the group could lock it, and keep the owner's next process from starting.
+// TestOthersCannotLock: who can open the group could lock it, and keep the owner's next process
+// from starting.
 func TestOthersCannotLock(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		o := Options{Name: testName(t), Version: version, Logger: zap.NewNop()}

@@ -106,7 +106,8 @@ func hog(mib int) string {
 	return fmt.Sprintf("head -c %dM /dev/zero | tail >/dev/null", mib)
 }
 
-// TestLimitsAreWritten reads the control files of memory, also those whose limit only shows with swap.
+// TestLimitsAreWritten reads the control files of memory, also those whose limit only shows with
+// swap.
 func TestLimitsAreWritten(t *testing.T) {
 	want := map[int]map[string]string{
 		1: {"memory.limit_in_bytes": "33554432", "memory.memsw.limit_in_bytes": "33554432", "memory.kmem.tcp.limit_in_bytes": "4194304"},

@@ -25,7 +25,8 @@ type Capacity struct {
 	Memory int64
 	// Pids is how many processes and threads there may be.
 	Pids int
-	// Sockets is from how many bytes on the kernel gives connections of the machine less, all together; 0: it does not tell.
+	// Sockets is from how many bytes on the kernel gives connections of the machine less, all
+	// together; 0: it does not tell.
 	Sockets int64
 }
 
@@ -149,7 +150,8 @@ const (
 	mostReserve = 1 << 30
 	mostPids    = 4096 // for a slot; more is a fork bomb
 	fewestPids  = 64
-	// fewestSockets are the bytes of socket buffers that each slot may have, however many slots there are.
+	// fewestSockets are the bytes of socket buffers that each slot may have, however many slots
+	// there are.
 	fewestSockets = 8 << 20
 	// touch is the part of a CPU, in thousandths, above which the CPU is in the slot's set: smaller
 	// parts come from rounding.

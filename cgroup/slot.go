@@ -23,8 +23,8 @@ type Handle struct {
 	// Threads are the groups of v1 hierarchies that the thread which forks lives in, and commands
 	// with it.
 	Threads []string
-	// Controllers of v2 are handed down to Dir, which has the slot's limits once more: programs look
-	// for them in their own group.
+	// Controllers of v2 are handed down to Dir, which has the slot's limits once more: programs
+	// look for them in their own group.
 	Controllers []string
 	Limits      Limits
 }
@@ -77,7 +77,8 @@ func (s *Slot) SettleThread() error {
 }
 
 // Hold renews the group that commands are in, and keeps the slot working for this process when its
-// folders are no longer at their paths. It must come before Settle, and lasts until the process ends.
+// folders are no longer at their paths. It must come before Settle, and lasts until the process
+// ends.
 func (s *Slot) Hold() error {
 	if err := s.replace(); err != nil {
 		return fmt.Errorf("replace slot group: %w", err)

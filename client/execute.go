@@ -27,7 +27,8 @@ const (
 	Queued
 	Executing
 	Done
-	// Silent: the server answers nothing. Execute waits for it; the stage that it was at comes after it.
+	// Silent: the server answers nothing. Execute waits for it; the stage that it was at comes
+	// after it.
 	Silent
 )
 

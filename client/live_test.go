@@ -72,7 +72,8 @@ func (f *fakeStream) Recv() (*bytestream.ReadResponse, error) {
 	return nil, f.end
 }
 
-// TestStartedOver marks what does not count when that is known, and takes the next run from its begin on.
+// TestStartedOver marks what does not count when that is known, and takes the next run from its
+// begin on.
 func TestStartedOver(t *testing.T) {
 	var w strings.Builder
 	l := NewLive(&w, func() { w.WriteString("|") })

@@ -9,8 +9,8 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// Properties are those of a platform, NAME=VALUE each; a name may have several values. They are the value of a flag that
-// is repeatable, or takes several with commas between.
+// Properties are those of a platform, NAME=VALUE each; a name may have several values. They are the
+// value of a flag that is repeatable, or takes several with commas between.
 type Properties []string
 
 // String returns them with commas between.

@@ -19,8 +19,9 @@ const (
 // errHangs is the error of a stream whose server hangs.
 var errHangs = status.Error(codes.Unavailable, "the scheduler keeps its connections, and answers nothing")
 
-// An attention notices a server that hangs. Its connections stay, as its kernel answers for it, and gRPC's pings would be
-// too many for servers that allow one in five minutes; so it is asked for its capabilities, where any answer will do.
+// An attention notices a server that hangs. Its connections stay, as its kernel answers for it, and
+// gRPC's pings would be too many for servers that allow one in five minutes; so it is asked for its
+// capabilities, where any answer will do.
 type attention struct {
 	sync.WaitGroup
 	heard chan struct{}

@@ -74,8 +74,8 @@ func (s *sleeper) run(t *testing.T) (stages []Stage, err error) {
 
 var fine = finish(&repb.ExecuteResponse{Result: &repb.ActionResult{}})
 
-// TestServerThatHangs has a scheduler stop while an action runs, with all its connections, and go on: the client says so, and
-// takes up the operation.
+// TestServerThatHangs has a scheduler stop while an action runs, with all its connections, and go
+// on: the client says so, and takes up the operation.
 func TestServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleeper{}
@@ -114,8 +114,8 @@ func (s *sleeper) sleeping() bool {
 	return s.asleep != nil
 }
 
-// TestServerThatIsQuiet has an action of an hour of which there is nothing to tell, and a scheduler that does not even know
-// what it is asked: that is an answer.
+// TestServerThatIsQuiet has an action of an hour of which there is nothing to tell, and a scheduler
+// that does not even know what it is asked: that is an answer.
 func TestServerThatIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleeper{}

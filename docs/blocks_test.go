@@ -1,5 +1,5 @@
-// Package docs is the documentation, and tests that hold it to what the programs do: each command in it
-// is run, or has a reason beside it why it cannot be.
+// Package docs is the documentation, and tests that hold it to what the programs do: each command
+// in it is run, or has a reason beside it why it cannot be.
 package docs
 
 import (

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// testPages checks that all code between fences has a known language, and that links lead to a file and a heading.
+// testPages checks that all code between fences has a known language, and that links lead to a file
+// and a heading.
 func testPages(t *testing.T) {
 	allBlocks(t)
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
@@ -27,7 +28,8 @@ func testPages(t *testing.T) {
 	}
 }
 
-// testReferences checks what code, manifests and alerts say of these pages, as in "docs/SECURITY.md#floods".
+// testReferences checks what code, manifests and alerts say of these pages, as in
+// "docs/SECURITY.md#floods".
 func testReferences(t *testing.T) {
 	reference := regexp.MustCompile(`\b(docs/[A-Za-z_/-]+\.md)(#[a-z0-9-]+)?`)
 	found := 0
@@ -87,7 +89,8 @@ func read(t *testing.T, name string) string {
 // elsewhere are flags of other programs, which are named as well. Bazel's have "_" in their names.
 var elsewhere = []string{"--help", "--cap-add", "--cgroupns", "--device", "--jobs", "--privileged"}
 
-// A program is what one of ours takes: its verbs, such as "forerunner queue list", and the flags of each.
+// A program is what one of ours takes: its verbs, such as "forerunner queue list", and the flags of
+// each.
 type program map[string][]string
 
 var (
@@ -125,8 +128,8 @@ func helpOf(t *testing.T, path string, verbs ...string) program {
 	return p
 }
 
-// testHelp compares what is written with what the programs say of themselves: verbs and flags that are
-// named exist, and each flag of scheduler and worker is named.
+// testHelp compares what is written with what the programs say of themselves: verbs and flags that
+// are named exist, and each flag of scheduler and worker is named.
 func testHelp(t *testing.T, programs string) {
 	takes := program{}
 	for _, name := range []string{"forerunner", "forerunner-scheduler", "forerunner-worker"} {
@@ -167,7 +170,8 @@ func testHelp(t *testing.T, programs string) {
 	}
 }
 
-// verb returns which of the verbs begins with these words, the longest; at least one word beyond the program.
+// verb returns which of the verbs begins with these words, the longest; at least one word beyond
+// the program.
 func (p program) verb(words []string) (name string, ok bool) {
 	for n := len(words); n > 0; n-- {
 		if name := strings.Join(words[:n], " "); p[name] != nil {

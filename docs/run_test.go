@@ -49,9 +49,10 @@ func TestDocumentation(t *testing.T) {
 	t.Run("commands", func(t *testing.T) { testCommands(t, built) })
 }
 
-// testCommands runs each block of each page. A page has a folder of its own, with the programs in bin,
-// the files of the repository that are there for users, and some that the examples take for granted. If a
-// block starts servers it has a network for itself, else the one in which a farm runs.
+// testCommands runs each block of each page. A page has a folder of its own, with the programs in
+// bin, the files of the repository that are there for users, and some that the examples take for
+// granted. If a block starts servers it has a network for itself, else the one in which a farm
+// runs.
 func testCommands(t *testing.T, programs string) {
 	all := allBlocks(t)
 	need(t, os.Getuid() == 0, "a farm needs root")

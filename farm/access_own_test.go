@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestOperationsOfOthers has somebody who may execute for one instance name only ask for an operation of
-// another, whose name he knows: to him it is not there.
+// TestOperationsOfOthers has somebody who may execute for one instance name only ask for an
+// operation of another, whose name he knows: to him it is not there.
 func TestOperationsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	conns := map[string]*grpc.ClientConn{}
@@ -60,7 +60,8 @@ func asked(t *testing.T, conn *grpc.ClientConn, name string) map[string]error {
 	return got
 }
 
-// queued has an action of an instance name wait for a worker that there is not, and returns its operation.
+// queued has an action of an instance name wait for a worker that there is not, and returns its
+// operation.
 func queued(t *testing.T, conn *grpc.ClientConn, instance string) string {
 	t.Helper()
 	blob := func(m proto.Message) (*repb.Digest, *repb.BatchUpdateBlobsRequest_Request) {

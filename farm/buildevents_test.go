@@ -14,7 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/publish"
 )
 
-// published publishes a build for a project, of whose command the patterns are told, and returns the error of the call.
+// published publishes a build for a project, of whose command the patterns are told, and returns
+// the error of the call.
 func published(t *testing.T, conn *grpc.ClientConn, invocation, project string, options ...string) error {
 	t.Helper()
 	stream, err := publish.NewPublishBuildEventClient(conn).PublishBuildToolEventStream(t.Context())
@@ -60,8 +61,9 @@ func buildsOf(t *testing.T, conn *grpc.ClientConn, invocation string) (instances
 	return instances
 }
 
-// TestBuildEventsOfOthers has several users publish builds under one name: none changes another's, and who may not execute for an
-// instance name neither publishes for it nor sees what was. Each sees what he has published himself.
+// TestBuildEventsOfOthers has several users publish builds under one name: none changes another's,
+// and who may not execute for an instance name neither publishes for it nor sees what was. Each
+// sees what he has published himself.
 func TestBuildEventsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	user, team := f.dial("user"), f.dial("team")

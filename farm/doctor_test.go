@@ -57,7 +57,8 @@ func TestExamineFaults(t *testing.T) {
 	}
 }
 
-// TestExamineFolderOfAnother: a worker does not use such a folder, and the examination, which may be root, makes nothing in it.
+// TestExamineFolderOfAnother: a worker does not use such a folder, and the examination, which may
+// be root, makes nothing in it.
 func TestExamineFolderOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("gives a folder to another user, as root can")

@@ -46,8 +46,8 @@ func (s *Scheduler) takeOver(ctx context.Context, hints records.Hints, drains du
 	return durable.TakeOverQuotas(ctx, hints, quotas)
 }
 
-// firstQuotas returns the quotas with which s begins. A store that is shared is read again and again: if it
-// does not answer now, s begins without any.
+// firstQuotas returns the quotas with which s begins. A store that is shared is read again and
+// again: if it does not answer now, s begins without any.
 func (s *Scheduler) firstQuotas(ctx context.Context, f durable.Quotas, shared bool) ([]quota.Record, error) {
 	quotas, err := f.Load(ctx)
 	if away := (durable.Unanswered{}); shared && errors.As(err, &away) && ctx.Err() == nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
-// oldData is the data folder of a scheduler of the version that had quotas and hints in one file and
-// drains in another. That version wrote testdata/records-of-one-file.db.gz.
+// oldData is the data folder of a scheduler of the version that had quotas and hints in one file
+// and drains in another. That version wrote testdata/records-of-one-file.db.gz.
 func oldData(t *testing.T, file string) (data string) {
 	t.Helper()
 	packed, err := os.Open("testdata/records-of-one-file.db.gz")
@@ -74,8 +74,8 @@ func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.
 	return o, logs, errors.Join(err, state.Close())
 }
 
-// TestRecordsOfOneFileAreTakenOver starts over what the last version left: hints stay where they were,
-// quotas and drains move to the folder of their own, once.
+// TestRecordsOfOneFileAreTakenOver starts over what the last version left: hints stay where they
+// were, quotas and drains move to the folder of their own, once.
 func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
 	for name, place := range map[string]state.Place{"records.db": "", "elsewhere.db": "bolt:"} {
@@ -109,8 +109,9 @@ func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestDamagedHintsAreLostAndQuotasAreNot damages the hints, which are begun anew with a warning, and then
-// the quotas, without which the scheduler does not start: the error names the file and says what to do.
+// TestDamagedHintsAreLostAndQuotasAreNot damages the hints, which are begun anew with a warning,
+// and then the quotas, without which the scheduler does not start: the error names the file and
+// says what to do.
 func TestDamagedHintsAreLostAndQuotasAreNot(t *testing.T) {
 	s := &Scheduler{Data: oldData(t, "records.db"), ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")}
 	if _, _, err := remembered(t, s); err != nil {

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// historyFolder is where the records of operations that have ended are, in the durable folder, and relayFile says there which of
-	// other schedulers' it has.
+	// historyFolder is where the records of operations that have ended are, in the durable folder,
+	// and relayFile says there which of other schedulers' it has.
 	historyFolder, relayFile = "history", "relay"
 	// catchUp bounds how long a scheduler takes over records of others before it serves.
 	catchUp = 5 * time.Second
@@ -36,14 +36,16 @@ type Kept struct {
 	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }
 
-// keptRecords are the records of operations that have ended, and what hands them to the schedulers that take this one's place.
+// keptRecords are the records of operations that have ended, and what hands them to the schedulers
+// that take this one's place.
 type keptRecords struct {
 	*history.Store              // nil: none are kept
 	relay          *relay.Relay // nil: nobody can take its place
 }
 
-// openRecords has the scheduler keep records, of those that it takes the place of, too. Where the folder cannot be used, they are in
-// memory, bounded; but what another version wrote there is an error.
+// openRecords has the scheduler keep records, of those that it takes the place of, too. Where the
+// folder cannot be used, they are in memory, bounded; but what another version wrote there is an
+// error.
 func (s *Scheduler) openRecords(ctx context.Context, of schedulerOf, o *scheduler.ServerOptions) (k keptRecords, err error) {
 	if s.Kept.Records <= 0 {
 		return k, nil
@@ -75,7 +77,8 @@ func (s *Scheduler) openRecords(ctx context.Context, of schedulerOf, o *schedule
 	return k, nil
 }
 
-// openHistory opens the store of records, which tells a relay what is added; nil: nobody wants to know.
+// openHistory opens the store of records, which tells a relay what is added; nil: nobody wants to
+// know.
 func (s *Scheduler) openHistory(to *relay.Relay) (store *history.Store, err error) {
 	size, err := settings.ParseSize(s.Kept.RecordsSize)
 	if err != nil {
@@ -102,8 +105,8 @@ func (s *Scheduler) historyFolder() string {
 	return filepath.Join(s.Data, durableFolder, historyFolder)
 }
 
-// openRelay returns what hands records to the schedulers that take the place of s; nil: its state is shared with nobody. A folder that
-// cannot be used is no reason not to serve.
+// openRelay returns what hands records to the schedulers that take the place of s; nil: its state
+// is shared with nobody. A folder that cannot be used is no reason not to serve.
 func (s *Scheduler) openRelay(state *state.Opened) (*relay.Relay, error) {
 	if state.Shared == nil {
 		return nil, nil
@@ -139,7 +142,8 @@ func (k keptRecords) close() (err error) {
 	return err
 }
 
-// follow takes over the records of the scheduler that serves, until ctx ends, so that they are here when s takes its place.
+// follow takes over the records of the scheduler that serves, until ctx ends, so that they are here
+// when s takes its place.
 func (s *Scheduler) follow(ctx context.Context) (err error) {
 	if s.Kept.Records <= 0 {
 		return nil

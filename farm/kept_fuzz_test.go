@@ -39,7 +39,8 @@ func FuzzKept(f *testing.F) {
 		}
 		list, err := quotas.Load(t.Context())
 		if err == nil {
-			// What is in force is not an error of what is kept, which an older scheduler may have written.
+			// What is in force is not an error of what is kept, which an older scheduler may have
+			// written.
 			_, err = scheduler.NewServer(scheduler.ServerOptions{
 				Quotas: list, Storage: func(string, digest.Function) scheduler.Storage { return nil },
 			})

@@ -18,7 +18,8 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// ended has an action of an instance name end by its client's wish, and returns its record, once there is one.
+// ended has an action of an instance name end by its client's wish, and returns its record, once
+// there is one.
 func ended(t *testing.T, conn *grpc.ClientConn, instance string) *historypb.Record {
 	t.Helper()
 	name := queued(t, conn, instance)
@@ -43,7 +44,8 @@ func recordOf(t *testing.T, conn *grpc.ClientConn, operation string) (*historypb
 	return admin.NewSchedulerClient(conn).GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: operation}})
 }
 
-// TestRecordsOfOthers has somebody who may execute for one instance name only ask for what has ended of another.
+// TestRecordsOfOthers has somebody who may execute for one instance name only ask for what has
+// ended of another.
 func TestRecordsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	conns := map[string]*grpc.ClientConn{}
@@ -86,7 +88,8 @@ func served(t *testing.T, data string, do func(*grpc.ClientConn)) error {
 	})
 }
 
-// TestRecordsOverRestarts finds what ended before a restart by name and by action; what another version wrote ends the start.
+// TestRecordsOverRestarts finds what ended before a restart by name and by action; what another
+// version wrote ends the start.
 func TestRecordsOverRestarts(t *testing.T) {
 	data := t.TempDir()
 	var before *historypb.Record

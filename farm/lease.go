@@ -141,7 +141,8 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 	return err
 }
 
-// startFollowing takes over the records of the scheduler that serves, until it is stopped. It returns what stops it and waits for that.
+// startFollowing takes over the records of the scheduler that serves, until it is stopped. It
+// returns what stops it and waits for that.
 func (s *Scheduler) startFollowing(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup

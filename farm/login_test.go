@@ -82,7 +82,8 @@ func (p *person) ask(method, path string, headers map[string]string) (code int, 
 	return resp.StatusCode, resp.Request.URL.RequestURI(), string(b)
 }
 
-// see asks for a page and checks where that leads, and what is on it; parts that begin with a "!" are not.
+// see asks for a page and checks where that leads, and what is on it; parts that begin with a "!"
+// are not.
 func (p *person) see(path string, code int, end string, parts ...string) {
 	p.Helper()
 	p.check(http.MethodGet, path, nil, code, end, parts)
@@ -101,8 +102,8 @@ func (p *person) check(method, path string, headers map[string]string, code int,
 	}
 }
 
-// TestPeopleLogIn has people without certificates ask for pages: they log in, come back to what they asked for, and see
-// and do what rules say.
+// TestPeopleLogIn has people without certificates ask for pages: they log in, come back to what
+// they asked for, and see and do what rules say.
 func TestPeopleLogIn(t *testing.T) {
 	f := newLoginFarm(t)
 	own, others := queued(t, f.dial("user"), "team"), queued(t, f.dial("user"), "main")
@@ -136,7 +137,8 @@ func TestPeopleLogIn(t *testing.T) {
 	nobody.see("/"+others, 403, "/"+others, "eve@example.com", "no rule below access")
 }
 
-// TestLogOut has a browser whose session has ended log in for what it asks for next, and programs told so.
+// TestLogOut has a browser whose session has ended log in for what it asks for next, and programs
+// told so.
 func TestLogOut(t *testing.T) {
 	f := newLoginFarm(t)
 	ops := f.person(map[string]any{"email": "ann@ops.example.com"})
@@ -183,7 +185,8 @@ func TestSessionsAreForPages(t *testing.T) {
 	}
 }
 
-// TestLoginAtTheStart has settings that the scheduler does not start with, and an issuer that is away, with which it does.
+// TestLoginAtTheStart has settings that the scheduler does not start with, and an issuer that is
+// away, with which it does.
 func TestLoginAtTheStart(t *testing.T) {
 	issuer := "login:\n  issuers: [{issuer: 'https://127.0.0.1:1', client_id: x}]\n"
 	access := "access: [{users: [ann], may: [observe]}]\n"

@@ -62,7 +62,8 @@ func (s *Scheduler) farmName(shared bool) string {
 	return host + " " + s.Data
 }
 
-// Pages is where people find the pages, with a slash at its end; empty: that is not known, or there are none.
+// Pages is where people find the pages, with a slash at its end; empty: that is not known, or there
+// are none.
 func (s *Scheduler) Pages() string {
 	if s.PageURL != "" {
 		return strings.TrimSuffix(s.PageURL, "/") + "/"

@@ -45,7 +45,8 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 }
 
-// TestQuotasWithoutAFile has a scheduler that cannot write to its folder, and that says so of quotas that it is given.
+// TestQuotasWithoutAFile has a scheduler that cannot write to its folder, and that says so of
+// quotas that it is given.
 func TestQuotasWithoutAFile(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(data, nil, 0o600); err != nil {
@@ -84,8 +85,8 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 	}
 }
 
-// TestSchedulerStartsWithoutQuotas has a Redis that is away when a scheduler begins. That has the quotas when it is
-// back, but for a record that nobody can have written.
+// TestSchedulerStartsWithoutQuotas has a Redis that is away when a scheduler begins. That has the
+// quotas when it is back, but for a record that nobody can have written.
 func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	redis := redistest.Start(t)
 	state := state.Place("redis://" + redis.Addr)

@@ -61,7 +61,8 @@ func TestSchedulerIsReady(t *testing.T) {
 	becomes(t, s.HTTP, http.StatusOK, "ready")
 }
 
-// TestHangingScheduler has connections that are up, to servers that answer in some way, and one that does not.
+// TestHangingScheduler has connections that are up, to servers that answer in some way, and one
+// that does not.
 func TestHangingScheduler(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

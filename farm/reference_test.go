@@ -14,7 +14,8 @@ func allSettings() *settings.Set {
 	return new(Scheduler).Settings().By("scheduler").And(new(Worker).Settings().By("worker"))
 }
 
-// TestReference holds the schema, the example and the page of the configuration file to what the programs read.
+// TestReference holds the schema, the example and the page of the configuration file to what the
+// programs read.
 func TestReference(t *testing.T) {
 	file, tuning := reflect.TypeFor[config.File](), allSettings()
 	schema, err := reference.Schema("forerunner.schema.json", "The --config file of Forerunner", file, tuning)

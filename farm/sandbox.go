@@ -69,8 +69,8 @@ func (w *Worker) checkIsolation() (isolation, error) {
 	return is, err
 }
 
-// terminalsOf is how many pseudo-terminals each slot may have, so that logins to the machine have half of its reserve for
-// themselves: commands take from that, too (sandbox.Options.Terminals).
+// terminalsOf is how many pseudo-terminals each slot may have, so that logins to the machine have
+// half of its reserve for themselves: commands take from that, too (sandbox.Options.Terminals).
 func terminalsOf(slots int) int {
 	const few, many = 16, 256
 	text, err := os.ReadFile("/proc/sys/kernel/pty/reserve")

@@ -52,8 +52,8 @@ func TestUserWithoutASandbox(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNameFiles: what a flag of a worker names is not for commands to see, also where it is below a folder
-// that is shown, named by a symlink, or not there yet.
+// TestFlagsThatNameFiles: what a flag of a worker names is not for commands to see, also where it
+// is below a folder that is shown, named by a symlink, or not there yet.
 func TestFlagsThatNameFiles(t *testing.T) {
 	shown, err := os.MkdirTemp("/var/lib", "farm-test-")
 	if err != nil {

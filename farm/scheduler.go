@@ -313,8 +313,8 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	return readyErr // whatever its error, also when it came with the end of ctx
 }
 
-// isFirst reports whether no scheduler of this farm was there before: nothing was kept in the data folder, which has all
-// that a farm with an embedded storage and no other scheduler keeps.
+// isFirst reports whether no scheduler of this farm was there before: nothing was kept in the data
+// folder, which has all that a farm with an embedded storage and no other scheduler keeps.
 func (s *Scheduler) isFirst() bool {
 	_, err := os.Stat(filepath.Join(s.Data, durableFolder))
 	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage == ""
@@ -356,8 +356,8 @@ func (s *Scheduler) remember(
 	return err
 }
 
-// resultHold is the scheduler's ResultHold: in a farm that is busy, the next action comes sooner, and
-// each costs one call less.
+// resultHold is the scheduler's ResultHold: in a farm that is busy, the next action comes sooner,
+// and each costs one call less.
 const resultHold = time.Second
 
 // schedulerConfig is the core's configuration from flags and the configuration file.

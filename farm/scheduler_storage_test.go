@@ -16,7 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm/scrub"
 )
 
-// TestResultsElsewhere has storage elsewhere answer with results, of which one says other bytes than its digest names.
+// TestResultsElsewhere has storage elsewhere answer with results, of which one says other bytes
+// than its digest names.
 func TestResultsElsewhere(t *testing.T) {
 	right, wrong := digest.Of(digest.SHA256, []byte("right")), digest.Of(digest.SHA256, []byte("wrong"))
 	f := servertest.Start(t, servertest.Config{Unary: func(

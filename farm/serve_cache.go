@@ -149,8 +149,8 @@ func countServed(registry *prometheus.Registry, s *peer.Server) error {
 		}, func() float64 { _, bytes := s.Served(); return float64(bytes) })))
 }
 
-// dialPeer connects to the store of another worker, which sees this one's certificate; a token it could
-// use itself.
+// dialPeer connects to the store of another worker, which sees this one's certificate; a token it
+// could use itself.
 func (w *Worker) dialPeer(address string) (*grpc.ClientConn, error) {
 	own := w.Client
 	own.Token, own.Connect = "", nil

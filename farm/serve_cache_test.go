@@ -66,8 +66,8 @@ func readAs(t *testing.T, w *Worker, cache string, d digest.Digest) (string, err
 	return string(text), err
 }
 
-// TestServeCache has workers of the same instance names read a worker's store, and nobody else: in it is what all of these
-// instance names have.
+// TestServeCache has workers of the same instance names read a worker's store, and nobody else: in
+// it is what all of these instance names have.
 func TestServeCache(t *testing.T) {
 	authority := certtest.New(t)
 	cert, key := authority.Server("worker-1")

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestSchedulerThatFailsLeavesNothing has a scheduler fail after all but its pages stand: neither the goroutines
-// of its gRPC server nor its port stay.
+// TestSchedulerThatFailsLeavesNothing has a scheduler fail after all but its pages stand: neither
+// the goroutines of its gRPC server nor its port stay.
 func TestSchedulerThatFailsLeavesNothing(t *testing.T) {
 	before := grpcWorkers()
 	taken := silent(t)

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestSpreadFolders looks at the mark of a worker's folder (chattr +T) on ext4 without a journal, with the setting and without.
+// TestSpreadFolders looks at the mark of a worker's folder (chattr +T) on ext4 without a journal,
+// with the setting and without.
 func TestSpreadFolders(t *testing.T) {
 	if _, err := exec.LookPath("mkfs.ext4"); err != nil || os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

@@ -19,8 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
-// TestStateBehindTLS has a Redis whose certificate nobody but --tls-ca vouches for, and that wants to see
-// that of who calls.
+// TestStateBehindTLS has a Redis whose certificate nobody but --tls-ca vouches for, and that wants
+// to see that of who calls.
 func TestStateBehindTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")

@@ -38,7 +38,8 @@ access:
   - {users: [admin], may: [administer]}
 `
 
-// A thing is what somebody else has, or what nobody has: an operation, a blob, and what is made of blobs.
+// A thing is what somebody else has, or what nobody has: an operation, a blob, and what is made of
+// blobs.
 type thing struct {
 	operation                        string
 	blob, directory, command, action *repb.Digest
@@ -61,8 +62,9 @@ type question struct {
 	same bool
 }
 
-// strangers says of each method what it can name that is somebody else's. What only operators may call, or workers, has
-// a nil list, and what names nothing an empty one. A method that is not here fails the test.
+// strangers says of each method what it can name that is somebody else's. What only operators may
+// call, or workers, has a nil list, and what names nothing an empty one. A method that is not here
+// fails the test.
 var strangers = map[string][]question{
 	"build.bazel.remote.execution.v2.Execution/Execute": {
 		{asks: func(a asker, x thing) string { return a.execute(x.action) }},
@@ -369,8 +371,9 @@ func (f *guardedFarm) remember(instance string, action *repb.Digest) {
 	}
 }
 
-// TestStrangers asks in every way for what somebody else has and for what nobody has: the answers have to be the same.
-// Another user of the same instance name asks for operations, one of another instance name for content, too.
+// TestStrangers asks in every way for what somebody else has and for what nobody has: the answers
+// have to be the same. Another user of the same instance name asks for operations, one of another
+// instance name for content, too.
 func TestStrangers(t *testing.T) {
 	f := guard(t, &Scheduler{IsolateContent: true}, strangersConfig)
 	owner := asker{t, f.dial("user"), "x"}
@@ -482,8 +485,8 @@ func TestPagesOfStrangers(t *testing.T) {
 	}
 }
 
-// TestJoinedRunsAreApart has two users of one instance name ask for the same action: it is run once, and each has an
-// operation that the other does not see.
+// TestJoinedRunsAreApart has two users of one instance name ask for the same action: it is run
+// once, and each has an operation that the other does not see.
 func TestJoinedRunsAreApart(t *testing.T) {
 	f := guard(t, &Scheduler{}, strangersConfig)
 	one, two := asker{t, f.dial("user"), "x"}, asker{t, f.dial("results"), "x"}

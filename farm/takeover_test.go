@@ -145,8 +145,8 @@ func (f *term) quota() *admin.Quota {
 	return list.GetCohorts()[0].GetQuotas()[0]
 }
 
-// TestTakeOverWithRecords has one scheduler take over from another by a real Redis: it knows the quotas that were
-// changed meanwhile, and what a worker runs before that is back.
+// TestTakeOverWithRecords has one scheduler take over from another by a real Redis: it knows the
+// quotas that were changed meanwhile, and what a worker runs before that is back.
 func TestTakeOverWithRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
@@ -197,8 +197,8 @@ func TestTakeOverWithRecords(t *testing.T) {
 	second.run(storage, "w")
 }
 
-// TestStandbyHasRecords: a scheduler that waits for its turn has what ended at the one that serves, in a folder of its own, and finds it
-// when it serves.
+// TestStandbyHasRecords: a scheduler that waits for its turn has what ended at the one that serves,
+// in a folder of its own, and finds it when it serves.
 func TestStandbyHasRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})

@@ -96,8 +96,8 @@ func (f *started) ends() error {
 	return f.err
 }
 
-// TestTurnWithoutRecords has a Redis that gives everything but drains: those who wait for their turn
-// go on to, and serve when it gives these.
+// TestTurnWithoutRecords has a Redis that gives everything but drains: those who wait for their
+// turn go on to, and serve when it gives these.
 func TestTurnWithoutRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
@@ -110,8 +110,8 @@ func TestTurnWithoutRecords(t *testing.T) {
 	f.serves()
 }
 
-// TestTurnThatIsLost has somebody else take the lease while the storage has not answered yet: that is the end
-// of the turn only.
+// TestTurnThatIsLost has somebody else take the lease while the storage has not answered yet: that
+// is the end of the turn only.
 func TestTurnThatIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	f := startTurns(t, Scheduler{
@@ -132,7 +132,8 @@ func TestTurnThatIsLost(t *testing.T) {
 	f.says(2, "lease taken")
 }
 
-// TestTurnWithWrongRecords has drains that nobody can have written: this does not pass, and ends the program.
+// TestTurnWithWrongRecords has drains that nobody can have written: this does not pass, and ends
+// the program.
 func TestTurnWithWrongRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
@@ -153,7 +154,8 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 }
 
-// TestTurnWithoutStorage has who holds the lease not reach the storage: another one, who does, serves.
+// TestTurnWithoutStorage has who holds the lease not reach the storage: another one, who does,
+// serves.
 func TestTurnWithoutStorage(t *testing.T) {
 	redis := redistest.Start(t)
 	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
@@ -166,7 +168,8 @@ func TestTurnWithoutStorage(t *testing.T) {
 	first.says(1, "the scheduler stopped serving; waiting for the lease again")
 }
 
-// A front is storage before a scheduler, as bb_storage may be: it knows what it can when it has asked the scheduler.
+// A front is storage before a scheduler, as bb_storage may be: it knows what it can when it has
+// asked the scheduler.
 type front struct {
 	repb.UnimplementedCapabilitiesServer
 	behind repb.CapabilitiesClient
@@ -184,8 +187,8 @@ func (f front) GetCapabilities(ctx context.Context, r *repb.GetCapabilitiesReque
 	return m, nil
 }
 
-// TestCircularStart has a scheduler whose storage comes later, and asks it what it can before it answers: both come up.
-// Until then nobody takes the scheduler for one that serves.
+// TestCircularStart has a scheduler whose storage comes later, and asks it what it can before it
+// answers: both come up. Until then nobody takes the scheduler for one that serves.
 func TestCircularStart(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, s := range map[string]Scheduler{
@@ -238,7 +241,8 @@ type foreign struct {
 	repb.UnimplementedCapabilitiesServer
 }
 
-// TestStorageThatIsNone has a scheduler whose storage answers that it is none: to wait would be in vain.
+// TestStorageThatIsNone has a scheduler whose storage answers that it is none: to wait would be in
+// vain.
 func TestStorageThatIsNone(t *testing.T) {
 	server := grpc.NewServer()
 	repb.RegisterCapabilitiesServer(server, foreign{})
@@ -259,7 +263,8 @@ func TestStorageThatIsNone(t *testing.T) {
 	}
 }
 
-// TestStopWithoutStorage has a scheduler told to end while it waits for its storage, which is no fault.
+// TestStopWithoutStorage has a scheduler told to end while it waits for its storage, which is no
+// fault.
 func TestStopWithoutStorage(t *testing.T) {
 	l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())

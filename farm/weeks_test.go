@@ -41,7 +41,8 @@ type paged struct {
 	pages    http.Handler
 }
 
-// withPages runs one on a folder, and a state that others have, too, while do uses it. Terms are those of leases: a larger one has taken over.
+// withPages runs one on a folder, and a state that others have, too, while do uses it. Terms are
+// those of leases: a larger one has taken over.
 func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged)) {
 	t.Helper()
 	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: Kept{Records: 14 * 24 * time.Hour, RecordsSize: "2G"}}
@@ -90,8 +91,9 @@ func (p paged) open(path string, status int, want ...string) {
 	}
 }
 
-// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a restart and when a scheduler of another
-// machine has taken over. After 15 days they say that what they led to is gone, and why.
+// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a
+// restart and when a scheduler of another machine has taken over. After 15 days they say that what
+// they led to is gone, and why.
 func TestLinksForTwoWeeks(t *testing.T) {
 	folder, other, shared := t.TempDir(), t.TempDir(), records.NewMemory(0)
 	synctest.Test(t, func(t *testing.T) {

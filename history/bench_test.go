@@ -46,7 +46,8 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(b.N), "B/record")
 }
 
-// BenchmarkBolt is the same in a bbolt file by time, with what is needed to find it by name, action and invocation.
+// BenchmarkBolt is the same in a bbolt file by time, with what is needed to find it by name, action
+// and invocation.
 func BenchmarkBolt(b *testing.B) {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "db"), 0o600, nil)
 	if err != nil {

@@ -52,7 +52,8 @@ type builds struct {
 
 func newBuilds() *builds { return &builds{maphash.MakeSeed(), map[uint64]bool{}} }
 
-// isLast reports whether a row is the last record of a build. It is asked for all rows from the last one on.
+// isLast reports whether a row is the last record of a build. It is asked for all rows from the
+// last one on.
 func (b *builds) isLast(m *matcher, row int) bool {
 	x := m.x
 	if x.marks[row]&buildMark == 0 || x.ended[row] >= m.before || !m.isFit(Invocation, row) {

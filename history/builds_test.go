@@ -29,8 +29,9 @@ func names(t *testing.T, s *Store, q Query) (list []string) {
 	return list
 }
 
-// TestBuilds keeps what is published of builds beside operations: neither is found in place of the other, and of a build the last
-// record, in memory, in files and after a restart, however long the pages are.
+// TestBuilds keeps what is published of builds beside operations: neither is found in place of the
+// other, and of a build the last record, in memory, in files and after a restart, however long the
+// pages are.
 func TestBuilds(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{MaxBytes: 14 << 10}) // small segments

@@ -28,7 +28,8 @@ type Query struct {
 	// Exact: the texts of Where are whole fields and no globs, and a user is an authenticated one,
 	// not one that a build tool names.
 	Exact bool
-	// Text is in one of the fields, or begins the action's hash or the digits of the operation's name. Case does not matter.
+	// Text is in one of the fields, or begins the action's hash or the digits of the operation's
+	// name. Case does not matter.
 	Text string
 	// Outcomes are those of which it has one; none: any.
 	Outcomes []historypb.Outcome
@@ -41,8 +42,8 @@ type Query struct {
 	Since, Before time.Time
 	MinRun        time.Duration
 	Order         Order
-	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless they are the Slowest; 0: any.
-	// After is the token of the page before.
+	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless
+	// they are the Slowest; 0: any. After is the token of the page before.
 	Limit    int
 	MaxBytes int
 	After    string
@@ -139,7 +140,8 @@ type page struct {
 // done reports whether it has all that is wanted.
 func (p *page) done() bool { return p.q.Order == Latest && len(p.records) == p.q.Limit }
 
-// add adds the record of a row, if it can be read and is looked for, and reports whether there was room.
+// add adds the record of a row, if it can be read and is looked for, and reports whether there was
+// room.
 func (p *page) add(m *matcher, row int) bool {
 	if len(p.records) == p.q.Limit {
 		return false
@@ -157,7 +159,8 @@ func (p *page) add(m *matcher, row int) bool {
 	return true
 }
 
-// is reports whether r is the operation or action that is looked for, of which an index has the begin.
+// is reports whether r is the operation or action that is looked for, of which an index has the
+// begin.
 func (q *Query) is(r *historypb.Record) bool {
 	return (q.Operation == "" || r.GetOperation() == q.Operation) && (q.Action == "" || r.GetAction() == q.Action)
 }

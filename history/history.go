@@ -56,8 +56,8 @@ type Options struct {
 	MaxBytes int64
 	// Memory is the program's memory, of which the Store takes a small part; 0: no limit.
 	Memory int64
-	// Added is called with each record that Add and AddBuild have kept, encoded with its length before it, which is to be copied; nil:
-	// nobody wants to know. It must not block.
+	// Added is called with each record that Add and AddBuild have kept, encoded with its length
+	// before it, which is to be copied; nil: nobody wants to know. It must not block.
 	Added  func(item []byte)
 	Logger *zap.Logger
 }
@@ -91,7 +91,8 @@ type Store struct {
 	writing sync.Mutex
 
 	mu sync.Mutex
-	// The oldest first; records go to the last, if it is open. Guarded by mu, as all of each segment is.
+	// The oldest first; records go to the last, if it is open. Guarded by mu, as all of each
+	// segment is.
 	segments []*segment
 	next     uint32 // number of the next segment
 	pending  int64  // bytes that wait
@@ -187,7 +188,8 @@ func (s *Store) tell(encoded []byte) bool {
 	return true
 }
 
-// Import keeps records of which Options.Added of another Store was told, one after another, up to the first that is damaged.
+// Import keeps records of which Options.Added of another Store was told, one after another, up to
+// the first that is damaged.
 func (s *Store) Import(items []byte) {
 	for at := 0; at < len(items); {
 		encoded, ok := itemAt(items, at)
@@ -303,7 +305,8 @@ func (s *Store) Keep() time.Duration { return s.options.Keep }
 // Stats are the sizes of a Store.
 type Stats struct {
 	Records, Bytes int64
-	// Lost were not kept, because the disk did not keep up or failed, or a caller's builds took his share.
+	// Lost were not kept, because the disk did not keep up or failed, or a caller's builds took his
+	// share.
 	Lost uint64
 	// Oldest is when the first one ended; zero: there is none.
 	Oldest time.Time

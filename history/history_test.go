@@ -87,7 +87,8 @@ func find(t *testing.T, s *Store, q Query) (all []*historypb.Record) {
 	}
 }
 
-// TestFind compares searches in memory, in files, and in files after a restart with an obvious model.
+// TestFind compares searches in memory, in files, and in files after a restart with an obvious
+// model.
 func TestFind(t *testing.T) {
 	const n = 5000
 	folder := t.TempDir()
@@ -170,7 +171,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestCrash ends a program anywhere: what was written before the last block is there, and more is added after it.
+// TestCrash ends a program anywhere: what was written before the last block is there, and more is
+// added after it.
 func TestCrash(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{})
@@ -308,7 +310,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestMemory adds records whose texts differ and are long, as those of a hostile client, where there is little memory.
+// TestMemory adds records whose texts differ and are long, as those of a hostile client, where
+// there is little memory.
 func TestMemory(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{Memory: 32 << 20}

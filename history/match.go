@@ -138,7 +138,8 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 	return err
 }
 
-// begin returns the row before which a page begins. Builds that came on pages before are known then.
+// begin returns the row before which a page begins. Builds that came on pages before are known
+// then.
 func (m *matcher) begin(after place) int {
 	rows, from := m.x.rows, m.x.rows
 	switch {

@@ -20,7 +20,8 @@ import (
 
 const (
 	segmentSuffix, indexSuffix = ".records", ".index"
-	// magic begins each segment. The number is raised when older programs cannot read what is written.
+	// magic begins each segment. The number is raised when older programs cannot read what is
+	// written.
 	magic = "forerunner history 1\n"
 	// blockHeader has the length and the checksum of a compressed block.
 	blockHeader = 8
@@ -41,13 +42,15 @@ type segment struct {
 	path   string // empty: in memory
 	// index is nil for a segment that is sealed in its files.
 	index *index
-	// pending are blocks that are not written, the last one still grows; the first has the number written.
+	// pending are blocks that are not written, the last one still grows; the first has the number
+	// written.
 	pending [][]byte
 	written int
 	// file is open while records are added.
 	file *os.File
 	data []byte // of one in memory
-	// size is that of the file, indexSize of that of the index, raw that of all records before they were compressed.
+	// size is that of the file, indexSize of that of the index, raw that of all records before they
+	// were compressed.
 	size, indexSize, raw int64
 	rows                 int
 	// first and last are when operations ended, in milliseconds.
@@ -75,7 +78,8 @@ func (g *segment) bytes() int64 {
 	return n
 }
 
-// add adds a record whose encoding has four bytes of room before it. It reports whether a block is full.
+// add adds a record whose encoding has four bytes of room before it. It reports whether a block is
+// full.
 func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 	n := len(g.pending)
 	if n == 0 || len(g.pending[n-1]) >= blockBytes {
@@ -101,7 +105,8 @@ func (g *segment) note(r *historypb.Record, block, item uint32) {
 	g.rows++
 }
 
-// write writes the blocks that are full or, if all, what there is, and seals segments that get no more.
+// write writes the blocks that are full or, if all, what there is, and seals segments that get no
+// more.
 func (s *Store) write(all bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -249,7 +254,8 @@ func indexPath(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
 }
 
-// openSegment learns what is in a file. One without an index, as after a crash, is read, and its damaged end is cut off.
+// openSegment learns what is in a file. One without an index, as after a crash, is read, and its
+// damaged end is cut off.
 func (s *Store) openSegment(path string) (*segment, error) {
 	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// shareParts is in how many parts of a segment, in its file and in its index, the builds of one caller have to fit.
+// shareParts is in how many parts of a segment, in its file and in its index, the builds of one
+// caller have to fit.
 const shareParts = 2
 
 // A share is what the builds that one caller published take of the segment that records go to.
@@ -15,8 +16,9 @@ type share struct {
 	isExceeded   bool  // which was logged
 }
 
-// AddBuild is Add for what a caller published of a build. He cannot push out the records of others: while the Store is more than
-// half full, his builds get at most half of what is added, and what comes beyond that is lost.
+// AddBuild is Add for what a caller published of a build. He cannot push out the records of others:
+// while the Store is more than half full, his builds get at most half of what is added, and what
+// comes beyond that is lost.
 func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r)
 	compressed := int64(len(s.encoder.EncodeAll(encoded, nil)))
@@ -30,7 +32,8 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	return added && s.tell(encoded)
 }
 
-// addBuildLocked reports whether a build was added or, if not, whether it is the first one of many that finds no room in a share.
+// addBuildLocked reports whether a build was added or, if not, whether it is the first one of many
+// that finds no room in a share.
 func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (added, isNews bool) {
 	g := s.roomLocked(r, encoded)
 	if g == nil {

@@ -11,8 +11,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestShares has one caller publish far more builds than there is room for: what others have is kept, whether his builds are large, or
-// small but found by long texts. There is room for others all the time, and for him in the next segment.
+// TestShares has one caller publish far more builds than there is room for: what others have is
+// kept, whether his builds are large, or small but found by long texts. There is room for others
+// all the time, and for him in the next segment.
 func TestShares(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -79,8 +80,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesWithoutPressure keeps all that one caller publishes while half of the room is free, or nothing bounds it: not even what an
-// index of little memory could have of it.
+// TestSharesWithoutPressure keeps all that one caller publishes while half of the room is free, or
+// nothing bounds it: not even what an index of little memory could have of it.
 func TestSharesWithoutPressure(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: 8 << 20}, {}, {Memory: 1}} {
 		s := open(t, t.TempDir(), o)

@@ -17,7 +17,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// large is a service whose answers have a megabyte, or 4 KiB: then ten are more than gRPC puts into one buffer, and fewer than fill a window.
+// large is a service whose answers have a megabyte, or 4 KiB: then ten are more than gRPC puts into
+// one buffer, and fewer than fill a window.
 var large = grpc.ServiceDesc{
 	ServiceName: "test.Large",
 	HandlerType: (*any)(nil),
@@ -34,7 +35,8 @@ func answering(name string, bytes int) grpc.MethodDesc {
 	}
 }
 
-// TestSmallAnswers: calls count until gRPC has sent their answers, however small their share of the memory is.
+// TestSmallAnswers: calls count until gRPC has sent their answers, however small their share of the
+// memory is.
 func TestSmallAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, s := serveRude(t, Options{Bounds: BoundsFor(200_000_000)})
@@ -61,8 +63,9 @@ func TestSmallAnswers(t *testing.T) {
 	})
 }
 
-// TestAnswers has clients that do not read their answers: what these take is counted until they are sent, others wait for it, and
-// the connection is closed that takes none for too long, or for a while if others wait.
+// TestAnswers has clients that do not read their answers: what these take is counted until they are
+// sent, others wait for it, and the connection is closed that takes none for too long, or for a
+// while if others wait.
 func TestAnswers(t *testing.T) {
 	for name, b := range map[string]Bounds{
 		"for too long": {Wait: time.Minute, Stall: 2 * time.Second},
@@ -72,8 +75,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadRefusals has a client that reads nothing while something is being written to it, and goes on to call: the server closes
-// its connection because of the refusals that the client does not read.
+// TestUnreadRefusals has a client that reads nothing while something is being written to it, and
+// goes on to call: the server closes its connection because of the refusals that the client does
+// not read.
 func TestUnreadRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := BoundsFor(1 << 30)

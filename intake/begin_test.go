@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// TestWholeOf cuts a message at each of its bytes: what is left can be decoded, begins as the message does, and has all that is
-// whole of it.
+// TestWholeOf cuts a message at each of its bytes: what is left can be decoded, begins as the
+// message does, and has all that is whole of it.
 func TestWholeOf(t *testing.T) {
 	m := &repb.BatchUpdateBlobsRequest{
 		InstanceName: "main", DigestFunction: repb.DigestFunction_SHA256,
@@ -94,8 +94,9 @@ var echo = grpc.ServiceDesc{
 // echoed is its method.
 const echoed = "/test.Echo/Put"
 
-// TestTruncated sends messages that are too large, by their bytes or by what they take when they are decoded, between others: of
-// these the begin arrives, and the others as they are. Where nothing is truncated the first of them ends the call.
+// TestTruncated sends messages that are too large, by their bytes or by what they take when they
+// are decoded, between others: of these the begin arrives, and the others as they are. Where
+// nothing is truncated the first of them ends the call.
 func TestTruncated(t *testing.T) {
 	const limit = 256 << 10
 	of := func(data int) *repb.BatchUpdateBlobsRequest {
@@ -128,7 +129,8 @@ func TestTruncated(t *testing.T) {
 // An exchange is a message, and what is to arrive of it.
 type exchange struct{ sent, want *repb.BatchUpdateBlobsRequest }
 
-// exchanged sends messages in one call and compares what arrives of each, until the call ends with an error.
+// exchanged sends messages in one call and compares what arrives of each, until the call ends with
+// an error.
 func exchanged(t *testing.T, conn *grpc.ClientConn, caller string, options []grpc.CallOption, all []exchange) error {
 	t.Helper()
 	stream, err := conn.NewStream(as(t, caller), &echo.Streams[0], echoed, options...)

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestBeginnings has calls whose handlers get no further, as if they had no processor: a few connections bring as many as there is
-// memory for, and no more. When the handlers go on, all calls come, and are answered.
+// TestBeginnings has calls whose handlers get no further, as if they had no processor: a few
+// connections bring as many as there is memory for, and no more. When the handlers go on, all calls
+// come, and are answered.
 func TestBeginnings(t *testing.T) {
 	const room, connections, calls = 5, 3, 20
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +109,8 @@ func TestBeginningsEnd(t *testing.T) {
 	}
 }
 
-// TestLateBeginnings: a call whose time is over has no error until it has a handler, so that it gets one.
+// TestLateBeginnings: a call whose time is over has no error until it has a handler, so that it
+// gets one.
 func TestLateBeginnings(t *testing.T) {
 	s := newBeginnings(Bounds{})
 	ctx, cancel := context.WithCancel(t.Context())

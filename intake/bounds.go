@@ -9,13 +9,15 @@ const (
 	maxStreams = 4096
 	// smallMessage is the size up to which a message is part of that.
 	smallMessage = 16 << 10
-	// smallAnswer is the size up to which an answer that waits for its client does not keep its call charged: so many of these
-	// as a client can ask for without reading have less than one write.
+	// smallAnswer is the size up to which an answer that waits for its client does not keep its
+	// call charged: so many of these as a client can ask for without reading have less than one
+	// write.
 	smallAnswer = 1 << 10
 	// uploadBytes is the cost of a stream of requests beside its data: its handler's open file, and
 	// a small message that has arrived in part.
 	uploadBytes = 32 << 10
-	// headerBytes leave room for a RequestMetadata of 64 KiB, which travels as base64, and for a token.
+	// headerBytes leave room for a RequestMetadata of 64 KiB, which travels as base64, and for a
+	// token.
 	headerBytes = 128 << 10
 	// connectionBytes is the cost of a connection: buffers, goroutines and the state of TLS.
 	connectionBytes = 64 << 10
@@ -24,7 +26,8 @@ const (
 	smallFrameBytes = 64 << 10
 	// slowest is the lowest allowed rate of a sender in bytes per second.
 	slowest = 16 << 10
-	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest usual level has.
+	// leastBuffers let one caller have a zstd stream with the window of 8 MiB that the strongest
+	// usual level has.
 	leastBuffers = 20 << 20
 	// largestPooled is the size of the largest buffers that are used again.
 	largestPooled = 16 << 20
@@ -32,8 +35,8 @@ const (
 	customary = 4 << 20
 )
 
-// Bounds are how much a server takes in. Where there are two, the first is for all callers, the second
-// for one.
+// Bounds are how much a server takes in. Where there are two, the first is for all callers, the
+// second for one.
 type Bounds struct {
 	// Connections of all addresses, and of one.
 	Connections, ConnectionsOfOne int
@@ -41,7 +44,8 @@ type Bounds struct {
 	Guests, GuestsOfOne int
 	// Streams are the calls at a time on one connection; the client waits with more.
 	Streams uint32
-	// Beginnings are bytes that calls may take which are not charged to anybody yet. Further ones are not read.
+	// Beginnings are bytes that calls may take which are not charged to anybody yet. Further ones
+	// are not read.
 	Beginnings int64
 	// Calls in flight.
 	Calls, CallsOfOne int
@@ -52,9 +56,11 @@ type Bounds struct {
 	Uploads, UploadsOfOne int64
 	// Windows are bytes that clients may send of such streams while earlier ones are handled.
 	Windows, WindowsOfOne int64
-	// Messages are bytes of requests beyond small ones, from when they are announced until they are dealt with.
+	// Messages are bytes of requests beyond small ones, from when they are announced until they are
+	// dealt with.
 	Messages, MessagesOfOne int64
-	// Buffers are bytes that handlers of calls ask for with Reserve, which callers choose the size of.
+	// Buffers are bytes that handlers of calls ask for with Reserve, which callers choose the size
+	// of.
 	Buffers, BuffersOfOne int64
 	// Waiting calls have no room yet; further ones are refused. Each may have sent a window.
 	Waiting, WaitingOfOne int

@@ -63,8 +63,8 @@ func (encodedCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (encodedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 func (encodedCodec) Name() string                         { return "proto" }
 
-// TestDenseMessage has a message of many empty ones: it counts as what it takes when it is decoded, and is not decoded if that is
-// more than one caller can have.
+// TestDenseMessage has a message of many empty ones: it counts as what it takes when it is decoded,
+// and is not decoded if that is more than one caller can have.
 func TestDenseMessage(t *testing.T) {
 	conn, s := serveConn(t, Options{
 		Bounds:  BoundsFor(64 << 20),

@@ -21,7 +21,8 @@ const (
 	mostBegun, mostControl = 16, 256
 	// settingsBytes bound a frame of settings: there are ten.
 	settingsBytes = 64 * 6
-	// refusalTime is how long gRPC may take to begin to send a refusal. Some calls it refuses without one.
+	// refusalTime is how long gRPC may take to begin to send a refusal. Some calls it refuses
+	// without one.
 	refusalTime = 100 * time.Millisecond
 	// framesBuffer holds a record of TLS.
 	framesBuffer = 16 << 10

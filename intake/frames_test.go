@@ -10,8 +10,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestFramesOfAByte has requests come in frames of a byte, all but their ends: they take what they are charged for. Then they end,
-// and are answered.
+// TestFramesOfAByte has requests come in frames of a byte, all but their ends: they take what they
+// are charged for. Then they end, and are answered.
 func TestFramesOfAByte(t *testing.T) {
 	const requests, size = 10, smallMessage
 	b := BoundsFor(1 << 30)

@@ -62,7 +62,8 @@ type Conn struct {
 	done context.Context
 	// writes counts writes that wait for the other end, unread the refusals meanwhile, as calls.
 	writes, unread atomic.Int64
-	// opened counts the calls that gRPC was let have. The goroutine that reads the connection touches it.
+	// opened counts the calls that gRPC was let have. The goroutine that reads the connection
+	// touches it.
 	opened uint64
 
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
@@ -160,7 +161,8 @@ func (g *Gate) mostLocked() (oldest *Conn) {
 	return oldest
 }
 
-// oldestOf returns the oldest of some connections, and how many there are; only those of host, if that is not empty.
+// oldestOf returns the oldest of some connections, and how many there are; only those of host, if
+// that is not empty.
 func oldestOf(some map[uint64]*Conn, host string) (oldest *Conn, n int) {
 	for _, c := range some {
 		if host != "" && c.host != host {
@@ -241,7 +243,8 @@ func (c *Conn) Idle() {
 	}
 }
 
-// afterClose has f called when the connection has ended, unless stop is called before. It may be called for nil.
+// afterClose has f called when the connection has ended, unless stop is called before. It may be
+// called for nil.
 func (c *Conn) afterClose(f func()) (stop func()) {
 	if c == nil {
 		return func() {}
@@ -267,7 +270,8 @@ func (c *Conn) open() {
 	}
 }
 
-// mostUnread is how many refused calls, of usual size, may wait on a connection until their client reads.
+// mostUnread is how many refused calls, of usual size, may wait on a connection until their client
+// reads.
 const mostUnread = 16
 
 // refuse records a refused call, which counts as n. gRPC keeps its headers until the refusal is

@@ -10,8 +10,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestManyCallsOnOneConnection has more calls that wait for an answer than a connection may have: a build with thousands
-// of jobs, or a worker with thousands of positions. What is too much waits at the client, and all are answered.
+// TestManyCallsOnOneConnection has more calls that wait for an answer than a connection may have: a
+// build with thousands of jobs, or a worker with thousands of positions. What is too much waits at
+// the client, and all are answered.
 func TestManyCallsOnOneConnection(t *testing.T) {
 	client, service, s := serve(t, Options{Bounds: BoundsFor(1 << 30)})
 	streams := int64(s.options.Bounds.Streams)
@@ -32,7 +33,8 @@ func TestManyCallsOnOneConnection(t *testing.T) {
 	}
 }
 
-// TestManyPositions has a worker of 1,000 positions wait for work over one connection: its other calls go on.
+// TestManyPositions has a worker of 1,000 positions wait for work over one connection: its other
+// calls go on.
 func TestManyPositions(t *testing.T) {
 	client, service, s := serve(t, Options{Bounds: BoundsFor(1 << 30)})
 	var all sync.WaitGroup
@@ -55,8 +57,9 @@ func TestManyPositions(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyUploads has a build of 250 jobs over 25 connections upload 200 KB each, all at the same time, and ask for something else.
-// Their caller may just begin as many uploads, and has more bytes of them than there is room for, as 1,000 jobs have where there is 1 GiB.
+// TestManyUploads has a build of 250 jobs over 25 connections upload 200 KB each, all at the same
+// time, and ask for something else. Their caller may just begin as many uploads, and has more bytes
+// of them than there is room for, as 1,000 jobs have where there is 1 GiB.
 func TestManyUploads(t *testing.T) {
 	const connections, jobs = 25, 10
 	b := BoundsFor(256 << 20)

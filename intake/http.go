@@ -15,7 +15,8 @@ const (
 	pageBytes = 256 << 10
 	// requestHeaderBytes bound its headers: a token and cookies. Go keeps several times as many.
 	requestHeaderBytes = 32 << 10
-	// formBytes bound the body of a request, headerTime and formTime how long its parts may take to come.
+	// formBytes bound the body of a request, headerTime and formTime how long its parts may take to
+	// come.
 	formBytes  = 64 << 10
 	headerTime = 10 * time.Second
 	formTime   = 30 * time.Second
@@ -39,8 +40,8 @@ type HTTPServer struct {
 	gate *Gate
 }
 
-// NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if it is not nil, counts which connections
-// were refused.
+// NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if it is not nil,
+// counts which connections were refused.
 func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer) *HTTPServer {
 	count := counter(metrics, "forerunner_http_refused_total",
 		"Connections over HTTP that were refused, or closed to make room, by reason.", "connections", "no_request", "idle")

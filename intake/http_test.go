@@ -47,8 +47,8 @@ func connect(t *testing.T, address, text string) net.Conn {
 	return conn
 }
 
-// TestPagesUnderFlood has many more connections than there may be, which send nothing, a part of a request, or a request and
-// then nothing: one that comes afterwards is answered.
+// TestPagesUnderFlood has many more connections than there may be, which send nothing, a part of a
+// request, or a request and then nothing: one that comes afterwards is answered.
 func TestPagesUnderFlood(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":          "",
@@ -83,7 +83,8 @@ func TestPagesUnderFlood(t *testing.T) {
 	}
 }
 
-// TestBusyPagesStay has as many requests under way as there may be: none of them ends for those that come then.
+// TestBusyPagesStay has as many requests under way as there may be: none of them ends for those
+// that come then.
 func TestBusyPagesStay(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{}, 200)
 	b := BoundsFor(32 << 20)

@@ -50,7 +50,8 @@ func (s *service) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*h
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
-// serve serves with bounds until the test ends; the caller of each call is what the header "caller" says.
+// serve serves with bounds until the test ends; the caller of each call is what the header "caller"
+// says.
 func serve(t *testing.T, o Options) (healthpb.HealthClient, *service, *Server) {
 	t.Helper()
 	made := &service{release: make(chan struct{})}
@@ -100,8 +101,8 @@ func request(name string, n int) *healthpb.HealthCheckRequest {
 	return &healthpb.HealthCheckRequest{Service: name + strings.Repeat("x", n)}
 }
 
-// TestMessages has messages around the limit of their method, plain and compressed, of callers who are bounded
-// and of one who is not.
+// TestMessages has messages around the limit of their method, plain and compressed, of callers who
+// are bounded and of one who is not.
 func TestMessages(t *testing.T) {
 	const limit = 100_000
 	client, _, _ := serve(t, Options{Bounds: BoundsFor(1 << 30), Methods: map[string]Limits{check: {Bytes: limit}}})
@@ -117,7 +118,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestCallersAreApart has one caller take all that is his: others do not feel it, and he has it again afterwards.
+// TestCallersAreApart has one caller take all that is his: others do not feel it, and he has it
+// again afterwards.
 func TestCallersAreApart(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Wait = 3, time.Minute
@@ -167,7 +169,8 @@ func (l *ledger) free() bool {
 	return l.now == costs{} && len(l.accounts) == 0 && queued == 0
 }
 
-// TestNoRoom has requests that do not fit side by side: the second waits, and is refused when that takes too long.
+// TestNoRoom has requests that do not fit side by side: the second waits, and is refused when that
+// takes too long.
 func TestNoRoom(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.MessagesOfOne, b.Wait = 100_000, 2*time.Second
@@ -334,7 +337,8 @@ func TestHeaders(t *testing.T) {
 	close(service.release)
 }
 
-// TestUnknownMethods: the answer repeats nothing of what was called, and comes before anything is kept of the call.
+// TestUnknownMethods: the answer repeats nothing of what was called, and comes before anything is
+// kept of the call.
 func TestUnknownMethods(t *testing.T) {
 	looked := false
 	conn, s := serveConn(t, Options{Bounds: BoundsFor(1 << 30), Look: func(ctx context.Context, _ string) (context.Context, error) {
@@ -353,8 +357,8 @@ func TestUnknownMethods(t *testing.T) {
 	eventually(t, s.ledger.free)
 }
 
-// TestPending has calls of which nobody knows yet who makes them: they are charged, with their headers, and others of the same
-// address are refused when there are too many.
+// TestPending has calls of which nobody knows yet who makes them: they are charged, with their
+// headers, and others of the same address are refused when there are too many.
 func TestPending(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Wait = 8, time.Minute

@@ -39,7 +39,8 @@ func TestGuestsLeave(t *testing.T) {
 	})
 }
 
-// TestGuestsOfAll has guests of many hosts: together they are no more than the bound, and the oldest makes room.
+// TestGuestsOfAll has guests of many hosts: together they are no more than the bound, and the
+// oldest makes room.
 func TestGuestsOfAll(t *testing.T) {
 	b := Bounds{Connections: 100, ConnectionsOfOne: 50, Guests: 3, GuestsOfOne: 2, Guest: time.Hour}
 	g := NewGate(b, func(string) {})
@@ -60,7 +61,8 @@ func TestGuestsOfAll(t *testing.T) {
 	}
 }
 
-// TestSilentUploads: a stream of requests that brings nothing for too long ends, unless its method may be silent.
+// TestSilentUploads: a stream of requests that brings nothing for too long ends, unless its method
+// may be silent.
 func TestSilentUploads(t *testing.T) {
 	const method = "/test.Upload/Put"
 	for _, stalls := range []bool{false, true} {

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A kind is something that calls take up. Of each there is so much for all callers, and so much for one.
+// A kind is something that calls take up. Of each there is so much for all callers, and so much for
+// one.
 type kind int
 
 const (

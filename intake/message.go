@@ -120,8 +120,9 @@ func (r *receiver) receive(m any) error {
 	return nil
 }
 
-// read returns the next n bytes. The transport would keep each frame until all have come, and one of a byte takes fifty: so it
-// is asked to fill one buffer, as it does with the header of a message.
+// read returns the next n bytes. The transport would keep each frame until all have come, and one
+// of a byte takes fifty: so it is asked to fill one buffer, as it does with the header of a
+// message.
 func (r *receiver) read(n int) (mem.Buffer, error) {
 	var data *[]byte
 	if mem.IsBelowBufferPoolingThreshold(n) {

@@ -26,8 +26,9 @@ type place struct {
 // NewPlaces returns so many Places.
 func NewPlaces(most int) *Places { return &Places{most: most, places: map[string][]*place{}} }
 
-// Take gives a caller a place until leave is called, which may be called again. When the place is given to another caller before
-// that, yield is called once, without a lock; it must not wait. False: there is no place for him.
+// Take gives a caller a place until leave is called, which may be called again. When the place is
+// given to another caller before that, yield is called once, without a lock; it must not wait.
+// False: there is no place for him.
 func (p *Places) Take(caller string, yield func()) (leave func(), ok bool) {
 	mine := &place{caller, yield}
 	yields, ok := p.take(mine)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlaces has one caller take all places: others get theirs of him, the youngest first, until they have as many as he.
+// TestPlaces has one caller take all places: others get theirs of him, the youngest first, until
+// they have as many as he.
 func TestPlaces(t *testing.T) {
 	p := NewPlaces(4)
 	var yielded []int

@@ -33,8 +33,8 @@ type share struct {
 	n    int64
 }
 
-// reserve waits until a call has n of a kind. A call asks for kinds in the order of bytesOfCalls, and for none of
-// which it has some.
+// reserve waits until a call has n of a kind. A call asks for kinds in the order of bytesOfCalls,
+// and for none of which it has some.
 func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error {
 	w, taken, err := l.ask(c, k, n)
 	if err != nil {

@@ -75,8 +75,9 @@ func again(t *testing.T, conn *grpc.ClientConn) *grpc.ClientConn {
 	return more
 }
 
-// TestConnectionsAreApart has one connection of a caller take all that he may have, with requests that do not come. Another
-// connection of his, which has nothing, gets what it needs: the first one makes room.
+// TestConnectionsAreApart has one connection of a caller take all that he may have, with requests
+// that do not come. Another connection of his, which has nothing, gets what it needs: the first one
+// makes room.
 func TestConnectionsAreApart(t *testing.T) {
 	const hung = 20
 	for name, bound := range map[string]func(*Bounds){
@@ -128,7 +129,8 @@ func (l *ledger) age(by time.Duration) {
 	}
 }
 
-// TestFastCallsStay has a connection want room that calls have which are not waited for: it has to wait itself.
+// TestFastCallsStay has a connection want room that calls have which are not waited for: it has to
+// wait itself.
 func TestFastCallsStay(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.UploadsOfOne, b.Wait = uploadBytes, time.Minute
@@ -165,8 +167,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestLedger has many callers ask for, get, give back and lose all kinds at the same time: no bound is ever
-// passed, and nothing is left in the end.
+// TestLedger has many callers ask for, get, give back and lose all kinds at the same time: no bound
+// is ever passed, and nothing is left in the end.
 func TestLedger(t *testing.T) {
 	b := Bounds{
 		Calls: 40, CallsOfOne: 20, Uploads: 20, UploadsOfOne: 10, Windows: 10, WindowsOfOne: 5, Messages: 100, MessagesOfOne: 60,
@@ -219,8 +221,9 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestBuffers has calls ask for memory while they are answered: there is as much as the bounds say, what one caller can never
-// have is refused at once, and calls that wait give back what would keep others from going on.
+// TestBuffers has calls ask for memory while they are answered: there is as much as the bounds say,
+// what one caller can never have is refused at once, and calls that wait give back what would keep
+// others from going on.
 func TestBuffers(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Wait = time.Minute

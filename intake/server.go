@@ -42,16 +42,16 @@ type Options struct {
 	Credentials credentials.TransportCredentials
 	// Methods has the limits of those methods that differ from the default.
 	Methods map[string]Limits
-	// Look sees the headers of a call, on the goroutine that reads its connection: it must not block. An
-	// error ends the call. Nil: all calls go on.
+	// Look sees the headers of a call, on the goroutine that reads its connection: it must not
+	// block. An error ends the call. Nil: all calls go on.
 	Look func(ctx context.Context, method string) (context.Context, error)
 	// Pending returns the caller to charge while Identify identifies it; "": none, because Identify
 	// does not block. Nil: always none.
 	Pending func(ctx context.Context, method string) (caller string)
 	// Identify returns the caller to charge. It may block.
 	Identify func(ctx context.Context, method string) (context.Context, Caller, error)
-	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and refused
-	// ones if they are Outer.
+	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and
+	// refused ones if they are Outer.
 	OuterUnary, Unary   []grpc.UnaryServerInterceptor
 	OuterStream, Stream []grpc.StreamServerInterceptor
 	Metrics             prometheus.Registerer
@@ -78,7 +78,8 @@ type Server struct {
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
-// NewServer returns a Server. more are for the grpc.Server; interceptors and credentials among them are not asked.
+// NewServer returns a Server. more are for the grpc.Server; interceptors and credentials among them
+// are not asked.
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	b := o.Bounds
 	s := &Server{options: o, ledger: newLedger(b, countRefused(o.Metrics)), begins: newBeginnings(b), methods: map[string]bool{}}

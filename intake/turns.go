@@ -11,7 +11,8 @@ import (
 type Turns struct {
 	mu   sync.Mutex
 	free int // guarded by mu
-	// waiting has the pieces of each caller, the oldest first; next are these callers in the order of their turns. Guarded by mu.
+	// waiting has the pieces of each caller, the oldest first; next are these callers in the order
+	// of their turns. Guarded by mu.
 	waiting map[string][]chan struct{}
 	next    []string
 }

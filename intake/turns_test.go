@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestTurns has a caller wait for a hundred turns. Another one, who comes later, has the next but one.
+// TestTurns has a caller wait for a hundred turns. Another one, who comes later, has the next but
+// one.
 func TestTurns(t *testing.T) {
 	turns := NewTurns(1)
 	leave := takeTurn(t, turns, "greedy")

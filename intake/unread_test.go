@@ -157,8 +157,8 @@ func serveRude(t *testing.T, o Options) (dial func() *rude, s *Server) {
 	}, s
 }
 
-// TestUnread has clients that read nothing, and send what gRPC has to answer, or queues something for: it reads a few of these
-// frames, and none that no client would send.
+// TestUnread has clients that read nothing, and send what gRPC has to answer, or queues something
+// for: it reads a few of these frames, and none that no client would send.
 func TestUnread(t *testing.T) {
 	long := strings.Repeat("\"", 4000)
 	for name, c := range map[string]struct {
@@ -244,7 +244,8 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// TestDraining has a server end gracefully: it takes in no more calls, and those that there are go on.
+// TestDraining has a server end gracefully: it takes in no more calls, and those that there are go
+// on.
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, s := serveRude(t, Options{Bounds: BoundsFor(200_000_000)})

@@ -26,8 +26,8 @@ func Read() ([]Mount, error) {
 	return Parse(string(text)), nil
 }
 
-// Parse returns the mounts of a table. It leaves out what is no mount: a file system writes its options as it likes, and one that
-// begins a new line in them must not hide the mounts of others.
+// Parse returns the mounts of a table. It leaves out what is no mount: a file system writes its
+// options as it likes, and one that begins a new line in them must not hide the mounts of others.
 func Parse(table string) []Mount {
 	var all []Mount
 	for line := range strings.Lines(table) {
@@ -38,8 +38,8 @@ func Parse(table string) []Mount {
 	return all
 }
 
-// parseLine reads id, parent, device, root, point, options of the mount and any number of optional fields, then, behind a "-",
-// type, source and options of the file system.
+// parseLine reads id, parent, device, root, point, options of the mount and any number of optional
+// fields, then, behind a "-", type, source and options of the file system.
 func parseLine(line string) (Mount, bool) {
 	mount, fileSystem, _ := strings.Cut(line, " - ")
 	m, f := strings.Split(mount, " "), strings.SplitN(fileSystem, " ", 3)

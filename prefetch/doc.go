@@ -1,23 +1,24 @@
-// Package prefetch predicts which files an action will read: it remembers which files runs of similar
-// actions read.
+// Package prefetch predicts which files an action will read: it remembers which files runs of
+// similar actions read.
 //
 // A Recorder collects the reads of one run in its input root. A Profile is a set of such paths as a
-// Bloom filter, in exactly the bytes of Buildbarn's File System Access Cache, so that profiles can be
-// shared with such a farm.
+// Bloom filter, in exactly the bytes of Buildbarn's File System Access Cache, so that profiles can
+// be shared with such a farm.
 //
-// A Race, one for each run, makes the files local that the action is expected to read, by a Source that
-// it shares with the action and that serves the action first.
+// A Race, one for each run, makes the files local that the action is expected to read, by a Source
+// that it shares with the action and that serves the action first.
 //
 // # Paths in a profile
 //
-// A profile has the directories whose entries a run read and the files that it opened, both by their
-// path in the input root, and all their parent directories. It has no symlinks: these come with the
-// Directory message that contains them. So nothing below a directory that is not in a profile is in it.
+// A profile has the directories whose entries a run read and the files that it opened, both by
+// their path in the input root, and all their parent directories. It has no symlinks: these come
+// with the Directory message that contains them. So nothing below a directory that is not in a
+// profile is in it.
 //
 // # Records
 //
-// Profiles keeps records in a Store, each of them the expected reads of the next run, as a Profile, and
-// their history. There are two kinds:
+// Profiles keeps records in a Store, each of them the expected reads of the next run, as a Profile,
+// and their history. There are two kinds:
 //
 //   - exact, by the reduced action digest: the paths that any of the last four runs read. A path that
 //     is read every other time is predicted; a path that is no longer read is forgotten.
@@ -29,85 +30,89 @@
 // inputs of an action are the same the next time.
 //
 // Both also have the parts of up to 64 large files that runs read, in chunks of 64 KiB. Reads are
-// visible only while a file arrives (PartReads), so runs that had it locally do not change its parts.
+// visible only while a file arrives (PartReads), so runs that had it locally do not change its
+// parts.
 //
-// A history has the hash of each path and a bit for each run, so it has no false positives. It also has
-// a rank of each path in two bits: when the runs first read it, among all their reads. A run changes
-// the rank of a path by one step at most, so that one odd run changes little. If runs read in another
-// order each time, that alone writes a record less and less often, finally once in 32 runs. Records
-// without ranks count as those of paths that are read at the end. If there is only the filter
-// (Buildbarn's service, Buildbarn's workers, runs of more than 32,768 paths), new paths are added to it
-// until it has a quarter more than the last run read; then it is replaced.
+// A history has the hash of each path and a bit for each run, so it has no false positives. It also
+// has a rank of each path in two bits: when the runs first read it, among all their reads. A run
+// changes the rank of a path by one step at most, so that one odd run changes little. If runs read
+// in another order each time, that alone writes a record less and less often, finally once in 32
+// runs. Records without ranks count as those of paths that are read at the end. If there is only
+// the filter (Buildbarn's service, Buildbarn's workers, runs of more than 32,768 paths), new paths
+// are added to it until it has a quarter more than the last run read; then it is replaced.
 //
 // An exact record is written when a run read other paths than those before it, or when more than an
 // eighth of the directories differ. A coarse one changes with each new action and is written less
-// often; Flush writes it. Programs that share a store overwrite each other's histories, and lose one
-// run by that.
+// often; Flush writes it. Programs that share a store overwrite each other's histories, and lose
+// one run by that.
 //
 // # How a race runs
 //
-// The directories that the last run read are requested at once, before it is known whether they are in
-// the tree: of many levels only those above a change are left.
+// The directories that the last run read are requested at once, before it is known whether they are
+// in the tree: of many levels only those above a change are left.
 //
-// The race walks the input tree as far as the profile does. It passes local directories at once; the
-// missing ones of a level, at any depth where a local part ends, are requested in one call, so there is
-// about one round trip for each level, never one for each directory. Files go in calls of 1,000 or
-// 2 MiB, large ones each in a call of its own, while the walk continues.
+// The race walks the input tree as far as the profile does. It passes local directories at once;
+// the missing ones of a level, at any depth where a local part ends, are requested in one call, so
+// there is about one round trip for each level, never one for each directory. Files go in calls of
+// 1,000 or 2 MiB, large ones each in a call of its own, while the walk continues.
 //
-// Files that are read next go first. Ranks predict the order, and the action's opens show how far it
-// is; files that it should have read already go last. Large files, and those that fewer than half of
-// the runs read, count as read a part later. Equal ones go in the order of the tree, as do all files of
-// a profile without ranks, large files behind small ones.
+// Files that are read next go first. Ranks predict the order, and the action's opens show how far
+// it is; files that it should have read already go last. Large files, and those that fewer than
+// half of the runs read, count as read a part later. Equal ones go in the order of the tree, as do
+// all files of a profile without ranks, large files behind small ones.
 //
-// All calls share a link with those of the action. So the race has no more predicted bytes in flight
-// than the link carries in about a round trip (pace): from 512 KiB on the window grows while calls take
-// little longer than a round trip, up to 16 MiB, and shrinks while they take longer. If shrinking does
-// not help, calls are slow because the machine is busy. The races of a worker have equal shares of the
-// window. While half of it is used for files that are read earlier, later ones are not requested.
-// Large files come one after another if they exceed it; those of 64 MiB hold back nothing.
+// All calls share a link with those of the action. So the race has no more predicted bytes in
+// flight than the link carries in about a round trip (pace): from 512 KiB on the window grows while
+// calls take little longer than a round trip, up to 16 MiB, and shrinks while they take longer. If
+// shrinking does not help, calls are slow because the machine is busy. The races of a worker have
+// equal shares of the window. While half of it is used for files that are read earlier, later ones
+// are not requested. Large files come one after another if they exceed it; those of 64 MiB hold
+// back nothing.
 //
 // If parts of a large file are known, they are requested like a small file, in calls of their own
 // (Source.PrefetchRanges), and the whole file in its turn as a large one: an opened file must be
 // verified as a whole. The parts of up to 16 files are kept until the Race stops.
 //
-// A profile may be wrong, so it is compared with the action's opens. Requested but unread bytes are in
-// doubt. At first the race may have as many bytes in doubt as the link carries in two round trips, or in
-// one if the profile is coarse, and 16 MiB or 4 MiB at most. Each predicted file that the action reads
-// adds a quarter of its bytes, and as many as the link carries in a 16th of a round trip, but no more
-// than seven times its bytes. Parts are cut to the remaining credit, and the others come later. Large
-// files have a credit of the same size again, and at most eight times as many bytes as may be in doubt.
-// If the action opens a file that the profile lacks, its neighbours are prefetched, before the
-// profile's files; so are those of a file when the profile is no longer trusted. Unread neighbours are
-// in doubt, too. With the first such file some directories are fetched that the profile does not have,
-// and later all; for a coarse profile at once. While three quarters of the latest opens were not
-// predicted, the profile's files are not requested, and its large files are cancelled. A profile that
-// lacks the root, or has a third of all possible paths, counts as none. So whatever the profile, an
-// action waits at most 1.2 times as long as without one, plus a round trip.
+// A profile may be wrong, so it is compared with the action's opens. Requested but unread bytes are
+// in doubt. At first the race may have as many bytes in doubt as the link carries in two round
+// trips, or in one if the profile is coarse, and 16 MiB or 4 MiB at most. Each predicted file that
+// the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
+// round trip, but no more than seven times its bytes. Parts are cut to the remaining credit, and
+// the others come later. Large files have a credit of the same size again, and at most eight times
+// as many bytes as may be in doubt. If the action opens a file that the profile lacks, its
+// neighbours are prefetched, before the profile's files; so are those of a file when the profile is
+// no longer trusted. Unread neighbours are in doubt, too. With the first such file some directories
+// are fetched that the profile does not have, and later all; for a coarse profile at once. While
+// three quarters of the latest opens were not predicted, the profile's files are not requested, and
+// its large files are cancelled. A profile that lacks the root, or has a third of all possible
+// paths, counts as none. So whatever the profile, an action waits at most 1.2 times as long as
+// without one, plus a round trip.
 //
-// Without a profile, the directories are fetched level by level up to a limit, because they are small
-// and all reads begin with them.
+// Without a profile, the directories are fetched level by level up to a limit, because they are
+// small and all reads begin with them.
 //
-// Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory are
-// fetched, 32 at first and more and more while they are read. When two subdirectories of a directory
-// were read from, the first files of others are, up to four for each that proves right. Files above
-// 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as many bytes as
-// the action has read; and they stop when less than one in ten was read in time.
+// Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
+// are fetched, 32 at first and more and more while they are read. When two subdirectories of a
+// directory were read from, the first files of others are, up to four for each that proves right.
+// Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
+// many bytes as the action has read; and they stop when less than one in ten was read in time.
 //
-// GetTree is not used: it returns all directories of a tree or none, but few of a large tree are read,
-// and those that were read before are known by their digests.
+// GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
+// read, and those that were read before are known by their digests.
 //
 // # What it refuses
 //
-// Everything here is a hint. Missing, malformed or broken data means "no prediction", never an error
-// for the action, and data from other programs cannot take more memory or time than the limits in the
-// code.
+// Everything here is a hint. Missing, malformed or broken data means "no prediction", never an
+// error for the action, and data from other programs cannot take more memory or time than the
+// limits in the code.
 //
 // # Goroutines and locks
 //
-// Profiles has no goroutines. A Race has one to three that walk, one that sends queued requests, one
-// that handles opens, and one for each call, of which there are at most 16; Stop ends all of them and
-// waits.
+// Profiles has no goroutines. A Race has one to three that walk, one that sends queued requests,
+// one that handles opens, and one for each call, of which there are at most 16; Stop ends all of
+// them and waits.
 //
-// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu and
-// PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a callback.
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu
+// and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
+// callback.
 package prefetch

@@ -53,8 +53,8 @@ type met struct {
 // Opened notes where a blob was when a file was opened with it.
 func (t *Tally) Opened(d digest.Digest, was cas.Presence) { t.note(d, met{was: was}) }
 
-// Used notes that a blob was, or is about to be, read. If it is not Opened it was local: then the kernel
-// reads it by itself.
+// Used notes that a blob was, or is about to be, read. If it is not Opened it was local: then the
+// kernel reads it by itself.
 func (t *Tally) Used(d digest.Digest) { t.note(d, met{unseen: true}) }
 
 func (t *Tally) note(d digest.Digest, m met) {

@@ -121,7 +121,8 @@ func (h *history) unanimous() bool {
 	return len(h.runs) > 0 && !slices.ContainsFunc(h.readers, func(r uint32) bool { return r != all })
 }
 
-// foreseesAs reports whether h and o make the same profile, but for the ranks: the same runs read the same, or all of them.
+// foreseesAs reports whether h and o make the same profile, but for the ranks: the same runs read
+// the same, or all of them.
 func (h *history) foreseesAs(o *history) bool {
 	if h == nil || o == nil || !slices.Equal(h.paths, o.paths) {
 		return false

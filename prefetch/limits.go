@@ -49,7 +49,8 @@ func NewLimits(o LimitsOptions) *Limits {
 	}
 }
 
-// call waits until a call may be made, or ctx ends. The caller calls ended after the call, endedLarge if it was for a large file.
+// call waits until a call may be made, or ctx ends. The caller calls ended after the call,
+// endedLarge if it was for a large file.
 func (l *Limits) call(ctx context.Context) error { return l.calls.Acquire(ctx, 1) }
 
 func (l *Limits) ended() { l.calls.Release(1) }
@@ -78,7 +79,8 @@ func (l *Limits) endedLarge(bytes int64) {
 	l.ended()
 }
 
-// directory waits until a call for directories may be made, or ctx ends. The caller calls release after the call.
+// directory waits until a call for directories may be made, or ctx ends. The caller calls release
+// after the call.
 func (l *Limits) directory(ctx context.Context) (release func(), err error) {
 	if err := l.directories.Acquire(ctx, 1); err != nil {
 		return nil, err

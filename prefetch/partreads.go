@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// PartReads note which parts of large files one run read, as far as that can be seen: the reads of a
-// file that was local when it was opened are the kernel's alone. The zero value is ready, and the methods may be called
-// concurrently. It takes 2 MiB at most.
+// PartReads note which parts of large files one run read, as far as that can be seen: the reads of
+// a file that was local when it was opened are the kernel's alone. The zero value is ready, and the
+// methods may be called concurrently. It takes 2 MiB at most.
 type PartReads struct {
 	mu    sync.Mutex
 	files map[digest.Digest]*partRead // guarded by mu; at most maxRanged

@@ -32,7 +32,8 @@ func (p *parted) admits(f file) bool {
 // mayGo reports whether parts of f may be asked for: it is one of few, or some were already.
 func (p *parted) mayGo(f file) bool { return p.left > 0 || p.files[f.digest] > 0 }
 
-// take returns as many bytes of the parts of f as may be asked for, the first ones that were not, and whether that is all.
+// take returns as many bytes of the parts of f as may be asked for, the first ones that were not,
+// and whether that is all.
 func (p *parted) take(f file, most int64) (parts span.Set, all bool) {
 	if p.files[f.digest] == 0 {
 		p.left--

@@ -12,7 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// readingParts is the profile of a run that read these parts of files below root, by way of a store.
+// readingParts is the profile of a run that read these parts of files below root, by way of a
+// store.
 func readingParts(t *testing.T, s *storage, root digest.Digest, parts map[string]span.Set) *Profile {
 	t.Helper()
 	records := &fakeStore{}
@@ -33,8 +34,9 @@ func readingParts(t *testing.T, s *storage, root digest.Digest, parts map[string
 	return p
 }
 
-// A Race asks for the parts that the last run read of large files, before it asks for the whole of them: where the
-// blob is the same, wherever it is now, and where another of about the same size is at its path. They are kept until it stops.
+// A Race asks for the parts that the last run read of large files, before it asks for the whole of
+// them: where the blob is the same, wherever it is now, and where another of about the same size is
+// at its path. They are kept until it stops.
 func TestRaceAsksForParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
@@ -97,7 +99,8 @@ func TestRaceAsksForParts(t *testing.T) {
 	})
 }
 
-// The files of which parts are kept are bounded, and so are their bytes before anything of them was of use.
+// The files of which parts are kept are bounded, and so are their bytes before anything of them was
+// of use.
 func TestRaceAsksForFewParts(t *testing.T) {
 	for _, c := range []struct{ files, each, want int }{
 		{files: 3 * maxParted, each: 1, want: maxParted},

@@ -34,7 +34,8 @@ type Profile struct {
 	// directories are those that the last run read, which may exist again. They are not part of the
 	// filter; may be nil.
 	directories []digest.Digest
-	// ranges are the parts of large files that runs read. They are not part of the filter; may be nil.
+	// ranges are the parts of large files that runs read. They are not part of the filter; may be
+	// nil.
 	ranges ranges
 }
 

@@ -34,8 +34,8 @@ const (
 	small way = iota // predicted; requested with others in one call
 	near             // a neighbour of an opened file; requested with others in one call
 	large            // predicted; requested in a call of its own, because it is above largeBytes
-	// A large file with parts that runs read: parts requests these like a small file, whole all of it
-	// like a large file.
+	// A large file with parts that runs read: parts requests these like a small file, whole all of
+	// it like a large file.
 	parts
 	whole
 )
@@ -98,7 +98,8 @@ type queue struct {
 	earned, doubt, largeDoubt, nearDoubt int64
 	held                                 bool // guarded by mu; the profile is not believed now
 	now                                  rank // guarded by mu; of the action's present reads
-	// Calls that are under way: how many for small and for large files, and how many bytes of small ones of each class. Guarded by mu.
+	// Calls that are under way: how many for small and for large files, and how many bytes of small
+	// ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
 	underWay               map[class]int64
 	total                  int64 // bytes of small files that are under way
@@ -209,8 +210,9 @@ func (q *queue) dropNear() {
 	q.rouse()
 }
 
-// read notes that the action reads a file that the profile foresaw, which lets more be asked for, and that the action is at
-// files of that rank now. It reports whether the file was asked for, or would have been in its turn.
+// read notes that the action reads a file that the profile foresaw, which lets more be asked for,
+// and that the action is at files of that rank now. It reports whether the file was asked for, or
+// would have been in its turn.
 func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
 	q.lookLocked()

@@ -90,7 +90,8 @@ func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
 	}
 }
 
-// Parts go in their turn, out of the one credit, and not while the profile is wrong; those that were held come later.
+// Parts go in their turn, out of the one credit, and not while the profile is wrong; those that
+// were held come later.
 func TestQueueParts(t *testing.T) {
 	part := span.Set{{From: 0, To: 1 << 20}, {From: 4 << 20, To: 6 << 20}}
 	var known ranges
@@ -118,7 +119,8 @@ func TestQueueParts(t *testing.T) {
 	}
 }
 
-// The last file of which parts may come has all of them come, if some had to wait, and no other has.
+// The last file of which parts may come has all of them come, if some had to wait, and no other
+// has.
 func TestQueuePartsOfTheLastFile(t *testing.T) {
 	parts := span.Set{{From: 0, To: 1 << 20}, {From: 4 << 20, To: 6 << 20}}
 	var known ranges
@@ -142,7 +144,8 @@ func TestQueuePartsOfTheLastFile(t *testing.T) {
 	}
 }
 
-// A large file that waits for room keeps nothing else waiting, neither a call nor what turns up meanwhile.
+// A large file that waits for room keeps nothing else waiting, neither a call nor what turns up
+// meanwhile.
 func TestLargeFilesWaitAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()
@@ -207,7 +210,8 @@ func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 	}
 }
 
-// Large files of a profile that proves wrong are given up, and asked for again if it is right after all.
+// Large files of a profile that proves wrong are given up, and asked for again if it is right after
+// all.
 func TestQueueGivesUpLargeFiles(t *testing.T) {
 	q := newQueue(Exact, nil, wide())
 	files := filesOf(40 << 20)

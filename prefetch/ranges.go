@@ -109,7 +109,8 @@ func coarser(parts span.Set, size int64) (out span.Set) {
 	}
 }
 
-// after returns the parts that are known after one more run: nil if it is as good to fetch the whole file.
+// after returns the parts that are known after one more run: nil if it is as good to fetch the
+// whole file.
 func after(known span.Set, s Seen) span.Set {
 	size := s.Digest.SizeBytes()
 	union := slices.Clone(within(known, size))

@@ -127,7 +127,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Runs that say nothing new about files are not written, and runs of actions that are alike tell each other.
+// Runs that say nothing new about files are not written, and runs of actions that are alike tell
+// each other.
 func TestRangesAreWrittenSeldom(t *testing.T) {
 	records := &fakeStore{}
 	p := NewProfiles(records, ProfilesOptions{})
@@ -164,8 +165,8 @@ func TestRangesAreWrittenSeldom(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded: the files that changed last stay, and of a file that is read everywhere a little
-// the parts grow together.
+// What is remembered is bounded: the files that changed last stay, and of a file that is read
+// everywhere a little the parts grow together.
 func TestRangesAreBounded(t *testing.T) {
 	blob := func(i int, size int64) digest.Digest { return fileDigest(fmt.Sprint(i), size) }
 	var known ranges
@@ -200,8 +201,8 @@ func TestRangesAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzRanges: whatever a store holds, parts are inside their file, in order, and as many as there may be, and what
-// comes back from a store is what went there.
+// FuzzRanges: whatever a store holds, parts are inside their file, in order, and as many as there
+// may be, and what comes back from a store is what went there.
 func FuzzRanges(f *testing.F) {
 	good := ranges{{path: 1, blob: 2, size: 5 << 20, parts: span.Set{{From: 0, To: chunkBytes}, {From: 3 << 20, To: 5 << 20}}}}
 	add := func(m *profiles.Ranges) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A rank is when a run first read a path, among all that it read: an earlier part of them has a smaller one.
-// It takes two bits in a record.
+// A rank is when a run first read a path, among all that it read: an earlier part of them has a
+// smaller one. It takes two bits in a record.
 type rank uint8
 
 // lastRank is that of the last part, and of a path of which it is not known.
@@ -59,8 +59,8 @@ func readingOf(order []PathHash) reading {
 	return r
 }
 
-// toward returns the rank that is remembered after a run in which it was another: one step nearer, so that
-// after some runs it is about the middle of theirs.
+// toward returns the rank that is remembered after a run in which it was another: one step nearer,
+// so that after some runs it is about the middle of theirs.
 func (r rank) toward(now rank) rank {
 	return rank(int(r) + cmp.Compare(now, r))
 }
@@ -135,8 +135,8 @@ func parseRanks(packed []byte, n int) []rank {
 	return ranks
 }
 
-// foresees says when a run reads the path with the hash h, as far as is known, and whether that is rare: fewer than half of the
-// runs did.
+// foresees says when a run reads the path with the hash h, as far as is known, and whether that is
+// rare: fewer than half of the runs did.
 func (p *Profile) foresees(h PathHash) (when rank, rare bool) {
 	if p.history == nil {
 		return lastRank, false

@@ -121,7 +121,8 @@ func TestUnrulyOrderIsSeldomWritten(t *testing.T) {
 	}
 }
 
-// The record of actions that are alike has its ranks put right, too, by runs of actions that it knows.
+// The record of actions that are alike has its ranks put right, too, by runs of actions that it
+// knows.
 func TestCoarseRanksFollowTheRuns(t *testing.T) {
 	var s fakeStore
 	paths, want := readInOrder()
@@ -201,8 +202,8 @@ func TestForeignRanks(t *testing.T) {
 	}
 }
 
-// The Race asks in the order of the runs before it; of what is read at about the same time, for small files first,
-// and in the order of the tree.
+// The Race asks in the order of the runs before it; of what is read at about the same time, for
+// small files first, and in the order of the tree.
 func TestRaceAsksInOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		ranked bool
@@ -249,7 +250,8 @@ func TestRaceAsksInOrder(t *testing.T) {
 	}
 }
 
-// What the action opens says how far it is: what comes next goes first, and last what it should have read already.
+// What the action opens says how far it is: what comes next goes first, and last what it should
+// have read already.
 func TestQueueFollowsTheAction(t *testing.T) {
 	q := newQueue(Exact, nil, wide())
 	var files []file
@@ -304,7 +306,8 @@ func withRanks(p *Profile, of func(rank) rank) *Profile {
 	return &other
 }
 
-// However wrong ranks are, the same files come, and an action waits at most 1.2 times as long as without a profile.
+// However wrong ranks are, the same files come, and an action waits at most 1.2 times as long as
+// without a profile.
 func TestWrongRanks(t *testing.T) {
 	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 1))

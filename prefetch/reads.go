@@ -116,7 +116,8 @@ type trust struct {
 // The window in which opened files count; then they count half.
 const trustWindow = 64
 
-// opened notes that the action opened the file with that path, and reports whether the profile has it.
+// opened notes that the action opened the file with that path, and reports whether the profile has
+// it.
 func (t *trust) opened(h PathHash) (foreseen bool) {
 	if t.profile == nil {
 		return false

@@ -94,7 +94,8 @@ func (run recorded) files() (paths []string) {
 	return paths
 }
 
-// replay returns how long the run waits for files and directories of an input root that has no others.
+// replay returns how long the run waits for files and directories of an input root that has no
+// others.
 func (run recorded) replay(t *testing.T, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin) time.Duration {
 	t.Helper()
 	return run.replayIn(t, run.files(), trip, bytesPerSecond, p, o)
@@ -125,7 +126,8 @@ func (run recorded) replayIn(
 	return waited
 }
 
-// withDirectories returns p with the directories that a run went through which read in this order, as an exact record has them.
+// withDirectories returns p with the directories that a run went through which read in this order,
+// as an exact record has them.
 func withDirectories(t *testing.T, p *Profile, all []string, order []PathHash) *Profile {
 	t.Helper()
 	s, with := newStorage(), *p
@@ -143,9 +145,9 @@ func (run recorded) went(t *testing.T, p *Profile) *Profile {
 	return withDirectories(t, p, run.files(), run.order())
 }
 
-// Three commands whose opens were recorded (strace -f) wait less with ranks than without, and with wrong ones much less
-// than without a profile: g++ of a source that includes Boost, a Python program with the modules of a server, and go build
-// of a small program from nothing.
+// Three commands whose opens were recorded (strace -f) wait less with ranks than without, and with
+// wrong ones much less than without a profile: g++ of a source that includes Boost, a Python
+// program with the modules of a server, and go build of a small program from nothing.
 func TestReplay(t *testing.T) {
 	var sums [2]time.Duration
 	for _, name := range []string{"gcc", "go", "python"} {

@@ -105,8 +105,8 @@ func randomScene(t *testing.T, r *rand.Rand) scene {
 	return s
 }
 
-// Whatever a record says, in whatever order, an action waits at most 1.2 times as long as with none, and a round trip, over
-// slow links and fast ones.
+// Whatever a record says, in whatever order, an action waits at most 1.2 times as long as with
+// none, and a round trip, over slow links and fast ones.
 func TestAnyRecord(t *testing.T) {
 	var sum, without time.Duration
 	for seed := range uint64(30) {

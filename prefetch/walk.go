@@ -16,8 +16,8 @@ const (
 	maxBlind = 4096
 )
 
-// filesAtOnce is how many files are found before the first of them are asked for, if they are all local:
-// so many are put in order.
+// filesAtOnce is how many files are found before the first of them are asked for, if they are all
+// local: so many are put in order.
 const filesAtOnce = 4096
 
 // A visit is a directory that is to be looked at.
@@ -41,8 +41,8 @@ type walk struct {
 	came    chan []visit // requests of the calls; has room for all of them
 }
 
-// walk goes through the tree as far as p goes, or through all of it, and asks for so many directories
-// at most.
+// walk goes through the tree as far as p goes, or through all of it, and asks for so many
+// directories at most.
 func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
 	w.todo = append(w.todo, visit{place: place{digest: r.root, hash: RootHash}})

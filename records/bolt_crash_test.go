@@ -19,8 +19,8 @@ const (
 	crashKeys = 200
 )
 
-// TestBoltSurvivesSIGKILL kills a process in the middle of writes, several times over the same file.
-// Each time the file is good, and what was flushed is there.
+// TestBoltSurvivesSIGKILL kills a process in the middle of writes, several times over the same
+// file. Each time the file is good, and what was flushed is there.
 func TestBoltSurvivesSIGKILL(t *testing.T) {
 	path := boltPath(t)
 	for round := range 8 {
@@ -73,8 +73,8 @@ func crashRunAndKill(t *testing.T, path string, flushes int) (version int) {
 	return version
 }
 
-// TestBoltCrashChild is the process that is killed: it writes ever higher versions, and says which it
-// has flushed.
+// TestBoltCrashChild is the process that is killed: it writes ever higher versions, and says which
+// it has flushed.
 func TestBoltCrashChild(t *testing.T) {
 	path := os.Getenv(crashVar)
 	if path == "" {

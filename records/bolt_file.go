@@ -138,7 +138,8 @@ func renewFile(path string, file *os.File) error {
 	})
 }
 
-// copyFile copies all records; an empty file has none. It is called where faults and panics are caught.
+// copyFile copies all records; an empty file has none. It is called where faults and panics are
+// caught.
 func copyFile(to *bbolt.DB, path string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {

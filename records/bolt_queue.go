@@ -11,8 +11,8 @@ import (
 const (
 	// maxQueued bounds the bytes that wait for a commit; as many again may be in one.
 	maxQueued = 16 << 20
-	// maxUses bounds the times of last use that wait for a commit. More are forgotten, so that those
-	// records may be evicted too early.
+	// maxUses bounds the times of last use that wait for a commit. More are forgotten, so that
+	// those records may be evicted too early.
 	maxUses = 1 << 16
 )
 

@@ -102,7 +102,8 @@ func TestBoltRemembersUses(t *testing.T) {
 	expect(t, b, testKey(119), testValue(119, size))
 }
 
-// TestBoltStaysSmall changes records of many sizes again and again, far more than there is room for.
+// TestBoltStaysSmall changes records of many sizes again and again, far more than there is room
+// for.
 func TestBoltStaysSmall(t *testing.T) {
 	const limit = 8 << 20
 	path := boltPath(t)

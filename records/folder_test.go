@@ -22,8 +22,9 @@ func TestFolderOutlivesItself(t *testing.T) {
 	}
 }
 
-// TestFolderNeverGivesOutDamage changes each byte of a file in turn, and cuts it. Whatever is wrong, the
-// error names the file, and neither a read nor a swap loses it; a Put or its removal is the end of it.
+// TestFolderNeverGivesOutDamage changes each byte of a file in turn, and cuts it. Whatever is
+// wrong, the error names the file, and neither a read nor a swap loses it; a Put or its removal is
+// the end of it.
 func TestFolderNeverGivesOutDamage(t *testing.T) {
 	f, k, value := NewFolder(t.TempDir()), testKey(1), []byte("a value\nof two lines")
 	put(t, f, k, value)

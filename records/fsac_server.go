@@ -12,10 +12,10 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no closing; s
-// stays the caller's, to be closed after g has stopped. Values are encoded FileSystemAccessProfile
-// messages. Fields of them that the schema does not have are kept and given back. A record that is no such
-// message is NOT_FOUND.
+// RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no
+// closing; s stays the caller's, to be closed after g has stopped. Values are encoded
+// FileSystemAccessProfile messages. Fields of them that the schema does not have are kept and given
+// back. A record that is no such message is NOT_FOUND.
 //
 // A filter is stored as it comes, malformed or not: that is for the reader to judge.
 func RegisterFSAC(g grpc.ServiceRegistrar, s Hints) {

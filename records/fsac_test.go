@@ -183,8 +183,8 @@ func (largeFilters) GetFileSystemAccessProfile(
 	return &fsac.FileSystemAccessProfile{BloomFilter: make([]byte, 2*MaxValueBytes)}, nil
 }
 
-// TestFSACOfOthers reads what Buildbarn's workers keep, who have another bound; to have it kept again
-// is refused as that record's fault.
+// TestFSACOfOthers reads what Buildbarn's workers keep, who have another bound; to have it kept
+// again is refused as that record's fault.
 func TestFSACOfOthers(t *testing.T) {
 	server := grpc.NewServer()
 	fsac.RegisterFileSystemAccessCacheServer(server, largeFilters{})

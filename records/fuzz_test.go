@@ -18,7 +18,8 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// callRaw calls a method of the services of a store; its error has to be one that says whose fault it is.
+// callRaw calls a method of the services of a store; its error has to be one that says whose fault
+// it is.
 func callRaw(t *testing.T, s Hints, method string, request []byte) ([][]byte, codes.Code) {
 	t.Helper()
 	answers, err := servicesOf(s).Call(t.Context(), method, request)

@@ -24,8 +24,8 @@ func isccServer(t *testing.T, s Hints) *grpc.ClientConn {
 	return rpctest.Serve(t, server)
 }
 
-// The wire format, written by hand, as that of fsacGet is. The statistics are of size class 4: failed,
-// timed out after 10 s, succeeded in 1.5 s; and the last failure.
+// The wire format, written by hand, as that of fsacGet is. The statistics are of size class 4:
+// failed, timed out after 10 s, succeeded in 1.5 s; and the last failure.
 const (
 	isccGet    = "/buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats"
 	isccUpdate = "/buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats"

@@ -57,8 +57,8 @@ type tenancy struct {
 	Nonce  uint64 `json:"nonce"`  // tells holders of one name apart
 }
 
-// NewLease returns the lease of a name; s stays the caller's. A lease is small and used all the time, so
-// that it is not evicted.
+// NewLease returns the lease of a name; s stays the caller's. A lease is small and used all the
+// time, so that it is not evicted.
 func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 	if o.Duration <= 0 {
 		o.Duration = DefaultLeaseDuration
@@ -112,7 +112,8 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 type holding struct {
 	now    tenancy
 	record []byte // what the record was last known to be
-	// until is when it may be somebody else's, by either clock: one may stand still while the machine sleeps.
+	// until is when it may be somebody else's, by either clock: one may stand still while the
+	// machine sleeps.
 	until, untilWall time.Time
 }
 
@@ -162,7 +163,8 @@ func (l *Lease) look(ctx context.Context) (free bool, holder string) {
 	if !same(value, l.seen) || l.since.IsZero() {
 		l.seen, l.since = value, time.Now()
 	}
-	// A record that is gone, but was there, tells of a store that forgets, not of a holder that ended.
+	// A record that is gone, but was there, tells of a store that forgets, not of a holder that
+	// ended.
 	gone := value == nil && l.term > 0
 	if now.Holder == "" && !gone {
 		return true, ""
@@ -264,8 +266,8 @@ func (l *Lease) beat(ctx context.Context, h *holding) error {
 	return nil
 }
 
-// reread finds out what the record is if it is not what was expected: an earlier change may have come
-// through late, or have been forgotten.
+// reread finds out what the record is if it is not what was expected: an earlier change may have
+// come through late, or have been forgotten.
 func (l *Lease) reread(ctx context.Context, h *holding, next *tenancy) error {
 	value, err := l.store.Get(ctx, l.key)
 	if err != nil && !errors.Is(err, ErrNotFound) {

@@ -336,7 +336,8 @@ func TestLeaseReturnsWhatServeDoes(t *testing.T) {
 	})
 }
 
-// TestLeaseIsLostWhateverServeReturns has the store away until the lease ends, of which serve makes an error.
+// TestLeaseIsLostWhateverServeReturns has the store away until the lease ends, of which serve makes
+// an error.
 func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way := &link{Durable: NewMemory(0)}
@@ -352,8 +353,8 @@ func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
 	})
 }
 
-// TestLeaseGoesToOthersFirst has a holder give the lease up and want it again at once, while another waits:
-// they take turns. Without the other one, it is the first one's again.
+// TestLeaseGoesToOthersFirst has a holder give the lease up and want it again at once, while
+// another waits: they take turns. Without the other one, it is the first one's again.
 func TestLeaseGoesToOthersFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := NewMemory(0)

@@ -16,8 +16,8 @@ var (
 	_ Durable = (*Memory)(nil)
 )
 
-// A Memory keeps records as long as the process lives; for tests, and for hints whose file cannot be
-// opened. The zero Memory is not usable.
+// A Memory keeps records as long as the process lives; for tests, and for hints whose file cannot
+// be opened. The zero Memory is not usable.
 type Memory struct {
 	maxBytes int64
 

@@ -75,8 +75,8 @@ func checkValue(k Key, n int, limit int64) error {
 // its entry both in the values and in the uses of a Bolt.
 func recordBytes(k Key, n int) int64 { return 144 + 2*int64(len(k.Instance)) + int64(n) }
 
-// encodeKey returns k without its bucket. The parts before the instance name have a fixed length, so
-// that no two keys have the same encoding.
+// encodeKey returns k without its bucket. The parts before the instance name have a fixed length,
+// so that no two keys have the same encoding.
 func encodeKey(k Key) []byte {
 	b := make([]byte, 0, 1+digest.HashSize+8+len(k.Instance))
 	b = k.Digest.AppendHash(append(b, byte(k.Digest.Function())))

@@ -15,8 +15,9 @@ var (
 	_ Durable = (*Redis)(nil)
 )
 
-// A Redis keeps Hints and Durable records on Redis servers, version 5 or later, that many programs can share. OpenRedis
-// makes one; Close ends it. Nothing is kept here: what one program has put, all of them see.
+// A Redis keeps Hints and Durable records on Redis servers, version 5 or later, that many programs
+// can share. OpenRedis makes one; Close ends it. Nothing is kept here: what one program has put,
+// all of them see.
 //
 // Every write is one script, which keeps the bound of its bucket as a Memory does. Put has returned
 // when the server has the record; how durable it is then is the server's configuration, and a
@@ -126,8 +127,8 @@ func (r *Redis) run(ctx context.Context, s *redis.Script, names []string, argume
 }
 
 // names returns where on the servers the part of a bucket is that has a record: a hash of values by
-// member, whose field "bytes" is what they count, and a sorted set of members by time of last use. What
-// is in braces decides on the node of a Cluster.
+// member, whose field "bytes" is what they count, and a sorted set of members by time of last use.
+// What is in braces decides on the node of a Cluster.
 func (r *Redis) names(k Key, member []byte) []string {
 	part := k.Bucket
 	if r.shards > 1 {

@@ -92,7 +92,8 @@ func TestRedisSharesRecords(t *testing.T) {
 	}
 }
 
-// TestRedisCountsWhatItHas changes records in all ways; what a bucket counts has to be what is in it.
+// TestRedisCountsWhatItHas changes records in all ways; what a bucket counts has to be what is in
+// it.
 func TestRedisCountsWhatItHas(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, "redis://"+server.Addr, RedisOptions{MaxBytes: 1 << 20})
@@ -191,7 +192,8 @@ func TestRedisFailsOver(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS has a server that knows nothing but TLS, with a certificate that not everybody trusts.
+// TestRedisOverTLS has a server that knows nothing but TLS, with a certificate that not everybody
+// trusts.
 func TestRedisOverTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")

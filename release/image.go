@@ -14,11 +14,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// authorities is where Debian has the certificates that programs trust. An image without them trusts nobody.
+// authorities is where Debian has the certificates that programs trust. An image without them
+// trusts nobody.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
-// image makes the OCI layout of one image for all architectures. It has the programs and authorities, and nothing else: the
-// worker's image is made from it and a system with the tools that commands need.
+// image makes the OCI layout of one image for all architectures. It has the programs and
+// authorities, and nothing else: the worker's image is made from it and a system with the tools
+// that commands need.
 func (r *release) image(stage string) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {

@@ -148,8 +148,9 @@ func released(t *testing.T, version string) []byte {
 
 const services = "forerunner-scheduler forerunner-worker"
 
-// TestInstalled installs the package on a machine with systemd, starts it, upgrades it while an action runs, removes and purges it:
-// the action ends as if nothing had been, settings stay, and in the end there is nothing.
+// TestInstalled installs the package on a machine with systemd, starts it, upgrades it while an
+// action runs, removes and purges it: the action ends as if nothing had been, settings stay, and in
+// the end there is nothing.
 func TestInstalled(t *testing.T) {
 	m := boot(t)
 	before := m.left()
@@ -188,7 +189,8 @@ func TestInstalled(t *testing.T) {
 	expectLeft(m, before)
 }
 
-// expectUpgrade upgrades while an action runs. The scheduler is the new one at once, the worker when the action has ended.
+// expectUpgrade upgrades while an action runs. The scheduler is the new one at once, the worker
+// when the action has ended.
 func (m *machine) expectUpgrade() {
 	m.Helper()
 	answers := func() bool { return m.try("forerunner", "workers", "list") == nil } // its unit has started before that

@@ -1,6 +1,7 @@
-// Release makes what people install, below build/release: for each architecture an archive, a Debian and an RPM
-// package, an image in the OCI layout, a list of what the programs are built of, and the checksums of all. The same commit
-// gives the same bytes: every time in them is that of the commit.
+// Release makes what people install, below build/release: for each architecture an archive, a
+// Debian and an RPM package, an image in the OCI layout, a list of what the programs are built of,
+// and the checksums of all. The same commit gives the same bytes: every time in them is that of the
+// commit.
 //
 // It is a module of its own, so that building Forerunner does not depend on what packages it.
 package main

@@ -61,7 +61,8 @@ func (r *release) stamps() (flags string, err error) {
 	return flags, nil
 }
 
-// documents puts into stage what is the same for all architectures: manual pages, completion and units.
+// documents puts into stage what is the same for all architectures: manual pages, completion and
+// units.
 func (r *release) documents(stage string) error {
 	for _, p := range names {
 		page, err := os.ReadFile(filepath.Join(r.source, "docs", "reference", p.name+".md"))
@@ -105,7 +106,8 @@ func (r *release) packagedUnits(stage string) error {
 		if err != nil {
 			return err
 		}
-		// Packages have their programs in /usr/bin; what an administrator installs goes to /usr/local.
+		// Packages have their programs in /usr/bin; what an administrator installs goes to
+		// /usr/local.
 		packaged := strings.ReplaceAll(string(text), "/usr/local/bin/", "/usr/bin/")
 		if err := os.WriteFile(filepath.Join(stage, filepath.Base(unit)), []byte(packaged), 0o644); err != nil {
 			return err

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// staged returns a release of this checkout, and a stage with a stand-in for each program: to build them takes minutes.
+// staged returns a release of this checkout, and a stage with a stand-in for each program: to build
+// them takes minutes.
 func staged(t *testing.T) (r *release, stage string) {
 	t.Helper()
 	source, err := filepath.Abs("..")
@@ -105,8 +106,8 @@ func entries(t *testing.T, zipped []byte) map[string]entry {
 	}
 }
 
-// TestDebianPackage looks at what is in the package: files, their owners and modes, what an administrator may change, and
-// which program each unit starts.
+// TestDebianPackage looks at what is in the package: files, their owners and modes, what an
+// administrator may change, and which program each unit starts.
 func TestDebianPackage(t *testing.T) {
 	r, stage := staged(t)
 	if err := r.pack(stage, "amd64", "deb"); err != nil {

@@ -47,9 +47,9 @@
 // Its maximum resident set size is never less than the launcher's, some 10 MB: the
 // kernel starts the count in the forking process.
 //
-// With [LauncherOptions].Sandbox it lives in a sandbox: package sandbox says what it sees and may do there.
-// The process numbers that Command.Stuck and ErrUnkillable tell are then those of
-// the sandbox.
+// With [LauncherOptions].Sandbox it lives in a sandbox: package sandbox says what it sees and may
+// do there. The process numbers that Command.Stuck and ErrUnkillable tell are then those of the
+// sandbox.
 //
 // # What it refuses
 //
@@ -58,10 +58,10 @@
 //
 // # Goroutines and locks
 //
-// A Launcher has one goroutine, which reads what the launcher process says and reaps
-// it; Close waits for it as long as its context lasts. Its mutex guards who may run and is never held across I/O other
-// than a write to the socket. In the launcher process the main goroutine owns all
-// state; a reader, locked threads that fork (one for each set of system calls) and one that makes
-// networks, a reaper and two copiers report to it by channels. The garbage collector runs only between commands there, because a
-// thread that waits in exec cannot be stopped for it.
+// A Launcher has one goroutine, which reads what the launcher process says and reaps it; Close
+// waits for it as long as its context lasts. Its mutex guards who may run and is never held across
+// I/O other than a write to the socket. In the launcher process the main goroutine owns all state;
+// a reader, locked threads that fork (one for each set of system calls) and one that makes
+// networks, a reaper and two copiers report to it by channels. The garbage collector runs only
+// between commands there, because a thread that waits in exec cannot be stopped for it.
 package runner

@@ -245,12 +245,12 @@ func (l *Launcher) Processes() []int {
 	return pids
 }
 
-// Run runs one command and returns when nothing of it is alive, be it that it ended
-// or that its timeout or ctx did. How the command ended is in the Result; an error is
-// a fault of the machinery: ErrLauncherDied and ErrUnkillable (start another
-// launcher), ErrBusy, ErrClosed, an output file that cannot be written, or no memory,
-// process or group to start it in. With ErrUnkillable and ErrLauncherDied, Result.Cause is TimedOut or
-// Cancelled if the command was stopped for that, and nothing else of the Result counts.
+// Run runs one command and returns when nothing of it is alive, be it that it ended or that its
+// timeout or ctx did. How the command ended is in the Result; an error is a fault of the machinery:
+// ErrLauncherDied and ErrUnkillable (start another launcher), ErrBusy, ErrClosed, an output file
+// that cannot be written, or no memory, process or group to start it in. With ErrUnkillable and
+// ErrLauncherDied, Result.Cause is TimedOut or Cancelled if the command was stopped for that, and
+// nothing else of the Result counts.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := errors.Join(c.validate(), c.check(l.sandbox != nil)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)

@@ -74,8 +74,8 @@ func (o *outputs) close() error {
 	return errors.Join(errs...)
 }
 
-// openOutput copies to file, which is closed in the end; -1 is nowhere. The command's end is of its user, who can open it as
-// /dev/stdout.
+// openOutput copies to file, which is closed in the end; -1 is nowhere. The command's end is of its
+// user, who can open it as /dev/stdout.
 func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
 	o := &output{limit: limit, done: make(chan struct{})}
 	if file < 0 {
@@ -102,8 +102,8 @@ func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
 	return o, nil
 }
 
-// copyRoom has what copiers read to. Room that is made for each command takes the kernel's time, and is
-// the most of the garbage that a launcher makes.
+// copyRoom has what copiers read to. Room that is made for each command takes the kernel's time,
+// and is the most of the garbage that a launcher makes.
 var copyRoom = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 func (o *output) startCopy() {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestDeathWithSomethingUnread: the kernel resets the connection of a process that dies with something unread.
+// TestDeathWithSomethingUnread: the kernel resets the connection of a process that dies with
+// something unread.
 func TestDeathWithSomethingUnread(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withRights calls f, which looks at files, with the rights to them that a command has which is who; nil: those of this
-// process. What f finds goes into messages: it is to tell a command nothing that this could not find itself.
+// withRights calls f, which looks at files, with the rights to them that a command has which is
+// who; nil: those of this process. What f finds goes into messages: it is to tell a command nothing
+// that this could not find itself.
 func withRights(who *syscall.Credential, f func() error) error {
 	if who == nil || who.Uid == 0 || os.Geteuid() != 0 {
 		return f()

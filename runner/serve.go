@@ -50,7 +50,8 @@ type server struct {
 	box      *sandbox.Box   // nil: none
 	requests <-chan message // closed when the worker is gone
 	shared   error          // why the commands may share sockets with others; nil: they do not
-	// forkers are the threads that fork, by Policy.Thread of their commands; the first one is that of most.
+	// forkers are the threads that fork, by Policy.Thread of their commands; the first one is that
+	// of most.
 	forkers      map[string]*forker
 	oomScore     []byte // of each command, at its start
 	oomScoreFile int    // open, of this process
@@ -130,9 +131,9 @@ func (s *server) serve() error {
 // prepare makes the process what commands are to inherit from.
 func (s *server) prepare(setup *message) error {
 	defer setup.closeFiles()
-	// A thread that waits in vfork for an exec cannot be stopped for the collector,
-	// and keeps its processor (P) meanwhile: hence no collections by themselves, and one more for the
-	// rest to go on. With others that are idle the runtime looks for work on them, and wakes threads for it.
+	// A thread that waits in vfork for an exec cannot be stopped for the collector, and keeps its
+	// processor (P) meanwhile: hence no collections by themselves, and one more for the rest to go
+	// on. With others that are idle the runtime looks for work on them, and wakes threads for it.
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(2)
 
@@ -183,8 +184,8 @@ func (s *server) enterSandbox(setup *message) error {
 	return err
 }
 
-// holdGroups returns the cgroups that commands are to see, and keeps hold of those that this process
-// needs: no others are in the new root.
+// holdGroups returns the cgroups that commands are to see, and keeps hold of those that this
+// process needs: no others are in the new root.
 func (s *server) holdGroups() ([]cgroup.Group, error) {
 	if s.slot == nil {
 		return cgroup.Groups(nil)
@@ -239,8 +240,8 @@ func (s *server) equip(f *forker, p *sandbox.Policy) (err error) {
 // SIGABRT), and what it would leave ignored as it was inherited (nohup). What is caught
 // is default again in a command; what is ignored would stay so (unignoreSignals).
 //
-// The deaths of children and what the runtime stops its threads with come with each command. The runtime
-// catches both by itself, and does nothing more if nobody wants to hear of them.
+// The deaths of children and what the runtime stops its threads with come with each command. The
+// runtime catches both by itself, and does nothing more if nobody wants to hear of them.
 func catchSignals() {
 	var caught []os.Signal
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
@@ -282,8 +283,8 @@ func (s *server) setOOMScore() error {
 }
 
 // A timer may wake a launcher's threads by launcherSlack late (PR_SET_TIMERSLACK(2const)). While a
-// command starts, the Go runtime looks after its threads each 20 µs and the slack: with the usual one, which
-// commands have, that cost a sixth of the launcher's CPU.
+// command starts, the Go runtime looks after its threads each 20 µs and the slack: with the usual
+// one, which commands have, that cost a sixth of the launcher's CPU.
 const (
 	launcherSlack = 500 * time.Microsecond
 	usualSlack    = 50 * time.Microsecond

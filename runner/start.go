@@ -281,7 +281,8 @@ func stringBytes(req *runRequest) int {
 	return n
 }
 
-// interpreter names what the kernel could not find to run a file with, with its path if that is known.
+// interpreter names what the kernel could not find to run a file with, with its path if that is
+// known.
 func interpreter(file string) (what, path string) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -128,7 +128,8 @@ func TestOtherABI(t *testing.T) {
 	}
 }
 
-// TestOwnKeyring: a command that may have keyrings shares its session's with no other command, nor with the worker.
+// TestOwnKeyring: a command that may have keyrings shares its session's with no other command, nor
+// with the worker.
 func TestOwnKeyring(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	said := map[string]bool{}
@@ -145,7 +146,8 @@ func TestOwnKeyring(t *testing.T) {
 	}
 }
 
-// inheritVar makes this test binary a worker that has a command say its capabilities, in the folder that it names.
+// inheritVar makes this test binary a worker that has a command say its capabilities, in the folder
+// that it names.
 const inheritVar = "SANDBOX_TEST_INHERIT"
 
 func inheritMain(dir string) {

@@ -213,7 +213,8 @@ func withCgroups(f func(hierarchy string) error) error {
 	return failed
 }
 
-// makeMountContext makes one in namespaces of its own, where it may mount: of a new file system, or of one that is there.
+// makeMountContext makes one in namespaces of its own, where it may mount: of a new file system, or
+// of one that is there.
 func makeMountContext([]string) error {
 	if os.Getenv(insideVar) != "" {
 		if _, err := unix.Fsopen("tmpfs", 0); err == nil {
@@ -343,8 +344,8 @@ func TestAllowedSystemCalls(t *testing.T) {
 	}
 }
 
-// TestNotShown: a program that the machine has, and commands do not see, is said to be that; what is
-// shown besides is there.
+// TestNotShown: a program that the machine has, and commands do not see, is said to be that; what
+// is shown besides is there.
 func TestNotShown(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/lib", "sandbox-test-")
 	if err != nil {

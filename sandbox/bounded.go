@@ -18,8 +18,8 @@ var limitedKinds = []string{"user", "pid", "uts", "ipc", "net", "mnt", "cgroup",
 // namespaceLimit is where the limit of a kind is, below /proc.
 func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
 
-// boundedNamespace returns a user namespace in outer, with the same ids, and gives outer its limits. It is called on
-// a thread that may do that.
+// boundedNamespace returns a user namespace in outer, with the same ids, and gives outer its
+// limits. It is called on a thread that may do that.
 func boundedNamespace(outer *os.File, ids uint32) (namespace *os.File, err error) {
 	runtime.LockOSThread() // which traces the first process
 	defer runtime.UnlockOSThread()

@@ -47,8 +47,9 @@ func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	}, nil
 }
 
-// noCoreDump is the one limit with which the kernel starts no handler of core dumps, which would be the machine's
-// and root outside (core(5), kernel.core_pattern): 0 only means that there is no file, and so does this.
+// noCoreDump is the one limit with which the kernel starts no handler of core dumps, which would be
+// the machine's and root outside (core(5), kernel.core_pattern): 0 only means that there is no
+// file, and so does this.
 const noCoreDump = 1
 
 // forgoCoreDumps sets the limit for the calling process and its children.
@@ -96,8 +97,9 @@ func (b *Box) Child(p *Policy, namespace int) (_ *Child, err error) {
 	return c, err
 }
 
-// filter keeps a command that is a user of the machine from making some namespaces, nil from none. The machine's root owns
-// its cgroups: without a cgroup namespace of his own he cannot mount any, also not in a user namespace.
+// filter keeps a command that is a user of the machine from making some namespaces, nil from none.
+// The machine's root owns its cgroups: without a cgroup namespace of his own he cannot mount any,
+// also not in a user namespace.
 func (b *Box) filter(p *Policy) (_ *unix.SockFprog, err error) {
 	var flags uint32
 	if p.User.isRoot() {

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestOwnCgroups: a command is in the root of a cgroup namespace, in a group of its own in each hierarchy that
-// the machine has, and sees no other group, not even in mounts of its own.
+// TestOwnCgroups: a command is in the root of a cgroup namespace, in a group of its own in each
+// hierarchy that the machine has, and sees no other group, not even in mounts of its own.
 func TestOwnCgroups(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	for _, version := range []int{1, 2} {

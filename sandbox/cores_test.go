@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestCoreDumps: a command keeps the one limit with which the kernel starts no handler of core dumps, whatever
-// it sets, unless its policy allows others.
+// TestCoreDumps: a command keeps the one limit with which the kernel starts no handler of core
+// dumps, whatever it sets, unless its policy allows others.
 func TestCoreDumps(t *testing.T) {
 	const try = "grep core /proc/self/limits; for n in 0 1048576 unlimited; do ulimit -c $n || echo refused; grep core /proc/self/limits; done"
 	var mine unix.Rlimit

@@ -36,8 +36,8 @@ func queueName(i int) *byte {
 	return name
 }
 
-// hoardName is the abuse that takes all it gets, says so with a file, and holds it until another one
-// is there.
+// hoardName is the abuse that takes all it gets, says so with a file, and holds it until another
+// one is there.
 const hoardName = "hoard"
 
 func hoard(what string) error {
@@ -88,8 +88,8 @@ func fillSockets([]string) error {
 	return hold()
 }
 
-// While a command has taken all that it gets, root of the machine gets some, and so do other commands,
-// who count for root or for a user of their own.
+// While a command has taken all that it gets, root of the machine gets some, and so do other
+// commands, who count for root or for a user of their own.
 func TestHoards(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	const own = 1 << 20

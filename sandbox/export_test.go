@@ -12,7 +12,8 @@ var (
 	ShownInEtc = shownInEtc
 )
 
-// Trusted reports whether a network in which nothing was left is another command's, so long after its first command began.
+// Trusted reports whether a network in which nothing was left is another command's, so long after
+// its first command began.
 func Trusted(after time.Duration) (bool, error) {
 	null, err := os.Open(os.DevNull) // a witness that never says anything
 	if err != nil {

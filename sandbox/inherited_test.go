@@ -13,7 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestInheritedFiles: the soft limit of open files is what commands get, not what the runtime has raised it to.
+// TestInheritedFiles: the soft limit of open files is what commands get, not what the runtime has
+// raised it to.
 func TestInheritedFiles(t *testing.T) {
 	all, err := sandbox.Inherited()
 	if err != nil {
@@ -29,7 +30,8 @@ func TestInheritedFiles(t *testing.T) {
 	}
 }
 
-// TestInherited: whatever is changed in how this process was started is told, and nothing else then.
+// TestInherited: whatever is changed in how this process was started is told, and nothing else
+// then.
 func TestInherited(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func() error

@@ -8,7 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-// TestMain also lets this binary be a command that attacks, and a worker without rights that has all attacks tried.
+// TestMain also lets this binary be a command that attacks, and a worker without rights that has
+// all attacks tried.
 func TestMain(m *testing.M) {
 	runner.MainIfLauncher()
 	abuseMain()

@@ -41,7 +41,8 @@ type Mount struct {
 // networkFiles are the machine's files that commands with its network need to find servers.
 var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
 
-// Take makes the mounts of a command. Their descriptors are the caller's to close, also after an error.
+// Take makes the mounts of a command. Their descriptors are the caller's to close, also after an
+// error.
 func Take(f Folders, p *Policy) ([]Mount, error) {
 	var mounts []Mount
 	for _, d := range []struct{ path, at string }{{f.Root, Root}, {f.TempDir, "/tmp"}} {

@@ -76,7 +76,8 @@ func makeNetworkByClone3() error {
 	return err
 }
 
-// fillNeighbours puts neighbours for good into a network of its own: memory that the kernel charges to nobody.
+// fillNeighbours puts neighbours for good into a network of its own: memory that the kernel charges
+// to nobody.
 func fillNeighbours([]string) error {
 	if os.Getenv(insideVar) == "" {
 		_, err := inNamespaces(unix.CLONE_NEWNET, "neighbours")
@@ -145,7 +146,8 @@ func TestNetworkNamespaces(t *testing.T) {
 	}
 }
 
-// hoardNamespaces takes all IPC namespaces that it gets as one user, and as another, and says how many that were.
+// hoardNamespaces takes all IPC namespaces that it gets as one user, and as another, and says how
+// many that were.
 func hoardNamespaces([]string) error {
 	switch os.Getenv(insideVar) {
 	case "user":
@@ -227,7 +229,8 @@ func TestHeldNamespaces(t *testing.T) {
 	}
 }
 
-// TestNoRoomForFilters: a command of a user of the machine starts also while others have all the room for filters that users have.
+// TestNoRoomForFilters: a command of a user of the machine starts also while others have all the
+// room for filters that users have.
 func TestNoRoomForFilters(t *testing.T) {
 	const limit = "/proc/sys/net/core/bpf_jit_limit"
 	was, err := os.ReadFile(limit)

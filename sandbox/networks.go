@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networks are network namespaces with a loopback device. They are made ahead: to make one takes as long as
-// all else that a command costs. One serves the next command, too, if the last one left nothing in it.
+// networks are network namespaces with a loopback device. They are made ahead: to make one takes as
+// long as all else that a command costs. One serves the next command, too, if the last one left
+// nothing in it.
 type networks struct {
 	ready chan *network
 	fresh bool     // for each command

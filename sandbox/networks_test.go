@@ -141,7 +141,8 @@ func networkOf(t *testing.T, l *runner.Launcher, u *sandbox.User, what string) s
 	return said
 }
 
-// TestTrustOfNetworksEnds: labels of flows stay for 6 s after their sockets, and no witness tells before they are seen.
+// TestTrustOfNetworksEnds: labels of flows stay for 6 s after their sockets, and no witness tells
+// before they are seen.
 func TestTrustOfNetworksEnds(t *testing.T) {
 	for after, want := range map[time.Duration]bool{time.Second: true, 6 * time.Second: false, time.Hour: false} {
 		if got, err := sandbox.Trusted(after); err != nil || got != want {
@@ -150,7 +151,8 @@ func TestTrustOfNetworksEnds(t *testing.T) {
 	}
 }
 
-// TestNetworkOfAnother: a network namespace is that of the next command only if nothing is left in it.
+// TestNetworkOfAnother: a network namespace is that of the next command only if nothing is left in
+// it.
 func TestNetworkOfAnother(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	for what := range leavings {

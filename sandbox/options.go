@@ -25,8 +25,9 @@ var ErrView = errors.New("what commands see")
 
 // Options are common to all commands of a launcher.
 type Options struct {
-	// Show are files and folders of the machine that commands see besides DefaultShow, as they
-	// are there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in /var/tmp.
+	// Show are files and folders of the machine that commands see besides DefaultShow, as they are
+	// there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in
+	// /var/tmp.
 	Show []string `flag:"show" group:"Commands" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
 	// Hide are files and folders that commands find empty, including mounts below, if they are in a
 	// shown folder. They must exist when the launcher starts. Nothing in them can be shown.
@@ -62,8 +63,8 @@ func (o *Options) Lacks(path string) bool {
 	return filepath.IsAbs(path) && !paths.Below(path, building) && !o.shows(path)
 }
 
-// Shown lists the files and folders of the machine that commands see, by their names and by where these lead now. Not all need
-// be there. Of a symlink in /etc commands see no more than that.
+// Shown lists the files and folders of the machine that commands see, by their names and by where
+// these lead now. Not all need be there. Of a symlink in /etc commands see no more than that.
 func (o *Options) Shown() (all []string) {
 	for _, name := range slices.Concat(DefaultShow, o.Show) {
 		all = append(all, filepath.Clean(name))

@@ -7,7 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestOutputsByName has commands of each kind of user open their standard output and error by name, as scripts do.
+// TestOutputsByName has commands of each kind of user open their standard output and error by name,
+// as scripts do.
 func TestOutputsByName(t *testing.T) {
 	for name, user := range map[string]*sandbox.User{"root": nil, "own": launchertest.OwnIDs, "user": {UID: 70000, GID: 70000}} {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestProgramOfTheLauncher has a command that is the machine's root execute the program of its launcher, which lies on the machine:
-// it cannot change that.
+// TestProgramOfTheLauncher has a command that is the machine's root execute the program of its
+// launcher, which lies on the machine: it cannot change that.
 func TestProgramOfTheLauncher(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	cmd := abuse(t, "change its program")
@@ -51,8 +51,8 @@ func changeProgram([]string) error {
 	return errors.Join(failed...)
 }
 
-// TestDescriptorsOfTheLauncher looks for what the launcher has open, in the moment in which a command has it too: by a working
-// folder and by a program that are links to it.
+// TestDescriptorsOfTheLauncher looks for what the launcher has open, in the moment in which a
+// command has it too: by a working folder and by a program that are links to it.
 func TestDescriptorsOfTheLauncher(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	for _, version := range []int{1, 2} {
@@ -77,7 +77,8 @@ func TestDescriptorsOfTheLauncher(t *testing.T) {
 	}
 }
 
-// TestProgramsOutOfReach has commands name programs in a folder that they may not enter: they learn nothing about what is there.
+// TestProgramsOutOfReach has commands name programs in a folder that they may not enter: they learn
+// nothing about what is there.
 func TestProgramsOutOfReach(t *testing.T) {
 	dir, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-// rootlessVar makes this test binary a worker without rights, in the folder that it names, whose commands try all
-// attacks. It prints those that work.
+// rootlessVar makes this test binary a worker without rights, in the folder that it names, whose
+// commands try all attacks. It prints those that work.
 const rootlessVar = "SANDBOX_TEST_ROOTLESS"
 
 func rootlessMain(dir string) {
@@ -48,8 +48,8 @@ func runAttacks(ctx context.Context, dir string) error {
 	return l.Close(ctx)
 }
 
-// rootlessWorks are the attacks that a worker without rights cannot do anything about: docs/EXECUTION.md#sandbox
-// says so. Which of them work depends on the machine, but for the first.
+// rootlessWorks are the attacks that a worker without rights cannot do anything about:
+// docs/EXECUTION.md#sandbox says so. Which of them work depends on the machine, but for the first.
 var rootlessWorks = []string{
 	"read", "add a key", "bpf", "contexts of asynchronous input and output", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
 	"read the machine's id", "read the session keyring", "userfaultfd", "vsock", "vsock by a long argument",
@@ -58,8 +58,8 @@ var rootlessWorks = []string{
 	"make a context of a mount",
 }
 
-// TestAttacksRootless: a command of a worker that is not root, and so has no sandbox, can do what the
-// worker's user can, and nothing to the machine, its cgroups, or others.
+// TestAttacksRootless: a command of a worker that is not root, and so has no sandbox, can do what
+// the worker's user can, and nothing to the machine, its cgroups, or others.
 func TestAttacksRootless(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("becomes another user, as root can")

@@ -76,7 +76,8 @@ const (
 	coreDumps = "core_dumps"
 )
 
-// networkNamespaces is the word for namespaces that a command makes itself (Policy.networkNamespaces).
+// networkNamespaces is the word for namespaces that a command makes itself
+// (Policy.networkNamespaces).
 const networkNamespaces = "network_namespaces"
 
 // usefulFamilies are the families of sockets that programs use. For others the kernel loads modules
@@ -259,7 +260,8 @@ func deniedArguments(on *arch.Info, allow []string) (code []bpf.Instruction) {
 	return code
 }
 
-// keepCoreLimit has setting the limit of core dumps do nothing, without an error: scripts that set it go on.
+// keepCoreLimit has setting the limit of core dumps do nothing, without an error: scripts that set
+// it go on.
 func keepCoreLimit(on *arch.Info) (code []bpf.Instruction) {
 	is := func(i uint32) word { return word{offset: argument(i), values: []uint32{unix.RLIMIT_CORE}, is: true} }
 	code = answer(pretended, callOf(on, "setrlimit"), is(0))

@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestShownFileIsReplaced renames another file to the name of one that is shown: commands see the old one where the file is named, and
-// the new one where its folder is.
+// TestShownFileIsReplaced renames another file to the name of one that is shown: commands see the
+// old one where the file is named, and the new one where its folder is.
 func TestShownFileIsReplaced(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/lib", "sandbox-test-")
 	if err != nil {

@@ -50,8 +50,8 @@ func onSpareThread(f func() error) error {
 	return <-ended
 }
 
-// enterFirstMounts takes the calling thread to the mounts of the first process that it sees: that of the machine, if it is
-// a service of it. In a container it stays.
+// enterFirstMounts takes the calling thread to the mounts of the first process that it sees: that
+// of the machine, if it is a service of it. In a container it stays.
 func enterFirstMounts() {
 	first, err := unix.Open("/proc/1/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -39,7 +39,8 @@ func hoardTerminals([]string) error {
 	return hold()
 }
 
-// TestHoardOfTerminals: while a command has all terminals of the machine that are not reserved, others have theirs.
+// TestHoardOfTerminals: while a command has all terminals of the machine that are not reserved,
+// others have theirs.
 func TestHoardOfTerminals(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	cmd := abuse(t, "hoard terminals")
@@ -74,7 +75,8 @@ func TestHoardOfTerminals(t *testing.T) {
 	}
 }
 
-// TestTerminals: programs get terminals, also in namespaces of users, and as many as the options say.
+// TestTerminals: programs get terminals, also in namespaces of users, and as many as the options
+// say.
 func TestTerminals(t *testing.T) {
 	const script = "script -qec 'tty && echo x >/dev/tty' /dev/null </dev/null | tr -d '\\r'"
 	l := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{MostTerminals: 3}})

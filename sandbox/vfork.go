@@ -43,7 +43,8 @@ type birth struct {
 	// steps are the child's system calls, up to the first that fails, before it executes.
 	steps []systemCall
 	exec  systemCall
-	// plain: the child is born with the default action of each signal, which to set takes a call for each.
+	// plain: the child is born with the default action of each signal, which to set takes a call
+	// for each.
 	plain  bool
 	failed syscall.Errno // of the child, which writes to the memory of its parent
 
@@ -76,8 +77,8 @@ func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int
 	return b.run()
 }
 
-// run makes the child, and returns when that executes or has ended. The child is the caller's to wait for, but after
-// an error.
+// run makes the child, and returns when that executes or has ended. The child is the caller's to
+// wait for, but after an error.
 func (b *birth) run() (int, error) {
 	syscall.ForkLock.Lock()
 	pid, errno := b.fork()
@@ -179,7 +180,8 @@ func (b *birth) execute(program string, args, env []string) error {
 	return nil
 }
 
-// write has the child write text to a file that is there. fd is the first descriptor that it has free.
+// write has the child write text to a file that is there. fd is the first descriptor that it has
+// free.
 func (b *birth) write(dir int, path string, text []byte, fd uintptr) error {
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestViewIsAList: of the machine's top folders and /etc a command sees what is listed, and no more.
+// TestViewIsAList: of the machine's top folders and /etc a command sees what is listed, and no
+// more.
 func TestViewIsAList(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	top := strings.Fields(launchertest.Say(t, l, launchertest.Shell(t, "ls /")))
@@ -44,7 +45,8 @@ func TestViewIsAList(t *testing.T) {
 	}
 }
 
-// TestMountOptions: nothing that a command sees has programs with privileges or, outside of /dev, devices.
+// TestMountOptions: nothing that a command sees has programs with privileges or, outside of /dev,
+// devices.
 func TestMountOptions(t *testing.T) {
 	for name, user := range map[string]*sandbox.User{"root": nil, "own": launchertest.OwnIDs} {
 		cmd := launchertest.Command(t, "cat", "/proc/self/mountinfo")
@@ -91,8 +93,8 @@ func TestNothingIsMountedBelowWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestEtcIsAsOnTheMachine: what is copied, as what is mounted, has the contents, modes and owners of the machine's, and nothing
-// in it can be written. What is copied needs no mount.
+// TestEtcIsAsOnTheMachine: what is copied, as what is mounted, has the contents, modes and owners
+// of the machine's, and nothing in it can be written. What is copied needs no mount.
 func TestEtcIsAsOnTheMachine(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	files := "$(cd /etc; ls -d ld.so.cache ld.so.conf ld.so.conf.d ld.so.conf.d/* nsswitch.conf services ssl/certs alternatives alternatives/awk login.defs 2>/dev/null)"

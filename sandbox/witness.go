@@ -87,8 +87,8 @@ func ownOf(text []byte) []byte {
 	return own
 }
 
-// untouched reports whether n is as it was made, when the commands in it have ended. When in doubt it is not.
-// It reads into buf, of mostSaid bytes.
+// untouched reports whether n is as it was made, when the commands in it have ended. When in doubt
+// it is not. It reads into buf, of mostSaid bytes.
 func (n *network) untouched(now time.Time, buf []byte) bool {
 	if len(n.witnesses) == 0 || now.Sub(n.entered) > longestTrust {
 		return false

@@ -194,8 +194,8 @@ func (f *rawFarm) desired(request []byte) {
 	}
 }
 
-// FuzzExecute has a client bring any Action, Command and RequestMetadata. What is taken is offered to
-// a worker with the timeout that it has to have.
+// FuzzExecute has a client bring any Action, Command and RequestMetadata. What is taken is offered
+// to a worker with the timeout that it has to have.
 func FuzzExecute(f *testing.F) {
 	//lint:ignore SA1019 clients before API 2.2 send it
 	command := must(proto.Marshal(&repb.Command{Arguments: []string{"/bin/true"}, Platform: platformX()}))

@@ -143,7 +143,8 @@ func inFarm(t *testing.T, o ServerOptions, test func(t *testing.T, f *farm)) {
 	})
 }
 
-// client returns the farm as a client sees it that has a connection of its own, until hangup breaks that.
+// client returns the farm as a client sees it that has a connection of its own, until hangup breaks
+// that.
 func (f *farm) client() (client *farm, hangup func()) {
 	own := *f
 	own.conn = f.dial()

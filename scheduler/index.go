@@ -30,11 +30,13 @@ const (
 	// indexEvery is how often an Index is written. Operations that have run for less are not in it:
 	// most are over before a client could come back.
 	indexEvery = time.Second
-	// indexFresh is for how long a record holds, indexRefresh when it is written again though nothing changed.
+	// indexFresh is for how long a record holds, indexRefresh when it is written again though
+	// nothing changed.
 	indexFresh, indexRefresh = 10 * time.Minute, 3 * time.Minute
 	// indexTimeout bounds each call of the store, and all of the last ones.
 	indexTimeout = time.Second
-	// maxIndexed bounds the operations of an Index, maxIndexedBytes each and maxPartBytes each record.
+	// maxIndexed bounds the operations of an Index, maxIndexedBytes each and maxPartBytes each
+	// record.
 	maxIndexed, maxIndexedBytes, maxPartBytes = 20_000, 16 << 10, 1 << 20
 )
 

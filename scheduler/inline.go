@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// inlineBytes bounds the output files that one answer of Execute carries, as that of GetActionResult.
+	// inlineBytes bounds the output files that one answer of Execute carries, as that of
+	// GetActionResult.
 	inlineBytes = 1 << 20
-	// inlinePatience is for how long a result waits for them, inlineReads how many are read at a time.
+	// inlinePatience is for how long a result waits for them, inlineReads how many are read at a
+	// time.
 	inlinePatience = 2 * time.Second
 	inlineReads    = 16
 )

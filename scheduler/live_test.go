@@ -130,8 +130,8 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestOutputOfARunThatDoesNotCount has the worker run an action again, twice: a reader who has something of a
-// run that does not count is told at once, another one goes on with the next.
+// TestOutputOfARunThatDoesNotCount has the worker run an action again, twice: a reader who has
+// something of a run that does not count is told at once, another one goes on with the next.
 func TestOutputOfARunThatDoesNotCount(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		p := startPrinting(t, f)

@@ -27,7 +27,8 @@ import (
 // their own clocks.
 const deadlineSlack = time.Second
 
-// operations are those of clients, with the streams that follow them. Errors of its methods are gRPC statuses.
+// operations are those of clients, with the streams that follow them. Errors of its methods are
+// gRPC statuses.
 type operations struct {
 	*engine.Engine
 	// pages is ServerOptions.Pages.

@@ -62,7 +62,8 @@ func traits(op *request.Operation) []trait {
 	return append(list, trait{'p', op.Instance, op.Platform.Key()})
 }
 
-// serves takes note of the address at which a worker serves its store; empty: it does not, or is gone.
+// serves takes note of the address at which a worker serves its store; empty: it does not, or is
+// gone.
 func (n *peers) serves(worker, address string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

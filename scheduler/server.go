@@ -73,8 +73,8 @@ type ServerOptions struct {
 	Rand io.Reader
 	// Journal records events until Run ends. Nil: no recording.
 	Journal *journal.Journal
-	// Term grows from each Server to the next that takes its place; see records.Lease. If it is not 0,
-	// all answers to workers have it in the header names.TermHeader, so that they take none of a
+	// Term grows from each Server to the next that takes its place; see records.Lease. If it is not
+	// 0, all answers to workers have it in the header names.TermHeader, so that they take none of a
 	// Server that does not know yet that it is over.
 	Term uint64
 	// Pages is the URL below which an operation's name is that of its page. Messages of failed
@@ -103,15 +103,15 @@ type ServerOptions struct {
 	// LoadQuotas returns the stored quotas, which others may change, too: it is called again and
 	// again, and its result is put in force. Nil: no one else changes them.
 	LoadQuotas func(context.Context) ([]quota.Record, error)
-	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten after
-	// Config.KeepCompleted.
+	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten
+	// after Config.KeepCompleted.
 	Finished *finished.Recorder
 	// OwnStore returns the state of this process's storage. Nil: it has none.
 	OwnStore func() *admin.Store
 }
 
-// A Server serves a State over gRPC. It answers calls from the moment it is
-// registered; Run must be running for time to pass. It only joins its parts, each of which has a job.
+// A Server serves a State over gRPC. It answers calls from the moment it is registered; Run must be
+// running for time to pass. It only joins its parts, each of which has a job.
 type Server struct {
 	options ServerOptions
 	log     *zap.Logger

@@ -74,8 +74,9 @@ func TestClientStaysAway(t *testing.T) {
 	})
 }
 
-// TestCancelledCall has a client cancel its call: what it has queued is gone at once, and the worker of what runs is called
-// to be told. A call whose time is over is one that may be made again.
+// TestCancelledCall has a client cancel its call: what it has queued is gone at once, and the
+// worker of what runs is called to be told. A call whose time is over is one that may be made
+// again.
 func TestCancelledCall(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -109,8 +110,8 @@ func TestCancelledCall(t *testing.T) {
 	})
 }
 
-// TestTwoProcessesOfOneWorker has two processes call with one identity: the second is refused, and both are named, until the first
-// one's connection is closed.
+// TestTwoProcessesOfOneWorker has two processes call with one identity: the second is refused, and
+// both are named, until the first one's connection is closed.
 func TestTwoProcessesOfOneWorker(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		near, hangup := f.client()

@@ -81,7 +81,8 @@ func TestActionFromStartToEnd(t *testing.T) {
 	})
 }
 
-// TestFailureNamesItsPage has an action that fails, with a message of its worker, and one that does not.
+// TestFailureNamesItsPage has an action that fails, with a message of its worker, and one that does
+// not.
 func TestFailureNamesItsPage(t *testing.T) {
 	inFarm(t, ServerOptions{Pages: "http://scheduler:8981/"}, func(t *testing.T, f *farm) {
 		w := f.worker("w")

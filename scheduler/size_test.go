@@ -171,8 +171,8 @@ func TestSizeClassesAreLearned(t *testing.T) {
 	}
 }
 
-// TestNewActionsAreTakenForTheirSiblings has actions of one tool need a large worker: those that come
-// later are never tried on a small one. Nothing but the tool tells that they are alike.
+// TestNewActionsAreTakenForTheirSiblings has actions of one tool need a large worker: those that
+// come later are never tried on a small one. Nothing but the tool tells that they are alike.
 func TestNewActionsAreTakenForTheirSiblings(t *testing.T) {
 	sizes := must(sizeclass.NewAnalyzer(&sizeStore{records: map[record.Key][]byte{}}, sizeclass.Options{}))
 	inFarm(t, ServerOptions{Sizes: sizes}, func(t *testing.T, f *farm) {

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-// TestFailingWorkerIsSuspended: a worker that fails all that it is given gets nothing more, operators see which one and why, and it
-// is back when it works again.
+// TestFailingWorkerIsSuspended: a worker that fails all that it is given gets nothing more,
+// operators see which one and why, and it is back when it works again.
 func TestFailingWorkerIsSuspended(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	inFarm(t, ServerOptions{Metrics: registry}, func(t *testing.T, f *farm) {

@@ -48,7 +48,8 @@ func TestWorkersOfTwoInstances(t *testing.T) {
 	})
 }
 
-// TestListStores has the scheduler's own storage and a worker with two positions, which have one store.
+// TestListStores has the scheduler's own storage and a worker with two positions, which have one
+// store.
 func TestListStores(t *testing.T) {
 	own := func() *admin.Store { return &admin.Store{Bytes: 7, Blobs: 1} }
 	inFarm(t, ServerOptions{OwnStore: own}, func(t *testing.T, f *farm) {

@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// TestCommandsComeWithActions has workers say how large a Command they take with an action, to a scheduler that has the storage and to
-// one that has not.
+// TestCommandsComeWithActions has workers say how large a Command they take with an action, to a
+// scheduler that has the storage and to one that has not.
 func TestCommandsComeWithActions(t *testing.T) {
 	for _, test := range []struct {
 		why   string

@@ -57,8 +57,8 @@ func Create(file string) (secret string, err error) {
 	return secret, nil
 }
 
-// OfOwn returns the secret of a file that this program made, and makes it anew if there is none, or none that can
-// be one: the file is missing, damaged, or everybody may look at it or change it.
+// OfOwn returns the secret of a file that this program made, and makes it anew if there is none, or
+// none that can be one: the file is missing, damaged, or everybody may look at it or change it.
 func OfOwn(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

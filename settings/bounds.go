@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds are those of a number or a time, in seconds, as the tags have them; empty ones bound nothing.
+// Bounds are those of a number or a time, in seconds, as the tags have them; empty ones bound
+// nothing.
 type Bounds struct{ Min, Max, Above, Below string }
 
 func boundsOf(tag reflect.StructTag) Bounds {

@@ -43,8 +43,8 @@ type Set struct {
 	others []*Field
 }
 
-// Of returns the settings of structs, which pointers lead to, and of the structs in them that are tagged
-// settings:"inline".
+// Of returns the settings of structs, which pointers lead to, and of the structs in them that are
+// tagged settings:"inline".
 func Of(structs ...any) *Set {
 	s := &Set{}
 	for _, x := range structs {
@@ -131,8 +131,8 @@ func (s *Set) And(more *Set) *Set {
 	return made
 }
 
-// Beside returns s for a file that another program with the settings of other may read, too: its tuning is checked,
-// and has no effect.
+// Beside returns s for a file that another program with the settings of other may read, too: its
+// tuning is checked, and has no effect.
 func (s *Set) Beside(other *Set) *Set {
 	return &Set{Fields: s.Fields, others: append(slices.Clone(s.others), other.Fields...)}
 }
@@ -145,7 +145,8 @@ const (
 	wordsOf     = "words"
 )
 
-// Register registers the flags. Tuning settings are in a FlagSet of their own, which no command line sets.
+// Register registers the flags. Tuning settings are in a FlagSet of their own, which no command
+// line sets.
 func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 	tuning = pflag.NewFlagSet("tuning", pflag.ContinueOnError)
 	for _, field := range s.Fields {

@@ -49,7 +49,8 @@ func tuned(t *testing.T, set *Set, tuning *pflag.FlagSet, text string) error {
 	return set.Tune(tuning, section)
 }
 
-// TestPrecedence: the command line counts before the environment, that before the file, and that before the default.
+// TestPrecedence: the command line counts before the environment, that before the file, and that
+// before the default.
 func TestPrecedence(t *testing.T) {
 	t.Setenv("FORERUNNER_LOOK_EVERY", "2h")
 	t.Setenv("FORERUNNER_NUMBER", "8")
@@ -76,7 +77,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestTuningIsStrict, also about values that do not count here: of settings that the environment has, and of other programs.
+// TestTuningIsStrict, also about values that do not count here: of settings that the environment
+// has, and of other programs.
 func TestTuningIsStrict(t *testing.T) {
 	t.Setenv("FORERUNNER_NUMBER", "9")
 	for text, want := range map[string]string{

@@ -37,7 +37,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRootOfLinks is the cost of a small root of hard links of another owner, to whom they are shown as what they are or as his.
+// BenchmarkRootOfLinks is the cost of a small root of hard links of another owner, to whom they are
+// shown as what they are or as his.
 func BenchmarkRootOfLinks(b *testing.B) {
 	owner := Owner{UID: 1900000000, GID: 1900000000}
 	namespace, err := sandbox.UserNamespace(&sandbox.User{UID: owner.UID, GID: owner.GID, IDs: 1 << 16})

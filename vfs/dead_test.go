@@ -30,7 +30,8 @@ func TestLivingProcessKeepsItsLock(t *testing.T) {
 	}
 }
 
-// TestOthersCannotLock: who can open a folder could lock it, and keep its owner from starting again. All may pass through it.
+// TestOthersCannotLock: who can open a folder could lock it, and keep its owner from starting
+// again. All may pass through it.
 func TestOthersCannotLock(t *testing.T) {
 	o := Options{MountDir: t.TempDir(), UpperDir: t.TempDir()}
 	for _, dir := range []string{o.MountDir, o.UpperDir} {

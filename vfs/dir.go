@@ -20,7 +20,8 @@ type Dir interface {
 	Close()
 }
 
-// Enter opens the folder at path (relative, slash-separated, "." for the root). It follows no symlink.
+// Enter opens the folder at path (relative, slash-separated, "." for the root). It follows no
+// symlink.
 func (r *Root) Enter(path string) (Dir, error) {
 	names, ok := splitPath(path)
 	if path == "." {

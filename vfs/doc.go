@@ -1,9 +1,11 @@
-// Package vfs shows the input root of an action as a folder: below, a read-only FUSE mount that asks
-// for a directory or a file only when the action does; above it, an overlayfs whose writable layer
-// takes everything that the action creates, changes, renames or removes. Nothing reaches the store.
+// Package vfs shows the input root of an action as a folder: below, a read-only FUSE mount that
+// asks for a directory or a file only when the action does; above it, an overlayfs whose writable
+// layer takes everything that the action creates, changes, renames or removes. Nothing reaches the
+// store.
 //
-// An FS is the folder where roots are mounted; Open tests with a small root that the machine supports
-// it. A Root is the input root of one action, from NewRoot to Close. A Source provides its content.
+// An FS is the folder where roots are mounted; Open tests with a small root that the machine
+// supports it. A Root is the input root of one action, from NewRoot to Close. A Source provides its
+// content.
 //
 // # Layers
 //
@@ -38,10 +40,10 @@
 //
 // # Reads
 //
-// A directory is read when its entries are first needed, by a listing or by a lookup of a name in it,
-// whether or not the name exists; a file when it is first opened, a symlink when it is first
-// followed. Each path is reported once; a file before its content is fetched, which may then fail. A
-// lookup of a missing name is not a read, nor is a stat: Stats counts the lookups of the kernel
+// A directory is read when its entries are first needed, by a listing or by a lookup of a name in
+// it, whether or not the name exists; a file when it is first opened, a symlink when it is first
+// followed. Each path is reported once; a file before its content is fetched, which may then fail.
+// A lookup of a missing name is not a read, nor is a stat: Stats counts the lookups of the kernel
 // separately.
 //
 // A look is more than a read: RootSpec.OnLook is called for every lookup, whether or not the name
@@ -68,30 +70,32 @@
 // names and attributes of a subtree, and overlayfs takes the data of its files from Options.Blobs,
 // or, if a blob is missing there, from the FUSE mount, which fetches it. Images are made in the
 // background from local directories, when a second root has a subtree, and stay mounted for later
-// roots. Directories that are missing, and symlinks, whose reads would be invisible, are left to the
-// FUSE layer, which then shows only them. Cost and gain of an image do not depend on how much of it
-// is used. The first root of a large local tree has an image that is written while it is used; it
-// does not show which of its symlinks are followed.
+// roots. Directories that are missing, and symlinks, whose reads would be invisible, are left to
+// the FUSE layer, which then shows only them. Cost and gain of an image do not depend on how much
+// of it is used. The first root of a large local tree has an image that is written while it is
+// used; it does not show which of its symlinks are followed.
 //
 // # Files that arrive
 //
 // If the Source is an ArrivingSource, a large file is opened before it is there, and its reads wait
 // for their bytes (package fuse has the details). The fetch continues when the action closes the
 // file, because the bytes that it has read are not verified yet: Root.Verify waits for that. If the
-// blob does not match its digest, reads and opens fail with EIO from then on, and Root.Err names it.
+// blob does not match its digest, reads and opens fail with EIO from then on, and Root.Err names
+// it.
 //
 // # Memory
 //
-// A Root holds the kernel's knowledge: a node for each path that it looked up and has not forgotten,
-// and a hash for each that was read. Directories belong to the Source, which may forget them; then
-// they are asked for again, which is slower and counts as waiting. Nodes keep no part of them.
+// A Root holds the kernel's knowledge: a node for each path that it looked up and has not
+// forgotten, and a hash for each that was read. Directories belong to the Source, which may forget
+// them; then they are asked for again, which is slower and counts as waiting. Nodes keep no part of
+// them.
 //
 // # Fall-backs
 //
 // There is no silent fall-back: Open warns of the missing part, its cost and the remedy, or, if
-// Options.Method allows no fall-back, fails with the same text. Without kernel passthrough reads are
-// served from the page cache of the FUSE mount. Without FUSE, or without overlayfs above it, a root
-// is a folder of hard links, which differs in this:
+// Options.Method allows no fall-back, fails with the same text. Without kernel passthrough reads
+// are served from the page cache of the FUSE mount. Without FUSE, or without overlayfs above it, a
+// root is a folder of hard links, which differs in this:
 //
 //   - NewRoot returns when every file of the tree was fetched and linked. Reads are invisible:
 //     there are no hooks, no stalls and no Stats.
@@ -113,12 +117,12 @@
 //
 // RootSpec.OnBlob reports the blobs whose bytes the action may get; its owner verifies them. This
 // package verifies the files that it keeps for several roots: metadata images have a hash of their
-// file, copies for hard links that of their blob, and both have the time of their last verification.
-// If that is longer ago than Options.VerifyEvery, or an image's file was written to, they are read
-// while the action runs, and Root.Vouch waits for that. It also reads a copy whose change time
-// differs from the one that the package's own links gave it. A wrong one is not used again. Below an
-// overlayfs it checks the change times of the folders of links, too: another process may have put
-// another file under the name of an input.
+// file, copies for hard links that of their blob, and both have the time of their last
+// verification. If that is longer ago than Options.VerifyEvery, or an image's file was written to,
+// they are read while the action runs, and Root.Vouch waits for that. It also reads a copy whose
+// change time differs from the one that the package's own links gave it. A wrong one is not used
+// again. Below an overlayfs it checks the change times of the folders of links, too: another
+// process may have put another file under the name of an input.
 //
 // # What it refuses to do
 //
@@ -127,8 +131,8 @@
 // overlay), or map them, or run programs from them: the thread that waits for FUSE could be the one
 // that serves it.
 //
-// A process that is killed while it accesses one of its own roots, which the kernel does for it even
-// when it mounts one, may wait for itself and never end. The guard that was started before
+// A process that is killed while it accesses one of its own roots, which the kernel does for it
+// even when it mounts one, may wait for itself and never end. The guard that was started before
 // (mounts.StartGuard) aborts its mounts, or the next Open of the same folders does.
 //
 // # Goroutines
@@ -136,11 +140,12 @@
 // A Root owns the goroutines of its layers, and one that verifies files. Close ends them and waits:
 // it unmounts, aborts the FUSE connection, cancels the Source's contexts, and returns when the last
 // of them has ended. So a Source must return when its context ends. NewRoot waits for those that it
-// starts to make links. An FS has one goroutine that removes the remains of closed roots, while there
-// are any, and those of its images; its Close waits for all of them.
+// starts to make links. An FS has one goroutine that removes the remains of closed roots, while
+// there are any, and those of its images; its Close waits for all of them.
 //
 // # Locks
 //
-// FS.mu guards the set of roots, plainFolders.mu the spare folders, reads.mu the reads of a root. None
-// is taken while another is held, and none is held while a Source, a hook or a layer is called.
+// FS.mu guards the set of roots, plainFolders.mu the spare folders, reads.mu the reads of a root.
+// None is taken while another is held, and none is held while a Source, a hook or a layer is
+// called.
 package vfs

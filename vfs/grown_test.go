@@ -13,7 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// atHand has the source know the directories at these paths, as after somebody else has looked at them.
+// atHand has the source know the directories at these paths, as after somebody else has looked at
+// them.
 func atHand(t *testing.T, src *vfstest.Source, root digest.Digest, paths ...string) {
 	t.Helper()
 	for _, p := range append(paths, "") {
@@ -47,8 +48,8 @@ func needGrown(t *testing.T, r *Root) {
 	t.Skip(reason)
 }
 
-// TestFirstRootHasImage compares the first root of a tree that is at hand with one without images, and wants the same
-// reads reported.
+// TestFirstRootHasImage compares the first root of a tree that is at hand with one without images,
+// and wants the same reads reported.
 func TestFirstRootHasImage(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -132,7 +133,8 @@ func TestFirstRootWritable(t *testing.T) {
 	}
 }
 
-// TestFirstRootWaits has directories that are not at hand: who looks at one waits for it, and an error is the root's.
+// TestFirstRootWaits has directories that are not at hand: who looks at one waits for it, and an
+// error is the root's.
 func TestFirstRootWaits(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -178,7 +180,8 @@ func TestFirstRootWaits(t *testing.T) {
 	}
 }
 
-// TestFirstRootClosedWhileWaiting closes a root in which somebody waits for a directory and has another one open.
+// TestFirstRootClosedWhileWaiting closes a root in which somebody waits for a directory and has
+// another one open.
 func TestFirstRootClosedWhileWaiting(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -213,7 +216,8 @@ func TestFirstRootClosedWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestColdTreeHasNoImage: where files are not local, FUSE tells which of them are wanted before they have come.
+// TestColdTreeHasNoImage: where files are not local, FUSE tells which of them are wanted before
+// they have come.
 func TestColdTreeHasNoImage(t *testing.T) {
 	for name, cold := range map[string]func(*testing.T, *vfstest.Source, digest.Digest){
 		"a directory": func(_ *testing.T, src *vfstest.Source, _ digest.Digest) { src.Forget() },

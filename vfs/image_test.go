@@ -77,7 +77,8 @@ func learn(t *testing.T, f *FS, src *vfstest.Source, look func(path string), roo
 	waitUntil(t, "an image", func() bool { return f.Images() > 0 })
 }
 
-// TestTruncatedInput: truncate(2) of what an image shows opens nothing. The blob is told before anybody has what is left of it.
+// TestTruncatedInput: truncate(2) of what an image shows opens nothing. The blob is told before
+// anybody has what is left of it.
 func TestTruncatedInput(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)

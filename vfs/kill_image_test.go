@@ -57,8 +57,9 @@ func TestServeImagesUntilKilled(t *testing.T) {
 	select {}
 }
 
-// TestKilledWithImages kills a process that shows images, while files of them are open,
-// one is read that has come in part, and somebody waits for a directory of one that grows, and has the next one clear up.
+// TestKilledWithImages kills a process that shows images, while files of them are open, one is read
+// that has come in part, and somebody waits for a directory of one that grows, and has the next one
+// clear up.
 func TestKilledWithImages(t *testing.T) {
 	openImageFS(t, vfstest.NewSource(t), nil) // skips where there are none
 	dir := t.TempDir()

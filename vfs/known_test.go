@@ -14,8 +14,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// TestKnownBytes has a root whose paths are far more than its messages: each directory is at many of them. Looking at all of them
-// fails, with an error that says why, and costs no more memory than there is for it; other roots go on.
+// TestKnownBytes has a root whose paths are far more than its messages: each directory is at many
+// of them. Looking at all of them fails, with an error that says why, and costs no more memory than
+// there is for it; other roots go on.
 func TestKnownBytes(t *testing.T) {
 	const most = 1 << 20
 	src := vfstest.NewSource(t)

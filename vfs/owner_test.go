@@ -52,8 +52,8 @@ func TestOwnerOfARoot(t *testing.T) {
 	}
 }
 
-// TestOthersStayOut: nobody but the worker, and the group of a root's owner, gets to where a root is, whoever that is for and
-// wherever the action writes.
+// TestOthersStayOut: nobody but the worker, and the group of a root's owner, gets to where a root
+// is, whoever that is for and wherever the action writes.
 func TestOthersStayOut(t *testing.T) {
 	owners := map[string]*Owner{"the worker": nil}
 	if os.Getuid() == 0 {

@@ -48,7 +48,8 @@ func (r *Root) Written(path string) (string, bool) {
 	return r.upper.Base() + "/" + path, true
 }
 
-// fromFolder calls f with the folder that path is in, and the name it has there. It is false if there is none.
+// fromFolder calls f with the folder that path is in, and the name it has there. It is false if
+// there is none.
 func (r *Root) fromFolder(path string, f func(p Dir, name string) bool) bool {
 	names, ok := splitPath(path)
 	if !ok {

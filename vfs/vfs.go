@@ -65,9 +65,9 @@ type Options struct {
 	// Owner is the owner of inputs and of the folders of a root; nil is the user of this process.
 	// Hard links to inputs belong to the user of this process, except with Namespaces.
 	Owner *Owner
-	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata
-	// images, which belong to Owner, are shown to them, too, if Owner is user and group 0; and hard links below an
-	// overlay are shown to them as theirs.
+	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata images,
+	// which belong to Owner, are shown to them, too, if Owner is user and group 0; and hard links
+	// below an overlay are shown to them as theirs.
 	Namespaces map[Owner]*os.File
 	// Logger may be nil.
 	Logger *zap.Logger

@@ -36,13 +36,15 @@ type folderView struct {
 // A folderEntry is what a folder has.
 type folderEntry struct {
 	Name string
-	// Folder is where the page of a folder is, File where a file can be had, Target where a link leads to; the others are empty.
+	// Folder is where the page of a folder is, File where a file can be had, Target where a link
+	// leads to; the others are empty.
 	Folder, File, Target string
 	Bytes                int64
 	Executable           bool
 }
 
-// folderPath is where a folder can be looked at. Of an output, tree is the digest of its Tree, or wholeTree if the folder's is that.
+// folderPath is where a folder can be looked at. Of an output, tree is the digest of its Tree, or
+// wholeTree if the folder's is that.
 func folderPath(function, hashAndSize, instance, title, tree string) string {
 	query := url.Values{"instance": {instance}, "name": {title}}
 	if tree != "" {

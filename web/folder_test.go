@@ -24,7 +24,8 @@ func followed(t *testing.T, page, text string) string {
 	return strings.ReplaceAll(path, "&amp;", "&")
 }
 
-// TestFolders goes from an action through the folders of its inputs to a file, and from an operation through an output folder.
+// TestFolders goes from an action through the folders of its inputs to a file, and from an
+// operation through an output folder.
 func TestFolders(t *testing.T) {
 	b := newBrowser(t, false)
 	content := digest.Of(digest.SHA256, []byte("hello"))

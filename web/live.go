@@ -168,8 +168,9 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 	return data, part, err
 }
 
-// events begins a stream, if there is room for one more viewer; leave gives the room back. The context of the request
-// that is returned ends with errCrowded when the room is given to another viewer, and with errLeft when he logs out.
+// events begins a stream, if there is room for one more viewer; leave gives the room back. The
+// context of the request that is returned ends with errCrowded when the room is given to another
+// viewer, and with errLeft when he logs out.
 func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	leavePlace, ok := d.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })

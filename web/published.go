@@ -201,7 +201,8 @@ func (p *published) links(logs []*historypb.Build_Log) (list []link) {
 	return list
 }
 
-// storedPath is where a blob of the storage can be had that a bytestream URI names; empty: it names none.
+// storedPath is where a blob of the storage can be had that a bytestream URI names; empty: it names
+// none.
 func storedPath(uri, name string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "bytestream" {

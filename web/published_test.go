@@ -11,7 +11,8 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// TestPublishedBuild shows what the build tool published, without and with actions, and not what others published under its name.
+// TestPublishedBuild shows what the build tool published, without and with actions, and not what
+// others published under its name.
 func TestPublishedBuild(t *testing.T) {
 	b := newBrowser(t, false)
 	hash := strings.Repeat("ab", 32)

@@ -144,7 +144,8 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 	return of
 }
 
-// again returns a command line that runs the command again in a copy of its inputs, such as Bazel's execution root.
+// again returns a command line that runs the command again in a copy of its inputs, such as Bazel's
+// execution root.
 func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	command := &repb.Command{Arguments: r.GetArguments()}
 	fn, err := stored.Function(r.GetDigestFunction())

@@ -14,12 +14,15 @@ import (
 )
 
 const (
-	// usualAnswer is what an answer may take without being counted: package intake allows for it with each connection.
+	// usualAnswer is what an answer may take without being counted: package intake allows for it
+	// with each connection.
 	usualAnswer = 256 << 10
-	// maxPage and maxDownload bound an answer where there is memory for it, minPage and minDownload where there is little.
+	// maxPage and maxDownload bound an answer where there is memory for it, minPage and minDownload
+	// where there is little.
 	maxPage, minPage         = 64 << 20, 2 << 20
 	maxDownload, minDownload = 32 << 20, 1 << 20
-	// leastUnread is how many large answers there may be at least that their clients have not read yet.
+	// leastUnread is how many large answers there may be at least that their clients have not read
+	// yet.
 	leastUnread = 4
 	// builds is how many pages of builds are made at a time.
 	builds = 2
@@ -27,8 +30,8 @@ const (
 	inputBytes = 400
 )
 
-// A room bounds what answers take that are much larger than others. Callers take turns to have them made, and with those that
-// are not read yet the caller who has most makes room.
+// A room bounds what answers take that are much larger than others. Callers take turns to have them
+// made, and with those that are not read yet the caller who has most makes room.
 type room struct {
 	turns  map[string]*intake.Turns // of pages that take much memory while they are made, by their names
 	unread *intake.Places
@@ -70,8 +73,8 @@ func (o *room) make(r *http.Request, name string) (leave func(), err error) {
 	return leave, nil
 }
 
-// answer calls write, which sends an answer of so many bytes, and reports whether it did: not where there is no room for it.
-// Whoever has to make room finds that the connection is closed.
+// answer calls write, which sends an answer of so many bytes, and reports whether it did: not where
+// there is no room for it. Whoever has to make room finds that the connection is closed.
 func (o *room) answer(w http.ResponseWriter, r *http.Request, size int64, write func()) bool {
 	if size <= usualAnswer {
 		write()
@@ -87,7 +90,8 @@ func (o *room) answer(w http.ResponseWriter, r *http.Request, size int64, write 
 	return true
 }
 
-// hold takes room for what a page that moves keeps, until leave is called. yield is called if it has to make room before.
+// hold takes room for what a page that moves keeps, until leave is called. yield is called if it
+// has to make room before.
 func (o *room) hold(r *http.Request, size int64, yield func()) (leave func(), ok bool) {
 	if size <= usualAnswer {
 		return func() {}, true

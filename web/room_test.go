@@ -15,7 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestUnreadAnswers has a client ask for large files that it does not read: only so many of them are in memory, and it is told so.
+// TestUnreadAnswers has a client ask for large files that it does not read: only so many of them
+// are in memory, and it is told so.
 func TestUnreadAnswers(t *testing.T) {
 	const memory, size = 512 << 20, 8 << 20 // more than the kernel keeps for who does not read
 	b := newBrowser(t, true)
@@ -57,8 +58,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestPagesThatAreTooLarge has an action with an input root of many long names: its page says that it cannot be shown, and takes no
-// more memory than pages may.
+// TestPagesThatAreTooLarge has an action with an input root of many long names: its page says that
+// it cannot be shown, and takes no more memory than pages may.
 func TestPagesThatAreTooLarge(t *testing.T) {
 	b := newBrowser(t, true)
 	b.change(func(o *Options) { o.Memory = 64 << 20 })

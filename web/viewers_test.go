@@ -7,7 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// TestCrowdedPages has one viewer have all pages that move: one of them makes room for another viewer, and says so.
+// TestCrowdedPages has one viewer have all pages that move: one of them makes room for another
+// viewer, and says so.
 func TestCrowdedPages(t *testing.T) {
 	b := newBrowser(t, true)
 	b.site.display.viewers = intake.NewPlaces(2)

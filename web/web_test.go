@@ -228,8 +228,8 @@ func TestEventsHaveOneKindOfLine(t *testing.T) {
 	}
 }
 
-// TestOutput has a command that prints a character in two pieces, and no end of another, after a run that does not
-// count.
+// TestOutput has a command that prints a character in two pieces, and no end of another, after a
+// run that does not count.
 func TestOutput(t *testing.T) {
 	b := newBrowser(t, false)
 	var got []string

@@ -223,8 +223,8 @@ func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 		a.health.HadRoom() && !a.last.crowded
 }
 
-// linkUncached has the message of a result that is for no action cache lead to pages of Buildbarn, if there are any. That is for
-// people, and changes nothing of how the action ended.
+// linkUncached has the message of a result that is for no action cache lead to pages of Buildbarn,
+// if there are any. That is for people, and changes nothing of how the action ended.
 func (a *action) linkUncached(ctx context.Context, response *repb.ExecuteResponse) {
 	if a.w.opts.Browser == nil || a.storage == nil || ctx.Err() != nil || a.mayCache(response) {
 		return

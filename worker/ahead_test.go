@@ -126,8 +126,9 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestCoarseByTool: what a program read tells about its next run with other arguments, and nothing of another
-// program that the same shell runs, also where the client says nothing of what it is doing.
+// TestCoarseByTool: what a program read tells about its next run with other arguments, and nothing
+// of another program that the same shell runs, also where the client says nothing of what it is
+// doing.
 func TestCoarseByTool(t *testing.T) {
 	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
 		prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}))

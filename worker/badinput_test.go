@@ -142,8 +142,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestAllThatIsMissing has a command that reads one of several inputs that nobody has: the client is
-// told of all of them at once.
+// TestAllThatIsMissing has a command that reads one of several inputs that nobody has: the client
+// is told of all of them at once.
 func TestAllThatIsMissing(t *testing.T) {
 	f := newFarm(t)
 	of := func(content string) digest.Digest { return digest.Of(digest.SHA256, []byte(content)) }

@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// TestCommandComesWithAction gives a worker the Command with the action, another one in its place, and none. Only the first spares it the
-// call for it, and none of them is in the result.
+// TestCommandComesWithAction gives a worker the Command with the action, another one in its place,
+// and none. Only the first spares it the call for it, and none of them is in the result.
 func TestCommandComesWithAction(t *testing.T) {
 	needRoot(t)
 	f := newFarm(t)

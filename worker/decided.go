@@ -20,7 +20,8 @@ type Setting struct {
 	Program string
 	// Epoch is changed by the operator when another part of the machine has changed.
 	Epoch string
-	// Machine names this machine (package machine), for records that come to another one with their folder.
+	// Machine names this machine (package machine), for records that come to another one with their
+	// folder.
 	Machine string
 	// Sandbox is that of the Launchers; nil: none.
 	Sandbox *sandbox.Options
@@ -188,7 +189,8 @@ func (c *circumstances) key() []byte {
 	return b
 }
 
-// ownKey is key for runs of this worker: what commands find on a machine beside their inputs no record says.
+// ownKey is key for runs of this worker: what commands find on a machine beside their inputs no
+// record says.
 func (c *circumstances) ownKey() []byte {
 	b, machine := c.key(), c.options.Setting.Machine
 	return append(binary.AppendUvarint(b, uint64(len(machine))), machine...)

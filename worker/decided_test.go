@@ -17,8 +17,9 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
-// TestDecisions wants a decision for each field of all that says how commands are run, and a field for each
-// decision. Whoever adds a field decides whether runs that differ in it may stand for one another.
+// TestDecisions wants a decision for each field of all that says how commands are run, and a field
+// for each decision. Whoever adds a field decides whether runs that differ in it may stand for one
+// another.
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{
@@ -51,7 +52,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestKeyOfARun changes one thing after the other, and wants runs to be told apart by those that decide.
+// TestKeyOfARun changes one thing after the other, and wants runs to be told apart by those that
+// decide.
 func TestKeyOfARun(t *testing.T) {
 	needRoot(t)
 	roots := func(o vfs.Options) *vfs.FS {

@@ -98,8 +98,8 @@ func rests(r *remoteworker.SynchronizeRequest) bool {
 	return r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
 }
 
-// TestFullDisk has an action fail because somebody else fills the disk: that is no outcome, but for another
-// worker, and this one takes nothing until there is room.
+// TestFullDisk has an action fail because somebody else fills the disk: that is no outcome, but for
+// another worker, and this one takes nothing until there is room.
 func TestFullDisk(t *testing.T) {
 	f, disk, elsewhere := newFarmOnSmallDisk(t)
 	gate, ballast := filepath.Join(elsewhere, "gate"), filepath.Join(disk, "ballast")
@@ -117,8 +117,8 @@ func TestFullDisk(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestDiskThatIsFullForAMoment: what a command makes of a disk without room is not for others, however soon there is room again and
-// whatever the command says.
+// TestDiskThatIsFullForAMoment: what a command makes of a disk without room is not for others,
+// however soon there is room again and whatever the command says.
 func TestDiskThatIsFullForAMoment(t *testing.T) {
 	f, disk, elsewhere := newFarmOnSmallDisk(t)
 	for i := range 5 {
@@ -147,8 +147,8 @@ func TestDiskThatIsFullForAMoment(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestQuota: what a command makes of a quota that it has used up is not for others, whether or not it gives the room back; then the
-// worker goes on by itself.
+// TestQuota: what a command makes of a quota that it has used up is not for others, whether or not
+// it gives the room back; then the worker goes on by itself.
 func TestQuota(t *testing.T) {
 	disk := newDisk(t, 900<<20, "mkfs.btrfs", "-q")
 	limited := filepath.Join(disk, "limited")
@@ -258,8 +258,8 @@ func (f *farm) assertNoResult(t *testing.T, j *job) {
 	}
 }
 
-// TestFailingDisk has the disk fail as ext4 does, which no longer says that it is read-only: neither a command that cannot
-// write nor one that does not start has an outcome here.
+// TestFailingDisk has the disk fail as ext4 does, which no longer says that it is read-only:
+// neither a command that cannot write nor one that does not start has an outcome here.
 func TestFailingDisk(t *testing.T) {
 	for name, shell := range map[string]string{
 		"a command that runs": "until [ -e /tmp/../gate ]; do sleep 0.01; done; echo x > out",

@@ -15,8 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestFiguresOfRoots runs commands in roots of each kind, of which some files are in the store before, and compares the
-// figures with what the command opened and what had to be fetched from storage.
+// TestFiguresOfRoots runs commands in roots of each kind, of which some files are in the store
+// before, and compares the figures with what the command opened and what had to be fetched from
+// storage.
 func TestFiguresOfRoots(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -90,7 +91,8 @@ func TestFiguresOfRoots(t *testing.T) {
 						unused++
 					}
 				}
-				// A call that ends with the command may store a blob when the figures have been made.
+				// A call that ends with the command may store a blob when the figures have been
+				// made.
 				const calls = 16
 				after := unused - m.GetUnused().GetFiles()
 				// own is another one in each round.

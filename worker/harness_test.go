@@ -435,7 +435,8 @@ func (l *readLog) misread(times int) {
 	l.lies = map[string]int{uploads: times}
 }
 
-// lie has storage that does not look at what it sends get the first byte of so many pieces of a large blob wrong.
+// lie has storage that does not look at what it sends get the first byte of so many pieces of a
+// large blob wrong.
 func (l *readLog) lie(d digest.Digest, times int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,7 +30,8 @@ func newFarmWithBrowser(t *testing.T) *farm {
 var linkForm = regexp.MustCompile(
 	`^Action details \(uncached result\): http://10\.0\.0\.9:7984/pages/blobs/sha256/historical_execute_response/([0-9a-f]{64})-([0-9]+)/$`)
 
-// followed returns what the link in the message of a response leads to, and the rest of that message. Without a link it is nil.
+// followed returns what the link in the message of a response leads to, and the rest of that
+// message. Without a link it is nil.
 func (f *farm) followed(t *testing.T, r *repb.ExecuteResponse) (*historicalpb.HistoricalExecuteResponse, string) {
 	t.Helper()
 	link, rest, _ := strings.Cut(r.GetMessage(), "\n")
@@ -86,8 +87,8 @@ func TestUncachedResults(t *testing.T) {
 	}
 }
 
-// TestUncachedResultThatIsNotStored has storage take nothing, and actions of which not even the storage is known: each
-// ends as it would without pages.
+// TestUncachedResultThatIsNotStored has storage take nothing, and actions of which not even the
+// storage is known: each ends as it would without pages.
 func TestUncachedResultThatIsNotStored(t *testing.T) {
 	f := newFarmWithBrowser(t)
 	f.reads.misread(1 << 20)

@@ -37,7 +37,8 @@ func TestRootsWithAnImage(t *testing.T) {
 		if got, want := string(r.GetResult().GetStdoutRaw()), fmt.Sprintf("library 7third %d301\nlibrary 9", i); got != want {
 			t.Errorf("stdout is %q, want %q", got, want)
 		}
-		// The tool, what it prints, own, and the file that was moved; "echo" truncates what it writes to.
+		// The tool, what it prints, own, and the file that was moved; "echo" truncates what it
+		// writes to.
 		if use := inputUse(t, r); use.GetFilesRead() < 4 || use.GetFilesRead() > 5 {
 			t.Errorf("input use is %v", use)
 		}

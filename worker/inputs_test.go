@@ -83,8 +83,8 @@ func TestLargeInputsThatAreWrong(t *testing.T) {
 	assertOK(t, f.run(t, spec{root: root, shell: "cat small; ls -l in"}))
 }
 
-// TestStorageThatLies: one that does not look at what it sends cannot get wrong bytes into a result,
-// not even with a part that the command reads before the rest is there.
+// TestStorageThatLies: one that does not look at what it sends cannot get wrong bytes into a
+// result, not even with a part that the command reads before the rest is there.
 func TestStorageThatLies(t *testing.T) {
 	f := newFarm(t)
 	content := largeInput("the storage lies")
@@ -105,7 +105,8 @@ func TestStorageThatLies(t *testing.T) {
 	}
 }
 
-// TestLargeInputThatArrivesWrongOnce is fetched again, and the command is run again: its client sees nothing of it.
+// TestLargeInputThatArrivesWrongOnce is fetched again, and the command is run again: its client
+// sees nothing of it.
 func TestLargeInputThatArrivesWrongOnce(t *testing.T) {
 	for name, shell := range map[string]string{"its begin": "head -c 3 in > out", "all": "cat in > out", "its end": "tail -c 3 in > out"} {
 		t.Run(name, func(t *testing.T) {

@@ -48,8 +48,8 @@ func TestSandboxedAction(t *testing.T) {
 	}
 }
 
-// TestOutputsThatOthersHaveOpen: an output that somebody has open becomes a blob by copy, which he cannot
-// rewrite. Any other is moved where nothing of a command can be at work after its end.
+// TestOutputsThatOthersHaveOpen: an output that somebody has open becomes a blob by copy, which he
+// cannot rewrite. Any other is moved where nothing of a command can be at work after its end.
 func TestOutputsThatOthersHaveOpen(t *testing.T) {
 	for name, c := range map[string]struct {
 		sandbox   *sandbox.Options

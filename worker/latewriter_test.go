@@ -108,8 +108,8 @@ func assertLate(t *testing.T, mode string, mayBeRefused bool, r *repb.ExecuteRes
 	}
 }
 
-// TestDescriptorsPassedAway: a command hands what it has open to another action's, which writes to it, and opens
-// it again, for as long as it runs.
+// TestDescriptorsPassedAway: a command hands what it has open to another action's, which writes to
+// it, and opens it again, for as long as it runs.
 func TestDescriptorsPassedAway(t *testing.T) {
 	program := lateWriter(t)
 	for name, c := range lateFarms {
@@ -128,7 +128,8 @@ func TestDescriptorsPassedAway(t *testing.T) {
 	}
 }
 
-// assertStaysRight hashes all blobs of a store several times: writers that are late have their time.
+// assertStaysRight hashes all blobs of a store several times: writers that are late have their
+// time.
 func assertStaysRight(t *testing.T, s *disk.Store) {
 	t.Helper()
 	for range 4 {
@@ -188,8 +189,8 @@ func TestSparseOutput(t *testing.T) {
 	}
 }
 
-// TestHashingEnds: an output that takes an hour to hash holds nobody up: neither the next action when
-// nobody wants it any more, nor the worker that is to end at once.
+// TestHashingEnds: an output that takes an hour to hash holds nobody up: neither the next action
+// when nobody wants it any more, nor the worker that is to end at once.
 func TestHashingEnds(t *testing.T) {
 	for name, sandbox := range map[string]*sandbox.Options{"moved": {}, "copied": nil} {
 		t.Run(name, func(t *testing.T) {

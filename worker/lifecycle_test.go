@@ -75,7 +75,8 @@ func TestRelaunch(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestRelaunchOfACancelledAction: the slot needs a launcher, whatever becomes of the action that lost it.
+// TestRelaunchOfACancelledAction: the slot needs a launcher, whatever becomes of the action that
+// lost it.
 func TestRelaunchOfACancelledAction(t *testing.T) {
 	launcher := &runner.Launcher{}
 	w := &Worker{log: zaptest.NewLogger(t), opts: Options{

@@ -105,8 +105,8 @@ func TestInputWrittenAboveOverlay(t *testing.T) {
 	}
 }
 
-// TestInputsBelongToTheCommand: whatever shows inputs, a command in a sandbox finds the same, and may change what it finds, which
-// nobody else sees.
+// TestInputsBelongToTheCommand: whatever shows inputs, a command in a sandbox finds the same, and
+// may change what it finds, which nobody else sees.
 func TestInputsBelongToTheCommand(t *testing.T) {
 	const script = `stat -c '%n %u %g %a' in ln big big/f1 sub sub/tool
 echo more >> in && chmod 755 big/f1 && echo more >> big/f1 && touch sub/tool && mv sub/tool big/f2 && truncate -s 1 big/f3 &&

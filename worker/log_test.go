@@ -53,7 +53,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestSilenceIsLoggedOnce has two positions whose scheduler is away, and refuses them when it is back.
+// TestSilenceIsLoggedOnce has two positions whose scheduler is away, and refuses them when it is
+// back.
 func TestSilenceIsLoggedOnce(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	w := &Worker{}

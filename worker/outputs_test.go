@@ -204,7 +204,8 @@ func TestOutputDirectoryFormats(t *testing.T) {
 	}
 }
 
-// TestUnchangedInput returns inputs as outputs, which nobody reads. One that storage lacks as well is missing.
+// TestUnchangedInput returns inputs as outputs, which nobody reads. One that storage lacks as well
+// is missing.
 func TestUnchangedInput(t *testing.T) {
 	f := newFarm(t)
 	in := tree{"file": "1", "d/e/f": "4", "d/g": "5", "part/kept": "6"}

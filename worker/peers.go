@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// maxPeers bounds the peers that one action asks, maxConnected the connections. A peer that the scheduler
-	// did not name for peerIdle loses its connection.
+	// maxPeers bounds the peers that one action asks, maxConnected the connections. A peer that the
+	// scheduler did not name for peerIdle loses its connection.
 	maxPeers, maxConnected = 3, 32
 	peerIdle               = 10 * time.Minute
 )
@@ -48,7 +48,8 @@ func newPeers(o *Options) *peers {
 	return &peers{dial: o.DialPeer, log: o.Logger, known: known}
 }
 
-// at returns the peers at these addresses to which it can connect. It does not wait for connections.
+// at returns the peers at these addresses to which it can connect. It does not wait for
+// connections.
 func (n *peers) at(addresses []string) (asked []*peer.Peer) {
 	if n.dial == nil || len(addresses) == 0 {
 		return nil
@@ -94,8 +95,8 @@ func (n *peers) add(address string, x *connectedPeer) *connectedPeer {
 	return first
 }
 
-// part closes connections to peers that were not named for so long, and to those named longest ago while
-// there are too many. Actions that still ask them continue with storage.
+// part closes connections to peers that were not named for so long, and to those named longest ago
+// while there are too many. Actions that still ask them continue with storage.
 func (n *peers) part(idle time.Duration) {
 	var gone []*connectedPeer
 	n.mu.Lock()

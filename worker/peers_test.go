@@ -37,8 +37,8 @@ func garble(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.Unary
 	return answer, err
 }
 
-// TestInputsFromNeighbours has an action that one worker has run run on another one, and then on a third, for
-// whom storage has its command and nothing else, ever.
+// TestInputsFromNeighbours has an action that one worker has run run on another one, and then on a
+// third, for whom storage has its command and nothing else, ever.
 func TestInputsFromNeighbours(t *testing.T) {
 	needRoot(t)
 	first := newFarm(t)

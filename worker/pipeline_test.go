@@ -106,8 +106,8 @@ func TestCancelWhileWaitingForASlot(t *testing.T) {
 	f.assertNotCached(t, second)
 }
 
-// TestSuccessorHasTheSlot has one action give way to another while a third one waits for its slot with its
-// inputs fetched: that is not whom it was stopped for.
+// TestSuccessorHasTheSlot has one action give way to another while a third one waits for its slot
+// with its inputs fetched: that is not whom it was stopped for.
 func TestSuccessorHasTheSlot(t *testing.T) {
 	f := newPipelineFarm(t, 1, 1, 0)
 	victim, _ := gated(t, "victim")

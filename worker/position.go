@@ -41,8 +41,8 @@ const (
 	abortedLeaveTimeout = 300 * time.Millisecond
 	// everybodyTakes is a message size that every server accepts: the smallest default limit.
 	everybodyTakes = 4 << 20
-	// relaunchTimeout bounds how long a launcher may take to be replaced, which the client of the action
-	// that lost it waits for.
+	// relaunchTimeout bounds how long a launcher may take to be replaced, which the client of the
+	// action that lost it waits for.
 	relaunchTimeout = 5 * time.Second
 )
 
@@ -116,8 +116,8 @@ func (t *task) leave() {
 
 func (t *task) completed() bool { return t.current().GetCompleted() != nil }
 
-// shorten puts an error in the place of a response that made a report larger than the scheduler takes,
-// which it would refuse as often as it came.
+// shorten puts an error in the place of a response that made a report larger than the scheduler
+// takes, which it would refuse as often as it came.
 func (t *task) shorten(report *remoteworker.SynchronizeRequest, err error) {
 	size := proto.Size(report)
 	if status.Code(err) != codes.ResourceExhausted || size <= everybodyTakes || report.GetCurrentState().GetExecuting().GetCompleted() == nil {

@@ -71,7 +71,8 @@ func TestScratchPolicy(t *testing.T) {
 	}
 }
 
-// TestScratchWithoutNames has a command write to a file that it has removed: as much as there may be, and more.
+// TestScratchWithoutNames has a command write to a file that it has removed: as much as there may
+// be, and more.
 func TestScratchWithoutNames(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
 		slot: launchertest.Slot(t, 0), sandbox: &sandbox.Options{}, change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },

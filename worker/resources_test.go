@@ -105,7 +105,8 @@ func TestResourcesAreReported(t *testing.T) {
 	}
 }
 
-// TestKilledOnce: who killed a command nobody knows; it runs once more, and only the second death is its end.
+// TestKilledOnce: who killed a command nobody knows; it runs once more, and only the second death
+// is its end.
 func TestKilledOnce(t *testing.T) {
 	f := newFarm(t)
 	flag := filepath.Join(t.TempDir(), "flag")

@@ -36,7 +36,8 @@ type sharing struct {
 	held  chan struct{} // closed when he gets an answer; nil: at once; guarded by mu
 }
 
-// share has a worker be one of those that share runs, with the blobs that read returns in their storage.
+// share has a worker be one of those that share runs, with the blobs that read returns in their
+// storage.
 func (s *sharing) share(t *testing.T, o *Options, read func(context.Context, digest.Digest) ([]byte, error)) {
 	t.Helper()
 	conn := serve(t, func(g *grpc.Server) {
@@ -80,8 +81,9 @@ func (s *sharing) hold() (asked <-chan struct{}, release func()) {
 	return s.asked, sync.OnceFunc(func() { close(s.held) })
 }
 
-// TestSharedRuns spares a worker a run that another one has made, with the same bytes, and makes it run what that one has not seen.
-// A profile foresees a file that the spared run would not read: nothing is fetched for it while the others are being asked.
+// TestSharedRuns spares a worker a run that another one has made, with the same bytes, and makes it
+// run what that one has not seen. A profile foresees a file that the spared run would not read:
+// nothing is fetched for it while the others are being asked.
 func TestSharedRuns(t *testing.T) {
 	needRoot(t)
 	s := &sharing{own: &reuseStore{}, kept: make(chan struct{}, 10)}
@@ -107,7 +109,8 @@ func TestSharedRuns(t *testing.T) {
 	done := make(chan *repb.ExecuteResponse)
 	go func() { done <- f.run(t, cat(in)) }()
 	<-asked
-	// What does not happen cannot be waited for. This is time enough to fetch something, if that were begun.
+	// What does not happen cannot be waited for. This is time enough to fetch something, if that
+	// were begun.
 	changed := digestOfBytes(in["a"].(string))
 	for end := time.Now().Add(time.Second / 8); f.reads.count(changed) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

@@ -60,7 +60,8 @@ func (s *reuseStore) damage() {
 	}
 }
 
-// TestReusedFetchesNothing has a profile foresee a file that has changed, and that the run which is spared would not read.
+// TestReusedFetchesNothing has a profile foresee a file that has changed, and that the run which is
+// spared would not read.
 func TestReusedFetchesNothing(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}), farmOptions{
 		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(&reuseStore{}), "test" },
@@ -78,7 +79,8 @@ func TestReusedFetchesNothing(t *testing.T) {
 	done := make(chan *repb.ExecuteResponse)
 	go func() { done <- f.run(t, spec{inputs: in, shell: "cat $(cat which) > out", paths: []string{"out"}}) }()
 	<-asked
-	// What does not happen cannot be waited for. This is time enough to fetch something, if that were begun.
+	// What does not happen cannot be waited for. This is time enough to fetch something, if that
+	// were begun.
 	changed := digestOfBytes(in["a"].(string))
 	for end := time.Now().Add(time.Second); f.reads.count(changed) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -92,8 +94,8 @@ func TestReusedFetchesNothing(t *testing.T) {
 	}
 }
 
-// TestReusedAreVouchedFor: a former run whose output storage has kept over a start of its machine, and not read since, counts only if
-// that is right.
+// TestReusedAreVouchedFor: a former run whose output storage has kept over a start of its machine,
+// and not read since, counts only if that is right.
 func TestReusedAreVouchedFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		kept   string
@@ -126,7 +128,8 @@ func TestReusedAreVouchedFor(t *testing.T) {
 	}
 }
 
-// TestReusedOnAnotherMachine: records that come to another machine with their folder say nothing of what commands find there.
+// TestReusedOnAnotherMachine: records that come to another machine with their folder say nothing of
+// what commands find there.
 func TestReusedOnAnotherMachine(t *testing.T) {
 	store, storage := &reuseStore{}, t.TempDir()
 	for i, c := range []struct {

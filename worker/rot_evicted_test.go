@@ -12,8 +12,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestRotBehindAnImageThatIsEvicted: nobody has looked at a damaged blob that the kernel reads without a word, and nobody can any more
-// once its file is gone. In most of the tries the worker hears only afterwards that it was opened; else it looks in time.
+// TestRotBehindAnImageThatIsEvicted: nobody has looked at a damaged blob that the kernel reads
+// without a word, and nobody can any more once its file is gone. In most of the tries the worker
+// hears only afterwards that it was opened; else it looks in time.
 func TestRotBehindAnImageThatIsEvicted(t *testing.T) {
 	const tries = 5
 	dir := t.TempDir()
@@ -52,7 +53,8 @@ func TestRotBehindAnImageThatIsEvicted(t *testing.T) {
 
 func library(i int) string { return fmt.Sprintf("library %d", i) }
 
-// fillWithRot makes a store with so many libraries, all of them damaged, which has no notes of what is verified.
+// fillWithRot makes a store with so many libraries, all of them damaged, which has no notes of what
+// is verified.
 func fillWithRot(t *testing.T, dir string, count int) {
 	t.Helper()
 	store, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 20})
@@ -66,8 +68,8 @@ func fillWithRot(t *testing.T, dir string, count int) {
 	}
 }
 
-// newImageFarm is a rottingFarm with a metadata image of a tree, and the tree with a file more. The image is made for actions that
-// run the script.
+// newImageFarm is a rottingFarm with a metadata image of a tree, and the tree with a file more. The
+// image is made for actions that run the script.
 func newImageFarm(t *testing.T, few farmOptions, script string) (f *rottingFarm, in func(own string) tree) {
 	t.Helper()
 	f = newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, few)

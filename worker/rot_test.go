@@ -197,7 +197,8 @@ func TestRotWhileACommandRuns(t *testing.T) {
 	}
 }
 
-// TestRotOfAnInputThatIsReturned: nobody reads it, and what is wrong with it is known before the result names it.
+// TestRotOfAnInputThatIsReturned: nobody reads it, and what is wrong with it is known before the
+// result names it.
 func TestRotOfAnInputThatIsReturned(t *testing.T) {
 	for name, c := range map[string]spec{
 		"a file":   {shell: "mv d/in out", paths: []string{"out"}},
@@ -214,8 +215,8 @@ func TestRotOfAnInputThatIsReturned(t *testing.T) {
 	}
 }
 
-// TestRotOfWhatStorageHas: what storage says to have, and what the worker therefore does not bring, is right when a result
-// names it.
+// TestRotOfWhatStorageHas: what storage says to have, and what the worker therefore does not bring,
+// is right when a result names it.
 func TestRotOfWhatStorageHas(t *testing.T) {
 	for name, c := range map[string]spec{
 		"an output":     {shell: "echo made > out", paths: []string{"out"}},
@@ -269,7 +270,8 @@ func (v *viewer) Tell(context.Context, *livepb.Report, ...grpc.CallOption) (*liv
 	return &livepb.Told{}, nil
 }
 
-// TestRotIsToldToWhoWatches: what a run printed is marked as of no account before the next one ends.
+// TestRotIsToldToWhoWatches: what a run printed is marked as of no account before the next one
+// ends.
 func TestRotIsToldToWhoWatches(t *testing.T) {
 	v := &viewer{watches: make(chan *livepb.Watch, 1), chunks: make(chan *livepb.Chunk, 100)}
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{change: func(o *Options) { o.Live = v }})
@@ -303,7 +305,8 @@ func TestRotIsToldToWhoWatches(t *testing.T) {
 	}
 }
 
-// TestRotIsNotRemembered: what a command looked at for a wrong byte is not what its result depends on.
+// TestRotIsNotRemembered: what a command looked at for a wrong byte is not what its result depends
+// on.
 func TestRotIsNotRemembered(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{
 		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(&reuseStore{}), "test" },

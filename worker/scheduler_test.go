@@ -298,7 +298,8 @@ func sortDirectory(m *repb.Directory) {
 	slices.SortFunc(m.Symlinks, func(a, b *repb.SymlinkNode) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// TestNoSizeClass has a worker without a size class say so: a scheduler that knows none refuses it as one of class 1.
+// TestNoSizeClass has a worker without a size class say so: a scheduler that knows none refuses it
+// as one of class 1.
 func TestNoSizeClass(t *testing.T) {
 	f := newFarm(t) // with the zero Options.SizeClass
 	f.assertGood(t)

@@ -53,8 +53,8 @@ func (r *run) runBounded(
 			"each of which counts as 4 KiB at least (max_scratch)", most)
 }
 
-// watchScratch looks now and again and calls stop when there is more than the policy allows, and reports
-// whether it did. It returns when ctx ends.
+// watchScratch looks now and again and calls stop when there is more than the policy allows, and
+// reports whether it did. It returns when ctx ends.
 func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop func()) bool {
 	most := r.w.opts.Outputs.Scratch
 	for ctx.Err() == nil {

@@ -16,7 +16,8 @@ import (
 // immutable is FS_IMMUTABLE_FL of ioctl_iflags(2).
 const immutable = 0x10
 
-// hold makes the file of a blob in the worker's store one that nobody can move or remove, as chattr +i does.
+// hold makes the file of a blob in the worker's store one that nobody can move or remove, as chattr
+// +i does.
 func (f *farm) hold(t *testing.T, content string) (letGo func()) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(f.local.Dir(), disk.BlobPath(digestOfBytes(content))))
@@ -38,7 +39,8 @@ func (f *farm) hold(t *testing.T, content string) (letGo func()) {
 	return letGo
 }
 
-// TestRotThatStays: a damaged file that cannot be taken away fails the actions that need its blob, in words, and no others.
+// TestRotThatStays: a damaged file that cannot be taken away fails the actions that need its blob,
+// in words, and no others.
 func TestRotThatStays(t *testing.T) {
 	for name, method := range map[string]vfs.Method{"fuse": vfs.FUSE, "links": vfs.HardLink} {
 		t.Run(name, func(t *testing.T) {

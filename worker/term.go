@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
-// A leaseClient refuses answers of a scheduler that lost its lease and has not noticed yet: those of an
-// earlier term than the latest that it saw. It accepts answers without a term.
+// A leaseClient refuses answers of a scheduler that lost its lease and has not noticed yet: those
+// of an earlier term than the latest that it saw. It accepts answers without a term.
 type leaseClient struct {
 	remoteworker.OperationQueueClient
 	latest atomic.Uint64

@@ -15,12 +15,14 @@ import (
 )
 
 const (
-	// firstLook is when it is first seen how much uncharged memory there is; many commands have ended by then.
+	// firstLook is when it is first seen how much uncharged memory there is; many commands have
+	// ended by then.
 	firstLook = 10 * time.Millisecond
-	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that time.
+	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that
+	// time.
 	unchargedInterval = 100 * time.Millisecond
-	// looksForLocks is how many checks there are for each that counts file systems and locks: during a
-	// count of locks the kernel grants none to any process.
+	// looksForLocks is how many checks there are for each that counts file systems and locks:
+	// during a count of locks the kernel grants none to any process.
 	looksForLocks = 10
 	// mostFileSystems may come while a command runs. A process mounts some 10,000 in a second.
 	mostFileSystems = 1 << 12
@@ -28,14 +30,15 @@ const (
 	unchargedShare = 20
 	// mostLocks of files that come while a command runs take some 14 MB.
 	mostLocks = 1 << 16
-	// mostKernel is the part of a machine's memory, one in so many, that small objects of its kernel may grow by while a command runs
-	// and less than such a part is available to anybody.
+	// mostKernel is the part of a machine's memory, one in so many, that small objects of its
+	// kernel may grow by while a command runs and less than such a part is available to anybody.
 	mostKernel = 8
 	// mostNetlink is how many bytes may wait in netlink sockets. A usual one has room for 200 KiB.
 	mostNetlink = 64 << 20
 )
 
-// An unchargedWatch sees how much memory of the kernel a command uses that its group is not charged for.
+// An unchargedWatch sees how much memory of the kernel a command uses that its group is not charged
+// for.
 type unchargedWatch struct {
 	launcher *runner.Launcher
 	lately   *lockCount
@@ -60,8 +63,8 @@ type excess struct {
 	own  bool
 }
 
-// A lockCount is how many locks of files there were within the last second. To count them the kernel waits for some 20 ms, so
-// that one count is for all commands that begin.
+// A lockCount is how many locks of files there were within the last second. To count them the
+// kernel waits for some 20 ms, so that one count is for all commands that begin.
 type lockCount struct {
 	mu     sync.Mutex
 	at     time.Time           // guarded by mu, as all below: when the latest count began
@@ -177,8 +180,8 @@ func (u *unchargedWatch) lookAtLocks(pids []int) *excess {
 	return &excess{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), own > mostLocks}
 }
 
-// lookAtFileSystems checks the file systems that commands mount in their own namespaces: the machine
-// has numbers for about a million.
+// lookAtFileSystems checks the file systems that commands mount in their own namespaces: the
+// machine has numbers for about a million.
 func (u *unchargedWatch) lookAtFileSystems(pids []int) *excess {
 	n, err := u.fileSystems()
 	switch {

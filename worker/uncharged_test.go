@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/uncharged"
 )
 
-// TestUncharged: what uses much memory of the kernel that nobody is charged for is stopped, and does not run again where it is
-// certain who that was.
+// TestUncharged: what uses much memory of the kernel that nobody is charged for is stopped, and
+// does not run again where it is certain who that was.
 func TestUncharged(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	program := compiled(t, "testdata/uncharged.c", "-pthread")
@@ -47,7 +47,8 @@ func TestUncharged(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTheKernel: a command is stopped when the kernel's objects have grown while it ran, and there is little memory left.
+// TestMemoryOfTheKernel: a command is stopped when the kernel's objects have grown while it ran,
+// and there is little memory left.
 func TestMemoryOfTheKernel(t *testing.T) {
 	const all = 80 << 30
 	for name, c := range map[string]struct {
@@ -70,8 +71,8 @@ func TestMemoryOfTheKernel(t *testing.T) {
 	}
 }
 
-// TestWhoseLocks has locks of commands and of others beside them: a command is stopped for too many, and it is certain that they are its
-// own only if those are too many by themselves.
+// TestWhoseLocks has locks of commands and of others beside them: a command is stopped for too
+// many, and it is certain that they are its own only if those are too many by themselves.
 func TestWhoseLocks(t *testing.T) {
 	type locks struct{ all, own int }
 	for name, c := range map[string]struct {
@@ -131,7 +132,8 @@ func TestWhoseFileSystems(t *testing.T) {
 	}
 }
 
-// TestLockCount: commands that begin at the same time share a count, and one that hangs holds up those of its second only.
+// TestLockCount: commands that begin at the same time share a count, and one that hangs holds up
+// those of its second only.
 func TestLockCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c lockCount

@@ -66,7 +66,8 @@ type Options struct {
 	// outputs.
 	Store   *disk.Store
 	Storage *casclient.Client
-	// Browser is where pages of Buildbarn show results that are in no action cache. Nil: such results are not stored.
+	// Browser is where pages of Buildbarn show results that are in no action cache. Nil: such
+	// results are not stored.
 	Browser *historical.Browser
 	// Fetches has the blobs on their way into Store.
 	Fetches *fetch.Group
@@ -74,8 +75,8 @@ type Options struct {
 	StoreHealth func() *livepb.StoreHealth
 	// CacheAddress is where a peer.Server serves Store to other workers. Empty: nowhere.
 	CacheAddress string
-	// DialPeer connects to the address at which another worker serves its store, as the scheduler names
-	// it. It does not wait for the other side. Nil: none is asked.
+	// DialPeer connects to the address at which another worker serves its store, as the scheduler
+	// names it. It does not wait for the other side. Nil: none is asked.
 	DialPeer func(address string) (*grpc.ClientConn, error)
 	Roots    *vfs.FS
 	// Launchers start the commands, one for each slot.
@@ -104,7 +105,8 @@ type Options struct {
 	// Reuse has exact records of runs, so that a run with a known outcome can be skipped. Nil:
 	// none. It needs roots of FUSE.
 	Reuse *reuse.Records
-	// Shared are runs that stand for those of other workers, too. Nil: there are none. It needs Reuse.
+	// Shared are runs that stand for those of other workers, too. Nil: there are none. It needs
+	// Reuse.
 	Shared *reuse.Shared
 	// Setting has further facts for the key of runs. It is required with Reuse.
 	Setting Setting
@@ -211,8 +213,8 @@ type Worker struct {
 	refusal atomic.Pointer[error]
 }
 
-// Refused returns why the scheduler did not take the last call, nil if it did or none has ended yet. It may
-// be called concurrently.
+// Refused returns why the scheduler did not take the last call, nil if it did or none has ended
+// yet. It may be called concurrently.
 func (w *Worker) Refused() error {
 	if err := w.refusal.Load(); err != nil {
 		return *err
@@ -220,8 +222,8 @@ func (w *Worker) Refused() error {
 	return nil
 }
 
-// Unfit returns why the worker cannot run actions, nil if it can. It examines the worker now, and may be called
-// concurrently; of a Worker that is not there yet it returns that.
+// Unfit returns why the worker cannot run actions, nil if it can. It examines the worker now, and
+// may be called concurrently; of a Worker that is not there yet it returns that.
 func (w *Worker) Unfit() error {
 	if w == nil {
 		return errors.New("the worker has not started yet")

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestLeeway has an ID token that is good from the moment on when it was made, and as much leeway as there may be.
+// TestLeeway has an ID token that is good from the moment on when it was made, and as much leeway
+// as there may be.
 func TestLeeway(t *testing.T) {
 	d := newDesk(t)
 	d.options.Settings.Issuers[0].Leeway = maxLeeway
@@ -23,8 +24,8 @@ func TestLeeway(t *testing.T) {
 	d.expect(codes.OK, "", "ann@example.com")
 }
 
-// TestAnswersWithoutName have no effect if the issuer says that it names itself, which also holds for answers that say what
-// went wrong. Other issuers need not.
+// TestAnswersWithoutName have no effect if the issuer says that it names itself, which also holds
+// for answers that say what went wrong. Other issuers need not.
 func TestAnswersWithoutName(t *testing.T) {
 	for _, signs := range []bool{true, false} {
 		d := newDesk(t)
@@ -59,7 +60,8 @@ func TestAnswersWithoutName(t *testing.T) {
 	}
 }
 
-// TestKeysHang has an issuer that does not answer who asks for its keys: the log-in ends, and the next one asks anew.
+// TestKeysHang has an issuer that does not answer who asks for its keys: the log-in ends, and the
+// next one asks anew.
 func TestKeysHang(t *testing.T) {
 	d := newDesk(t)
 	synctest.Test(t, func(t *testing.T) {

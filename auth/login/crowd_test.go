@@ -66,8 +66,8 @@ func (d *desk) logInFrom(ctx context.Context, from string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// TestCrowdOfOneAddress has one address take all exchanges with an issuer that is slow: somebody at another address
-// logs in all the same, and one of the crowd makes room.
+// TestCrowdOfOneAddress has one address take all exchanges with an issuer that is slow: somebody at
+// another address logs in all the same, and one of the crowd makes room.
 func TestCrowdOfOneAddress(t *testing.T) {
 	d := newDesk(t)
 	d.options.Pages = d.serveFrom()

@@ -115,7 +115,8 @@ func (d *desk) expect(code codes.Code, text, who string) {
 	}
 }
 
-// callback asks for a log-in and returns the address that the issuer sends the browser back to, which is not asked for.
+// callback asks for a log-in and returns the address that the issuer sends the browser back to,
+// which is not asked for.
 func (d *desk) callback() string {
 	d.Helper()
 	back := ""

@@ -33,7 +33,8 @@ const (
 	patience = 10 * time.Minute
 	// maxReturn bounds the path to return to.
 	maxReturn = 1 << 10
-	// exchanges is how many log-ins may ask their issuers at a time. Whoever asks for a page can begin them.
+	// exchanges is how many log-ins may ask their issuers at a time. Whoever asks for a page can
+	// begin them.
 	exchanges = 16
 	// Callback is the path to which issuers return people.
 	Callback = "login/callback"
@@ -211,8 +212,8 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	return p.To, nil
 }
 
-// Local returns a path of these pages, with its query; that of the first page for anything else. A browser that is led there
-// stays on this site.
+// Local returns a path of these pages, with its query; that of the first page for anything else. A
+// browser that is led there stays on this site.
 func Local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || len(to) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||

@@ -82,7 +82,8 @@ func TestExpiryHasLeeway(t *testing.T) {
 	d.expect(codes.OK, "", "ann@example.com")
 }
 
-// TestKeys has an issuer that signs with a new key, which is fetched, and with one that it does not show.
+// TestKeys has an issuer that signs with a new key, which is fetched, and with one that it does not
+// show.
 func TestKeys(t *testing.T) {
 	d := newDesk(t)
 	d.get("/login")

@@ -26,7 +26,8 @@ type floors struct {
 	mount []float64 // an overlay: mount and unmount
 }
 
-// callsOfAction is how many calls an action takes at least: one of its client, and one of its worker.
+// callsOfAction is how many calls an action takes at least: one of its client, and one of its
+// worker.
 const callsOfAction = 2
 
 // measure takes n samples of each. It uses the folder dir.

@@ -45,7 +45,8 @@ func natives(language string, rules ...string) string {
 	return b.String()
 }
 
-// writeWorkspace makes a workspace of so many packages in a folder that is not there yet. No two actions are the same.
+// writeWorkspace makes a workspace of so many packages in a folder that is not there yet. No two
+// actions are the same.
 func writeWorkspace(dir string, packages int) error {
 	for name, text := range stubs {
 		if err := writeSource(dir, name, text); err != nil {

@@ -40,7 +40,8 @@ type recordsFigures struct {
 	loads         map[string][]pageLoad
 }
 
-// measureRecords measures dispatch with and without records, and then pages over many. Folders are made in dir.
+// measureRecords measures dispatch with and without records, and then pages over many. Folders are
+// made in dir.
 func measureRecords(ctx context.Context, shape recordsShape, dir string, runs int) (*recordsFigures, error) {
 	f := &recordsFigures{loads: map[string][]pageLoad{}}
 	if err := f.dispatch(ctx, shape.dispatch, filepath.Join(dir, "dispatch"), runs); err != nil {
@@ -94,8 +95,8 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	return nil
 }
 
-// turn lets the workers call for a window, and returns how many actions a second ended until all of their records were made.
-// The caller holds calling.
+// turn lets the workers call for a window, and returns how many actions a second ended until all of
+// their records were made. The caller holds calling.
 func (f *pagesFarm) turn(ctx context.Context) (float64, error) {
 	began, ended := time.Now(), f.ended.Load()
 	f.calling.Unlock()

@@ -223,8 +223,8 @@ func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 	return waits, nil
 }
 
-// longestWait asks for an operation that there is not, again and again until over is closed, and returns how
-// long that took at most. It closes began after the first time.
+// longestWait asks for an operation that there is not, again and again until over is closed, and
+// returns how long that took at most. It closes began after the first time.
 func (f *pagesFarm) longestWait(ctx context.Context, began chan<- struct{}, over <-chan struct{}) (longest time.Duration) {
 	s, nothing := f.sched.Admin(), &admin.GetOperationRequest{}
 	_, _ = s.GetOperation(ctx, nothing)

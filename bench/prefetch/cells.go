@@ -118,7 +118,8 @@ func (b *prefetchBench) run(ctx context.Context, c cell) error {
 	})
 }
 
-// again takes a sample of warm on a worker that has run the actions of a cell, if there are too few.
+// again takes a sample of warm on a worker that has run the actions of a cell, if there are too
+// few.
 func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Action, far *testbed.Proxy) error {
 	warmed := c.warm()
 	if len(b.samples[warmed]) >= b.o.Runs {

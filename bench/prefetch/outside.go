@@ -31,7 +31,8 @@ type outsideFarm struct {
 	starts        int // of workers
 }
 
-// startOutside starts the farm of column outside, with the inputs of the go build, if the programs are there.
+// startOutside starts the farm of column outside, with the inputs of the go build, if the programs
+// are there.
 func (b *prefetchBench) startOutside(ctx context.Context) (err error) {
 	w := b.works[workGo]
 	if w == nil {
@@ -117,7 +118,8 @@ func (f *outsideFarm) train(ctx context.Context, w *workload) (string, error) {
 	return data, errors.Join(err, os.RemoveAll(filepath.Join(data, "cas")))
 }
 
-// runOutside takes a sample of a cell and one of the cell that it is compared with, on a worker that is new and remembers.
+// runOutside takes a sample of a cell and one of the cell that it is compared with, on a worker
+// that is new and remembers.
 func (b *prefetchBench) runOutside(ctx context.Context, c cell) (err error) {
 	f, w := b.outside, b.works[c.work]
 	f.starts++

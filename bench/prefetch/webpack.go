@@ -27,7 +27,8 @@ import * as client from "react-dom/client";
 console.log(lodash, react, client);
 `
 
-// webpackWork bundles packages of npm, which are in the input root as webpack is; node is the machine's.
+// webpackWork bundles packages of npm, which are in the input root as webpack is; node is the
+// machine's.
 func webpackWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	for _, tool := range []string{node, npm} {
 		if err := needs(tool, "nodejs npm"); err != nil {

@@ -14,7 +14,8 @@ import (
 
 // What the programs print when they serve.
 var (
-	// UpLine is of forerunner up, ServesLine of the scheduler, with their address; ReadyLine is of a worker with --log-json.
+	// UpLine is of forerunner up, ServesLine of the scheduler, with their address; ReadyLine is of
+	// a worker with --log-json.
 	UpLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
 	ServesLine = regexp.MustCompile(`(?m)^serving on grpc://(\S+)$`)
 	ReadyLine  = regexp.MustCompile(`"msg":"(worker is ready)"`)
@@ -32,8 +33,8 @@ type Program struct {
 	gone chan struct{}
 }
 
-// Start starts a program, which logs to a file, and returns what says in it that it serves: the first group of
-// said. The caller ends it.
+// Start starts a program, which logs to a file, and returns what says in it that it serves: the
+// first group of said. The caller ends it.
 func Start(ctx context.Context, said *regexp.Regexp, log string, program ...string) (_ *Program, found string, err error) {
 	file, err := os.Create(log)
 	if err != nil {

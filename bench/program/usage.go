@@ -29,7 +29,8 @@ func (u Usage) Less(before Usage) Usage {
 	}
 }
 
-// UsageOf asks the kernel, which counts the ended ones in hundredths of a second, and all others to the nanosecond.
+// UsageOf asks the kernel, which counts the ended ones in hundredths of a second, and all others to
+// the nanosecond.
 func UsageOf(pid int) (u Usage, err error) {
 	table, err := readTable()
 	if err != nil {

@@ -26,12 +26,14 @@ type quotaShape struct {
 	workers, instances int
 	// Half of the actions take less than typical and a second, one of a hundred 16 times that.
 	typical, length time.Duration
-	// pace is for how long an instance wants the same, and half of that how long it wants nothing, on average.
+	// pace is for how long an instance wants the same, and half of that how long it wants nothing,
+	// on average.
 	pace time.Duration
 	// delay, grace and atMost are those of preemption, stop how long it takes a worker.
 	delay, grace, stop time.Duration
 	atMost             int
-	// greedy: the first instance of each cohort has no quota and always more than there are workers for.
+	// greedy: the first instance of each cohort has no quota and always more than there are workers
+	// for.
 	greedy bool
 	// upload is how long the outputs of an action take.
 	upload time.Duration

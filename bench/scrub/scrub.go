@@ -138,8 +138,8 @@ func fillForScrub(ctx context.Context, store *disk.Store) error {
 	return nil
 }
 
-// scrubOnce has all blobs, none of which is in memory, read at a rate, and returns how fast that was in MiB a second
-// and how many seconds of CPU it took for a GiB.
+// scrubOnce has all blobs, none of which is in memory, read at a rate, and returns how fast that
+// was in MiB a second and how many seconds of CPU it took for a GiB.
 func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu float64, err error) {
 	if err := report.DropCache(filepath.Join(store.Dir(), "sha256")); err != nil {
 		return 0, 0, err

@@ -23,7 +23,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server"
 )
 
-// The rows of what it costs that a store hashes what others read, and of how long a large store takes to be opened.
+// The rows of what it costs that a store hashes what others read, and of how long a large store
+// takes to be opened.
 const (
 	rowHashCPU     = "hash_cpu_s_per_gib"
 	rowStreamCPU   = "stream_cpu_s_per_gib"
@@ -33,8 +34,8 @@ const (
 	streamBytes = 64 << 20
 )
 
-// measureStreams has a blob that is in the page cache be read by a client over loopback: from its second byte on, which
-// is not verified, and whole.
+// measureStreams has a blob that is in the page cache be read by a client over loopback: from its
+// second byte on, which is not verified, and whole.
 func measureStreams(ctx context.Context, o *report.Options, dir string) (rows []report.Row, err error) {
 	if !o.Wants(rowHashCPU, rowStreamCPU, rowVerifiedCPU) {
 		return nil, nil
@@ -154,7 +155,8 @@ func measureOpen(o *report.Options, dir string, blobs int) ([]report.Row, error)
 func makeBlobs(dir string, blobs int) error {
 	var hash [digest.HashSize]byte
 	for i := range uint64(blobs) {
-		// One byte has one right hash. Nobody looks at these, but all in one folder would be no store.
+		// One byte has one right hash. Nobody looks at these, but all in one folder would be no
+		// store.
 		binary.BigEndian.PutUint64(hash[:], i*0x9e3779b97f4a7c15)
 		d, err := digest.FromHash(digest.SHA256, hash, 1)
 		if err != nil {

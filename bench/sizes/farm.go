@@ -324,7 +324,8 @@ func (f *simFarm) failed(r *simRun, took time.Duration, outcome sizeclass.Outcom
 
 func (f *simFarm) done(r *simRun) { f.result.delays[r.index] = f.now.Sub(r.job.arrives) }
 
-// A simEvent is something that happens to a run; without one, something that waits has waited for long.
+// A simEvent is something that happens to a run; without one, something that waits has waited for
+// long.
 type simEvent struct {
 	at      time.Time
 	run     *simRun

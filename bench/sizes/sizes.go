@@ -89,7 +89,8 @@ type simFigure struct {
 	cost, wasted         float64 // shares of the cost of always largest
 	again                float64 // share of the actions
 	half, p95, p99, mean float64 // slowdowns
-	// p95Seconds is a delay, makespan the mean time to the last result of a build, and p95Makespan the 95th percentile of that.
+	// p95Seconds is a delay, makespan the mean time to the last result of a build, and p95Makespan
+	// the 95th percentile of that.
 	p95Seconds, makespan, p95Makespan float64
 	spilled                           float64 // share of the actions
 }
@@ -121,7 +122,8 @@ func figureOf(name string, r, largest simResult, actionsPerBuild int) simFigure 
 	}
 }
 
-// benchSizes simulates all policies, with workers without number, with some, and with few small ones.
+// benchSizes simulates all policies, with workers without number, with some, and with few small
+// ones.
 func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	p, err := readSizes(o.parameters)
 	if err != nil {

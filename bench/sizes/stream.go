@@ -55,7 +55,8 @@ type sizesKind struct {
 	Share        float64 `json:"share"`
 	Seconds      float64 `json:"seconds"`
 	SecondsAlpha float64 `json:"seconds_alpha"`
-	// So many of them do from ParallelFrom to ParallelTo of their work on as many CPUs as there are.
+	// So many of them do from ParallelFrom to ParallelTo of their work on as many CPUs as there
+	// are.
 	ParallelShare float64 `json:"parallel_share"`
 	ParallelFrom  float64 `json:"parallel_from"`
 	ParallelTo    float64 `json:"parallel_to"`

@@ -41,8 +41,9 @@ func verifyNames() []string {
 	return []string{rowCompile, rowCompileCold, rowVerifyDelay, rowVerifyDelay9}
 }
 
-// measureVerify has one worker run all actions three times, started anew for each: first it gets the
-// blobs, then it has forgotten that they are verified and the kernel what is in them, then both know.
+// measureVerify has one worker run all actions three times, started anew for each: first it gets
+// the blobs, then it has forgotten that they are verified and the kernel what is in them, then both
+// know.
 func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	if !b.o.Wants(verifyNames()...) {
 		return nil
@@ -81,8 +82,8 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	return nil
 }
 
-// storeHeaders brings actions to the storage, each of which reads some headers of its own and some that
-// the ones before it read.
+// storeHeaders brings actions to the storage, each of which reads some headers of its own and some
+// that the ones before it read.
 func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
 	var blobs []casclient.Blob
 	var headers []*repb.FileNode
@@ -131,8 +132,8 @@ func header(n int) []byte {
 	return append(b.Bytes()[:headerBytes-3], "*/\n"...)
 }
 
-// loadHeaders executes the actions one after the other. What delays an answer when its outputs are stored is
-// the verification.
+// loadHeaders executes the actions one after the other. What delays an answer when its outputs are
+// stored is the verification.
 func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, s *verifySample) error {
 	for i, action := range actions {
 		asked := time.Now()

@@ -6,8 +6,8 @@ import "slices"
 type List[T any] struct {
 	most    int
 	compare func(a, b T) int
-	// values are those, and some that are dropped when they have become many. Once that has happened,
-	// nothing that is not before last is of interest.
+	// values are those, and some that are dropped when they have become many. Once that has
+	// happened, nothing that is not before last is of interest.
 	values []T
 	last   *T
 }

@@ -23,9 +23,9 @@ import (
 // last read, which fails with ErrCorrupt. Sink may hold one of the Client's calls
 // while it runs, so it must not call the Client.
 //
-// Fetch requests a blob again, up to maxWrong attempts, if its bytes were wrong: then it may
-// call sink again for a blob of which sink has read wrong bytes. An error of sink, or a blob that is ErrCorrupt
-// each time, does not keep other blobs from being delivered; a server that cannot be
+// Fetch requests a blob again, up to maxWrong attempts, if its bytes were wrong: then it may call
+// sink again for a blob of which sink has read wrong bytes. An error of sink, or a blob that is
+// ErrCorrupt each time, does not keep other blobs from being delivered; a server that cannot be
 // reached does.
 func (c *Client) Fetch(
 	ctx context.Context, ds []digest.Digest, sink func(d digest.Digest, r io.Reader) error,

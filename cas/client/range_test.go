@@ -212,7 +212,8 @@ func TestClientFetchRangeOfAPart(t *testing.T) {
 	}
 }
 
-// A server that does not take read_limit is asked for a part with one only once in a while, and its parts come all the same.
+// A server that does not take read_limit is asked for a part with one only once in a while, and its
+// parts come all the same.
 func TestClientRemembersThatLimitsAreRefused(t *testing.T) {
 	for _, code := range []codes.Code{codes.Unimplemented, codes.InvalidArgument} {
 		var mu sync.Mutex

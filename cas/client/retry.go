@@ -162,7 +162,8 @@ func (l *link) newWrong() *wrongBlobs {
 	return &wrongBlobs{most: maxWrong}
 }
 
-// again reports whether to request d, which was not delivered because of err, once more: its bytes were wrong.
+// again reports whether to request d, which was not delivered because of err, once more: its bytes
+// were wrong.
 func (w *wrongBlobs) again(d digest.Digest, err error) bool {
 	if !errors.Is(err, cas.ErrCorrupt) {
 		return false

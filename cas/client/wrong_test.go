@@ -20,7 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
-// wrongly has a server spoil its first answers about blobs, as spoil and its streams, and counts all.
+// wrongly has a server spoil its first answers about blobs, as spoil and its streams, and counts
+// all.
 func wrongly(first int32, spoil func(*repb.BatchReadBlobsResponse_Response)) (servertest.Config, *atomic.Int32) {
 	answers := new(atomic.Int32)
 	unary := func(ctx context.Context, r any, info *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {

@@ -277,7 +277,8 @@ func (v *checker) now(ctx context.Context, ver version) error {
 	return nil
 }
 
-// beginDirect makes a check that the caller runs, and which close waits for. ok is false after close.
+// beginDirect makes a check that the caller runs, and which close waits for. ok is false after
+// close.
 func (v *checker) beginDirect(ver version) (c *check, ok bool) {
 	c = &check{version: ver, stop: make(chan struct{}), hurry: make(chan struct{})}
 	close(c.hurry)

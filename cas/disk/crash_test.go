@@ -91,7 +91,8 @@ func TestStoreAfterALossOfPower(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// TestLossOfPowerWithAWrongClock: what was written last is looked at, whichever times files have that are ahead of the clock.
+// TestLossOfPowerWithAWrongClock: what was written last is looked at, whichever times files have
+// that are ahead of the clock.
 func TestLossOfPowerWithAWrongClock(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {

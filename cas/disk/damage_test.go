@@ -69,7 +69,8 @@ func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 	}
 }
 
-// TestDamagedCopiesCount: what others have found damaged on the same disk is told and counted like what the store has.
+// TestDamagedCopiesCount: what others have found damaged on the same disk is told and counted like
+// what the store has.
 func TestDamagedCopiesCount(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	s := storeOpen(t, t.TempDir(), Options{Logger: zap.New(core)})

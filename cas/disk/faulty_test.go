@@ -19,7 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
-// TestWhatCannotBeOpened: a file that cannot be opened, for a reason of its own, is as damaged as one that cannot be read.
+// TestWhatCannotBeOpened: a file that cannot be opened, for a reason of its own, is as damaged as
+// one that cannot be read.
 func TestWhatCannotBeOpened(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "content")
@@ -50,7 +51,8 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// TestResultsThatCannotBeRead: a result whose file fails to be read is given up, by who asks for it and by a scrub, and put again.
+// TestResultsThatCannotBeRead: a result whose file fails to be read is given up, by who asks for it
+// and by a scrub, and put again.
 func TestResultsThatCannotBeRead(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a file that fails")
@@ -148,8 +150,8 @@ func (d *faultyDisk) spoil(path, field, value string) {
 	d.attach()
 }
 
-// TestDamagedFolder opens stores one of whose folders the file system refuses to look at, cannot list, or has made a file of: its
-// blobs are missing, and can come again.
+// TestDamagedFolder opens stores one of whose folders the file system refuses to look at, cannot
+// list, or has made a file of: its blobs are missing, and can come again.
 func TestDamagedFolder(t *testing.T) {
 	for name, spoil := range map[string]func(disk *faultyDisk, folder string){
 		"refused": func(disk *faultyDisk, folder string) { disk.spoil(folder, "block[0]", "0") },
@@ -190,7 +192,8 @@ func TestDamagedFolder(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: a crash while folders were moved to a new group, from which one has to stay, loses none.
+// TestLeftBehind: a crash while folders were moved to a new group, from which one has to stay,
+// loses none.
 func TestLeftBehind(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})
@@ -261,7 +264,8 @@ func TestDamagedInode(t *testing.T) {
 	}
 }
 
-// TestChangedBetweenTwoStarts: a store that is opened again knows which files have changed since it verified them.
+// TestChangedBetweenTwoStarts: a store that is opened again knows which files have changed since it
+// verified them.
 func TestChangedBetweenTwoStarts(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})
@@ -278,8 +282,9 @@ func TestChangedBetweenTwoStarts(t *testing.T) {
 	}
 }
 
-// TestReadWhileSomebodyWrites: bytes that are read and hashed while somebody has their file mapped are right, and not for long,
-// whoever reads them: what is written to a page that is dirty already changes no time.
+// TestReadWhileSomebodyWrites: bytes that are read and hashed while somebody has their file mapped
+// are right, and not for long, whoever reads them: what is written to a page that is dirty already
+// changes no time.
 func TestReadWhileSomebodyWrites(t *testing.T) {
 	readBlob := func(t *testing.T, s *Store, d digest.Digest) error {
 		_, err := s.ReadBlob(t.Context(), d)

@@ -95,9 +95,9 @@ func wanted(has bool) codes.Code {
 	return codes.NotFound
 }
 
-// TestIsolationIsAsItsModel has three instance names upload blobs in every way, right ones and wrong ones, in a store
-// that has no room for all, which is closed and opened again and again. After each step a model of who has uploaded
-// what since it came is asked about one blob.
+// TestIsolationIsAsItsModel has three instance names upload blobs in every way, right ones and
+// wrong ones, in a store that has no room for all, which is closed and opened again and again.
+// After each step a model of who has uploaded what since it came is asked about one blob.
 func TestIsolationIsAsItsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	dir := filepath.Join(t.TempDir(), "blobs")

@@ -67,7 +67,8 @@ func storeLateWriter(t *testing.T) string {
 	return program
 }
 
-// TestTakeFromLateWriters: outputs of a program that has ended go on being changed, and blobs are not.
+// TestTakeFromLateWriters: outputs of a program that has ended go on being changed, and blobs are
+// not.
 func TestTakeFromLateWriters(t *testing.T) {
 	program := storeLateWriter(t)
 	const files = 12
@@ -235,8 +236,9 @@ func TestTakeIsLeftByAnOpener(t *testing.T) {
 	}
 }
 
-// TestTakeWhenTheLeaseIsBroken: by somebody who waits to have the file for writing, while it is hashed and when it is about to move. What
-// becomes the blob is another file, and while it is hashed it is not even shown as one.
+// TestTakeWhenTheLeaseIsBroken: by somebody who waits to have the file for writing, while it is
+// hashed and when it is about to move. What becomes the blob is another file, and while it is
+// hashed it is not even shown as one.
 func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 	open := func(t *testing.T, path string) {
 		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
@@ -279,7 +281,8 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 	}
 }
 
-// atTheMove calls f, once, when a file has been looked at for the last time before it is moved to its place.
+// atTheMove calls f, once, when a file has been looked at for the last time before it is moved to
+// its place.
 func atTheMove(s *Store, f func()) {
 	path, once := s.files.layout.path, sync.Once{}
 	s.files.layout.path = func(d digest.Digest) string {

@@ -243,7 +243,8 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	return count
 }
 
-// haveProved reports whether proofs have changed since it was called last, unless the ledger has ended.
+// haveProved reports whether proofs have changed since it was called last, unless the ledger has
+// ended.
 func (l *ledger[K]) haveProved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

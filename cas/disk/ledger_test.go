@@ -34,7 +34,8 @@ func evictAll(t *testing.T, s *Store, d digest.Digest) {
 	}
 }
 
-// TestFilesOfAKeyAreToldApart: what somebody knows of a file that has left says nothing about the one that came after it.
+// TestFilesOfAKeyAreToldApart: what somebody knows of a file that has left says nothing about the
+// one that came after it.
 func TestFilesOfAKeyAreToldApart(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -130,8 +131,8 @@ func TestNewerVerificationsStay(t *testing.T) {
 	}
 }
 
-// TestVerificationsBesideStamps: the store changes the times of a file while it is read. That is not a stranger's doing; what a
-// stranger did before it is.
+// TestVerificationsBesideStamps: the store changes the times of a file while it is read. That is
+// not a stranger's doing; what a stranger did before it is.
 func TestVerificationsBesideStamps(t *testing.T) {
 	const first, second, stamped = 101, 102, 103 // marks
 	for name, c := range map[string]struct {
@@ -224,7 +225,8 @@ func TestEvictionOfAShare(t *testing.T) {
 	}
 }
 
-// TestErrorsOfDisks: a quota is a full disk, and a file system that is only read, or fails, is not the blob's fault.
+// TestErrorsOfDisks: a quota is a full disk, and a file system that is only read, or fails, is not
+// the blob's fault.
 func TestErrorsOfDisks(t *testing.T) {
 	if !diskFull(syscall.EDQUOT) || !diskFull(syscall.ENOSPC) || diskFull(syscall.EIO) {
 		t.Error("a full disk is not known")
@@ -236,7 +238,8 @@ func TestErrorsOfDisks(t *testing.T) {
 	}
 }
 
-// TestTwoBringOneBlob: the second file is for nothing, and whoever used the first one used what stays.
+// TestTwoBringOneBlob: the second file is for nothing, and whoever used the first one used what
+// stays.
 func TestTwoBringOneBlob(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	text := []byte("text")
@@ -359,8 +362,8 @@ func TestTheEmptyBlobIsTaken(t *testing.T) {
 	}
 }
 
-// TestRoomOfShorterOutputs: what a file became shorter by while it was copied is given back, and so is the pin of a file that
-// cannot be removed.
+// TestRoomOfShorterOutputs: what a file became shorter by while it was copied is given back, and so
+// is the pin of a file that cannot be removed.
 func TestRoomOfShorterOutputs(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	path := filepath.Join(s.TempDir(), "output")
@@ -399,7 +402,8 @@ func TestUnstickWhatIsNotStuck(t *testing.T) {
 	}
 }
 
-// TestEvictionWithinAStamp: that the store has just changed the times of a file is no stranger's change.
+// TestEvictionWithinAStamp: that the store has just changed the times of a file is no stranger's
+// change.
 func TestEvictionWithinAStamp(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")

@@ -169,9 +169,10 @@ func (n *notes) write() {
 	}
 }
 
-// writeTo writes the notes to a new file. Nothing is synced, so the notes may be on the disk before bytes that they are
-// about, and a disk may go away and come back, or a copy of it come in its place, while the machine runs: that a blob was
-// verified is noted only when its bytes have had the time to get there. Young are those of which it is not noted yet.
+// writeTo writes the notes to a new file. Nothing is synced, so the notes may be on the disk before
+// bytes that they are about, and a disk may go away and come back, or a copy of it come in its
+// place, while the machine runs: that a blob was verified is noted only when its bytes have had the
+// time to get there. Young are those of which it is not noted yet.
 func (n *notes) writeTo(path, heading string) (young bool, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

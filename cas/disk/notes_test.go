@@ -139,8 +139,9 @@ func TestNotesAreWrittenWhileBlobsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestNotesComeAfterBytes: what was verified so lately that its bytes may not be on the disk yet, where the notes may be, is not
-// known after a restart, and that it was changed is. It is noted later, though nothing else has changed.
+// TestNotesComeAfterBytes: what was verified so lately that its bytes may not be on the disk yet,
+// where the notes may be, is not known after a restart, and that it was changed is. It is noted
+// later, though nothing else has changed.
 func TestNotesComeAfterBytes(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})

@@ -12,8 +12,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestWrongPlaces: whatever is in the place of a file or folder of the store, the store opens, notes what it has to note, has what
-// it can find, and takes what is missing. What was there is not lost.
+// TestWrongPlaces: whatever is in the place of a file or folder of the store, the store opens,
+// notes what it has to note, has what it can find, and takes what is missing. What was there is not
+// lost.
 func TestWrongPlaces(t *testing.T) {
 	file := func(path string) error { return os.WriteFile(path, []byte("a file"), 0o600) }
 	fifo := func(path string) error { return unix.Mkfifo(path, 0o600) }
@@ -59,7 +60,8 @@ func TestWrongPlaces(t *testing.T) {
 	}
 }
 
-// TestTempFolderThatStays: a file in the folder for temporary files that cannot be removed does not keep the store from opening.
+// TestTempFolderThatStays: a file in the folder for temporary files that cannot be removed does not
+// keep the store from opening.
 func TestTempFolderThatStays(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	stays := filepath.Join(s.TempDir(), "stays")

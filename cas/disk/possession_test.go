@@ -13,7 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
 
-// TestPossessionSurvives opens a store that was closed, one that was not, and one whose file of holders is damaged.
+// TestPossessionSurvives opens a store that was closed, one that was not, and one whose file of
+// holders is damaged.
 func TestPossessionSurvives(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := storeOpen(t, dir, Options{Isolate: true})

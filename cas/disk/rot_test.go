@@ -211,7 +211,8 @@ func unzstd(t *testing.T, b []byte) []byte {
 	return out
 }
 
-// TestResultsNameWhatIsThere: a result whose blobs are damaged is neither taken nor found, and a worker that asks brings them again.
+// TestResultsNameWhatIsThere: a result whose blobs are damaged is neither taken nor found, and a
+// worker that asks brings them again.
 func TestResultsNameWhatIsThere(t *testing.T) {
 	stale := func(t testing.TB, s *disk.Store, d digest.Digest) { disk.RotSilently(t, s, d); disk.Age(s, d) }
 	for what, damage := range map[string]func(testing.TB, *disk.Store, digest.Digest){"changed": disk.Rot, "stale": stale} {

@@ -65,7 +65,8 @@ func (f *files[K]) scan() error {
 		group errgroup.Group
 		mu    sync.Mutex
 		all   []found[K] // guarded by mu
-		// lost are the shards of each group that cannot be read, and cause is why the last one cannot. Guarded by mu.
+		// lost are the shards of each group that cannot be read, and cause is why the last one
+		// cannot. Guarded by mu.
 		lost  = map[string][]string{}
 		cause error
 	)

@@ -138,7 +138,8 @@ func (v *blobTarget) Files(shard string) ([]string, error) {
 	return names, nil
 }
 
-// take returns the blobs that the store has in a shard, or had when it was asked for another one like it.
+// take returns the blobs that the store has in a shard, or had when it was asked for another one
+// like it.
 func (v *blobTarget) take(shard string) []digest.Digest {
 	if near := shard[:len(shard)-1]; near != v.near {
 		v.known, v.near = map[string][]digest.Digest{}, near

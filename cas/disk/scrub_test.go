@@ -110,8 +110,8 @@ func TestScrubSetsDamagedBlobsAside(t *testing.T) {
 	}
 }
 
-// TestScrubNotesWhatIsGone has files of blobs removed behind the store's back, one by one and a whole
-// shard: afterwards they are missing, for clients to bring them again, and that is said once.
+// TestScrubNotesWhatIsGone has files of blobs removed behind the store's back, one by one and a
+// whole shard: afterwards they are missing, for clients to bring them again, and that is said once.
 func TestScrubNotesWhatIsGone(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20, Logger: zap.New(core)})
@@ -165,7 +165,8 @@ func TestScrubNotesWhatIsGone(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// TestScrubReadsWhatMayBeWrong: what was verified before the pass, and what was changed after it had been verified in its course.
+// TestScrubReadsWhatMayBeWrong: what was verified before the pass, and what was changed after it
+// had been verified in its course.
 func TestScrubReadsWhatMayBeWrong(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	old, changed, fine := storePut(t, s, "old"), storePut(t, s, "changed"), storePut(t, s, "fine")
@@ -271,8 +272,8 @@ func TestScrubRemovesDamagedResults(t *testing.T) {
 	}
 }
 
-// TestNotesFromTheFuture: where the clock was set back, nobody relies on what was verified before. Whoever reads all of a blob
-// verifies it, too.
+// TestNotesFromTheFuture: where the clock was set back, nobody relies on what was verified before.
+// Whoever reads all of a blob verifies it, too.
 func TestNotesFromTheFuture(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")

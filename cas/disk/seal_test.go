@@ -74,7 +74,8 @@ var arrivals = map[string]func(s *Store, d digest.Digest, b []byte, between func
 	},
 }
 
-// TestStrangersAtWhatArrives: what somebody else may have changed while it was written is not vouched for.
+// TestStrangersAtWhatArrives: what somebody else may have changed while it was written is not
+// vouched for.
 func TestStrangersAtWhatArrives(t *testing.T) {
 	for way, arrive := range arrivals {
 		for kind, visit := range strangers {
@@ -125,8 +126,9 @@ func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, tamper.Sea
 	return d, w, sealed
 }
 
-// TestStrangersAtTheMove: who wants to write to a file after it was looked at, before it is in its place, waits and is noticed; who
-// has opened it just before is noticed, too, although he puts its time back.
+// TestStrangersAtTheMove: who wants to write to a file after it was looked at, before it is in its
+// place, waits and is noticed; who has opened it just before is noticed, too, although he puts its
+// time back.
 func TestStrangersAtTheMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		early int // how somebody opens the file before the move

@@ -16,7 +16,8 @@ func age(s *Store, d digest.Digest) {
 	s.files.index.lookup(d).proof.at = 0
 }
 
-// TestFindUnsound: what the kernel knows to have been changed is not said to be there, and what is stale only if that will do.
+// TestFindUnsound: what the kernel knows to have been changed is not said to be there, and what is
+// stale only if that will do.
 func TestFindUnsound(t *testing.T) {
 	for what, c := range map[string]struct {
 		harm                func(t *testing.T, s *Store, d digest.Digest)
@@ -71,7 +72,8 @@ func TestFindUnsound(t *testing.T) {
 	}
 }
 
-// BenchmarkFindUnsound is FindMissing of 10,000 blobs that are there, with and without a look at their files.
+// BenchmarkFindUnsound is FindMissing of 10,000 blobs that are there, with and without a look at
+// their files.
 func BenchmarkFindUnsound(b *testing.B) {
 	s := storeOpen(b, b.TempDir(), Options{})
 	ds := make([]digest.Digest, 10000)

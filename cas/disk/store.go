@@ -31,7 +31,8 @@ type Options struct {
 	// VerifyEvery is how long a Vouching relies on a verification of a blob if nothing has changed
 	// its file. 0 is 24 h; with less than 0 each blob is verified after each use.
 	VerifyEvery time.Duration
-	// Isolate has the store remember which instance names have which blobs. A Server of it shows each only its own.
+	// Isolate has the store remember which instance names have which blobs. A Server of it shows
+	// each only its own.
 	Isolate bool
 	// Logger may be nil.
 	Logger *zap.Logger

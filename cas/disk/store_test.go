@@ -391,7 +391,8 @@ func TestStoreOrderOfUseSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestFoundBlobsAreUsed: who was told that a blob is there has it until all that nobody has used since is gone.
+// TestFoundBlobsAreUsed: who was told that a blob is there has it until all that nobody has used
+// since is gone.
 func TestFoundBlobsAreUsed(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	defer s.Close()
@@ -546,7 +547,8 @@ func TestStoreOpensAgainForItsUser(t *testing.T) {
 	}
 }
 
-// TestRemovedFolders: somebody removes folders of a store that is open, as those do who clean up old files.
+// TestRemovedFolders: somebody removes folders of a store that is open, as those do who clean up
+// old files.
 func TestRemovedFolders(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	for i, dir := range []string{s.TempDir(), filepath.Join(s.Dir(), "sha256")} {

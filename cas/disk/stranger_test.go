@@ -34,8 +34,9 @@ func settle(t *testing.T, s *Store, d digest.Digest) {
 	}
 }
 
-// TestChangedBeforeItsUse: what strangers do to a file counts for those who used it before, and for nobody who uses it
-// afterwards, who reads what is verified then. Nor does it when the store stamps the file meanwhile.
+// TestChangedBeforeItsUse: what strangers do to a file counts for those who used it before, and for
+// nobody who uses it afterwards, who reads what is verified then. Nor does it when the store stamps
+// the file meanwhile.
 func TestChangedBeforeItsUse(t *testing.T) {
 	for name, stamped := range map[string]bool{"not stamped": false, "stamped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +63,9 @@ func TestChangedBeforeItsUse(t *testing.T) {
 	}
 }
 
-// TestWrongBeforeItsUse: a file that was changed before somebody began to use it is not relied on until it is read, even if he has
-// given up: not when it is asked for, when it goes, or after more starts of the program.
+// TestWrongBeforeItsUse: a file that was changed before somebody began to use it is not relied on
+// until it is read, even if he has given up: not when it is asked for, when it goes, or after more
+// starts of the program.
 func TestWrongBeforeItsUse(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, s *Store, d digest.Digest) *Store{
 		"asked for": func(_ *testing.T, s *Store, _ digest.Digest) *Store { return s },
@@ -105,8 +107,8 @@ func TestWrongBeforeItsUse(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestChangedWhileUsed: who used a file before strangers changed it hears of that when it is gone, too, although it was verified
-// after they had changed it back; who used it afterwards does not.
+// TestChangedWhileUsed: who used a file before strangers changed it hears of that when it is gone,
+// too, although it was verified after they had changed it back; who used it afterwards does not.
 func TestChangedWhileUsed(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -132,8 +134,8 @@ func TestChangedWhileUsed(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestChangedJustBeforeItsUse: a change that is so young that the file may be changed once more and keep its mark counts for who
-// uses it then.
+// TestChangedJustBeforeItsUse: a change that is so young that the file may be changed once more and
+// keep its mark counts for who uses it then.
 func TestChangedJustBeforeItsUse(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -156,8 +158,8 @@ func TestChangedJustBeforeItsUse(t *testing.T) {
 	t.Error("the file was never noticed in time")
 }
 
-// TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a store or after a crash, is
-// verified, and nothing is held against who uses it.
+// TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a
+// store or after a crash, is verified, and nothing is held against who uses it.
 func TestChangedBetweenStarts(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d, read := storePut(t, s, "text"), storePut(t, s, "read")

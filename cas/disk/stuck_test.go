@@ -39,7 +39,8 @@ func holdFile(t *testing.T, path string) (letGo func()) {
 	return letGo
 }
 
-// TestStuckFile: nobody vouches for what is read of a file that the store gave up and could not take away.
+// TestStuckFile: nobody vouches for what is read of a file that the store gave up and could not
+// take away.
 func TestStuckFile(t *testing.T) {
 	ctx := t.Context()
 	for name, giveUp := range map[string]func(t *testing.T, s *Store, d digest.Digest){

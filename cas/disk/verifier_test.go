@@ -20,8 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// TestVerificationIsNotMisledByTheStore, which notes a use in the time of a file while that is being read, by one of
-// two readers.
+// TestVerificationIsNotMisledByTheStore, which notes a use in the time of a file while that is
+// being read, by one of two readers.
 func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "used")
@@ -54,8 +54,8 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestOldReaders: who read a file until now that was evicted or that the store has stamped meanwhile says nothing about
-// the one that is there.
+// TestOldReaders: who read a file until now that was evicted or that the store has stamped
+// meanwhile says nothing about the one that is there.
 func TestOldReaders(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *Store, d digest.Digest){
 		"came anew": func(t *testing.T, s *Store, d digest.Digest) {
@@ -92,8 +92,8 @@ func TestOldReaders(t *testing.T) {
 	}
 }
 
-// TestStampOfWhatIsWrittenTo: the store changes the times of a file while a stranger may write to it. It does not take the stranger's
-// change for its own.
+// TestStampOfWhatIsWrittenTo: the store changes the times of a file while a stranger may write to
+// it. It does not take the stranger's change for its own.
 func TestStampOfWhatIsWrittenTo(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -122,7 +122,8 @@ func TestStampOfWhatIsWrittenTo(t *testing.T) {
 	}
 }
 
-// TestStampOfWhatWasWrittenTo: that the store changes the times of a file does not hide that a stranger had changed it before.
+// TestStampOfWhatWasWrittenTo: that the store changes the times of a file does not hide that a
+// stranger had changed it before.
 func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -132,7 +133,8 @@ func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestStampThatNobodyCanVouchFor: a stranger had the file open while the store stamped it. What was read meanwhile nobody knows.
+// TestStampThatNobodyCanVouchFor: a stranger had the file open while the store stamped it. What was
+// read meanwhile nobody knows.
 func TestStampThatNobodyCanVouchFor(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -230,7 +232,8 @@ func TestVerifiedReads(t *testing.T) {
 	}
 }
 
-// TestNeverVerified: no period is so long that what was never verified is fresh, and with none nothing ever is.
+// TestNeverVerified: no period is so long that what was never verified is fresh, and with none
+// nothing ever is.
 func TestNeverVerified(t *testing.T) {
 	for every, p := range map[time.Duration]proof{
 		100 * 365 * 24 * time.Hour: {mark: 1}, -1: {mark: 1, at: uint32(time.Now().Unix()) + 1},
@@ -242,7 +245,8 @@ func TestNeverVerified(t *testing.T) {
 	}
 }
 
-// TestVerificationsGetOld: what was verified longer ago than VerifyEvery is verified again, and not before.
+// TestVerificationsGetOld: what was verified longer ago than VerifyEvery is verified again, and not
+// before.
 func TestVerificationsGetOld(t *testing.T) {
 	const every = time.Hour
 	for age, again := range map[time.Duration]int64{every / 2: 0, every + time.Minute: 1, -time.Minute: 1} {
@@ -263,7 +267,8 @@ func TestVerificationsGetOld(t *testing.T) {
 	}
 }
 
-// TestVerifiedMeanwhile: who looked at what is known of a blob just before it was verified does not have it verified again.
+// TestVerifiedMeanwhile: who looked at what is known of a blob just before it was verified does not
+// have it verified again.
 func TestVerifiedMeanwhile(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -310,7 +315,8 @@ func TestVerifyIsNoUse(t *testing.T) {
 	}
 }
 
-// TestVerifyWhileItIsReplaced: a blob that goes and comes while it is read is what it is in the end.
+// TestVerifyWhileItIsReplaced: a blob that goes and comes while it is read is what it is in the
+// end.
 func TestVerifyWhileItIsReplaced(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20})
 	d := digest.Of(digest.SHA256, make([]byte, 1<<19))

@@ -97,8 +97,8 @@ func TestVouchingOfWhatWasFoundAtTheStart(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatIsRightAgain: nobody knows what was read while it was wrong. Who uses it afterwards
-// reads what is right.
+// TestVouchingOfWhatIsRightAgain: nobody knows what was read while it was wrong. Who uses it
+// afterwards reads what is right.
 func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 	for name, back := range map[string]func(path string){
 		"written": func(path string) { rotFile(t, path) },
@@ -141,7 +141,8 @@ func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestVouchingOfWhatWasChangedAndEvicted: it is right when it goes, but nobody knows what was read of it.
+// TestVouchingOfWhatWasChangedAndEvicted: it is right when it goes, but nobody knows what was read
+// of it.
 func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "text")
@@ -168,7 +169,8 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatCannotBeOpenedWhenItGoes: nobody knows what was read of a file that was changed.
+// TestVouchingOfWhatCannotBeOpenedWhenItGoes: nobody knows what was read of a file that was
+// changed.
 func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -178,8 +180,8 @@ func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestStrangersOfOtherFiles: that somebody had changed the file of a blob is not said of the one that it has later, nor of
-// who used it when that was over.
+// TestStrangersOfOtherFiles: that somebody had changed the file of a blob is not said of the one
+// that it has later, nor of who used it when that was over.
 func TestStrangersOfOtherFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		gone, anew, used, changed bool // used: after somebody changed the file, and it was right again
@@ -259,8 +261,8 @@ func TestVouchingForWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatCouldNotBeOpened in the background, for a while: Wait looks again. If it is gone by then, nobody knows what
-// was read.
+// TestVouchingOfWhatCouldNotBeOpened in the background, for a while: Wait looks again. If it is
+// gone by then, nobody knows what was read.
 func TestVouchingOfWhatCouldNotBeOpened(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		s := storeOpen(t, t.TempDir(), Options{})
@@ -383,8 +385,9 @@ func TestVouchingOfWhatIsEvicted(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestVouchingOfWhatWasReadUnasked: the kernel shows files of the store without a word, so a blob may be gone, or have come anew, when its
-// reader is known. Nobody can look at the file any more that was read.
+// TestVouchingOfWhatWasReadUnasked: the kernel shows files of the store without a word, so a blob
+// may be gone, or have come anew, when its reader is known. Nobody can look at the file any more
+// that was read.
 func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 	for name, c := range map[string]struct {
 		verified, anew, before bool
@@ -469,7 +472,8 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), empty)
 }
 
-// TestEmptyBlobThatWasNot has a stranger put something where nothing is, and take it back before anybody looks.
+// TestEmptyBlobThatWasNot has a stranger put something where nothing is, and take it back before
+// anybody looks.
 func TestEmptyBlobThatWasNot(t *testing.T) {
 	empty := digest.SHA256.Empty()
 	for name, takeBack := range map[string]func(path string) error{

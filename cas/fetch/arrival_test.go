@@ -13,7 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
-// TestArrivalTellsHowItEnds: whoever waits for bytes is told why they do not come, and whoever reads later.
+// TestArrivalTellsHowItEnds: whoever waits for bytes is told why they do not come, and whoever
+// reads later.
 func TestArrivalTellsHowItEnds(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	synctest.Test(t, func(t *testing.T) {

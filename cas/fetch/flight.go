@@ -295,7 +295,8 @@ func (x *shared) abandonLocked(b *batch) {
 	b.cancel()
 }
 
-// Close cancels all fetches and waits for their end. Afterwards nothing is fetched. The store stays open.
+// Close cancels all fetches and waits for their end. Afterwards nothing is fetched. The store stays
+// open.
 func (x *Group) Close() {
 	x.mu.Lock()
 	x.closed = true

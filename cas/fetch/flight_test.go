@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestWhoWaits in a queue: a flight that somebody asks for and that has no batch, and an arrival whose rest is wanted by
-// somebody who did not ask for parts only.
+// TestWhoWaits in a queue: a flight that somebody asks for and that has no batch, and an arrival
+// whose rest is wanted by somebody who did not ask for parts only.
 func TestWhoWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		fl       flight
@@ -61,8 +61,8 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestWhoLeaves a flight: one that nobody asks for any more is not found by the next asker, and its call is cancelled if
-// nobody asks for any other of it.
+// TestWhoLeaves a flight: one that nobody asks for any more is not found by the next asker, and its
+// call is cancelled if nobody asks for any other of it.
 func TestWhoLeaves(t *testing.T) {
 	d := digest.Of(digest.SHA256, []byte("text"))
 	for name, c := range map[string]struct {

@@ -3,15 +3,17 @@ package fetch
 import "github.com/forerunner-build/forerunner/cas/span"
 
 const (
-	// maxHints is how many streams of all arrivals of a Group bring what is foreseen, each a part. As many of each arrival
-	// may run or wait for their place. A client.Client lets as many calls stand behind as these and those of prefetching are.
+	// maxHints is how many streams of all arrivals of a Group bring what is foreseen, each a part.
+	// As many of each arrival may run or wait for their place. A client.Client lets as many calls
+	// stand behind as these and those of prefetching are.
 	maxHints = 8
 	// fewStrange reads of what was not foreseen are nothing to worry about.
 	fewStrange = 8
 )
 
-// foreseen is what readers of an arrival will want, as far as is known. It is a hint: nothing
-// fails because of it, and when most reads are of something else it is dropped. The arrival's mu guards it.
+// foreseen is what readers of an arrival will want, as far as is known. It is a hint: nothing fails
+// because of it, and when most reads are of something else it is dropped. The arrival's mu guards
+// it.
 type foreseen struct {
 	parts        span.Set
 	queued       []span.Span // what no stream was opened for; the next one first

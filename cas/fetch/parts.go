@@ -24,8 +24,8 @@ func (t *ReadThrough) PrefetchRanges(ctx context.Context, d digest.Digest, parts
 	return func() { t.leaveParts(fl) }
 }
 
-// askParts joins the flight of d, and starts one of its parts if there is none that has begun. It returns nil if they
-// cannot come this way.
+// askParts joins the flight of d, and starts one of its parts if there is none that has begun. It
+// returns nil if they cannot come this way.
 func (t *ReadThrough) askParts(ctx context.Context, d digest.Digest, parts []span.Span) *flight {
 	x := t.shared
 	x.mu.Lock()

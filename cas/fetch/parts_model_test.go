@@ -44,8 +44,9 @@ func (in *onceIncoming) WriteAt(p []byte, off int64) (int, error) {
 	return in.Incoming.WriteAt(p, off)
 }
 
-// TestPartsUnderManyHands has parts foreseen at random, right or wrong, while readers come and go, streams deliver in
-// random pieces in a random order, and those for parts break: all bytes are right, and none is written twice.
+// TestPartsUnderManyHands has parts foreseen at random, right or wrong, while readers come and go,
+// streams deliver in random pieces in a random order, and those for parts break: all bytes are
+// right, and none is written twice.
 func TestPartsUnderManyHands(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) { partsUnderManyHands(t, rand.New(rand.NewPCG(seed, 4))) })
@@ -130,7 +131,8 @@ func partsUnderManyHands(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// partsStep has a call deliver something, or break if it is for a part; it returns whether the call is over.
+// partsStep has a call deliver something, or break if it is for a part; it returns whether the call
+// is over.
 func partsStep(random *rand.Rand, c *storeCall, size int64) bool {
 	select {
 	case <-c.over:

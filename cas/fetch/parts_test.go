@@ -41,8 +41,8 @@ func partCalls(t *testing.T, u *storeRanges, parts ...span.Span) (calls []*store
 	return calls
 }
 
-// Parts that are foreseen come alone, a few at a time. What is there is read at once, nobody takes it for the blob, and
-// the rest comes with whoever opens it, in one call over the parts.
+// Parts that are foreseen come alone, a few at a time. What is there is read at once, nobody takes
+// it for the blob, and the rest comes with whoever opens it, in one call over the parts.
 func TestPartsComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -82,7 +82,8 @@ func TestPartsComeFirst(t *testing.T) {
 	})
 }
 
-// Parts that nobody opens are gone with the one who foresaw them, and a Prefetch of the blob has the rest come.
+// Parts that nobody opens are gone with the one who foresaw them, and a Prefetch of the blob has
+// the rest come.
 func TestPartsAreKeptUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -214,7 +215,8 @@ func TestPartsThatAreStrange(t *testing.T) {
 	})
 }
 
-// What somebody waits for, or what waits for its turn, is joined, and what is in the store is left alone.
+// What somebody waits for, or what waits for its turn, is joined, and what is in the store is left
+// alone.
 func TestPartsOfWhatComesAnyhow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))

@@ -46,8 +46,8 @@ func newPatientFew(seed uint64, tokens chan struct{}) (patientFew, digest.Digest
 
 var all = span.Span{From: 0, To: storeArriving}
 
-// Parts that are foreseen and have no call yet, or one that brings nothing, keep nobody waiting: neither who reads them
-// nor who waits for all of the blob.
+// Parts that are foreseen and have no call yet, or one that brings nothing, keep nobody waiting:
+// neither who reads them nor who waits for all of the blob.
 func TestPartsDelayNobody(t *testing.T) {
 	for _, called := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,8 @@ func TestPartsOfManyFiles(t *testing.T) {
 	})
 }
 
-// What the result of an action waits for stands behind nothing, and hints always do, in whatever order they were asked for.
+// What the result of an action waits for stands behind nothing, and hints always do, in whatever
+// order they were asked for.
 func TestPartsBeforeAndAfterTheRest(t *testing.T) {
 	for _, opens := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +173,8 @@ func TestPartsBeforeAndAfterTheRest(t *testing.T) {
 	}
 }
 
-// busy has all turns of large prefetched blobs taken. The function it returns gives one back, or all in the end.
+// busy has all turns of large prefetched blobs taken. The function it returns gives one back, or
+// all in the end.
 func busy(t *testing.T, s *testStore) (give func(), end func()) {
 	t.Helper()
 	var others []*storeRanges
@@ -198,8 +200,8 @@ func busy(t *testing.T, s *testStore) (give func(), end func()) {
 	}
 }
 
-// Of what waits for its turn the parts come at once, of each who foresees some; the rest comes in its turn, and only if the
-// one is still there who asked for it.
+// Of what waits for its turn the parts come at once, of each who foresees some; the rest comes in
+// its turn, and only if the one is still there who asked for it.
 func TestPartsOfWhatWaits(t *testing.T) {
 	for _, partsFirst := range []bool{true, false} {
 		for _, leaves := range []bool{true, false} {

@@ -45,8 +45,9 @@ func (l *link) FetchRange(ctx context.Context, _ digest.Digest, part span.Span, 
 	return nil
 }
 
-// TestPartsSaveWaiting has a command read 5 MB of a file of 128 MB, 64 KiB at a time at places in no order, and says how long it
-// waits, in the time of synctest: with nothing foreseen, the whole file, and its parts. Fewer reads wait with parts.
+// TestPartsSaveWaiting has a command read 5 MB of a file of 128 MB, 64 KiB at a time at places in
+// no order, and says how long it waits, in the time of synctest: with nothing foreseen, the whole
+// file, and its parts. Fewer reads wait with parts.
 func TestPartsSaveWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it moves a gigabyte")

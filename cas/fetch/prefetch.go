@@ -21,8 +21,8 @@ const (
 	queueKinds     = 3
 )
 
-// The bounds of prefetching, over all ReadThroughs of a Store. Batches are smaller than a message may be,
-// because a command that opens a blob in flight waits for its batch.
+// The bounds of prefetching, over all ReadThroughs of a Store. Batches are smaller than a message
+// may be, because a command that opens a blob in flight waits for its batch.
 const (
 	directoryCalls = 4
 	smallCalls     = 8

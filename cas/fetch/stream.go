@@ -56,8 +56,8 @@ const (
 	forHint                   // nobody waits: it was foreseen
 )
 
-// A streamState is where a stream is. It goes from silent by flowing and writing, again and again, to one of the others, or its
-// call ends before.
+// A streamState is where a stream is. It goes from silent by flowing and writing, again and again,
+// to one of the others, or its call ends before.
 type streamState uint8
 
 const (
@@ -83,7 +83,8 @@ func (s streamState) stop() streamState {
 	return overtaken
 }
 
-// behind reports whether its call stands behind others, so that it may take long before there is one.
+// behind reports whether its call stands behind others, so that it may take long before there is
+// one.
 func (s *stream) behind() bool { return s.purpose != forReaders && s.a.behind != nil }
 
 // toEnd reports whether the call asks for all that follows.
@@ -114,7 +115,8 @@ func (a *arrival) plan(hashed int64) (plan, error) {
 	return p, nil
 }
 
-// planWholeLocked has the first hole filled: after what is foreseen, as long as nobody waits for all of it.
+// planWholeLocked has the first hole filled: after what is foreseen, as long as nobody waits for
+// all of it.
 func (a *arrival) planWholeLocked(p *plan) {
 	size := a.digest.SizeBytes()
 	if !a.whole || p.whole == size || !a.needed && a.comingLocked() {
@@ -148,8 +150,8 @@ func (a *arrival) planWantsLocked(p *plan) {
 	}
 }
 
-// sureLocked reports whether s is worth waiting for. Before anything comes of one that stands behind others, nobody knows
-// whether it has a call yet.
+// sureLocked reports whether s is worth waiting for. Before anything comes of one that stands
+// behind others, nobody knows whether it has a call yet.
 func (s *stream) sureLocked() bool { return s.state.came() || !s.behind() }
 
 // inFrontLocked returns how many streams run for those who wait.
@@ -162,7 +164,8 @@ func (a *arrival) inFrontLocked() (n int) {
 	return n
 }
 
-// nearestLocked returns the stream that comes to at first, nil if none does. For those who wait it is a sure one.
+// nearestLocked returns the stream that comes to at first, nil if none does. For those who wait it
+// is a sure one.
 func (a *arrival) nearestLocked(at int64, sure bool) *stream {
 	var nearest *stream
 	from := a.have.Gap(at, a.digest.SizeBytes()).From
@@ -314,7 +317,8 @@ func (s *stream) arrived(n int64) {
 	a.changeLocked()
 }
 
-// skipLocked has a stream to the end go over a small part that is there, unless another one goes on from there.
+// skipLocked has a stream to the end go over a small part that is there, unless another one goes on
+// from there.
 func (s *stream) skipLocked() {
 	end := s.a.have.End(s.next)
 	if s.state.stopped() || s.until < s.a.digest.SizeBytes() || end == s.next || end-s.next+s.skip > streamSkip {
@@ -329,9 +333,9 @@ func (s *stream) skipLocked() {
 	s.next = end
 }
 
-// ended takes s out. That it ended with err, or too early, is the failure of the
-// arrival, unless it was told to, or stood behind those who wait now, or was only for what was foreseen: that comes with the
-// rest then.
+// ended takes s out. That it ended with err, or too early, is the failure of the arrival, unless it
+// was told to, or stood behind those who wait now, or was only for what was foreseen: that comes
+// with the rest then.
 func (s *stream) ended(err error) {
 	a := s.a
 	a.mu.Lock()

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// MaxNames bounds the names that have something at the same time. To add one to a set costs a copy of the set.
+// MaxNames bounds the names that have something at the same time. To add one to a set costs a copy
+// of the set.
 const MaxNames = 1 << 16
 
 // ErrTooManyNames is the error of Add for a name beyond MaxNames.
@@ -21,7 +22,8 @@ type Name [sha256.Size]byte
 // NameOf returns the Name of an instance name.
 func NameOf(instance string) Name { return sha256.Sum256([]byte(instance)) }
 
-// A Set is the names that have a blob. Nil is the empty set. It belongs to a Table and does not change.
+// A Set is the names that have a blob. Nil is the empty set. It belongs to a Table and does not
+// change.
 type Set struct {
 	ids   []uint32 // of names, ascending
 	blobs int      // that have this set

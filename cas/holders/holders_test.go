@@ -125,7 +125,8 @@ func read(t *testing.T, b []byte) model {
 	return m
 }
 
-// TestChanges writes what happens to a model, reads it, and cuts it short and damages it everywhere.
+// TestChanges writes what happens to a model, reads it, and cuts it short and damages it
+// everywhere.
 func TestChanges(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var c Changes

@@ -14,8 +14,8 @@ const MaxBytes = 1024
 // ErrInvalid is wrapped by every error of Check.
 var ErrInvalid = errors.New("invalid instance name")
 
-// Check returns an error that wraps ErrInvalid unless name can be an instance name: empty, or segments
-// with single slashes between them, none of which is reserved, of dots, or has a NUL.
+// Check returns an error that wraps ErrInvalid unless name can be an instance name: empty, or
+// segments with single slashes between them, none of which is reserved, of dots, or has a NUL.
 func Check(name string) error {
 	if len(name) > MaxBytes {
 		return fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrInvalid, len(name), MaxBytes)
@@ -46,8 +46,8 @@ func segmentFault(s string) string {
 	return ""
 }
 
-// Reserved reports whether s may not be a segment of an instance name, so that a resource name can be
-// taken apart whatever the instance name is (REv2, "ContentAddressableStorage").
+// Reserved reports whether s may not be a segment of an instance name, so that a resource name can
+// be taken apart whatever the instance name is (REv2, "ContentAddressableStorage").
 func Reserved(s string) bool {
 	switch s {
 	case "blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs":
@@ -56,14 +56,15 @@ func Reserved(s string) bool {
 	return false
 }
 
-// Below reports whether name is prefix or below it: whether the segments of prefix begin it. All are
-// below the empty one.
+// Below reports whether name is prefix or below it: whether the segments of prefix begin it. All
+// are below the empty one.
 func Below(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || rest == "" || rest[0] == '/')
 }
 
-// Join returns the instance name of name below prefix; either may be empty. "../x" is below it, too.
+// Join returns the instance name of name below prefix; either may be empty. "../x" is below it,
+// too.
 func Join(prefix, name string) string {
 	return strings.Trim(prefix+"/"+name, "/")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A fetch is one call of Fetcher.Fetch. Peers and storage fetch the same blobs; each blob is taken from
-// whichever sends it first.
+// A fetch is one call of Fetcher.Fetch. Peers and storage fetch the same blobs; each blob is taken
+// from whichever sends it first.
 type fetch struct {
 	sink    func(d digest.Digest, r io.Reader) error
 	fetched *counts

@@ -12,22 +12,23 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// maxBlobBytes is the size of the largest blob that peers are asked for: the whole blob is in memory
-// until it is verified.
+// maxBlobBytes is the size of the largest blob that peers are asked for: the whole blob is in
+// memory until it is verified.
 const maxBlobBytes = 4 << 20
 
-// headStart is how long peers have before storage is asked, too: enough for a round trip nearby, and
-// for so many bytes at 1 Gbit/s.
+// headStart is how long peers have before storage is asked, too: enough for a round trip nearby,
+// and for so many bytes at 1 Gbit/s.
 func headStart(bytes int64) time.Duration {
 	return 5*time.Millisecond + time.Duration(bytes)*10*time.Nanosecond
 }
 
-// A Fetcher is a cas.Fetcher that asks peers before storage, each for what the ones before it lacked. If
-// they have not sent everything within a head start of a few milliseconds it asks storage as well, and
-// takes each blob from whichever sends it first. So peers cost at most the head start, and fail nothing.
+// A Fetcher is a cas.Fetcher that asks peers before storage, each for what the ones before it
+// lacked. If they have not sent everything within a head start of a few milliseconds it asks
+// storage as well, and takes each blob from whichever sends it first. So peers cost at most the
+// head start, and fail nothing.
 //
-// Large blobs and ranges come from storage. Blobs of peers are verified before sink sees them. Its methods
-// may be called concurrently.
+// Large blobs and ranges come from storage. Blobs of peers are verified before sink sees them. Its
+// methods may be called concurrently.
 type Fetcher struct {
 	peers   []*Peer
 	storage *client.Client

@@ -107,8 +107,8 @@ func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, c
 	return call(srv, s)
 }
 
-// neighboursTexts makes texts of the sizes that are treated differently, but for that which peers are
-// not asked for.
+// neighboursTexts makes texts of the sizes that are treated differently, but for that which peers
+// are not asked for.
 func neighboursTexts() (texts []string) {
 	for _, n := range []int{1, 100, cas.StreamAbove + 1} {
 		texts = append(texts, strings.Repeat("x", n))
@@ -146,8 +146,8 @@ func peersStart(t *testing.T, texts []string, near ...*peerFarm) *peersCase {
 	return c
 }
 
-// fetch fetches everything, and fails unless so much of it came from peers, and storage was asked for
-// the rest.
+// fetch fetches everything, and fails unless so much of it came from peers, and storage was asked
+// for the rest.
 func (c *peersCase) fetch(t *testing.T, fetched int) {
 	t.Helper()
 	before, _ := c.peers.FromPeers()
@@ -193,8 +193,8 @@ func TestNeighboursGoBeforeStorage(t *testing.T) {
 	})
 }
 
-// A peer that fails, lies or is slow changes nothing but who brings the blobs, and is not asked again
-// at once.
+// A peer that fails, lies or is slow changes nothing but who brings the blobs, and is not asked
+// again at once.
 func TestBadNeighbours(t *testing.T) {
 	texts := neighboursTexts()
 	unavailable := status.Error(codes.Unavailable, "as the test wants")
@@ -326,7 +326,8 @@ func (s *damagedOnce) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// TestStorageIsAskedAgain: storage that ends a stream because its blob is damaged is asked again, also beside peers.
+// TestStorageIsAskedAgain: storage that ends a stream because its blob is damaged is asked again,
+// also beside peers.
 func TestStorageIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("x", 2*cas.StreamAbove)

@@ -24,9 +24,9 @@ const (
 	stallAfter = 30 * time.Second
 )
 
-// A Peer is the store of another worker, as a Server serves it. A Peer that was slower than storage, that
-// failed, or that lacked everything several times in a row is left alone for a while. It may be used
-// concurrently.
+// A Peer is the store of another worker, as a Server serves it. A Peer that was slower than
+// storage, that failed, or that lacked everything several times in a row is left alone for a while.
+// It may be used concurrently.
 type Peer struct {
 	client *client.Client
 	name   string
@@ -55,8 +55,8 @@ func (n *Peer) awake() bool {
 	return !time.Now().Before(n.until)
 }
 
-// fetch fetches for h what the Peer has of ds, asked as by as. If ctx ends and whole does not, storage was
-// faster.
+// fetch fetches for h what the Peer has of ds, asked as by as. If ctx ends and whole does not,
+// storage was faster.
 func (n *Peer) fetch(ctx, whole context.Context, as asker, ds []digest.Digest, h *fetch) {
 	began := time.Now()
 	blobs, err := h.fetchFrom(ctx, as.of(n.client), ds)

@@ -20,19 +20,20 @@ import (
 // maxCalls bounds the calls that a Server answers at a time.
 const maxCalls = 32
 
-// A Server lets other workers read the blobs of a Store: it serves FindMissingBlobs, BatchReadBlobs and
-// ByteStream's Read, uncompressed; all other methods are UNIMPLEMENTED.
+// A Server lets other workers read the blobs of a Store: it serves FindMissingBlobs, BatchReadBlobs
+// and ByteStream's Read, uncompressed; all other methods are UNIMPLEMENTED.
 //
-// Whole blobs are hashed while they are read. Reads by peers do not count as use: they neither evict what
-// the Store's own users need nor keep blobs from being evicted. Calls beyond a bound end at once with
-// RESOURCE_EXHAUSTED. A Server has no goroutines and needs no closing.
+// Whole blobs are hashed while they are read. Reads by peers do not count as use: they neither
+// evict what the Store's own users need nor keep blobs from being evicted. Calls beyond a bound end
+// at once with RESOURCE_EXHAUSTED. A Server has no goroutines and needs no closing.
 type Server struct {
 	reader       *server.Reader
 	slots        chan struct{} // a token for each call
 	blobs, bytes atomic.Int64
 }
 
-// NewServer returns a Server of store, which stays the caller's to close after the gRPC server has stopped.
+// NewServer returns a Server of store, which stays the caller's to close after the gRPC server has
+// stopped.
 func NewServer(store Store, log *zap.Logger) *Server {
 	s := &Server{slots: make(chan struct{}, maxCalls)}
 	s.reader = server.NewReader(store.Peek(func(d digest.Digest) {
@@ -44,7 +45,8 @@ func NewServer(store Store, log *zap.Logger) *Server {
 
 // A Store is what a Server reads.
 type Store interface {
-	// Peek returns the same blobs, on which reading leaves no trace; opened is called for each that is opened.
+	// Peek returns the same blobs, on which reading leaves no trace; opened is called for each that
+	// is opened.
 	Peek(opened func(d digest.Digest)) cas.Readable
 }
 

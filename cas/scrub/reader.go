@@ -30,8 +30,8 @@ type Reader struct {
 	last time.Time
 }
 
-// Copy copies size bytes of file, or less if that ends before, to w. needed is asked between pieces: when it
-// reports false, Copy ends with ErrGone.
+// Copy copies size bytes of file, or less if that ends before, to w. needed is asked between
+// pieces: when it reports false, Copy ends with ErrGone.
 func (r *Reader) Copy(ctx context.Context, w io.Writer, file *os.File, needed func() bool) (n int64, err error) {
 	if r.piece == nil {
 		r.piece = make([]byte, pieceBytes)

@@ -14,7 +14,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestCosts: a file that nobody had to look at costs nothing, any other one at least what it takes to open one.
+// TestCosts: a file that nobody had to look at costs nothing, any other one at least what it takes
+// to open one.
 func TestCosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict    Verdict
@@ -33,7 +34,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestRests: the time that passed since the last rest counts, unless it is so long that nothing was read then.
+// TestRests: the time that passed since the last rest counts, unless it is so long that nothing was
+// read then.
 func TestRests(t *testing.T) {
 	const pace = pieceBytes // a piece in each second
 	for name, c := range map[string]struct{ idle, rests time.Duration }{
@@ -59,7 +61,8 @@ func TestRests(t *testing.T) {
 	}
 }
 
-// TestNeeded: who rests asks whether the file is still needed, and goes on if it is, or nobody can tell.
+// TestNeeded: who rests asks whether the file is still needed, and goes on if it is, or nobody can
+// tell.
 func TestNeeded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, 4*pieceBytes), 0o600); err != nil {
@@ -110,7 +113,8 @@ func TestPositionThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// TestWhatIsTold of a pass: its end, as a warning if something was damaged, and each shard that cannot be listed.
+// TestWhatIsTold of a pass: its end, as a warning if something was damaged, and each shard that
+// cannot be listed.
 func TestWhatIsTold(t *testing.T) {
 	for name, c := range map[string]struct {
 		content, unlisted string

@@ -15,11 +15,13 @@ import (
 )
 
 const (
-	// DefaultEvery and DefaultRate are the period of passes and the most bytes that they read in a second.
+	// DefaultEvery and DefaultRate are the period of passes and the most bytes that they read in a
+	// second.
 	DefaultEvery = 7 * 24 * time.Hour
 	DefaultRate  = 32 << 20
 
-	// fileCost is the least that a file counts for, in bytes: to open one takes the disk about as long.
+	// fileCost is the least that a file counts for, in bytes: to open one takes the disk about as
+	// long.
 	fileCost = 16 << 10
 	// keepEvery is how old the kept position may become.
 	keepEvery = 10 * time.Second
@@ -94,7 +96,8 @@ type Status struct {
 	Done float64
 	// Counts of the latest pass: read, and damaged.
 	Files, Bytes, Damaged int64
-	// LastWhole is when a pass ended last that could list all files; before the first, when that began.
+	// LastWhole is when a pass ended last that could list all files; before the first, when that
+	// began.
 	LastWhole time.Time
 	// Since the program's start.
 	AllFiles, AllBytes, AllDamaged int64
@@ -114,8 +117,8 @@ type Scrubber struct {
 	allFiles, allBytes, allBad int64    // guarded by mu
 }
 
-// New returns a Scrubber of targets, which keeps its position in the file path. It may be asked for its
-// Status before Run.
+// New returns a Scrubber of targets, which keeps its position in the file path. It may be asked for
+// its Status before Run.
 func New(path string, o Options, targets ...Target) (*Scrubber, error) {
 	if err := o.validate(); err != nil {
 		return nil, err

@@ -166,7 +166,8 @@ func TestPassesReadEverythingOncePerPeriod(t *testing.T) {
 	})
 }
 
-// TestShardsThatCannotBeListed: one is told of and counts as damage; the others are read, in each pass, and none of them is whole.
+// TestShardsThatCannotBeListed: one is told of and counts as damage; the others are read, in each
+// pass, and none of them is whole.
 func TestShardsThatCannotBeListed(t *testing.T) {
 	target := newFakeTarget(t)
 	for _, shard := range []string{"a", "b", "c"} {

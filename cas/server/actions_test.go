@@ -233,7 +233,8 @@ func TestServerFailuresAreNoHits(t *testing.T) {
 	}
 }
 
-// Without AllowActionUpdates a result is written only with the grant for its action and instance name.
+// Without AllowActionUpdates a result is written only with the grant for its action and instance
+// name.
 func TestServerGrants(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "grants")
 	open := func() *Grants {

@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestBatchesOfNothing asks for room for the answers to a batch, which are much longer than its requests.
+// TestBatchesOfNothing asks for room for the answers to a batch, which are much longer than its
+// requests.
 func TestBatchesOfNothing(t *testing.T) {
 	const n = 5000
 	var room int64

@@ -170,8 +170,8 @@ func FuzzCalls(f *testing.F) {
 	})
 }
 
-// FuzzWrite uploads a blob in two messages, any part of which may be wrong. What is said to be stored
-// is.
+// FuzzWrite uploads a blob in two messages, any part of which may be wrong. What is said to be
+// stored is.
 func FuzzWrite(f *testing.F) {
 	text := bytes.Repeat([]byte("text "), 300)
 	f.Add(text, uint16(700), int64(0), false, true, int8(0), []byte{})

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// content returns the blobs that an instance name has. All that a Server does with blobs it does through the
-// content of the request's instance name.
+// content returns the blobs that an instance name has. All that a Server does with blobs it does
+// through the content of the request's instance name.
 func (s *Server) content(instance string) cas.Content { return s.store.Of(instance) }
 
 // reads is the content for read-only callers.

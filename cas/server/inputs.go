@@ -65,7 +65,8 @@ func (p *ownTrees) addLocked(k treeKey) {
 // Isolated reports whether blobs belong to the instance names that have uploaded them.
 func (s *Server) Isolated() bool { return s.store.Isolated() }
 
-// ReadBlob returns the bytes of d, if the instance name has it. Its errors are those of Store.ReadBlob.
+// ReadBlob returns the bytes of d, if the instance name has it. Its errors are those of
+// Store.ReadBlob.
 func (s *Server) ReadBlob(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
 	return s.content(instance).ReadBlob(ctx, d)
 }

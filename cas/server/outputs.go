@@ -55,8 +55,9 @@ func (p outputPaths) addOnce(at, kind, is string) error {
 	return p.add(at, kind, is)
 }
 
-// add checks a path, and that no other output has it. A result may have the same output several times: a command may spell one
-// path in several ways, and lists repeat each other for clients of API 2.0. The empty path is the working directory itself.
+// add checks a path, and that no other output has it. A result may have the same output several
+// times: a command may spell one path in several ways, and lists repeat each other for clients of
+// API 2.0. The empty path is the working directory itself.
 func (p outputPaths) add(at, kind, is string) error {
 	if at == "" && kind == outputFolder {
 		at = "."

@@ -45,8 +45,8 @@ type Options struct {
 	// present a grant of Grants, for that action. No Grants: no caller may.
 	AllowActionUpdates bool
 	Grants             *Grants
-	// Room waits until a call has so many bytes of memory, its answer included; with 0 it needs none any more. It is asked
-	// with the context of the call. Nil: there always is.
+	// Room waits until a call has so many bytes of memory, its answer included; with 0 it needs
+	// none any more. It is asked with the context of the call. Nil: there always is.
 	Room func(ctx context.Context, bytes int64) error
 	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
 	// (default 128), PartialUploadAge for how long (default 30 minutes; an
@@ -79,7 +79,8 @@ func (o *Options) validate() {
 // Store is the store of a Server; the store on disk is one.
 type Store interface {
 	Receiver
-	// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
+	// Isolated reports whether blobs belong to the instance names that have shown all of their
+	// bytes.
 	Isolated() bool
 	// Of returns the blobs that an instance name has: all, if it is not Isolated.
 	Of(instance string) cas.Content

@@ -320,8 +320,8 @@ func TestServerBatchLimit(t *testing.T) {
 	netCode(t, "update that claims to grow", err, codes.InvalidArgument)
 }
 
-// TestImpossibleSizesAreNotErrorsOfOurs: sizes that nobody could store are refused, and an operator is not called
-// for what a client makes up.
+// TestImpossibleSizesAreNotErrorsOfOurs: sizes that nobody could store are refused, and an operator
+// is not called for what a client makes up.
 func TestImpossibleSizesAreNotErrorsOfOurs(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: 1 << 20}, server: Options{Logger: zap.New(core)}})

@@ -203,7 +203,8 @@ func (a *uploads) idle(name string) bool {
 	return u != nil && u.holder == nil
 }
 
-// A blob that turns up before a stream is closed without finish_write is there, and that is the answer.
+// A blob that turns up before a stream is closed without finish_write is there, and that is the
+// answer.
 func TestServerWriteClosedWhenItIsThere(t *testing.T) {
 	plain := wire.Resource{UUID: netTestUUID, Digest: netB3}.String()
 	for name, want := range map[string]int64{

@@ -5,7 +5,8 @@ import "sort"
 // A Span is the bytes of a blob from From up to but without To.
 type Span struct{ From, To int64 }
 
-// A Set is a set of bytes, as Spans in their order that neither overlap nor touch. Its zero value is empty.
+// A Set is a set of bytes, as Spans in their order that neither overlap nor touch. Its zero value
+// is empty.
 type Set []Span
 
 // after returns the index of the first span that ends after at.

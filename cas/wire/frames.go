@@ -14,7 +14,8 @@ const (
 	// MaxZstdWindow limits the memory that a compressed upload can allocate on the server; it is
 	// the window of zstd's strongest level.
 	MaxZstdWindow = 128 << 20
-	// streamWindow is that of our own streams. A longer one takes memory at both ends, and makes few files smaller.
+	// streamWindow is that of our own streams. A longer one takes memory at both ends, and makes
+	// few files smaller.
 	streamWindow = 1 << 20
 	// encoderTables is the memory of a stream encoder beside its window, as measured.
 	encoderTables = 900 << 10
@@ -131,7 +132,8 @@ func (f *Frames) frame() error {
 	return f.refused
 }
 
-// window decides about the window of a frame, and writes a smaller one into its header if that is enough.
+// window decides about the window of a frame, and writes a smaller one into its header if that is
+// enough.
 func (f *Frames) window(head zstd.Header) error {
 	window := int64(min(head.WindowSize, 1<<62))
 	if head.HasFCS && head.FrameContentSize > uint64(f.size) {

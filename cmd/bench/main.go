@@ -1,6 +1,6 @@
-// Command bench measures parts of Forerunner against what they are to be compared
-// with, on the machine it runs on. It is for developers: make bench-vfs, bench-prefetch,
-// bench-scheduler, bench-worker, bench-local, bench-sizes, bench-quotas, bench-pages and bench-scrub run it,
+// Command bench measures parts of Forerunner against what they are to be compared with, on the
+// machine it runs on. It is for developers: make bench-vfs, bench-prefetch, bench-scheduler,
+// bench-worker, bench-local, bench-sizes, bench-quotas, bench-pages and bench-scrub run it,
 // docs/BENCHMARKS.md says what the rows mean.
 package main
 

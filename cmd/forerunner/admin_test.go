@@ -42,7 +42,8 @@ func TestAllWorkersAreListed(t *testing.T) {
 	}
 }
 
-// TestQueueCountsWorkersAndSlots has workers that take nothing for now only, which are not about to leave.
+// TestQueueCountsWorkersAndSlots has workers that take nothing for now only, which are not about to
+// leave.
 func TestQueueCountsWorkersAndSlots(t *testing.T) {
 	var out strings.Builder
 	err := (&adminCall{out: &out}).printQueues(&admin.ListQueuesResponse{Queues: []*admin.Queue{
@@ -71,7 +72,8 @@ func TestWorkerStates(t *testing.T) {
 	}
 }
 
-// TestWorkersAreMachines prints a line for each worker, and its positions only if they are asked for.
+// TestWorkersAreMachines prints a line for each worker, and its positions only if they are asked
+// for.
 func TestWorkersAreMachines(t *testing.T) {
 	list := &admin.ListWorkersResponse{Workers: []*admin.Worker{{
 		Identity: map[string]string{"host": "a"}, State: admin.Worker_EXECUTING, Actions: 3, Slots: 2, Action: "abababababababab/7", SizeClass: 1,
@@ -91,7 +93,8 @@ executing  3        2      -    abababababab  1      -       -         host=a
 	}
 }
 
-// TestWhatUsersMistype: what a scheduler refuses of what was typed is a usage error, and so is what is refused here.
+// TestWhatUsersMistype: what a scheduler refuses of what was typed is a usage error, and so is what
+// is refused here.
 func TestWhatUsersMistype(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	_, noHash := parseDigest("abc/12")

@@ -35,7 +35,8 @@ func (v values) list(typed string) []cobra.Completion {
 	return list
 }
 
-// complete returns what an argument of a verb may be, by what the verb's use calls it, and whether more may follow it.
+// complete returns what an argument of a verb may be, by what the verb's use calls it, and whether
+// more may follow it.
 func (c *adminCall) complete(ctx context.Context, cmd *cobra.Command, args []string, typed string) (list []cobra.Completion, goesOn bool) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
@@ -147,7 +148,8 @@ func (a attributes) add(name, value string) {
 	a[name][value] = ""
 }
 
-// completePattern continues the last part of a pattern: with the names there are or, behind one, with its values.
+// completePattern continues the last part of a pattern: with the names there are or, behind one,
+// with its values.
 func completePattern(known attributes, typed string) (list []cobra.Completion, goesOn bool) {
 	begin := typed[:strings.LastIndexByte(typed, ',')+1]
 	name, _, hasName := strings.Cut(typed[len(begin):], "=")

@@ -138,7 +138,8 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	storage := casclient.New(blobs, casclient.Options{InstanceName: e.Instance})
 	ended, err := e.attempt(ctx, conn, storage, request, progress)
 	if err == nil && ctx.Err() == nil && errors.Is(ended.fetchErr, cas.ErrNotFound) {
-		// As Bazel's cache eviction retries: the storage has lost them since the action ended, or found them damaged just now.
+		// As Bazel's cache eviction retries: the storage has lost them since the action ended, or
+		// found them damaged just now.
 		fmt.Fprintf(os.Stderr, "forerunner: %v; the command runs once more\n", ended.fetchErr)
 		request.SkipCacheLookup = true
 		ended, err = e.attempt(ctx, conn, storage, request, progress)
@@ -278,8 +279,9 @@ func (e *execution) finish(x *ended) error {
 	return nil
 }
 
-// codeOf is the exit code for a command that did not run to its end, as timeout(1) and shells have them. Of the worker's messages those
-// count that are about the command: the worker, too, and the storage can be too slow, and other arguments can be wrong.
+// codeOf is the exit code for a command that did not run to its end, as timeout(1) and shells have
+// them. Of the worker's messages those count that are about the command: the worker, too, and the
+// storage can be too slow, and other arguments can be wrong.
 func codeOf(s *status.Status) exitCode {
 	timedOut := s.Code() == codes.DeadlineExceeded && strings.HasPrefix(s.Message(), "command ran longer than its timeout")
 	notStarted := s.Code() == codes.InvalidArgument && strings.HasPrefix(s.Message(), "exec ")

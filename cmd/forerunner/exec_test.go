@@ -30,7 +30,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestExitCodes has statuses of commands that did not run to their ends, and others that say the same of something else.
+// TestExitCodes has statuses of commands that did not run to their ends, and others that say the
+// same of something else.
 func TestExitCodes(t *testing.T) {
 	for _, c := range []struct {
 		code    codes.Code

@@ -20,7 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server"
 )
 
-// A loser is a farm whose storage has lost the output of what is in the cache. Executing brings it back, if it is not lost for good.
+// A loser is a farm whose storage has lost the output of what is in the cache. Executing brings it
+// back, if it is not lost for good.
 type loser struct {
 	repb.UnimplementedExecutionServer
 	repb.UnimplementedCapabilitiesServer

@@ -49,7 +49,8 @@ func operationCommand() *cobra.Command {
 	return cmd
 }
 
-// endedOperation shows what is kept of an operation that ended a while ago; else it returns unknown.
+// endedOperation shows what is kept of an operation that ended a while ago; else it returns
+// unknown.
 func (c *adminCall) endedOperation(ctx context.Context, name string, unknown error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()

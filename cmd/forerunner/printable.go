@@ -41,8 +41,8 @@ func onOneLine(s string) string {
 	}, s)
 }
 
-// inJSON writes the characters of a JSON text that are not shown as JSON can: all that is not shown is in its strings, but for line
-// breaks.
+// inJSON writes the characters of a JSON text that are not shown as JSON can: all that is not shown
+// is in its strings, but for line breaks.
 func inJSON(text []byte) []byte {
 	var b []byte
 	for _, r := range string(text) {

@@ -37,7 +37,8 @@ func (hostileConn) Invoke(_ context.Context, _ string, args, reply any, _ ...grp
 	return nil
 }
 
-// TestHostileNames: an operator's tables have a line for each thing, and nothing that his terminal obeys, whatever it is called.
+// TestHostileNames: an operator's tables have a line for each thing, and nothing that his terminal
+// obeys, whatever it is called.
 func TestHostileNames(t *testing.T) {
 	for name, args := range map[string][]string{"history": {"history"}, "as JSON": {"history", "--json"}, "workers": {"workers"}} {
 		var out strings.Builder
@@ -85,7 +86,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestJSONHasEveryText: what is printed as JSON is what was answered, to the last character, and nothing that a terminal obeys.
+// TestJSONHasEveryText: what is printed as JSON is what was answered, to the last character, and
+// nothing that a terminal obeys.
 func TestJSONHasEveryText(t *testing.T) {
 	var out strings.Builder
 	c := newAdminCall(hostileConn{}, &out, true)

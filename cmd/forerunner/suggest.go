@@ -55,8 +55,8 @@ type suggestions struct {
 	Folders []suggestedFolder `json:"folders"`
 }
 
-// A suggestedFolder is at the same path in the input roots of Actions of them. Files and Bytes are the
-// largest that one of these has there.
+// A suggestedFolder is at the same path in the input roots of Actions of them. Files and Bytes are
+// the largest that one of these has there.
 type suggestedFolder struct {
 	Path    string `json:"path"`
 	Actions int    `json:"actions"`

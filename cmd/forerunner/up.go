@@ -71,7 +71,8 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	return errors.Join(err, started.Close(abort))
 }
 
-// share gives scheduler and worker their parts of the data folder, and the worker those settings that are for both.
+// share gives scheduler and worker their parts of the data folder, and the worker those settings
+// that are for both.
 func (l *localFarm) share(data string, log *zap.Logger) {
 	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
 	l.worker.Slots = l.Slots

@@ -11,7 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm"
 )
 
-// TestSharedSettings: what is set of the farm counts for the scheduler's store and for the worker's.
+// TestSharedSettings: what is set of the farm counts for the scheduler's store and for the
+// worker's.
 func TestSharedSettings(t *testing.T) {
 	l := &localFarm{}
 	given := l.settings().Register(pflag.NewFlagSet("up", pflag.ContinueOnError))

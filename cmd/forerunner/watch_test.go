@@ -47,7 +47,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestNothingControlsTheTerminal prints what a client chose, once and again, for people and for scripts.
+// TestNothingControlsTheTerminal prints what a client chose, once and again, for people and for
+// scripts.
 func TestNothingControlsTheTerminal(t *testing.T) {
 	const named = "//a:\x1b]0;b\a\u009bc\x9b"
 	print := func(_ context.Context, out io.Writer) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read the same format;
-// a worker uses tokens, access and its tuning.
+// A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read
+// the same format; a worker uses tokens, access and its tuning.
 type File struct {
 	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that matches a pool counts (docs/SCHEDULING.md)"`
 	SizeClasses        []tuning.Sizes       `yaml:"size_classes" doc:"size classes that may have no worker for a while, as with autoscaling"`
@@ -37,7 +37,8 @@ type Preemption struct {
 	AtMost int           `yaml:"at_most" default:"3" min:"1" doc:"how often the same action may be stopped"`
 }
 
-// Read reads a configuration file; empty: there is none. It is strict: an error names file, line, column and field.
+// Read reads a configuration file; empty: there is none. It is strict: an error names file, line,
+// column and field.
 func Read(file string) (*File, error) {
 	f := &File{}
 	if file == "" {
@@ -84,8 +85,8 @@ func (f *File) Authorize(o *auth.Options) {
 	o.Issuers, o.Rules, o.Owning, o.LogIn = f.Tokens, f.Access, f.OperationsBelongTo, f.Login.On()
 }
 
-// Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in it, such as files
-// of keys, is not looked at.
+// Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in
+// it, such as files of keys, is not looked at.
 func (f *File) Check() error {
 	var c tuning.Config
 	f.Apply(&c)

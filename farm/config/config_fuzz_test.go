@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// FuzzConfig reads any text as a scheduler's configuration: it is refused by the name of the file, or
-// can be put into force.
+// FuzzConfig reads any text as a scheduler's configuration: it is refused by the name of the file,
+// or can be put into force.
 func FuzzConfig(f *testing.F) {
 	for _, page := range []string{"SCHEDULING", "SECURITY"} {
 		text, err := os.ReadFile("../../docs/" + page + ".md")

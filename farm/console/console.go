@@ -14,7 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// MostColumns is the length of the longest line of an action, in characters: wide ones take two columns of a terminal.
+// MostColumns is the length of the longest line of an action, in characters: wide ones take two
+// columns of a terminal.
 const MostColumns = 120
 
 // sumEvery is how often actions are summed up.
@@ -28,7 +29,8 @@ type Options struct {
 	Colour bool
 	// Columns returns the width of the terminal; nil: MostColumns.
 	Columns func() int
-	// IsWhole: a scheduler and a worker log here. An action that this worker ran has one line then, the first of the two.
+	// IsWhole: a scheduler and a worker log here. An action that this worker ran has one line then,
+	// the first of the two.
 	IsWhole bool
 }
 

@@ -69,7 +69,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestColumns has names of any length: no line is longer than the terminal is wide, and what matters is shown.
+// TestColumns has names of any length: no line is longer than the terminal is wide, and what
+// matters is shown.
 func TestColumns(t *testing.T) {
 	for _, columns := range []int{1, 40, 80, 120, 300} {
 		var b bytes.Buffer
@@ -86,7 +87,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// TestOneLineForEach has a scheduler and a worker log together: an action has a line of either, and no ending is missing.
+// TestOneLineForEach has a scheduler and a worker log together: an action has a line of either, and
+// no ending is missing.
 func TestOneLineForEach(t *testing.T) {
 	type logged func(*zap.Logger)
 	action := zap.String(names.ActionField, "ab/7")

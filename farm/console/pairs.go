@@ -39,7 +39,8 @@ func (p pairs) isSecond(v values, isOperation bool) bool {
 	return false
 }
 
-// outcomeOf is an outcome in words that both have: "ok", "failed", "cancelled", or the code of an error.
+// outcomeOf is an outcome in words that both have: "ok", "failed", "cancelled", or the code of an
+// error.
 func outcomeOf(v values) string {
 	switch outcome := v.text(names.OutcomeField); outcome {
 	case "ok", "succeeded", "cached": // by the worker, which reused a former run

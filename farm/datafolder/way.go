@@ -13,7 +13,8 @@ import (
 // mostLinks is how many symlinks the way to a folder may lead through, as in the kernel.
 const mostLinks = 40
 
-// A way leads to a folder as the kernel goes, one name or symlink at a time. It makes the folders that are missing.
+// A way leads to a folder as the kernel goes, one name or symlink at a time. It makes the folders
+// that are missing.
 type way struct {
 	fd    int      // the folder that it has come to
 	path  string   // of it, without symlinks

@@ -19,7 +19,8 @@ func opened(dir string) error {
 	return f.Close()
 }
 
-// TestFoldersOfOthers: what another user has made where everybody may is not used, nor what is below it, and nothing is made there.
+// TestFoldersOfOthers: what another user has made where everybody may is not used, nor what is
+// below it, and nothing is made there.
 func TestFoldersOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("gives folders to other users, as root can")

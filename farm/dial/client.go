@@ -137,7 +137,8 @@ func proxied(address string) bool {
 	return proxy != nil || err != nil
 }
 
-// connect connects to HOST:PORT. The kernel asks whether a quiet machine is still there, which no server counts.
+// connect connects to HOST:PORT. The kernel asks whether a quiet machine is still there, which no
+// server counts.
 func connect(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 2}}
 	return d.DialContext(ctx, "tcp", address)

@@ -14,8 +14,9 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// TestStrangersKeepTheConnection has a quiet stream, and then none, to a server that knows nothing of our pings. It must not
-// close the connection, as gRPC's servers do with clients that ping too often.
+// TestStrangersKeepTheConnection has a quiet stream, and then none, to a server that knows nothing
+// of our pings. It must not close the connection, as gRPC's servers do with clients that ping too
+// often.
 func TestStrangersKeepTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := bufconn.Listen(1 << 16)

@@ -11,8 +11,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestThroughAProxy calls a farm from a process whose environment names a proxy, and expects the proxy to be asked for the way.
-// Environments of proxies are read once in a process, hence one for it.
+// TestThroughAProxy calls a farm from a process whose environment names a proxy, and expects the
+// proxy to be asked for the way. Environments of proxies are read once in a process, hence one for
+// it.
 func TestThroughAProxy(t *testing.T) {
 	const child = "FORERUNNER_TEST_PROXIED"
 	if os.Getenv(child) != "" {

@@ -25,7 +25,8 @@ func LoadDrains(ctx context.Context, k Text) ([]drain.Record, error) {
 	return parseDrains(text, k.String())
 }
 
-// A keptDrain is a drain as it is written. Earlier versions wrote the attributes of its pattern alone.
+// A keptDrain is a drain as it is written. Earlier versions wrote the attributes of its pattern
+// alone.
 type keptDrain struct {
 	Pattern pattern.Pattern `json:"pattern"`
 	Reason  string          `json:"reason,omitempty"`

@@ -14,7 +14,8 @@ import (
 // rosterTimeout limits each write of the list of workers: the end of the program waits for it.
 const rosterTimeout = time.Second
 
-// A Roster is where a scheduler keeps which workers are there, for the next one: 8 bytes each, which name them.
+// A Roster is where a scheduler keeps which workers are there, for the next one: 8 bytes each,
+// which name them.
 type Roster[Sum ~uint64] struct {
 	Store records.Durable
 	Lease string

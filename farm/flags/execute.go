@@ -18,7 +18,8 @@ const (
 type UsageError struct {
 	// Err is the error.
 	Err error
-	// Command is the path of the command, such as "forerunner workers drain"; empty if it is not known.
+	// Command is the path of the command, such as "forerunner workers drain"; empty if it is not
+	// known.
 	Command string
 }
 
@@ -31,8 +32,9 @@ func (e *UsageError) Error() string {
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Execute runs a program's command. An error that occurs before the command itself runs is a UsageError: unknown flags and
-// commands, values that cannot be parsed, too many or too few arguments. The program has the flag --version.
+// Execute runs a program's command. An error that occurs before the command itself runs is a
+// UsageError: unknown flags and commands, values that cannot be parsed, too many or too few
+// arguments. The program has the flag --version.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	addVersion(root)
 	addCompletion(root)

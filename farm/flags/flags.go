@@ -37,8 +37,8 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 	return cmd
 }
 
-// Load sets the flags of a command from the environment, unless the command line has set them. It is
-// for code that runs before the command itself, such as completion.
+// Load sets the flags of a command from the environment, unless the command line has set them. It
+// is for code that runs before the command itself, such as completion.
 func Load(cmd *cobra.Command) error { return settings.FromEnvironment(cmd.Flags()) }
 
 // completeWords registers completion for flags with a fixed set of values.

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestStackTraces: machines are told the stack of an error, and only of that; people who read a file are not.
+// TestStackTraces: machines are told the stack of an error, and only of that; people who read a
+// file are not.
 func TestStackTraces(t *testing.T) {
 	for _, isJSON := range []bool{true, false} {
 		read, write, err := os.Pipe()

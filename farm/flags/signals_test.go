@@ -16,7 +16,8 @@ import (
 // stuckName is in the environment of a program that drains for ever.
 const stuckName = "FORERUNNER_TEST_STUCK"
 
-// TestSecondSignalUnread has a program that hangs, and whose messages nobody reads, end at the second signal.
+// TestSecondSignalUnread has a program that hangs, and whose messages nobody reads, end at the
+// second signal.
 func TestSecondSignalUnread(t *testing.T) {
 	if os.Getenv(stuckName) != "" {
 		drainForEver()

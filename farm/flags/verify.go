@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A VerifyEvery is for how long content that was hashed is relied on. 0, for people, is less than 0 for stores and
-// input roots: these take 0 for the default.
+// A VerifyEvery is for how long content that was hashed is relied on. 0, for people, is less than 0
+// for stores and input roots: these take 0 for the default.
 type VerifyEvery time.Duration
 
 var _ pflag.Value = (*VerifyEvery)(nil)

@@ -34,7 +34,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestVersion has a program say what it is. The environment is not asked: FORERUNNER_VERSION is a likely name for something else.
+// TestVersion has a program say what it is. The environment is not asked: FORERUNNER_VERSION is a
+// likely name for something else.
 func TestVersion(t *testing.T) {
 	t.Setenv("FORERUNNER_VERSION", "1.2.3")
 	for _, args := range [][]string{{"--version"}, {}} {

@@ -19,7 +19,8 @@ const (
 	idsEach = 1 << 16
 )
 
-// An Own is users and groups of the machine that are this worker's as long as it runs: Count times Each, from First on.
+// An Own is users and groups of the machine that are this worker's as long as it runs: Count times
+// Each, from First on.
 type Own struct {
 	First, Each uint32
 	Count       int
@@ -29,8 +30,8 @@ type Own struct {
 // spareIDs are for actions that come after those of whom a process cannot be ended.
 const spareIDs = 8
 
-// Take takes ids for so many actions at a time, and some to spare. Which ones depends on the data folder,
-// and on what other workers on the machine have taken.
+// Take takes ids for so many actions at a time, and some to spare. Which ones depends on the data
+// folder, and on what other workers on the machine have taken.
 func Take(data string, positions int) (*Own, error) {
 	first, count, err := idsHere()
 	if err != nil {
@@ -69,8 +70,8 @@ func Take(data string, positions int) (*Own, error) {
 	return nil, errors.New("other workers on this machine use all user ids")
 }
 
-// idsFile is where workers of a machine lock their ids, a byte for each block of them. Only root gets
-// there, so nobody else can take what is a worker's.
+// idsFile is where workers of a machine lock their ids, a byte for each block of them. Only root
+// gets there, so nobody else can take what is a worker's.
 const idsFile = "/run/forerunner-ids"
 
 // lock keeps other workers of this machine from blocks of ids.

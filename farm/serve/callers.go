@@ -26,7 +26,8 @@ import (
 // memory.
 type Callers struct {
 	Memory Memory `settings:"inline"`
-	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the memory.
+	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the
+	// memory.
 	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"Number of gRPC connections at a time; one address may have half of them"`
 	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
 	// UploadWindow is empty for a size by the memory. See intake.Bounds.Window.
@@ -37,8 +38,9 @@ type Callers struct {
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 }
 
-// FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has its stack grow for its first call, and
-// the memory for that is in no cache when its turn comes again.
+// FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has
+// its stack grow for its first call, and the memory for that is in no cache when its turn comes
+// again.
 const FewWaiting = 64
 
 // maxWaiting limits waiting_goroutines: all of them start with the program, and each takes some
@@ -102,8 +104,8 @@ func (c *Callers) TokenBytes() (int64, error) {
 // fewBytes is for methods with small requests and any waiting time.
 const fewBytes = 16 << 10
 
-// eventBytes bounds an event of a build of which more is kept than that it came: old versions of Bazel name all files of a large
-// target in one, and all versions all targets of a pattern.
+// eventBytes bounds an event of a build of which more is kept than that it came: old versions of
+// Bazel name all files of a large target in one, and all versions all targets of a pattern.
 const eventBytes = 16 << 20
 
 // methodLimits are those of methods that take more, or less, than is customary.

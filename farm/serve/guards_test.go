@@ -37,8 +37,8 @@ func from(t *testing.T, a net.Addr, info arrived) context.Context {
 	return peer.NewContext(t.Context(), &peer.Peer{Addr: a, AuthInfo: info})
 }
 
-// TestWhoIsCharged: a call is charged to its address, as that of a guest where an identity is asked for; one of this process to nobody.
-// What was found wrong with its connection refuses it.
+// TestWhoIsCharged: a call is charged to its address, as that of a guest where an identity is asked
+// for; one of this process to nobody. What was found wrong with its connection refuses it.
 func TestWhoIsCharged(t *testing.T) {
 	const method = "/grpc.health.v1.Health/Check"
 	refused := status.Error(codes.PermissionDenied, "another user")
@@ -61,7 +61,8 @@ func TestWhoIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhoIsPending: until its token is verified a call is charged to its address, unless nobody has to be known.
+// TestWhoIsPending: until its token is verified a call is charged to its address, unless nobody has
+// to be known.
 func TestWhoIsPending(t *testing.T) {
 	p := guarded(t)
 	o := p.intake(nil, &Activity{})
@@ -107,8 +108,8 @@ func TestBoundsOfCallers(t *testing.T) {
 	}
 }
 
-// TestPagesNeedRights: who observes reads metrics and no profiles; a local port is for its own names, and, where it is for one
-// user, for him.
+// TestPagesNeedRights: who observes reads metrics and no profiles; a local port is for its own
+// names, and, where it is for one user, for him.
 func TestPagesNeedRights(t *testing.T) {
 	get := func(h http.Handler, path, host string) int {
 		r := httptest.NewRequest(http.MethodGet, path, nil)

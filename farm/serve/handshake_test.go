@@ -19,7 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// An elsewhere is a listener whose connections are from an address that no process has, if there is one.
+// An elsewhere is a listener whose connections are from an address that no process has, if there is
+// one.
 type elsewhere struct {
 	net.Listener
 	address net.Addr
@@ -68,8 +69,8 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// TestHandshakeWithOthers: where a port is for one user, a connection that is not his has its calls refused, whether it came
-// through a gate or not.
+// TestHandshakeWithOthers: where a port is for one user, a connection that is not his has its calls
+// refused, whether it came through a gate or not.
 func TestHandshakeWithOthers(t *testing.T) {
 	others := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	gate := intake.NewGate(intake.Bounds{Connections: 9, ConnectionsOfOne: 9, Guests: 9, GuestsOfOne: 9}, func(string) {})

@@ -65,8 +65,8 @@ const DirectoryBytes = 256 << 20
 // the collector does not count, such as buffers of the kernel.
 const softPercent = 85
 
-// Enforce has the collector know how much memory there is, and returns that. It is for main; GOMEMLIMIT in
-// the environment has precedence.
+// Enforce has the collector know how much memory there is, and returns that. It is for main;
+// GOMEMLIMIT in the environment has precedence.
 func (m *Memory) Enforce() (int64, error) {
 	n, err := m.Bytes()
 	if err == nil && os.Getenv("GOMEMLIMIT") == "" {

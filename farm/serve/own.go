@@ -64,7 +64,8 @@ func findSocket(lines *bufio.Scanner, from, to netip.AddrPort) (uid int, err err
 	return 0, errNoOwner
 }
 
-// parseSocket returns an address as the kernel lists it: words of 32 bits as this machine has them, and a port.
+// parseSocket returns an address as the kernel lists it: words of 32 bits as this machine has them,
+// and a port.
 func parseSocket(text string) (address netip.AddrPort) {
 	words, port, _ := strings.Cut(text, ":")
 	var b []byte
@@ -92,7 +93,8 @@ func addressOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 }
 
-// checkOwn returns why a connection is not from the user of this process, nor from root: a gRPC status.
+// checkOwn returns why a connection is not from the user of this process, nor from root: a gRPC
+// status.
 func checkOwn(remote, local net.Addr) error {
 	uid, err := userOf(addressOf(remote), addressOf(local), socketTables)
 	switch {

@@ -35,7 +35,8 @@ func TestUserOf(t *testing.T) {
 			if err := checkOwn(server.RemoteAddr(), server.LocalAddr()); err != nil {
 				t.Error(err)
 			}
-			// The kernel says root of a socket that is closed, and that has not been read to its end.
+			// The kernel says root of a socket that is closed, and that has not been read to its
+			// end.
 			if _, err := client.Write([]byte("run this")); err != nil {
 				t.Fatal(err)
 			}

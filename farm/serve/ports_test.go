@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// TestPagesSpeakHTTP1: over HTTP/2 a connection could have many requests at a time, each with headers and an answer that
-// nobody reads.
+// TestPagesSpeakHTTP1: over HTTP/2 a connection could have many requests at a time, each with
+// headers and an answer that nobody reads.
 func TestPagesSpeakHTTP1(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Server("server")

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestProbesThatHang asks for what never answers: each who asks is told so in time, and nothing is tried twice.
+// TestProbesThatHang asks for what never answers: each who asks is told so in time, and nothing is
+// tried twice.
 func TestProbesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Readiness{}
@@ -35,7 +36,8 @@ func TestProbesThatHang(t *testing.T) {
 	})
 }
 
-// TestProbesAreRemembered asks again and again: what was right a moment ago is not tried again, what was wrong is.
+// TestProbesAreRemembered asks again and again: what was right a moment ago is not tried again,
+// what was wrong is.
 func TestProbesAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Readiness{}

@@ -22,9 +22,9 @@ const RecordsFile = "records.db"
 // boltPrefix begins a Place that is a file.
 const boltPrefix = "bolt:"
 
-// A Place is where hints are kept, and in a Redis durable records, too: bolt:PATH, the URL of a Redis (records.OpenRedis), or
-// grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a scheduler. Empty: a file in the
-// data folder.
+// A Place is where hints are kept, and in a Redis durable records, too: bolt:PATH, the URL of a
+// Redis (records.OpenRedis), or grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a
+// scheduler. Empty: a file in the data folder.
 type Place string
 
 // String returns s as it may be shown, without a password.
@@ -112,7 +112,8 @@ func (s *Place) Open(data string, client *dial.Client, log *zap.Logger) (*Opened
 	return &Opened{Hints: hints, Close: closeHints}, nil
 }
 
-// OpenRedis returns the Redis that s names, with the certificates of client where it is one with TLS.
+// OpenRedis returns the Redis that s names, with the certificates of client where it is one with
+// TLS.
 func (s *Place) OpenRedis(client *dial.Client) (*records.Redis, error) {
 	source, err := client.Certificates()
 	if err != nil {

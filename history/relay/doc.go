@@ -1,19 +1,22 @@
-// Package relay hands records of operations from a scheduler to those that take its place, through a store that all of them have,
-// such as a Redis. Each keeps the records of all in its own history.Store, so that a link works whoever serves, also after the
-// machine that made the record is gone.
+// Package relay hands records of operations from a scheduler to those that take its place, through
+// a store that all of them have, such as a Redis. Each keeps the records of all in its own
+// history.Store, so that a link works whoever serves, also after the machine that made the record
+// is gone.
 //
 // # What is shared
 //
-// The store has slots, written in turn, each with blocks of compressed records, and the number of the last slot. One scheduler at a time
-// publishes; its last slot is written again, longer each time, until it is full. Beyond the number of slots the oldest is written
-// over: who was away for longer misses what was in it. A block says which data folder it is from, so that nobody takes over what is his own. It
-// carries a checksum, and what is damaged is passed over.
+// The store has slots, written in turn, each with blocks of compressed records, and the number of
+// the last slot. One scheduler at a time publishes; its last slot is written again, longer each
+// time, until it is full. Beyond the number of slots the oldest is written over: who was away for
+// longer misses what was in it. A block says which data folder it is from, so that nobody takes
+// over what is his own. It carries a checksum, and what is damaged is passed over.
 //
-// Where a Relay has got to is in a file beside the records. The package refuses to be in anybody's way: Add is bounded and does not
-// block, and while the store does not answer records wait, and are lost beyond that bound. Others miss them then; who made them does not.
+// Where a Relay has got to is in a file beside the records. The package refuses to be in anybody's
+// way: Add is bounded and does not block, and while the store does not answer records wait, and are
+// lost beyond that bound. Others miss them then; who made them does not.
 //
 // # Goroutines and locks
 //
-// It has no goroutine of its own: Publish, Pull and Run are called by one at a time. Relay.mu guards what Add adds; no I/O is done while it
-// is held.
+// It has no goroutine of its own: Publish, Pull and Run are called by one at a time. Relay.mu
+// guards what Add adds; no I/O is done while it is held.
 package relay

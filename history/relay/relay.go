@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// slots, of slotBytes each, are all that is shared. With their keys they are less than a store has for one bucket, also if that
-	// is spread over the nodes of a cluster.
+	// slots, of slotBytes each, are all that is shared. With their keys they are less than a store
+	// has for one bucket, also if that is spread over the nodes of a cluster.
 	slots, slotBytes = 1536, 64 << 10
 	// blockBytes is how much of records, before it is compressed, makes a block.
 	blockBytes = 64 << 10
@@ -149,7 +149,8 @@ func (r *Relay) key(slot uint64) record.Key {
 	return record.Key{Bucket: names.HistoryBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", r.options.Name, slot))}
 }
 
-// readHead returns the number of the last slot, 0 if there is none; false: the store does not answer.
+// readHead returns the number of the last slot, 0 if there is none; false: the store does not
+// answer.
 func (r *Relay) readHead(ctx context.Context) (head uint64, ok bool) {
 	value, ok := r.shared.Get(ctx, r.key(0))
 	if len(value) == slotHeader {

@@ -144,7 +144,8 @@ func (s *scheduler) expect(from, to int) {
 	}
 }
 
-// TestTakeOver has records of one be with the other, once, whoever is restarted, and back with the first when it follows.
+// TestTakeOver has records of one be with the other, once, whoever is restarted, and back with the
+// first when it follows.
 func TestTakeOver(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// slotHeader has the number of a slot, blockHeader the length of what follows it, its checksum and whose it is.
+	// slotHeader has the number of a slot, blockHeader the length of what follows it, its checksum
+	// and whose it is.
 	slotHeader, blockHeader = 8, 4 + 4 + 8
 )
 
@@ -72,7 +73,8 @@ func (r *Relay) pack(raw []byte) []byte {
 	return block
 }
 
-// locate finds the slot that the last one has written to. It reports whether the store has answered.
+// locate finds the slot that the last one has written to. It reports whether the store has
+// answered.
 func (r *Relay) locate(ctx context.Context) bool {
 	head, ok := r.readHead(ctx)
 	if !ok {
@@ -115,7 +117,8 @@ func isSlot(value []byte, number uint64) bool {
 	return len(value) >= slotHeader && binary.LittleEndian.Uint64(value) == number
 }
 
-// Pull takes over what others have published since the last time, and reports whether that is all of it.
+// Pull takes over what others have published since the last time, and reports whether that is all
+// of it.
 func (r *Relay) Pull(ctx context.Context, into *history.Store) bool {
 	head, ok := r.readHead(ctx)
 	if !ok {
@@ -156,7 +159,8 @@ func (r *Relay) got(at place) {
 	}
 }
 
-// unpack keeps the records of the blocks from an offset on, and returns where they end. What is damaged is the last one.
+// unpack keeps the records of the blocks from an offset on, and returns where they end. What is
+// damaged is the last one.
 func (r *Relay) unpack(slot []byte, offset int, into *history.Store) int {
 	for offset+blockHeader <= len(slot) {
 		header := slot[offset:]

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzWorkerKey holds WorkerKey to what encoding/json makes: operators' patterns and recordings have it.
+// FuzzWorkerKey holds WorkerKey to what encoding/json makes: operators' patterns and recordings
+// have it.
 func FuzzWorkerKey(f *testing.F) {
 	f.Add("host", "a", "slot", "0")
 	f.Add("b", `"`, "a", `\`)

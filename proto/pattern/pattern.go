@@ -61,7 +61,8 @@ func (p Pattern) String() string {
 // Names reports whether it asks for a value of a name.
 func (p Pattern) Names(name string) bool { return slices.Contains(p.names, name) }
 
-// Exactly returns the one value of a name that fits the pattern; false: there may be several, or the pattern does not name it.
+// Exactly returns the one value of a name that fits the pattern; false: there may be several, or
+// the pattern does not name it.
 func (p Pattern) Exactly(name string) (value string, ok bool) {
 	i := slices.Index(p.names, name)
 	if i < 0 || strings.ContainsAny(p.values[i], "*?") {

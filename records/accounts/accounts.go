@@ -28,7 +28,8 @@ const (
 // ErrMalformed: a record or run has an invalid form.
 var ErrMalformed = errors.New("record is malformed")
 
-// Reduced returns the digest of an Action that has only the command, platform and salt of a; false if it cannot be encoded.
+// Reduced returns the digest of an Action that has only the command, platform and salt of a; false
+// if it cannot be encoded.
 func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
 	platform := proto.CloneOf(a.GetPlatform())
 	if platform != nil {
@@ -50,8 +51,8 @@ func Key(instance string, reduced digest.Digest, circumstances []byte) record.Ke
 	}
 }
 
-// Encode returns the value of a record. A hash in front of it sees to it that no part of one, which could be well-formed,
-// counts as whole.
+// Encode returns the value of a record. A hash in front of it sees to it that no part of one, which
+// could be well-formed, counts as whole.
 func Encode(r *reuse.Record) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), r)
 	if err != nil {

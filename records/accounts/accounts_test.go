@@ -60,7 +60,8 @@ func (s *fakeStore) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// A served is the service over gRPC, with a storage. Who shows the digest of an action has its grant.
+// A served is the service over gRPC, with a storage. Who shows the digest of an action has its
+// grant.
 type served struct {
 	*testing.T
 	reuse.AccountsClient
@@ -150,7 +151,8 @@ func (s *served) find(action digest.Digest, m *repb.Action) (found []string) {
 	return found
 }
 
-// TestRunsOfOneCommand wants a run to be found for all actions that have its command, platform and salt, and for no other.
+// TestRunsOfOneCommand wants a run to be found for all actions that have its command, platform and
+// salt, and for no other.
 func TestRunsOfOneCommand(t *testing.T) {
 	s := serve(t, &fakeStore{})
 	ran, _ := s.action("gcc", "root", nil)
@@ -189,8 +191,8 @@ func TestRunsOfOneCommand(t *testing.T) {
 	}
 }
 
-// TestRefusals: who does not show the grant of an action is told nothing and changes nothing, and what is kept has to be a
-// run of that action.
+// TestRefusals: who does not show the grant of an action is told nothing and changes nothing, and
+// what is kept has to be a run of that action.
 func TestRefusals(t *testing.T) {
 	store := &fakeStore{}
 	s := serve(t, store)
@@ -248,7 +250,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMerge: the youngest is first, takes the place of one that looked at the same, and the oldest go.
+// TestMerge: the youngest is first, takes the place of one that looked at the same, and the oldest
+// go.
 func TestMerge(t *testing.T) {
 	s := serve(t, &fakeStore{})
 	var actions []digest.Digest
@@ -281,7 +284,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestKeptAtOnce has several keep runs of one command at once: none gets lost, and there are bounds.
+// TestKeptAtOnce has several keep runs of one command at once: none gets lost, and there are
+// bounds.
 func TestKeptAtOnce(t *testing.T) {
 	store := &fakeStore{held: make(chan struct{}), puts: make(chan struct{}, maxKeeping+1)}
 	s := serve(t, store)

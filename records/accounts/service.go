@@ -34,8 +34,8 @@ type Options struct {
 	Read func(ctx context.Context, instance string, d digest.Digest) ([]byte, error)
 }
 
-// Register adds the service to a gRPC server. It needs no closing; the store stays the caller's, to be closed after g has
-// stopped.
+// Register adds the service to a gRPC server. It needs no closing; the store stays the caller's, to
+// be closed after g has stopped.
 func Register(g grpc.ServiceRegistrar, o Options) {
 	s := &service{options: o, keeping: make(chan struct{}, maxKeeping), finding: make(chan struct{}, maxFinding)}
 	for i := range s.locks {
@@ -142,7 +142,8 @@ func (s *service) authorize(ctx context.Context, r request) (digest.Digest, erro
 	return action, nil
 }
 
-// reduced returns the reduced digest of an action that the storage has: a caller may not name another command than its own.
+// reduced returns the reduced digest of an action that the storage has: a caller may not name
+// another command than its own.
 func (s *service) reduced(ctx context.Context, instance string, action digest.Digest) (digest.Digest, error) {
 	b, err := s.options.Read(ctx, instance, action)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
-// A Kind is what actions that are alike have in common. An empty field stands for what is not known.
+// A Kind is what actions that are alike have in common. An empty field stands for what is not
+// known.
 type Kind struct {
 	Mnemonic string // of RequestMetadata
 	Tool     string // of ToolOf

@@ -15,8 +15,8 @@ const maxTool = 256
 type interpreter struct {
 	// valued are options whose value is the next argument.
 	valued []string
-	// named is the option whose value is what it runs, such as a module; text that whose value is the
-	// source. Neither where empty.
+	// named is the option whose value is what it runs, such as a module; text that whose value is
+	// the source. Neither where empty.
 	named, text string
 	shell       bool // text is for a shell
 }
@@ -44,9 +44,9 @@ var (
 	}
 )
 
-// ToolOf returns what a command runs, for commands that run the same to be alike: the program, and where that is
-// an interpreter also the script, module or class that it is told to run. Of text for a shell it is what the
-// first command of it runs.
+// ToolOf returns what a command runs, for commands that run the same to be alike: the program, and
+// where that is an interpreter also the script, module or class that it is told to run. Of text for
+// a shell it is what the first command of it runs.
 func ToolOf(args []string) string {
 	tool := strings.Join(toolOf(args, 0), " ")
 	if len(tool) > maxTool {
@@ -112,8 +112,9 @@ func afterAssignments(words []string) []string {
 // prepare are commands of a shell that only prepare for another.
 var prepare = []string{"set", "cd", "source", ".", "export", "umask", "ulimit", "mkdir", "trap", "unset", "pushd", "true", ":"}
 
-// firstCommand returns the words of the first command in text that does more than prepare for others, without their
-// quotes, or of the last one. It knows enough of a shell's grammar to find the same in texts that begin alike.
+// firstCommand returns the words of the first command in text that does more than prepare for
+// others, without their quotes, or of the last one. It knows enough of a shell's grammar to find
+// the same in texts that begin alike.
 func firstCommand(text string) []string {
 	const maxText = 4 << 10 // further on the commands have long begun
 	text = text[:min(len(text), maxText)]

@@ -12,8 +12,8 @@ import (
 const (
 	// patience is how long a part of a store that has failed is not asked again, at least.
 	patience = time.Second
-	// A failure that took long to come was waited for: then the part is left alone for so many times
-	// as long, up to mostPatience.
+	// A failure that took long to come was waited for: then the part is left alone for so many
+	// times as long, up to mostPatience.
 	patienceShare, mostPatience = 10, 30 * time.Second
 	// A caller whose own deadline passes only shows that the store hangs if it had at least a
 	// hundredth of the timeout.
@@ -74,8 +74,8 @@ func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	})
 }
 
-// Try is for stores that are no Hints: it calls do, as Get and Put call the store, for an operation on a part of that name, and
-// reports whether it was called and worked.
+// Try is for stores that are no Hints: it calls do, as Get and Put call the store, for an operation
+// on a part of that name, and reports whether it was called and worked.
 func (c *Careful) Try(ctx context.Context, operation, bucket string, do func(context.Context) error) bool {
 	return c.try(ctx, part{operation, bucket}, do)
 }

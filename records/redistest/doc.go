@@ -5,5 +5,6 @@
 // Where redis-server is not installed (Debian's packages redis-server and redis-sentinel) a test is
 // skipped; with CI set in the environment it fails.
 //
-// Each server has one goroutine, which waits for its end; Kill waits for that one. There are no locks.
+// Each server has one goroutine, which waits for its end; Kill waits for that one. There are no
+// locks.
 package redistest

@@ -41,8 +41,8 @@ func Start(t testing.TB, arguments ...string) *Server {
 	return s
 }
 
-// StartTLS starts a server as Start does, and returns at which address it speaks TLS. Who calls has to
-// have a certificate of authority, as the server itself. All of them are files.
+// StartTLS starts a server as Start does, and returns at which address it speaks TLS. Who calls has
+// to have a certificate of authority, as the server itself. All of them are files.
 func StartTLS(t testing.TB, authority, certificate, key string) (address string) {
 	t.Helper()
 	s := Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority)
@@ -134,8 +134,8 @@ func (s *Server) try(command ...string) string {
 	return string(answer[:n])
 }
 
-// StartSentinels starts three Sentinels that watch master under the name "farm", and returns when they
-// know each other and its replicas.
+// StartSentinels starts three Sentinels that watch master under the name "farm", and returns when
+// they know each other and its replicas.
 func StartSentinels(t testing.TB, master *Server, replicas int) []*Server {
 	t.Helper()
 	need(t, "redis-sentinel")

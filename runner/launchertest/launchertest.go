@@ -9,8 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// Main runs the tests of a package, from its TestMain. The test binary is started again for each launcher and
-// each guard of mounts; there Main does not return. It fails them if a process of a Command is left at the end.
+// Main runs the tests of a package, from its TestMain. The test binary is started again for each
+// launcher and each guard of mounts; there Main does not return. It fails them if a process of a
+// Command is left at the end.
 func Main(m *testing.M) {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()

@@ -46,7 +46,8 @@ func processes() (pids []int) {
 	return pids
 }
 
-// stat returns the fields of proc_pid_stat(5) from the third on, the state, nil for a process that has ended.
+// stat returns the fields of proc_pid_stat(5) from the third on, the state, nil for a process that
+// has ended.
 func stat(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -23,7 +23,8 @@ type Connection struct {
 // ID distinguishes the connections of one Listeners.
 func (c *Connection) ID() uint64 { return c.id }
 
-// Ended reports whether the connection is closed, by whichever side. gRPC closes it before it ends its calls.
+// Ended reports whether the connection is closed, by whichever side. gRPC closes it before it ends
+// its calls.
 func (c *Connection) Ended() bool { return c.ended.Load() }
 
 // Of returns the connection of a call; nil if its listener is not watched.
@@ -35,7 +36,8 @@ func Of(ctx context.Context) *Connection {
 	return nil
 }
 
-// Host names the client of a call, for request.Operation.Client; empty if its listener is not watched.
+// Host names the client of a call, for request.Operation.Client; empty if its listener is not
+// watched.
 func Host(ctx context.Context) string {
 	if c := Of(ctx); c != nil {
 		return c.host
@@ -49,7 +51,8 @@ type Listeners struct {
 	closed func(id uint64)
 }
 
-// NewListeners returns Listeners that call closed once with the ID of each connection that has been closed.
+// NewListeners returns Listeners that call closed once with the ID of each connection that has been
+// closed.
 func NewListeners(closed func(id uint64)) *Listeners { return &Listeners{closed: closed} }
 
 // Watch returns l so changed that calls over its connections have a Connection.

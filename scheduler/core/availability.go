@@ -163,7 +163,8 @@ func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	d.sweep(&d.unmatched)
 }
 
-// forget takes a worker that is gone from its queue, and forgets queue and pool if they were its alone.
+// forget takes a worker that is gone from its queue, and forgets queue and pool if they were its
+// alone.
 func (d *dispatcher) forget(w *worker) {
 	w.queue.workers--
 	d.discard(w.queue)

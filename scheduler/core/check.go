@@ -366,7 +366,8 @@ func (s *checker) checkOperations() string {
 	return s.Timers.Check()
 }
 
-// checkListed checks that operations that are not done, and no others, are in the lists of open ones.
+// checkListed checks that operations that are not done, and no others, are in the lists of open
+// ones.
 func (s *checker) checkListed() string {
 	ops := s.operations
 	listed, inBuilds := map[*operation]bool{}, 0

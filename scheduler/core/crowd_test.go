@@ -15,10 +15,12 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// crowd is how many operations want one action here. Were each event to look at all of them, a test would take minutes.
+// crowd is how many operations want one action here. Were each event to look at all of them, a test
+// would take minutes.
 const crowd = 20_000
 
-// submitCrowd has a crowd ask for one action, which runs once if they are not private, and returns their names.
+// submitCrowd has a crowd ask for one action, which runs once if they are not private, and returns
+// their names.
 func submitCrowd(t *testing.T, state *State, private bool) (names []string, d digest.Digest) {
 	t.Helper()
 	d = digest.Of(digest.SHA256, []byte("wanted"))
@@ -33,7 +35,8 @@ func submitCrowd(t *testing.T, state *State, private bool) (names []string, d di
 	return names, d
 }
 
-// TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event, the latest first.
+// TestCrowdLeaves has the client of many operations of one run die: all of them leave in one event,
+// the latest first.
 func TestCrowdLeaves(t *testing.T) {
 	state := must(NewState(tuning.Config{}))
 	state.Step(epoch, &event.Report{Call: 1, Worker: "w", Doing: event.Idle})

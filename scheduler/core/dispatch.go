@@ -235,7 +235,8 @@ func (d *dispatcher) next(w *worker) bool {
 	return true
 }
 
-// nextFor assigns a worker that was to be free for a line, nil for none, the task that is next there.
+// nextFor assigns a worker that was to be free for a line, nil for none, the task that is next
+// there.
 func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 	if l == nil || !l.Short() || w.takes != Serving || d.isSettling() {
 		return false

@@ -14,7 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A bazaar is a herd of many pools. Its State settles late, so that all that has come until then is to be done at once.
+// A bazaar is a herd of many pools. Its State settles late, so that all that has come until then is
+// to be done at once.
 type bazaar struct {
 	*herd
 	made int
@@ -50,7 +51,8 @@ func (b *bazaar) submit(n int, platform string) {
 	}
 }
 
-// most ticks until nothing is to be done at once, and returns how many less are left after one event at most.
+// most ticks until nothing is to be done at once, and returns how many less are left after one
+// event at most.
 func (b *bazaar) most(left func() int) (most int) {
 	b.t.Helper()
 	for before := left(); ; {
@@ -70,8 +72,8 @@ func (b *bazaar) most(left func() int) (most int) {
 	return most
 }
 
-// TestManyCompareWhatMayMove has actions move to idle workers of another pool from behind many that may
-// not, of many queues: an event has as many moves as it has effort for the comparisons.
+// TestManyCompareWhatMayMove has actions move to idle workers of another pool from behind many that
+// may not, of many queues: an event has as many moves as it has effort for the comparisons.
 func TestManyCompareWhatMayMove(t *testing.T) {
 	const before, idle = 20, 100
 	b := newBazaar(t)
@@ -94,8 +96,9 @@ func TestManyCompareWhatMayMove(t *testing.T) {
 	}
 }
 
-// TestManyRoam has workers of many pools become idle while queues of many others have something that may go elsewhere:
-// an event looks at all of those for so many pools only as it has effort for.
+// TestManyRoam has workers of many pools become idle while queues of many others have something
+// that may go elsewhere: an event looks at all of those for so many pools only as it has effort
+// for.
 func TestManyRoam(t *testing.T) {
 	const roaming, pools = 400, 100
 	b := newBazaar(t)
@@ -123,8 +126,8 @@ func TestManyRoam(t *testing.T) {
 	}
 }
 
-// TestManySurveys has a pool come when many queues are asked for many platforms: an event finds the reach of so many of
-// them anew only as it has effort to compare platforms with pools.
+// TestManySurveys has a pool come when many queues are asked for many platforms: an event finds the
+// reach of so many of them anew only as it has effort to compare platforms with pools.
 func TestManySurveys(t *testing.T) {
 	const pools, platforms = 200, 40
 	b := newBazaar(t)

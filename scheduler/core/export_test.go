@@ -11,8 +11,8 @@ import (
 // A Seen is called for each event of a history, with what State answers.
 type Seen = func(now time.Time, e event.Event, out event.Out)
 
-// Random has random events happen to a State, as many as fit into so many bytes, and returns it with when the last
-// one did. Begin is given the State before the first.
+// Random has random events happen to a State, as many as fit into so many bytes, and returns it
+// with when the last one did. Begin is given the State before the first.
 func Random(t *testing.T, seed uint64, size int, begin func(now time.Time, s *State) Seen) (*State, time.Time) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	script := make([]byte, size)

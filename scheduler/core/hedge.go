@@ -8,7 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// hedges are second runs of tasks that take too long, on the largest size class, while the first go on.
+// hedges are second runs of tasks that take too long, on the largest size class, while the first go
+// on.
 type hedges struct {
 	*timer.Clock
 	cfg        *tuning.Config

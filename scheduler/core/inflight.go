@@ -95,8 +95,8 @@ func (f *inFlight) joinable(spec *request.Operation, a request.Key) *task {
 	return nil
 }
 
-// waiting returns the oldest task of an action that waits, and that a worker of a pool might run; nil if there is
-// none.
+// waiting returns the oldest task of an action that waits, and that a worker of a pool might run;
+// nil if there is none.
 func (f *inFlight) waiting(p *pool, a request.Key) (oldest *task) {
 	if f.apart {
 		return nil

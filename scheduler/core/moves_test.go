@@ -20,9 +20,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A market is a farm of some pools, whose size classes are the stalls, and the model of what goes from one
-// to another: it has lists, and goes through all of them whenever a worker is given anything, and after
-// each event.
+// A market is a farm of some pools, whose size classes are the stalls, and the model of what goes
+// from one to another: it has lists, and goes through all of them whenever a worker is given
+// anything, and after each event.
 type market struct {
 	t       *testing.T
 	seed    uint64
@@ -36,8 +36,8 @@ type market struct {
 	calls   map[uint64]string
 	stalls  []*stall // in the order of their platforms, and of their classes
 	sellers map[string]*seller
-	// moved counts the jobs that ran in another pool than they waited in, free those of them that it cost
-	// nothing, spilled those that ran on a larger class of their pool.
+	// moved counts the jobs that ran in another pool than they waited in, free those of them that
+	// it cost nothing, spilled those that ran on a larger class of their pool.
 	ran, moved, free, spilled int
 }
 
@@ -58,7 +58,8 @@ type seller struct {
 	since time.Time
 }
 
-// newMarket has pools of these platforms, each with one worker or, after a slash, one of each of its classes.
+// newMarket has pools of these platforms, each with one worker or, after a slash, one of each of
+// its classes.
 func newMarket(t *testing.T, seed uint64, pools ...string) *market {
 	m := &market{
 		t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 11)), now: epoch, calls: map[uint64]string{}, sellers: map[string]*seller{},
@@ -198,8 +199,9 @@ func (m *market) move(from, to *stall, j *job) {
 	}
 }
 
-// best is what is first to go from a stall elsewhere, where that costs least: to the smallest larger
-// class that somebody is idle of, or in other pools to the smallest one to which anything may go.
+// best is what is first to go from a stall elsewhere, where that costs least: to the smallest
+// larger class that somebody is idle of, or in other pools to the smallest one to which anything
+// may go.
 func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 	for _, other := range m.stalls {
 		if what == nil && other.isOf(s) && other.size() > s.size() && m.idleAt(other) != nil && len(s.waiting) > 0 {
@@ -292,8 +294,9 @@ func (m *market) idleAt(s *stall) *seller {
 	return nil
 }
 
-// submit has a job wait in the pool where what is not asked for is least, and of these where the largest
-// class is largest if it chose a smaller one, and then where it is expected to wait for the shortest time.
+// submit has a job wait in the pool where what is not asked for is least, and of these where the
+// largest class is largest if it chose a smaller one, and then where it is expected to wait for the
+// shortest time.
 func (m *market) submit(asked string, class uint32) {
 	m.t.Helper()
 	m.made++
@@ -428,8 +431,8 @@ func (m *market) busy() (names []string) {
 	return names
 }
 
-// TestMovesAreAsTold has actions of some platforms come and go, and workers come, and compares where they run with what follows from
-// who waits and who is idle.
+// TestMovesAreAsTold has actions of some platforms come and go, and workers come, and compares
+// where they run with what follows from who waits and who is idle.
 func TestMovesAreAsTold(t *testing.T) {
 	moved, free, spilled, ran := 0, 0, 0, 0
 	kinds := []struct {
@@ -475,7 +478,8 @@ func TestMovesAreAsTold(t *testing.T) {
 	}
 }
 
-// TestMoveToWorkersThatJoinLater has what waits for one worker be done by those of another pool that come afterwards.
+// TestMoveToWorkersThatJoinLater has what waits for one worker be done by those of another pool
+// that come afterwards.
 func TestMoveToWorkersThatJoinLater(t *testing.T) {
 	m := newMarket(t, 0, "a=1", "b=1")
 	late := m.stalls[1]

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// places are what workers have said of themselves, by their key. With them a test says anew which worker may run
-// what: it knows the rule, and nothing of pools.
+// places are what workers have said of themselves, by their key. With them a test says anew which
+// worker may run what: it knows the rule, and nothing of pools.
 type places map[string]place
 
 // A place is a worker's: texts "name=value".
@@ -185,7 +185,8 @@ func (ps places) checkChoice(s *State, o *operation) string {
 	return ""
 }
 
-// idles reports whether a worker that suits a task better than so is idle, and no larger than the one that has it.
+// idles reports whether a worker that suits a task better than so is idle, and no larger than the
+// one that has it.
 func (ps places) idles(s *State, t *task, rank [3]int) bool {
 	for key, w := range s.workers.All() {
 		r, ok := ps.best(key, t.spec.Instance, placeOf("", t.spec.Platform).has)
@@ -196,7 +197,8 @@ func (ps places) idles(s *State, t *task, rank [3]int) bool {
 	return false
 }
 
-// checkMoves says what waits although an idle worker of another pool is as good for it as those of its own.
+// checkMoves says what waits although an idle worker of another pool is as good for it as those of
+// its own.
 func (ps places) checkMoves(s *State) string {
 	for _, idle := range s.workers.All() {
 		if !idle.entry.Waits() {

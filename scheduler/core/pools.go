@@ -43,8 +43,8 @@ type pools struct {
 	idling int
 }
 
-// unknownGrace is how long an action waits for a worker with a property of which no worker has ever had the name. It is
-// also how long after the start workers may take to come.
+// unknownGrace is how long an action waits for a worker with a property of which no worker has ever
+// had the name. It is also how long after the start workers may take to come.
 const unknownGrace = 5 * time.Second
 
 func newPools(clock *timer.Clock, cfg *tuning.Config) *pools {

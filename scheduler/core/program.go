@@ -70,7 +70,8 @@ func (p *program) withholds(w *worker) bool {
 	return false
 }
 
-// peersAreWell reports whether most other programs of the queue do not fail, and one of them takes work.
+// peersAreWell reports whether most other programs of the queue do not fail, and one of them takes
+// work.
 func (p *program) peersAreWell() bool {
 	peers, ill, own := len(p.queue.programs)-1, p.queue.ill, 0
 	if !p.record.IsWell() {

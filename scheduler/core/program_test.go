@@ -55,8 +55,8 @@ func (h *host) isSuspect() bool {
 	return last(suspendAfter) == suspendAfter || last(1) == 1 && last(16) >= 8
 }
 
-// A court is the model of probation: farm says which actions workers have, and what State answers is compared with
-// what may be.
+// A court is the model of probation: farm says which actions workers have, and what State answers
+// is compared with what may be.
 type court struct {
 	t      *testing.T
 	seed   uint64
@@ -64,7 +64,8 @@ type court struct {
 	state  *State
 	now    time.Time
 	hosts  map[string]*host
-	// has is what each position runs; pauses are those of suspensions, of which the model takes what State says.
+	// has is what each position runs; pauses are those of suspensions, of which the model takes
+	// what State says.
 	has         map[string]*request.Operation
 	held        map[uint64]string
 	call, made  uint64

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// pure are the packages that the core may import: none has a clock, a lock, a socket, a file, a log or randomness
-// that it could reach by them. Of time it may use no more than durations and moments. Those below the core itself it may
-// import, too: they are held to the same.
+// pure are the packages that the core may import: none has a clock, a lock, a socket, a file, a log
+// or randomness that it could reach by them. Of time it may use no more than durations and moments.
+// Those below the core itself it may import, too: they are held to the same.
 var pure = []string{
 	"bytes", "cmp", "container/heap", "container/list", "crypto/sha256",
 	"encoding/hex", "encoding/json", "errors", "fmt", "iter",

@@ -41,7 +41,8 @@ type queue struct {
 	// programs are the workers by their program; ill counts failing programs.
 	programs map[string]*program
 	ill      int
-	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or drained.
+	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or
+	// drained.
 	declared, away bool
 	absence        absence
 	// impatient counts the tasks that do not wait for it while it is away.
@@ -74,7 +75,8 @@ func (q *queue) served() bool { return q.serving > 0 }
 // action and fetches the inputs of the next has positions that need no third one for now.
 func (q *queue) staffed() bool { return q.serving > 0 || q.suspended > 0 || q.rest.IsSet() }
 
-// open reports whether tasks may wait here: it is staffed, or would be if operators had not drained its workers.
+// open reports whether tasks may wait here: it is staffed, or would be if operators had not drained
+// its workers.
 func (q *queue) open() bool { return q.staffed() || q.drained > 0 }
 
 // An absence is the time in which a queue is away. Each task waits for so long from its beginning,
@@ -93,7 +95,8 @@ func (a *absence) ends(t *task) time.Duration {
 	return timer.After(max(t.Since(), a.since), a.patience)
 }
 
-// patience is how long a task may wait while a queue is away, for its workers to come or to be undrained.
+// patience is how long a task may wait while a queue is away, for its workers to come or to be
+// undrained.
 func (q *queue) patience(c *tuning.Config) time.Duration {
 	if q.drained > 0 {
 		return max(c.DrainGrace, q.pool.patience)
@@ -187,8 +190,8 @@ func (q *queue) sooner(other *queue) bool {
 	return q.wait() < other.wait()
 }
 
-// A reach is the pools where else something of a queue may run: those of the same instance name prefix
-// that fit one of the platforms that it is asked for. There may be some more.
+// A reach is the pools where else something of a queue may run: those of the same instance name
+// prefix that fit one of the platforms that it is asked for. There may be some more.
 type reach struct {
 	// pools are in the order of their offers.
 	pools []*pool

@@ -15,7 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
-// randomRecording records a random history, with every kind of event, and returns how often each kind came.
+// randomRecording records a random history, with every kind of event, and returns how often each
+// kind came.
 func randomRecording(t *testing.T, seed uint64, size int) (recording []byte, kinds map[string]int) {
 	t.Helper()
 	var b bytes.Buffer

@@ -19,7 +19,8 @@ type overflows struct {
 	cfg      *tuning.Config
 	dispatch *dispatcher
 	reaches  *reaches
-	// spilled and moved count the tasks that went to larger workers of their pool, and to other pools.
+	// spilled and moved count the tasks that went to larger workers of their pool, and to other
+	// pools.
 	spilled, moved uint64
 	// batch has the first task to move from each of the marked queues that were compared last, in
 	// their order.

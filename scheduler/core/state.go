@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe for
-// concurrent use.
+// State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe
+// for concurrent use.
 type State struct {
 	cfg tuning.Config
 	*timer.Clock

@@ -21,7 +21,8 @@ type herd struct {
 	state *State
 	now   time.Time
 	calls uint64
-	// steps counts the events, most is the most tasks that one of them has moved or ended; ended counts all that ended.
+	// steps counts the events, most is the most tasks that one of them has moved or ended; ended
+	// counts all that ended.
 	steps, most, ended int
 	// given are the operations that workers have been given.
 	given []string
@@ -100,14 +101,16 @@ func (h *herd) catchUp() {
 	}
 }
 
-// lose has time pass until the only worker is lost, and returns how many tasks are unmatched after that event.
+// lose has time pass until the only worker is lost, and returns how many tasks are unmatched after
+// that event.
 func (h *herd) lose() int {
 	h.now = h.now.Add(31 * time.Second)
 	h.tell(event.Tick{})
 	return h.state.View().Counts().Unmatched
 }
 
-// TestLastWorkerLeaves has all that waits look for another queue, and then fail, in events none of which does much.
+// TestLastWorkerLeaves has all that waits look for another queue, and then fail, in events none of
+// which does much.
 func TestLastWorkerLeaves(t *testing.T) {
 	h := newHerd(t, tuning.Config{})
 	if n := h.lose(); n == 0 || n > herdMost {
@@ -163,7 +166,8 @@ func TestWorkerComesBackMeanwhile(t *testing.T) {
 	}
 }
 
-// TestManyWaitForDrainedWorkers has the workers of many be drained, undrained, and drained until all of it fails.
+// TestManyWaitForDrainedWorkers has the workers of many be drained, undrained, and drained until
+// all of it fails.
 func TestManyWaitForDrainedWorkers(t *testing.T) {
 	h := newHerd(t, tuning.Config{SyncInterval: 48 * time.Hour, WorkerSlack: 48 * time.Hour})
 	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
@@ -209,8 +213,8 @@ func TestManyWorkersSettle(t *testing.T) {
 	}
 }
 
-// TestManyWorkersAreUndrained has many workers be drained and undrained while their calls are held and more waits than they can take:
-// each gets its action, in events that give to few.
+// TestManyWorkersAreUndrained has many workers be drained and undrained while their calls are held
+// and more waits than they can take: each gets its action, in events that give to few.
 func TestManyWorkersAreUndrained(t *testing.T) {
 	const workers = 2000
 	h := &herd{t: t, state: must(NewState(tuning.Config{})), now: epoch}

@@ -302,8 +302,8 @@ func (t *task) rival() *worker {
 	return nil
 }
 
-// mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has to be
-// somebody to start it again then.
+// mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has
+// to be somebody to start it again then.
 func (t *task) mayHedge() bool {
 	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class && t.rival() != nil
 }
@@ -318,8 +318,8 @@ func (t *task) recharge(w *worker, now time.Time) {
 	t.pool.tree.Start(&t.item, &w.entry, now, cost)
 }
 
-// decides reports whether what a worker of a race reports ends it: a failure of the first run does not,
-// nor does an end of the second that has nothing to do with the action.
+// decides reports whether what a worker of a race reports ends it: a failure of the first run does
+// not, nor does an end of the second that has nothing to do with the action.
 func decides(t *task, w *worker, resp *repb.ExecuteResponse) bool {
 	code := codes.Code(resp.GetStatus().GetCode())
 	if w == t.race().worker {

@@ -90,11 +90,13 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	return n
 }
 
-// Latest is the number of the latest operation. Each one that comes has a larger number than those before it.
+// Latest is the number of the latest operation. Each one that comes has a larger number than those
+// before it.
 func (s *View) Latest() uint64 { return s.operations.ages }
 
-// Entries yields the operations that are not done and that p may match, all for nil, with larger numbers than one, in the order
-// of their numbers. It looks at no others if p names an operation or an invocation.
+// Entries yields the operations that are not done and that p may match, all for nil, with larger
+// numbers than one, in the order of their numbers. It looks at no others if p names an operation or
+// an invocation.
 func (s *View) Entries(p *pattern.Pattern, after uint64) iter.Seq2[uint64, view.Entry] {
 	list := &s.operations.open
 	if p != nil {
@@ -206,7 +208,8 @@ func (q *queue) branches(running, atMost int) view.Branch {
 	return root
 }
 
-// Programs returns the key of each program of which p matches a worker, of each if it is nil, with that of one of its workers.
+// Programs returns the key of each program of which p matches a worker, of each if it is nil, with
+// that of one of its workers.
 func (s *View) Programs(p *pattern.Pattern) map[string]string {
 	list := map[string]string{}
 	for _, pool := range s.dispatch.pools.Sorted() {

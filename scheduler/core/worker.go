@@ -24,8 +24,8 @@ type worker struct {
 	// takes is whether it takes work, prefersIdle whether it prefers none.
 	takes       Availability
 	prefersIdle bool
-	// boot and address are those of its last Report. twin is where another process was that called as the same
-	// worker, and was refused, at that time; empty: none was.
+	// boot and address are those of its last Report. twin is where another process was that called
+	// as the same worker, and was refused, at that time; empty: none was.
 	boot, address string
 	twin          string
 	refused       time.Time
@@ -83,7 +83,8 @@ const (
 	assigned
 	// confirmed: to run its task, as it has reported.
 	confirmed
-	// away: to come back, with its task if it has one. It has not called yet, but had an action before; see Restore.
+	// away: to come back, with its task if it has one. It has not called yet, but had an action
+	// before; see Restore.
 	away
 )
 

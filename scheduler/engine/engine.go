@@ -123,12 +123,13 @@ func (e *Engine) Check() string {
 	return e.state.Check()
 }
 
-// lookBatch is how many operations are copied under the lock at a time at most, which takes about a millisecond, and
-// firstBatch how many at first: who looks for few may have found them then.
+// lookBatch is how many operations are copied under the lock at a time at most, which takes about a
+// millisecond, and firstBatch how many at first: who looks for few may have found them then.
 const lookBatch, firstBatch = 10_000, 500
 
-// EachOperation calls do, without the lock, with the operations that are not done and that p matches, nil: with all, which have larger
-// numbers than one, in the order in which they came, until it returns false. What ends meanwhile may be left out, what comes is.
+// EachOperation calls do, without the lock, with the operations that are not done and that p
+// matches, nil: with all, which have larger numbers than one, in the order in which they came,
+// until it returns false. What ends meanwhile may be left out, what comes is.
 func (e *Engine) EachOperation(p *pattern.Pattern, after uint64, do func(number uint64, op *request.Operation) bool) {
 	type numbered struct {
 		number uint64
@@ -203,7 +204,8 @@ func (e *Engine) Step(do func(Turn) event.Out) {
 	e.concluded(out)
 }
 
-// Accept is Step for an event that begins something. False: the Engine has stopped, and nothing was done.
+// Accept is Step for an event that begins something. False: the Engine has stopped, and nothing was
+// done.
 func (e *Engine) Accept(do func(Turn) event.Out) (accepted bool) {
 	e.Step(func(t Turn) event.Out {
 		if e.IsStopped() {

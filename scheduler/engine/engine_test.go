@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// TestEachOperation lists more operations than are looked at without a break, while in each break some
-// end and others come. All that were there from the first to the last are listed once.
+// TestEachOperation lists more operations than are looked at without a break, while in each break
+// some end and others come. All that were there from the first to the last are listed once.
 func TestEachOperation(t *testing.T) {
 	const stay, leave = 2 * lookBatch, lookBatch
 	state, err := core.NewState(tuning.Config{})

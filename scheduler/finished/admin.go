@@ -26,7 +26,8 @@ const (
 	// further pages.
 	maxPage, maxPageBytes = 1000, 1 << 20
 	maxSlowest            = 50
-	// answerBytes is the memory that such a page takes, and recordBytes that of one record, beside their encoded answers.
+	// answerBytes is the memory that such a page takes, and recordBytes that of one record, beside
+	// their encoded answers.
 	answerBytes = 4 * maxPageBytes
 	recordBytes = 4 * history.MaxRecordBytes
 )
@@ -89,7 +90,8 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
 }
 
-// names are those of patterns, with the fields in which they are looked for, and buildNames those of patterns of builds.
+// names are those of patterns, with the fields in which they are looked for, and buildNames those
+// of patterns of builds.
 var (
 	names = map[string]history.Field{
 		"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,

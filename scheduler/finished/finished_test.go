@@ -128,7 +128,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestOneRecord looks for one that is among the last: older ones, whose index is damaged here, are not looked at.
+// TestOneRecord looks for one that is among the last: older ones, whose index is damaged here, are
+// not looked at.
 func TestOneRecord(t *testing.T) {
 	folder := t.TempDir()
 	seen, logs := observer.New(zap.WarnLevel)

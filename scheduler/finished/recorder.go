@@ -43,7 +43,8 @@ type Blobs interface {
 // Options of a Recorder.
 type Options struct {
 	Store *history.Store
-	// Blobs returns the storage of an instance name, where command lines are; nil: records have none.
+	// Blobs returns the storage of an instance name, where command lines are; nil: records have
+	// none.
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Memory is the program's limit of memory; 0: no limit.
 	Memory int64
@@ -144,7 +145,8 @@ func (r *Recorder) make(ctx context.Context, e ended) {
 	r.options.Store.Add(m)
 }
 
-// addCommand adds the command line. Where storage is slow, actions that succeeded or were cancelled have none.
+// addCommand adds the command line. Where storage is slow, actions that succeeded or were cancelled
+// have none.
 func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *event.Status) {
 	fn := st.Digest.Function()
 	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())

@@ -42,8 +42,8 @@ func newAnalyzer(t *testing.T) *sizeclass.Analyzer {
 	return a
 }
 
-// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach what
-// is known of both.
+// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach
+// what is known of both.
 func TestLateRunIsLearned(t *testing.T) {
 	sizes := newAnalyzer(t)
 	both := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}})
@@ -72,7 +72,8 @@ func TestLateRunIsLearned(t *testing.T) {
 	t.Error("no action started on class 1")
 }
 
-// TestSpilledRunIsLearned has a run on a larger class than was chosen, whose workers were busy, be learned as one there.
+// TestSpilledRunIsLearned has a run on a larger class than was chosen, whose workers were busy, be
+// learned as one there.
 func TestSpilledRunIsLearned(t *testing.T) {
 	sizes := newAnalyzer(t)
 	three := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}, {Size: 8}})
@@ -109,8 +110,9 @@ func TestSpilledRunIsLearned(t *testing.T) {
 	}
 }
 
-// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what has become the
-// largest one: that is no failure for which the action would have to start on the largest.
+// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what
+// has become the largest one: that is no failure for which the action would have to start on the
+// largest.
 func TestCutShortTeachesNothing(t *testing.T) {
 	sizes := newAnalyzer(t)
 	d := digest.Of(digest.SHA256, []byte("action"))

@@ -7,12 +7,14 @@ import (
 )
 
 const (
-	// maxPrograms bounds the commands that are remembered, maxProgramBytes the program's name of each.
+	// maxPrograms bounds the commands that are remembered, maxProgramBytes the program's name of
+	// each.
 	maxPrograms     = 20_000
 	maxProgramBytes = 512
 )
 
-// programs remember which programs commands start, so that a command that comes again, with other inputs, need not be read again.
+// programs remember which programs commands start, so that a command that comes again, with other
+// inputs, need not be read again.
 type programs struct {
 	known *lru.Cache[digest.Digest, string]
 }

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxReaders is how many streams of output are read at once, readersOfWorker how many of one worker. A worker shows more:
-	// it learns late that one has ended.
+	// maxReaders is how many streams of output are read at once, readersOfWorker how many of one
+	// worker. A worker shows more: it learns late that one has ended.
 	maxReaders, readersOfWorker = 1024, 32
 	// lingers is how long a worker may send output that nobody reads until it asks whether to
 	// continue.
@@ -73,9 +73,9 @@ type reader struct {
 	left    func() // gives that at the worker back, which knows that the reader has gone
 }
 
-// show registers a worker under its identities until end is called. It takes the
-// place of an older call of the same process, but not of another process that has one of the identities: that
-// is refused with event.ErrTwin.
+// show registers a worker under its identities until end is called. It takes the place of an older
+// call of the same process, but not of another process that has one of the identities: that is
+// refused with event.ErrTwin.
 func (l *Registry) show(hello *live.ServeRequest, boot string) (s *showing, end func(), err error) {
 	s = &showing{
 		places: intake.NewPlaces(readersOfWorker), boot: boot, asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{}),

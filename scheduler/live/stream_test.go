@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// TestOutputOfALostWorker has another worker run the action after it: what the first one's command printed does
-// not count.
+// TestOutputOfALostWorker has another worker run the action after it: what the first one's command
+// printed does not count.
 func TestOutputOfALostWorker(t *testing.T) {
 	v := &view{registry: NewRegistry(), watch: &live.Watch{}}
 	see := func(attempts int, worker string) error {
@@ -36,7 +36,8 @@ func TestOutputOfALostWorker(t *testing.T) {
 	}
 }
 
-// TestReadersOfManyCallers has one caller read as many streams of a worker as there may be: another one gets one of them.
+// TestReadersOfManyCallers has one caller read as many streams of a worker as there may be: another
+// one gets one of them.
 func TestReadersOfManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
@@ -70,8 +71,8 @@ func TestReadersOfManyCallers(t *testing.T) {
 	})
 }
 
-// TestReadersThatCome has a caller read and hang up, again and again: each stream counts for him until the worker knows that it
-// has ended, so that no more than it shows are asked of it.
+// TestReadersThatCome has a caller read and hang up, again and again: each stream counts for him
+// until the worker knows that it has ended, so that no more than it shows are asked of it.
 func TestReadersThatCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()

@@ -244,7 +244,8 @@ func maxBytes(m proto.Message) int64 {
 	return 16 << 20
 }
 
-// smallMessage is the size from which messages of a client's are charged to the call that names them.
+// smallMessage is the size from which messages of a client's are charged to the call that names
+// them.
 const smallMessage = 4 << 10
 
 // Charge charges a call with the memory of its waiting operation, and nothing else any more.

@@ -9,7 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// TestLostPositionsAreOneWorker has the positions of two machines stop calling: that is one loss of each, until it happens again.
+// TestLostPositionsAreOneWorker has the positions of two machines stop calling: that is one loss of
+// each, until it happens again.
 func TestLostPositionsAreOneWorker(t *testing.T) {
 	var l Lost
 	start := time.Unix(1e9, 0)

@@ -70,7 +70,8 @@ func (d *desk) list(size int32, attributes map[string]string) (names []string) {
 	}
 }
 
-// TestListOperations lists what there is in the order in which it came, all of it, by invocation and by name, in pages, after some has ended.
+// TestListOperations lists what there is in the order in which it came, all of it, by invocation
+// and by name, in pages, after some has ended.
 func TestListOperations(t *testing.T) {
 	d := newDesk(t)
 	of := map[string][]string{}
@@ -106,7 +107,8 @@ func TestListOperations(t *testing.T) {
 	}
 }
 
-// TestPageTokenOfAnother has tokens that are of no use here be errors: else pages would begin anywhere.
+// TestPageTokenOfAnother has tokens that are of no use here be errors: else pages would begin
+// anywhere.
 func TestPageTokenOfAnother(t *testing.T) {
 	d, other := newDesk(t), newDesk(t)
 	other.began = "before"

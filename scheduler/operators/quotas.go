@@ -32,8 +32,8 @@ const (
 type quotas struct {
 	*engine.Engine
 	log *zap.Logger
-	// keep and load are ServerOptions.KeepQuota and LoadQuotas. keeping is held while a quota is changed and kept, and taken
-	// before engine.mu.
+	// keep and load are ServerOptions.KeepQuota and LoadQuotas. keeping is held while a quota is
+	// changed and kept, and taken before engine.mu.
 	keep    func(context.Context, quota.Record) error
 	load    func(context.Context) ([]quota.Record, error)
 	keeping sync.Mutex

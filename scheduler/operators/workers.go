@@ -24,7 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// twinShown is how long it is shown that another process was refused: it tries again every few seconds.
+// twinShown is how long it is shown that another process was refused: it tries again every few
+// seconds.
 const twinShown = time.Minute
 
 // lookBatch is how many workers are read at a time while the scheduler does nothing else.
@@ -38,7 +39,8 @@ type workers struct {
 	*engine.Engine
 	reports Reports
 	lost    *Lost
-	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before engine.mu.
+	// keep is ServerOptions.KeepDrains. keeping is held while it is called, and taken before
+	// engine.mu.
 	keep    func([]drain.Record) error
 	keeping sync.Mutex
 }
@@ -135,7 +137,8 @@ func properties(p request.Platform) []*admin.Property {
 	return list
 }
 
-// Drain implements admin.SchedulerServer. A name that no worker is identified by is an error: the pattern would never match.
+// Drain implements admin.SchedulerServer. A name that no worker is identified by is an error: the
+// pattern would never match.
 func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
 	p, err := patternOf(req.GetPattern())
 	if err != nil {

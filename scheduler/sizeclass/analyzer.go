@@ -93,8 +93,8 @@ func (a *Analyzer) Analyze(ctx context.Context, action Action) *Selector {
 	return s
 }
 
-// uniform returns a number from 0 to below 1 that depends on all bits of a hash. The steps are those
-// of SplitMix64 (Steele, Lea, Flood, 2014), without which FNV's high bits hardly depend on
+// uniform returns a number from 0 to below 1 that depends on all bits of a hash. The steps are
+// those of SplitMix64 (Steele, Lea, Flood, 2014), without which FNV's high bits hardly depend on
 // the last bytes.
 func uniform(hash uint64) float64 {
 	hash = (hash ^ hash>>30) * 0xbf58476d1ce4e5b9

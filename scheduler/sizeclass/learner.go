@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Learner takes how a run ended that Select, Failed or Overdue asked for, or that was Moved. Exactly one of Succeeded,
-// Failed and Abandoned is called, once.
+// A Learner takes how a run ended that Select, Failed or Overdue asked for, or that was Moved.
+// Exactly one of Succeeded, Failed and Abandoned is called, once.
 type Learner struct {
 	options *Options
 	action  Action

@@ -43,8 +43,8 @@ type Choice struct {
 	Reason string
 }
 
-// A Selector chooses where an action starts. When the classes change before the action has run, it may be
-// asked again; the Learner that it gave before is then Abandoned.
+// A Selector chooses where an action starts. When the classes change before the action has run, it
+// may be asked again; the Learner that it gave before is then Abandoned.
 type Selector struct {
 	options    *Options
 	action     Action

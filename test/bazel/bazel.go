@@ -26,8 +26,8 @@ const (
 	stopTimeout = 2 * time.Minute
 )
 
-// A Client is one bazel with a server and an output root of its own. Its server is there until Shutdown or the
-// end of the test that made it, for all builds below that test.
+// A Client is one bazel with a server and an output root of its own. Its server is there until
+// Shutdown or the end of the test that made it, for all builds below that test.
 type Client struct {
 	*server
 	flags []string // of every build and test
@@ -130,8 +130,8 @@ func (c *Client) run(ctx context.Context, t *testing.T, command string, args ...
 	return r
 }
 
-// Start has Run go on beside the test, at whose end the build is interrupted if it still goes on. What nobody took of it is shown if
-// the test has failed.
+// Start has Run go on beside the test, at whose end the build is interrupted if it still goes on.
+// What nobody took of it is shown if the test has failed.
 func (c *Client) Start(t *testing.T, command string, args ...string) <-chan Run {
 	t.Helper()
 	ctx, stop := context.WithCancel(c.builds)

@@ -137,8 +137,8 @@ func expectNotDownloaded(t *testing.T, workspace, but string) {
 	}
 }
 
-// startFarm starts "forerunner up" with two slots and returns the endpoint for bazel. When the test ends the
-// farm is asked to drain; it must exit with 0 and leave no mount.
+// startFarm starts "forerunner up" with two slots and returns the endpoint for bazel. When the test
+// ends the farm is asked to drain; it must exit with 0 and leave no mount.
 func startFarm(f *programs.Test, args ...string) string {
 	f.Helper()
 	farm, address := f.Up(filepath.Join(f.Dir, "data"), append([]string{"--http", programs.FreeAddress(f.T)}, args...)...)

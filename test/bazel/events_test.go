@@ -14,9 +14,9 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of them. Each
-// ends as it does without --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a
-// scheduler that stays away is its own.
+// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the
+// middle of them. Each ends as it does without --bes_backend, at once or in the background, and its
+// page tells of it. What Bazel makes of a scheduler that stays away is its own.
 func TestBuildEvents(t *testing.T) {
 	t.Parallel() // each Bazel waits much for its farm
 	for name, c := range map[string]struct {
@@ -24,8 +24,9 @@ func TestBuildEvents(t *testing.T) {
 		startup, background []string
 	}{
 		"new": {Debian, nil, nil},
-		// In the background it uploads files that events name with calls of the build, which are cancelled at the build's end. That
-		// ends some builds and some servers of it, so that no files are uploaded there.
+		// In the background it uploads files that events name with calls of the build, which are
+		// cancelled at the build's end. That ends some builds and some servers of it, so that no
+		// files are uploaded there.
 		"old": {Old, []string{"--nosystem_rc"}, []string{localFiles}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +78,8 @@ sh_test(name = "passes", srcs = ["passes.sh"], data = [":gate"])
 sh_test(name = "fails", srcs = ["fails.sh"], data = [":gate"])
 `
 
-// cuts publishes one build of which nothing is cut, one that is cut for a while, and one that is cut for good; in the background if there
-// are flags for it.
+// cuts publishes one build of which nothing is cut, one that is cut for a while, and one that is
+// cut for good; in the background if there are flags for it.
 func (e *events) cuts(t *testing.T, background ...string) {
 	for i, cut := range []string{"not cut", "cut for a while", "cut for good"} {
 		name := cut
@@ -127,7 +128,8 @@ func (e *events) cuts(t *testing.T, background ...string) {
 	}
 }
 
-// expectPage looks for all of a build on its page, where logs are links if they were uploaded, and for the build in the history.
+// expectPage looks for all of a build on its page, where logs are links if they were uploaded, and
+// for the build in the history.
 func (e *events) expectPage(t *testing.T, id string, uploaded bool) {
 	t.Helper()
 	e.Eventually("the page has the end", func() bool { return strings.Contains(e.page(id), "Failed: exit code 3, tests failed") })

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestMain has all tests run at the same time: each waits much for its Bazel, and its Bazel for the farm.
+// TestMain has all tests run at the same time: each waits much for its Bazel, and its Bazel for the
+// farm.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {

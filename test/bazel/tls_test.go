@@ -20,9 +20,10 @@ const openToClients = `access:
   may: [work]
 `
 
-// TestBazelOverTLS builds on a farm all of whose ports have TLS: Bazel calls the scheduler and the storage, the
-// scheduler the storage, the worker both; the programs know each other by certificates. Debian's Bazel has no
-// TLS (its Netty lacks ALPN). The old one has it, but shows no certificate, and a token not in all of its calls.
+// TestBazelOverTLS builds on a farm all of whose ports have TLS: Bazel calls the scheduler and the
+// storage, the scheduler the storage, the worker both; the programs know each other by
+// certificates. Debian's Bazel has no TLS (its Netty lacks ALPN). The old one has it, but shows no
+// certificate, and a token not in all of its calls.
 func TestBazelOverTLS(t *testing.T) {
 	if os.Getuid() != 0 {
 		programs.Needs(t, "a worker needs root")

@@ -10,7 +10,8 @@ import (
 
 func actionName(i int) string { return fmt.Sprintf("action%d", i) }
 
-// runActions runs all actions, as many at a time as there are clients, and evenly over the steps of disturb.
+// runActions runs all actions, as many at a time as there are clients, and evenly over the steps of
+// disturb.
 func (c *cluster) runActions(ctx context.Context, steps int) {
 	numbers := make(chan int)
 	var clients sync.WaitGroup
@@ -34,8 +35,9 @@ func (c *cluster) runActions(ctx context.Context, steps int) {
 	clients.Wait()
 }
 
-// countLate counts runs that began after the result was there. Not those of a worker that had the action, was off the
-// network, and could not know: what has happened until a while after that is forgotten.
+// countLate counts runs that began after the result was there. Not those of a worker that had the
+// action, was off the network, and could not know: what has happened until a while after that is
+// forgotten.
 func (c *cluster) countLate(forget bool) {
 	now := c.Starts()
 	c.done.mu.Lock()

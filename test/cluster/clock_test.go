@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// shifted is machine code for amd64 that is clock_gettime, of a real-time clock that is so many seconds ahead:
+// shifted is machine code for amd64 that is clock_gettime, of a real-time clock that is so many
+// seconds ahead:
 //
 //	mov eax, SYS_clock_gettime; syscall; test edi, edi; jne done; add qword ptr [rsi], AHEAD; done: ret
 func shifted(ahead time.Duration) []byte {
@@ -29,9 +30,10 @@ func shifted(ahead time.Duration) []byte {
 // aheadAt is where that code has the seconds.
 const aheadAt = 14
 
-// setClocks has a process, and all that it has started, see a real-time clock that is off. The kernel has one such clock for all
-// processes; Go programs read it through a pointer, which leads to code of the test's from then on, in unused bytes behind the vDSO.
-// What is paced by the monotonic clock is not changed by that, as on a machine whose clock is set.
+// setClocks has a process, and all that it has started, see a real-time clock that is off. The
+// kernel has one such clock for all processes; Go programs read it through a pointer, which leads
+// to code of the test's from then on, in unused bytes behind the vDSO. What is paced by the
+// monotonic clock is not changed by that, as on a machine whose clock is set.
 func setClocks(pid int, ahead time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the clock of a process is set on amd64 only, not on %s", runtime.GOARCH)
@@ -145,7 +147,8 @@ func vdsoEnd(pid int) (uint64, error) {
 	return 0, fmt.Errorf("it has no vDSO")
 }
 
-// TestClockOfNone: a process whose clock cannot be set is an error, or a test of clocks would test nothing.
+// TestClockOfNone: a process whose clock cannot be set is an error, or a test of clocks would test
+// nothing.
 func TestClockOfNone(t *testing.T) {
 	cmd := exec.Command("sleep", "300")
 	if err := cmd.Start(); err != nil {

@@ -21,10 +21,10 @@ const (
 	clusterTimeout = 30 * time.Minute
 )
 
-// TestCluster runs 2,000 actions with known outputs, and a Bazel build again and again, on hosts of their own
-// addresses, in network namespaces: two schedulers, storage, a Redis that Sentinels watch, four workers of two
-// size classes. Meanwhile the network between them is slow and loses things, is cut, each of them is killed, and
-// the disk of one is full.
+// TestCluster runs 2,000 actions with known outputs, and a Bazel build again and again, on hosts of
+// their own addresses, in network namespaces: two schedulers, storage, a Redis that Sentinels
+// watch, four workers of two size classes. Meanwhile the network between them is slow and loses
+// things, is cut, each of them is killed, and the disk of one is full.
 func TestCluster(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("network namespaces need root")

@@ -17,7 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// A sickDisk is an ext4 file system on a device that can fail: a loop device over a file that the test serves.
+// A sickDisk is an ext4 file system on a device that can fail: a loop device over a file that the
+// test serves.
 type sickDisk struct {
 	*programs.Test
 	dir   string

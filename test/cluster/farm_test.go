@@ -81,8 +81,8 @@ func (f *farm) operation(ctx context.Context, target string) *admin.Operation {
 	return list.GetOperations()[0]
 }
 
-// work is what an action does: it says in "starts" that it begins, does what middle says, and makes of its input
-// what has to be known.
+// work is what an action does: it says in "starts" that it begins, does what middle says, and makes
+// of its input what has to be known.
 type work struct {
 	name, middle, instance string
 }
@@ -90,7 +90,8 @@ type work struct {
 func (w work) input() string { return fmt.Sprintf("this is %s\n", w.name) }
 func (w work) want() string  { return strings.ToUpper(w.input() + w.input()) }
 
-// runAction has an action run, as often as the farm asks for that, and reports whether its result was right.
+// runAction has an action run, as often as the farm asks for that, and reports whether its result
+// was right.
 func (f *farm) runAction(ctx context.Context, w work) bool {
 	began := time.Now()
 	f.Write(filepath.Join("in", w.name, "in"), w.input())

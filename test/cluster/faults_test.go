@@ -16,7 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// mendedSlack is for how long after hosts are back on the network a run may begin that one of them was given before.
+// mendedSlack is for how long after hosts are back on the network a run may begin that one of them
+// was given before.
 const mendedSlack = 5 * time.Second
 
 // A step is a fault, or a kill at a stage.
@@ -118,8 +119,8 @@ func (c *cluster) server() *host {
 	return c.schedulers[0]
 }
 
-// fillDisk fills the disk of the last worker while a probe runs there: the worker has to say so, and another one to run
-// the probe.
+// fillDisk fills the disk of the last worker while a probe runs there: the worker has to say so,
+// and another one to run the probe.
 func (c *cluster) fillDisk(ctx context.Context) {
 	victim := c.workers[3]
 	said := func(what string) int { return strings.Count(c.on(victim).Stderr.String(), what) }
@@ -163,7 +164,8 @@ func (c *cluster) fillDisk(ctx context.Context) {
 	}
 }
 
-// failOver takes the master of Redis away: another one is to become it, with the records and the lease.
+// failOver takes the master of Redis away: another one is to become it, with the records and the
+// lease.
 func (c *cluster) failOver(ctx context.Context, lose, back func(*host)) {
 	old := c.master()
 	records, lease := c.records(old)

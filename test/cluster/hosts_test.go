@@ -33,7 +33,8 @@ type cluster struct {
 	tally
 	client, storage            *host
 	redis, schedulers, workers []*host
-	// lines has a line to the programs on storage and schedulers, and one that leads to whichever scheduler serves.
+	// lines has a line to the programs on storage and schedulers, and one that leads to whichever
+	// scheduler serves.
 	lines    map[*host]*line
 	balancer *line
 	disk     *sickDisk // small, of the last of workers

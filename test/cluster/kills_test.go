@@ -18,7 +18,8 @@ import (
 const (
 	stageTries   = 5
 	stageTimeout = time.Minute // for an action to get to a stage; then another one is tried
-	// probeInstance is the instance name of probes, of which nothing else runs: they go before all others.
+	// probeInstance is the instance name of probes, of which nothing else runs: they go before all
+	// others.
 	probeInstance = "probe"
 	settledFor    = 300 * time.Millisecond // how long it is at one before something is killed
 )
@@ -100,8 +101,9 @@ func (p *probe) report() bool {
 	}) && p.settle() && len(p.done) == 0
 }
 
-// acknowledge has its worker not hear from the scheduler, and the client have the result. A worker that had just called
-// does not get to report it: it is taken for lost, another one has the probe, and this is not what was to be reached.
+// acknowledge has its worker not hear from the scheduler, and the client have the result. A worker
+// that had just called does not get to report it: it is taken for lost, another one has the probe,
+// and this is not what was to be reached.
 func (p *probe) acknowledge() bool {
 	if !p.run() {
 		return false
@@ -193,7 +195,8 @@ func (c *cluster) kills() (steps []step) {
 	return steps
 }
 
-// killAt has one action after the other try to get to a stage, until one does and something was killed.
+// killAt has one action after the other try to get to a stage, until one does and something was
+// killed.
 func (c *cluster) killAt(ctx context.Context, s stage, victim string) {
 	for try := range stageTries {
 		if c.tryKill(ctx, s, victim, fmt.Sprintf("probe-%s-%s-%d", s.name, victim, try)) || ctx.Err() != nil {

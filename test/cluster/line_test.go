@@ -19,8 +19,8 @@ const (
 	lineBytes = 64 << 10
 )
 
-// A line forwards connections to a port of a host. It is slow if the network is not, can hold back what goes
-// one way, and can break.
+// A line forwards connections to a port of a host. It is slow if the network is not, can hold back
+// what goes one way, and can break.
 type line struct {
 	h        *host
 	listener net.Listener
@@ -163,7 +163,8 @@ func (l *line) pass(caller string, way direction) error {
 	return errHeld
 }
 
-// hold holds back what goes one way between the line and hosts until release, which breaks their connections.
+// hold holds back what goes one way between the line and hosts until release, which breaks their
+// connections.
 func (l *line) hold(way direction, hosts ...*host) (release func()) {
 	h := &hold{way: way, released: make(chan struct{})}
 	for _, host := range hosts {

@@ -18,7 +18,8 @@ type machine struct {
 	name    string
 	process func() *programs.Process
 	launch  func()
-	// twin starts another process that says that it is this worker, with folders of its own; nil: not of this one.
+	// twin starts another process that says that it is this worker, with folders of its own; nil:
+	// not of this one.
 	twin func() *programs.Process
 	disk *sickDisk // nil: one that is well
 }
@@ -36,7 +37,8 @@ func (f *farm) goesOn(ctx context.Context) {
 	f.expect(ctx, fmt.Sprintf("%d results", otherwise), func() bool { return f.right.Load() >= before+otherwise })
 }
 
-// breakDisk breaks the disk of a worker, which has to rest, has others do the work, and replaces it.
+// breakDisk breaks the disk of a worker, which has to rest, has others do the work, and replaces
+// it.
 func (f *farm) breakDisk(ctx context.Context, m machine, by func(*sickDisk)) {
 	f.Helper()
 	rests := func() int { return strings.Count(m.process().Stderr.String(), "the worker rests") }
@@ -71,8 +73,8 @@ func (f *farm) executing(ctx context.Context) ([]*admin.Operation, error) {
 	return list.GetOperations(), err
 }
 
-// setClock has the clock of a process be an hour off, forward and back, while results come. shows returns a time of what it has
-// done last, by that clock; nil: it is not looked at.
+// setClock has the clock of a process be an hour off, forward and back, while results come. shows
+// returns a time of what it has done last, by that clock; nil: it is not looked at.
 func (f *farm) setClock(ctx context.Context, p *programs.Process, shows func() time.Time) {
 	f.Helper()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
@@ -145,8 +147,8 @@ func (f *farm) idle(ctx context.Context) bool {
 	return err == nil && len(list) == 0
 }
 
-// interrupt has some builds of some actions each, half of which are interrupted while some of theirs run and others wait: the farm is to
-// do no more for them, and all for the others.
+// interrupt has some builds of some actions each, half of which are interrupted while some of
+// theirs run and others wait: the farm is to do no more for them, and all for the others.
 func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) {
 	f.Helper()
 	cancelled, interrupt := context.WithCancel(ctx)

@@ -19,8 +19,9 @@ const (
 	shortFault = 2 * time.Minute
 )
 
-// TestMachines has a scheduler and three workers run actions with known outputs while the machines of the workers break: each fault once,
-// and for a short time. "make test-cluster" has more of them.
+// TestMachines has a scheduler and three workers run actions with known outputs while the machines
+// of the workers break: each fault once, and for a short time. "make test-cluster" has more of
+// them.
 func TestMachines(t *testing.T) {
 	t.Parallel()
 	p := programs.New(t, programs.ShareFolder, "FORERUNNER_CGROUP=off")

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestIsolatedContent runs an action for one instance name, and then for another, of a farm that isolates content: what it
-// reads and what it makes is there for those names for which it has run.
+// TestIsolatedContent runs an action for one instance name, and then for another, of a farm that
+// isolates content: what it reads and what it makes is there for those names for which it has run.
 func TestIsolatedContent(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestLiveOutput sees what a command prints before it has ended, and all of it once. Who did not ask for
-// that gets it when it has ended.
+// TestLiveOutput sees what a command prints before it has ended, and all of it once. Who did not
+// ask for that gets it when it has ended.
 func TestLiveOutput(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
@@ -38,8 +38,8 @@ func TestLiveOutput(t *testing.T) {
 	startedOver(f)
 }
 
-// startedOver has the input of an action be damaged, which prints it, so that it is run again: what counts is
-// printed once, and who was shown the first run is told that it does not count.
+// startedOver has the input of an action be damaged, which prints it, so that it is run again: what
+// counts is printed once, and who was shown the first run is told that it does not count.
 func startedOver(f *programs.Test) {
 	f.Helper()
 	const right, wrong = "good bytes\n", "food bytes\n"

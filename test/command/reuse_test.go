@@ -9,14 +9,15 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestReuse has runs stand for one another for as long as a worker runs commands in the same way, over restarts.
+// TestReuse has runs stand for one another for as long as a worker runs commands in the same way,
+// over restarts.
 func TestReuse(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
 	data := filepath.Join(f.Dir, "data")
 	input := 0
-	// outcome starts a farm, runs a command whose unread input is new each time, and returns what it printed and
-	// whether it was run.
+	// outcome starts a farm, runs a command whose unread input is new each time, and returns what
+	// it printed and whether it was run.
 	outcome := func(flavor, variable string, args ...string) (printed string, ran bool) {
 		f.Helper()
 		policies := f.Write("policies.yaml", "policies:\n  - {name: all, environment: {FLAVOR: "+flavor+"}}\n")

@@ -55,7 +55,8 @@ func TestCacheWrites(t *testing.T) {
 	}
 }
 
-// expectCacheWrites has a farm cache what its worker did, and treat those who write results by themselves so.
+// expectCacheWrites has a farm cache what its worker did, and treat those who write results by
+// themselves so.
 func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	f.Helper()
 	f.Write("in/text", "hello\n")
@@ -158,7 +159,8 @@ func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *rep
 	return err
 }
 
-// keepRun tells workers of a run of an action that writeResult has uploaded. It is as refused as it is to ask for one.
+// keepRun tells workers of a run of an action that writeResult has uploaded. It is as refused as it
+// is to ask for one.
 func keepRun(ctx context.Context, conn *grpc.ClientConn, name string) error {
 	d, _, _, err := poisoned(name)
 	if err != nil {

@@ -21,7 +21,8 @@ const abortedWithin = 15 * time.Second
 
 var drainsLine = regexp.MustCompile("finishing what runs")
 
-// TestAbort ends programs by two signals, whatever they wait for, and starts them again on what they left.
+// TestAbort ends programs by two signals, whatever they wait for, and starts them again on what
+// they left.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
@@ -52,8 +53,8 @@ func part(f *programs.Test, t *testing.T, name string) *programs.Test {
 	return &own
 }
 
-// abort sends two signals and waits for the end of the process. A child that the kernel holds may still have
-// its standard error.
+// abort sends two signals and waits for the end of the process. A child that the kernel holds may
+// still have its standard error.
 func abort(t *testing.T, p *programs.Process) {
 	t.Helper()
 	p.Signal(syscall.SIGTERM)
@@ -219,7 +220,8 @@ func pidOf(args ...string) string {
 	return ""
 }
 
-// freezer makes a group of cgroup v1 that is nothing of the worker's: what is in it takes no signal.
+// freezer makes a group of cgroup v1 that is nothing of the worker's: what is in it takes no
+// signal.
 func freezer(f *programs.Test) (freeze func(pid string), thaw func()) {
 	f.Helper()
 	dir := fmt.Sprintf("/sys/fs/cgroup/freezer/forerunner-test-%d-abort", os.Getpid())

@@ -16,7 +16,8 @@ const (
 	methodGetTree   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree"
 )
 
-// answerFloods are those in which a few bytes make a server need many: windows of zstd, and answers that nobody reads.
+// answerFloods are those in which a few bytes make a server need many: windows of zstd, and answers
+// that nobody reads.
 func answerFloods() []flood {
 	blob := make([]byte, 3_700_000)
 	_, _ = rand.Read(blob)
@@ -83,8 +84,8 @@ func largeDirectory(size int) []byte {
 	return encoded
 }
 
-// firstOfCompressed is the first message of a compressed upload: the header of a frame that needs a window, and of a block
-// that does not come.
+// firstOfCompressed is the first message of a compressed upload: the header of a frame that needs a
+// window, and of a block that does not come.
 func firstOfCompressed(window int) []byte {
 	var hash [32]byte
 	_, _ = rand.Read(hash[:])

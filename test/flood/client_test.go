@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A rudeClient speaks as much HTTP/2 as it takes to send a server what no library would: messages that do
-// not end, headers that do not end, more calls than it reads answers of. It keeps to flow control, for
-// a server ends the connection of who does not.
+// A rudeClient speaks as much HTTP/2 as it takes to send a server what no library would: messages
+// that do not end, headers that do not end, more calls than it reads answers of. It keeps to flow
+// control, for a server ends the connection of who does not.
 type rudeClient struct {
 	conn net.Conn
 
@@ -265,7 +265,8 @@ func (c *rudeClient) wait() {
 	}
 }
 
-// drip makes calls whose requests have so many bytes, and sends some of these, each in a frame of its own.
+// drip makes calls whose requests have so many bytes, and sends some of these, each in a frame of
+// its own.
 func (c *rudeClient) drip(method string, n, size, some int) {
 	var streams []uint32
 	for range n {

@@ -110,8 +110,8 @@ func inParallel(n int, do func()) {
 // floodLasts is how long a flood lasts at least where all are wanted.
 const floodLasts = 8 * time.Second
 
-// chosen returns those floods that are wanted, and how long they last: the first few for a moment, all, or those that have a text in
-// their name.
+// chosen returns those floods that are wanted, and how long they last: the first few for a moment,
+// all, or those that have a text in their name.
 func chosen(all []flood, few int) (lasts time.Duration, wanted []flood) {
 	switch text := os.Getenv("FORERUNNER_TEST_FLOOD"); text {
 	case "":
@@ -123,8 +123,8 @@ func chosen(all []flood, few int) (lasts time.Duration, wanted []flood) {
 	}
 }
 
-// TestFlood has a scheduler with 200 MB of memory flooded by callers with and without identity, while a
-// client of another address runs actions: all of them come to what they should.
+// TestFlood has a scheduler with 200 MB of memory flooded by callers with and without identity,
+// while a client of another address runs actions: all of them come to what they should.
 func TestFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
 	lasts, list := chosen(floods(), 6)
@@ -198,8 +198,8 @@ func TestSmallMemory(t *testing.T) {
 	scheduler.Drain()
 }
 
-// start floods until stop is called, which returns how many connections it took, and for a while at most: what flooders take of the
-// processors is not what the test is about.
+// start floods until stop is called, which returns how many connections it took, and for a while at
+// most: what flooders take of the processors is not what the test is about.
 func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	var stopped atomic.Bool
 	var made atomic.Int64
@@ -255,8 +255,8 @@ func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	}
 }
 
-// actions runs actions for a while, one after another, of which each brings 5 MB and takes 1 MB, and prints
-// how long they took.
+// actions runs actions for a while, one after another, of which each brings 5 MB and takes 1 MB,
+// and prints how long they took.
 func actions(f *programs.Test, name, remote string, who []string, lasts time.Duration) {
 	f.Helper()
 	var took []time.Duration
@@ -279,7 +279,8 @@ func actions(f *programs.Test, name, remote string, who []string, lasts time.Dur
 	f.Logf("%d actions: median %v, longest %v", len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 }
 
-// pressed does what is to be done and prints how much memory that took; the scheduler has to be there after it.
+// pressed does what is to be done and prints how much memory that took; the scheduler has to be
+// there after it.
 func pressed(f *programs.Test, name string, scheduler *programs.Process, do func()) {
 	f.Helper()
 	proc := fmt.Sprintf("/proc/%d", scheduler.Pid())
@@ -297,7 +298,8 @@ func pressed(f *programs.Test, name string, scheduler *programs.Process, do func
 	f.Logf("  resident at most %s", strings.TrimSpace(peak))
 }
 
-// memoryGroup makes a group of cgroup v1 below that of the test, whose processes may have so many bytes.
+// memoryGroup makes a group of cgroup v1 below that of the test, whose processes may have so many
+// bytes.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")

@@ -94,8 +94,8 @@ func (c *rudeClient) trickle() {
 	}
 }
 
-// TestOpenFlood floods a scheduler that has 200 MB and asks nobody who he is: at the gRPC port, and at the one of
-// pages. Actions, an upload of 100 MB and pages go on.
+// TestOpenFlood floods a scheduler that has 200 MB and asks nobody who he is: at the gRPC port, and
+// at the one of pages. Actions, an upload of 100 MB and pages go on.
 func TestOpenFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
 	lasts, list := chosen(openFloods(), 2)

@@ -18,8 +18,8 @@ const browsers = `policies:
     allow: [netlink, network_namespaces]
 `
 
-// TestNestedBrowser has Chromium open a page in an action, with its own sandbox: each of its renderers is in a
-// user namespace and under filters of its own.
+// TestNestedBrowser has Chromium open a page in an action, with its own sandbox: each of its
+// renderers is in a user namespace and under filters of its own.
 func TestNestedBrowser(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// nestedRule is a Bazel action that says where it is: the second process of a namespace, on a machine that it
-// cannot write to but for its own folder, and without a network.
+// nestedRule is a Bazel action that says where it is: the second process of a namespace, on a
+// machine that it cannot write to but for its own folder, and without a network.
 const nestedRule = `genrule(name = "nested", outs = ["said"], cmd = "` +
 	`(echo $$$$; touch /usr/x /forerunner/x 2>/dev/null || echo read-only; tail -n +3 /proc/net/dev | wc -l) >$@")
 `
 
-// TestNestedSandboxes runs what people have in actions that makes sandboxes itself, with default flags.
+// TestNestedSandboxes runs what people have in actions that makes sandboxes itself, with default
+// flags.
 func TestNestedSandboxes(t *testing.T) {
 	program := bazel.Debian(t)
 	f := programs.New(t, programs.OwnSandbox)

@@ -84,8 +84,8 @@ preemption: {delay: %s, grace: %s}
 	server.Drain()
 }
 
-// quotaUsed returns what "quota get" says that an instance uses, after it has compared that with what it says
-// to run at the same moment.
+// quotaUsed returns what "quota get" says that an instance uses, after it has compared that with
+// what it says to run at the same moment.
 func quotaUsed(f *programs.Test, address, instance string) int {
 	f.Helper()
 	list := &admin.ListQuotasResponse{}

@@ -12,7 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestReadiness has a worker without a scheduler, then with one, then with one that hangs, then without the folders that it needs.
+// TestReadiness has a worker without a scheduler, then with one, then with one that hangs, then
+// without the folders that it needs.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)

@@ -10,7 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestMetricsOfUp: what the worker of `forerunner up` counts, and lacks, is shown beside what the scheduler does.
+// TestMetricsOfUp: what the worker of `forerunner up` counts, and lacks, is shown beside what the
+// scheduler does.
 func TestMetricsOfUp(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestOrdinaryUser runs the programs as somebody who is not root: start, build, stop, start, build, kill in
-// the middle of an action, start again, build.
+// TestOrdinaryUser runs the programs as somebody who is not root: start, build, stop, start, build,
+// kill in the middle of an action, start again, build.
 func TestOrdinaryUser(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -44,7 +44,8 @@ func testOrdinaryUp(f *programs.Test) {
 	ordinaryLife(f, listen, start)
 }
 
-// testOrdinaryApart has scheduler, storage and worker in processes of their own, as one starts them by hand.
+// testOrdinaryApart has scheduler, storage and worker in processes of their own, as one starts them
+// by hand.
 func testOrdinaryApart(f *programs.Test) {
 	listen := programs.FreeAddress(f.T)
 	var scheduler *programs.Process
@@ -99,8 +100,8 @@ func ordinaryLife(f *programs.Test, listen string, start func() *programs.Proces
 	farm.Drain()
 }
 
-// TestOtherUsers has others of the machine call a farm of an ordinary user, whose commands run as that user: they may
-// not, neither its port for calls nor its pages. Root may.
+// TestOtherUsers has others of the machine call a farm of an ordinary user, whose commands run as
+// that user: they may not, neither its port for calls nor its pages. Root may.
 func TestOtherUsers(t *testing.T) {
 	f := programs.NewOrdinary(t, programs.OwnSandbox)
 	pages := programs.FreeAddress(t)

@@ -61,7 +61,8 @@ func testMissingBlobs(f *programs.Test, c *bazel.Client) {
 	scheduler.Drain()
 }
 
-// missing is a package whose actions say that they start, wait for a file, and only then read their sources.
+// missing is a package whose actions say that they start, wait for a file, and only then read their
+// sources.
 func missing(dir string, actions, sources int) map[string]string {
 	files := map[string]string{}
 	for i := range actions {

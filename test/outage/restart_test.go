@@ -94,8 +94,8 @@ func (b *gatedBuild) finish(remote string) bazel.Run {
 	return r
 }
 
-// gated declares actions that say that they start. The first ones to do so, as many as there are slots, go
-// on only when a file is there. Some are not to be cached, so that nobody may join them.
+// gated declares actions that say that they start. The first ones to do so, as many as there are
+// slots, go on only when a file is there. Some are not to be cached, so that nobody may join them.
 func gated(dir string) string {
 	var build strings.Builder
 	for i := range gatedActions + queuedActions {

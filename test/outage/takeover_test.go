@@ -46,7 +46,8 @@ func testTakeover(f *programs.Test, c *bazel.Client) {
 	first.Drain()
 }
 
-// balancer forwards connections to the first of some addresses that takes them, and returns its own.
+// balancer forwards connections to the first of some addresses that takes them, and returns its
+// own.
 func balancer(t *testing.T, to []string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

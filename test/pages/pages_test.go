@@ -80,7 +80,8 @@ sh_test(name = "fails", srcs = ["fails.sh"])
 	return invocation
 }
 
-// login has everybody do everything, and people log in with an account that they have, or with one that nobody has.
+// login has everybody do everything, and people log in with an account that they have, or with one
+// that nobody has.
 func login(t *testing.T) string {
 	t.Helper()
 	issuer := logintest.New(t)

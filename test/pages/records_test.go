@@ -25,7 +25,8 @@ const (
 	evil = `//evil:<img src=x onerror=alert(1)>`
 )
 
-// remember has a farm know of a build of 20,000 actions, "large", and of one that has each outcome, "mixed".
+// remember has a farm know of a build of 20,000 actions, "large", and of one that has each outcome,
+// "mixed".
 func remember(t *testing.T, folder string) {
 	t.Helper()
 	store, err := history.Open(folder, history.Options{})

@@ -82,7 +82,8 @@ func parentOf(pid int) int {
 	return 0
 }
 
-// ExpectNoLaunchers waits until the launchers and the guard have ended, which a dead worker cannot wait for.
+// ExpectNoLaunchers waits until the launchers and the guard have ended, which a dead worker cannot
+// wait for.
 func (f *Test) ExpectNoLaunchers(was Trace) {
 	f.Helper()
 	if len(was.Guards) > 1 { // with hard links it has none
@@ -110,7 +111,8 @@ func (f *Test) ExpectNoGroups(was Trace) {
 	}
 }
 
-// MountsBelow counts the mounts below dir, but for that of the images of all roots, which lasts as long as a worker.
+// MountsBelow counts the mounts below dir, but for that of the images of all roots, which lasts as
+// long as a worker.
 func MountsBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
 	points, err := mounts.Below(dir)

@@ -96,15 +96,16 @@ func (f *Test) As(user uint32) *Test {
 	return &other
 }
 
-// With returns f with further variables for the programs that it starts: FORERUNNER_SETTLE=5s is settle: 5s in the tuning
-// section of their configuration file.
+// With returns f with further variables for the programs that it starts: FORERUNNER_SETTLE=5s is
+// settle: 5s in the tuning section of their configuration file.
 func (f *Test) With(env ...string) *Test {
 	other := *f
 	other.env = slices.Concat(f.env, env)
 	return &other
 }
 
-// Start starts a program, one of ours unless it has a path. If it still runs at the end of the test, or the test is killed, it is killed.
+// Start starts a program, one of ours unless it has a path. If it still runs at the end of the
+// test, or the test is killed, it is killed.
 func (f *Test) Start(args ...string) *Process {
 	f.Helper()
 	p := &Process{t: f.T, Exited: make(chan struct{})}

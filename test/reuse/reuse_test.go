@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// someActions are compiled on a farm with so many workers; actionsVariable asks for another number.
+	// someActions are compiled on a farm with so many workers; actionsVariable asks for another
+	// number.
 	someActions, workerCount = 30, 3
 	actionsVariable          = "FORERUNNER_TEST_REUSE_ACTIONS"
 	// fewActions include a header that the others do not.
@@ -32,9 +33,10 @@ const (
 	atOnce = 12
 )
 
-// TestReuseOnOtherWorkers has three workers compile sources, of one input tree. Then other workers, that have run nothing yet, get
-// the same with a file changed that nobody reads: no compiler is run. When a header changes, those that read it are
-// compiled and no others. A worker whose machine is called otherwise, or whose tools are of another epoch, runs all.
+// TestReuseOnOtherWorkers has three workers compile sources, of one input tree. Then other workers,
+// that have run nothing yet, get the same with a file changed that nobody reads: no compiler is
+// run. When a header changes, those that read it are compiled and no others. A worker whose machine
+// is called otherwise, or whose tools are of another epoch, runs all.
 func TestReuseOnOtherWorkers(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -112,8 +114,8 @@ func TestReuseOnOtherWorkers(t *testing.T) {
 	scheduler.Drain()
 }
 
-// TestReuseOnAlikeMachines has workers find out by themselves that their machines are alike: it is one. That reads all that
-// commands see of it, so it is for "make test-reuse".
+// TestReuseOnAlikeMachines has workers find out by themselves that their machines are alike: it is
+// one. That reads all that commands see of it, so it is for "make test-reuse".
 func TestReuseOnAlikeMachines(t *testing.T) {
 	if os.Getenv(actionsVariable) == "" {
 		t.Skip("it reads all of /usr: make test-reuse")

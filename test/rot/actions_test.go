@@ -78,8 +78,8 @@ func newRotTools(seed uint64) *rotTools {
 	return t
 }
 
-// A rotAction is an action of which it is known what it makes. What it reads of another action is an output of
-// that, which the client does not have.
+// A rotAction is an action of which it is known what it makes. What it reads of another action is
+// an output of that, which the client does not have.
 type rotAction struct {
 	number  int
 	before  *rotAction // nil: none
@@ -152,8 +152,8 @@ func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	return &client.Inputs{Root: root, Blobs: blobs}
 }
 
-// build gets the result of an action as a build tool does: what the farm says it lacks it is brought, or made
-// again; what the farm could not do it is asked for again.
+// build gets the result of an action as a build tool does: what the farm says it lacks it is
+// brought, or made again; what the farm could not do it is asked for again.
 func (t *rotTest) build(ctx context.Context, a *rotAction) {
 	ctx, cancel := context.WithTimeout(ctx, rotPatience)
 	defer cancel()
@@ -240,7 +240,8 @@ func (a *rotAction) compare(ctx context.Context, t *rotTest, r *repb.ActionResul
 	return nil
 }
 
-// isGone reports whether err says that something is not there, or not whole, which a build tool makes again.
+// isGone reports whether err says that something is not there, or not whole, which a build tool
+// makes again.
 func isGone(err error) bool {
 	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) ||
 		status.Code(err) == codes.NotFound || status.Code(err) == codes.DataLoss

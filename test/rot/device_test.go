@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// A rotDisk is an ext4 file system in a file. Bytes can be changed in that file without the file system, or
-// the kernel, knowing of it: this is what a disk does that rots.
+// A rotDisk is an ext4 file system in a file. Bytes can be changed in that file without the file
+// system, or the kernel, knowing of it: this is what a disk does that rots.
 type rotDisk struct {
 	image, dir string
 	backing    *os.File
@@ -114,8 +114,8 @@ func place(file *os.File, offset int64) (int64, error) {
 	return 0, errNoPlace
 }
 
-// rot flips a byte of a file on the disk, and reports whether who reads it now gets that. The kernel may keep
-// what it has in memory, as of a file that somebody has mapped.
+// rot flips a byte of a file on the disk, and reports whether who reads it now gets that. The
+// kernel may keep what it has in memory, as of a file that somebody has mapped.
 func (d *rotDisk) rot(path string, offset int64, flip byte) (seen bool, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -134,8 +134,8 @@ func (c *sizesClient) action(script string) digest.Digest {
 	return action
 }
 
-// run executes a script, which has to succeed, and returns where that was. It is of a kind of its own: what other
-// scripts did says nothing of where it starts.
+// run executes a script, which has to succeed, and returns where that was. It is of a kind of its
+// own: what other scripts did says nothing of where it starts.
 func (c *sizesClient) run(script string) *runs.Placement {
 	c.Helper()
 	kind, err := proto.Marshal(&repb.RequestMetadata{ActionMnemonic: script})
@@ -198,8 +198,8 @@ func (c *sizesClient) settles(script string, class uint32) {
 	c.Errorf("%s has not settled on class %d in %d runs", script, class, times)
 }
 
-// variant executes variants of a script until one runs as wanted, and returns that one. Of an action
-// of which nothing is known chance decides where it starts.
+// variant executes variants of a script until one runs as wanted, and returns that one. Of an
+// action of which nothing is known chance decides where it starts.
 func (c *sizesClient) variant(script string, wanted func(*runs.Placement) bool) string {
 	c.Helper()
 	const variants = 20

@@ -233,7 +233,8 @@ func (a *soakAction) timeout(ctx context.Context) error {
 	return err
 }
 
-// memory takes more of it than a slot has. It prints first: the kernel may kill more than who took most.
+// memory takes more of it than a slot has. It prints first: the kernel may kill more than who took
+// most.
 func (a *soakAction) memory(ctx context.Context) error {
 	return a.script(ctx, "cat text; head -c 200M /dev/zero | tail -c 200M >/dev/null", 137, a.text())
 }

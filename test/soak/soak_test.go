@@ -37,9 +37,9 @@ const (
 // have actions run, something happens meanwhile, all of them get their results; then nothing goes
 // on, and what the programs hold is counted.
 //
-// First each fault has its turn, and others, until a third of the time is over. From then on nothing
-// is killed but the first worker, so that what the others leak adds up. It is looked at in the
-// second half: by then they have filled what they remember for a while.
+// First each fault has its turn, and others, until a third of the time is over. From then on
+// nothing is killed but the first worker, so that what the others leak adds up. It is looked at in
+// the second half: by then they have filled what they remember for a while.
 type soak struct {
 	*soakFarm
 	seed   uint64

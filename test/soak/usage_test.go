@@ -23,8 +23,8 @@ import (
 // waited for, for a minute.
 const soakSettle = 2 * time.Minute
 
-// What is counted of each program, and how much more of it is no leak: a share of what there was, and
-// some.
+// What is counted of each program, and how much more of it is no leak: a share of what there was,
+// and some.
 var soakCounts = []struct {
 	name, metric string
 	unit, share  float64

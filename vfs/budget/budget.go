@@ -15,7 +15,8 @@ func New(most int64) *Budget { return &Budget{most: most} }
 // Used is how much all holders have.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// A Holder has a part of a Budget until Close. A nil Holder has no bounds. It may be used concurrently.
+// A Holder has a part of a Budget until Close. A nil Holder has no bounds. It may be used
+// concurrently.
 type Holder struct {
 	budget *Budget
 	own    atomic.Int64
@@ -31,8 +32,8 @@ func (b *Budget) Holder() *Holder {
 	return &Holder{budget: b}
 }
 
-// Take takes n bytes, and reports whether it did: it does not where all is used and the holder would have more than its
-// equal share.
+// Take takes n bytes, and reports whether it did: it does not where all is used and the holder
+// would have more than its equal share.
 func (h *Holder) Take(n int64) bool {
 	if h == nil {
 		return true
@@ -40,8 +41,8 @@ func (h *Holder) Take(n int64) bool {
 	return h.take(n, h.budget.used.Add(n) > h.budget.most, 1)
 }
 
-// TakeSpare takes n bytes for what can be done without, and reports whether it did: such things have a quarter of the equal
-// share at most, and leave three quarters of all to what cannot.
+// TakeSpare takes n bytes for what can be done without, and reports whether it did: such things
+// have a quarter of the equal share at most, and leave three quarters of all to what cannot.
 func (h *Holder) TakeSpare(n int64) bool {
 	if h == nil {
 		return true
@@ -49,8 +50,8 @@ func (h *Holder) TakeSpare(n int64) bool {
 	return h.take(n, h.budget.used.Add(n) > h.budget.most/4, 4)
 }
 
-// take ends a Take that has counted n for all: full says that there are more than there should be, and only who has more than
-// one part of the equal share, in so many, gives it back.
+// take ends a Take that has counted n for all: full says that there are more than there should be,
+// and only who has more than one part of the equal share, in so many, gives it back.
 func (h *Holder) take(n int64, full bool, parts int64) bool {
 	b := h.budget
 	if h.own.Add(n) > b.most/max(1, b.holders.Load())/parts && full && b.most > 0 {

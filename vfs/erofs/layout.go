@@ -96,7 +96,8 @@ func (l *layout) path(i int, name string) string {
 	return strings.Join(parts, "/")
 }
 
-// place checks e, an entry of dirs[parent], and gives it its place. A directory is appended to dirs.
+// place checks e, an entry of dirs[parent], and gives it its place. A directory is appended to
+// dirs.
 func (l *layout) place(e *Entry, parent int) (nid uint32, err error) {
 	kind, err := checkEntry(e)
 	if err != nil {

@@ -18,7 +18,8 @@ func newOutput(w io.Writer) *output { return &output{w: w, buf: make([]byte, 0, 
 // at is where the next byte goes.
 func (o *output) at() int64 { return o.off + int64(len(o.buf)) }
 
-// next returns the next n bytes, zeros, to be filled before the next call; n is at most some blocks.
+// next returns the next n bytes, zeros, to be filled before the next call; n is at most some
+// blocks.
 func (o *output) next(n int) []byte {
 	if len(o.buf)+n > cap(o.buf) {
 		o.flush()

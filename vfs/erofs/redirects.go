@@ -10,8 +10,9 @@ import (
 // errNoData is the damage of the image that Redirects finds.
 var errNoData = errors.New("a file without data in a damaged image")
 
-// Redirects calls found with the Entry.Redirect of each file that has data. It reads a block for each file and directory. If the
-// image is damaged it ends with an error, or has found other files than there were.
+// Redirects calls found with the Entry.Redirect of each file that has data. It reads a block for
+// each file and directory. If the image is damaged it ends with an error, or has found other files
+// than there were.
 func (m *Image) Redirects(found func(redirect string)) error {
 	buf := make([]byte, 3*blockSize)
 	inode, block, file := buf[:blockSize], buf[blockSize:2*blockSize], buf[2*blockSize:]

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Region is the part of an image that shows one directory: its inode, its listing, and the inodes of its
-// files and symlinks. Directories in it have regions of their own, anywhere in the image, so an image can be
-// written directory by directory, in any order, while it is mounted: all that must be known of a directory
-// before its parent is written is where its region lies.
+// A Region is the part of an image that shows one directory: its inode, its listing, and the inodes
+// of its files and symlinks. Directories in it have regions of their own, anywhere in the image, so
+// an image can be written directory by directory, in any order, while it is mounted: all that must
+// be known of a directory before its parent is written is where its region lies.
 type Region struct {
 	At     int64  // its beginning, a multiple of BlockSize and not 0
 	Parent uint32 // number of the inode of the directory above; of the root its own
@@ -46,13 +46,14 @@ func Head(o Options) ([]byte, error) {
 	return b, nil
 }
 
-// RegionBytes is the most that the region of a directory can take that takes so many bytes as a Directory of REv2,
-// if no Redirect is longer than longest.
+// RegionBytes is the most that the region of a directory can take that takes so many bytes as a
+// Directory of REv2, if no Redirect is longer than longest.
 func RegionBytes(encoded int64, longest int) int64 {
 	const leastEntry = 8 // a symlink of a byte to a byte
 	redirect := align4(longest)
 	each := int64(extendedSize + slotSize + xattrSize("") + redirect + direntSize)
-	// A block of a listing may lack room for a name, and one of inodes for a target: up to as much again, and a block.
+	// A block of a listing may lack room for a name, and one of inodes for a target: up to as much
+	// again, and a block.
 	return (blocksOf((encoded/leastEntry+1)*each+4*encoded) + 4) << blockBits
 }
 

@@ -68,7 +68,8 @@ func (w *regions) write(d Entry, at int64, parent uint32, path string) {
 	}
 }
 
-// TestRegions mounts images that were written directory by directory, and compares them with their trees.
+// TestRegions mounts images that were written directory by directory, and compares them with their
+// trees.
 func TestRegions(t *testing.T) {
 	long := strings.Repeat("x", 255)
 	limits := dir("", link("block", strings.Repeat("t", maxTarget)),

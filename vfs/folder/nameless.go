@@ -12,8 +12,9 @@ import (
 // A file is one of a file system.
 type file struct{ major, minor, inode uint64 }
 
-// Nameless returns what files take on disks that have no name any more, and that the processes pids have open or mapped, each
-// once. When it has seen more than most it looks no further. Files in memory do not count, nor what ends meanwhile.
+// Nameless returns what files take on disks that have no name any more, and that the processes pids
+// have open or mapped, each once. When it has seen more than most it looks no further. Files in
+// memory do not count, nor what ends meanwhile.
 func Nameless(pids []int, most int64) (sum int64) {
 	seen := map[file]bool{}
 	for _, pid := range pids {
@@ -50,7 +51,8 @@ func mappedNameless(process string) (paths []string) {
 	return paths
 }
 
-// nameless returns what the file at path takes, if it has no name and was not seen. It asks no server of a network.
+// nameless returns what the file at path takes, if it has no name and was not seen. It asks no
+// server of a network.
 func nameless(path string, seen map[file]bool) int64 {
 	var st unix.Statx_t
 	const flags, mask = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNameless has files without names: one that is open twice, one that is mapped, and one in memory; and others with names.
+// TestNameless has files without names: one that is open twice, one that is mapped, and one in
+// memory; and others with names.
 func TestNameless(t *testing.T) {
 	const bytes = 1 << 20
 	here := []int{os.Getpid()}

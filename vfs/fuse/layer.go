@@ -44,7 +44,8 @@ type Driver struct {
 	warnRegister sync.Once
 }
 
-// NewDriver makes one. Where metrics is not nil, counts of the kernel's requests are registered there.
+// NewDriver makes one. Where metrics is not nil, counts of the kernel's requests are registered
+// there.
 func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) {
 	d := &Driver{log: log}
 	if metrics == nil {
@@ -74,8 +75,8 @@ type Options struct {
 // Images say which part of the input root images show. Zero: none.
 type Images struct {
 	Cover Cover
-	// Blob returns the blob of a file that images redirect to, by its path. Where the file is not, the layer shows it, in
-	// BlobFolder.
+	// Blob returns the blob of a file that images redirect to, by its path. Where the file is not,
+	// the layer shows it, in BlobFolder.
 	Blob func(path string) (digest.Digest, bool)
 	// Watcher reports whether a thread opens files only to learn of opens of others.
 	Watcher func(thread uint32) bool
@@ -178,7 +179,8 @@ func (l *Layer) InputFolder() string {
 	return filepath.Join(l.conn.Dir(), treeName)
 }
 
-// BlobFolder is where blobs are shown that files of images redirect to. There is none without images.
+// BlobFolder is where blobs are shown that files of images redirect to. There is none without
+// images.
 func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.Dir(), blobName) }
 
 // Stalled returns for how long, in wall time, at least one access waited for the Source, a wait
@@ -188,8 +190,8 @@ func (l *Layer) Stalled() time.Duration { return l.stall.total() }
 // Lookups returns how many names the kernel asked for that are there, and that are not.
 func (l *Layer) Lookups() (there, absent int64) { return l.lookups.Load(), l.absent.Load() }
 
-// Err returns the first error that an access met: one of the Source, or that a Directory is invalid. Accesses that
-// were given up leave none.
+// Err returns the first error that an access met: one of the Source, or that a Directory is
+// invalid. Accesses that were given up leave none.
 func (l *Layer) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -50,7 +50,8 @@ const nodeBytes = 384
 // bytes is what the node takes.
 func (n *Node) bytes() int64 { return int64(nodeBytes + len(n.Name) + len(n.Target)) }
 
-// nodeTable has the nodes that the kernel knows. How many these are is up to the command: one directory may be at very many paths.
+// nodeTable has the nodes that the kernel knows. How many these are is up to the command: one
+// directory may be at very many paths.
 type nodeTable struct {
 	inodes Inodes
 	memory *budget.Holder
@@ -98,7 +99,8 @@ func (t *nodeTable) get(id uint64) *Node {
 	return t.byID[id]
 }
 
-// know returns the node of e below parent, new or existing, and counts a lookup of the kernel; nil: there is no memory for one more.
+// know returns the node of e below parent, new or existing, and counts a lookup of the kernel; nil:
+// there is no memory for one more.
 func (t *nodeTable) know(parent *Node, e tree.Entry, rest Cover) *Node {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -61,7 +61,8 @@ func (h *handler) found(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryO
 	return fuse.Status(syscall.ENOMEM)
 }
 
-// tell answers with the entry e of parent, and counts the kernel's lookup. False: there is no memory for one more node.
+// tell answers with the entry e of parent, and counts the kernel's lookup. False: there is no
+// memory for one more node.
 func (h *handler) tell(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) bool {
 	n := h.layer.nodes.know(parent, e, rest)
 	if n == nil {

@@ -75,7 +75,8 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 	}
 }
 
-// beginLoad counts a call of the Source, for Hide to wait for; false if Hide does not wait any more.
+// beginLoad counts a call of the Source, for Hide to wait for; false if Hide does not wait any
+// more.
 func (l *Layer) beginLoad() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +115,8 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 	return shown{d, n.cover}, fuse.OK
 }
 
-// Directory returns a directory of the tree on behalf of a thread that waits for it, as if it asked this layer: cancel
-// is closed when it gets a signal.
+// Directory returns a directory of the tree on behalf of a thread that waits for it, as if it asked
+// this layer: cancel is closed when it gets a signal.
 func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d digest.Digest) (*tree.Directory, error) {
 	dir, err, ok := await(access{l, cancel, thread}, func(ctx context.Context) (*tree.Directory, error) {
 		return l.source.Directory(ctx, d)

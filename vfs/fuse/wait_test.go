@@ -29,7 +29,8 @@ func (s lateSource) Directory(context.Context, digest.Digest) (*tree.Directory, 
 	return nil, errors.New("none")
 }
 
-// TestNoLoadsAfterHide has others than the layer's connection ask it for directories while it is hidden.
+// TestNoLoadsAfterHide has others than the layer's connection ask it for directories while it is
+// hidden.
 func TestNoLoadsAfterHide(t *testing.T) {
 	driver, err := NewDriver(zaptest.NewLogger(t), nil)
 	if err != nil {

@@ -71,8 +71,8 @@ func grownViewOf(t *testing.T, c *Cache, src Source, root digest.Digest, w Waite
 	return v.grafts[0].image.grown, v.Folders()[0]
 }
 
-// TestGrowsAhead counts the directories that the kernel asks for: a command that reads little makes nobody write more
-// than it reads, and one that reads much is soon ahead of its questions.
+// TestGrowsAhead counts the directories that the kernel asks for: a command that reads little makes
+// nobody write more than it reads, and one that reads much is soon ahead of its questions.
 func TestGrowsAhead(t *testing.T) {
 	c, src, _ := openCache(t)
 	const folders = 100
@@ -159,7 +159,8 @@ func TestGrowsNotTooFarAhead(t *testing.T) {
 	}
 }
 
-// TestTreeWithoutRoomGrowsOnce: the next root of a tree for which a grown image had no room has none.
+// TestTreeWithoutRoomGrowsOnce: the next root of a tree for which a grown image had no room has
+// none.
 func TestTreeWithoutRoomGrowsOnce(t *testing.T) {
 	c, src, _ := openCache(t)
 	const folders = 5
@@ -210,7 +211,8 @@ func TestGrownShowsLargeDirectory(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBe: no image shows a file as empty whose digest says that it has no bytes and is not that of none.
+// TestFilesThatCannotBe: no image shows a file as empty whose digest says that it has no bytes and
+// is not that of none.
 func TestFilesThatCannotBe(t *testing.T) {
 	c, src, _ := openCache(t)
 	none, err := digest.Parse(digest.SHA256, digest.Of(digest.SHA256, []byte("x")).Hash(), 0)
@@ -265,7 +267,8 @@ func TestSmallTreeCostsNothing(t *testing.T) {
 	v.Release()
 }
 
-// TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has the directory any more.
+// TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has
+// the directory any more.
 func TestGrownKnowsWhatItWrote(t *testing.T) {
 	c, src, _ := openCache(t)
 	g, at := grownView(t, c, src, 5)

@@ -20,7 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// linksOf is a tree of few messages that has very many symlinks with long targets: each directory is at many paths.
+// linksOf is a tree of few messages that has very many symlinks with long targets: each directory
+// is at many paths.
 func linksOf(t *testing.T, src *vfstest.Source) digest.Digest {
 	t.Helper()
 	var names []string
@@ -32,7 +33,8 @@ func linksOf(t *testing.T, src *vfstest.Source) digest.Digest {
 	return root
 }
 
-// TestImageOfLinks: what an image does not show it keeps, so that a tree with too much of that gets none, and is not tried again.
+// TestImageOfLinks: what an image does not show it keeps, so that a tree with too much of that gets
+// none, and is not tried again.
 func TestImageOfLinks(t *testing.T) {
 	c, src, _ := openCache(t)
 	root := linksOf(t, src)
@@ -74,8 +76,8 @@ func (c *complaints) first() error {
 	return c.all[0]
 }
 
-// TestGrownWithoutMemory has a command walk through a tree that has far more directories than there is memory for: it gets an error
-// that says why, and the next root of the tree has no image.
+// TestGrownWithoutMemory has a command walk through a tree that has far more directories than there
+// is memory for: it gets an error that says why, and the next root of the tree has no image.
 func TestGrownWithoutMemory(t *testing.T) {
 	c, src, _ := openCache(t)
 	const most = 1 << 20
@@ -103,8 +105,9 @@ func TestGrownWithoutMemory(t *testing.T) {
 	}
 }
 
-// TestFloodOfOpens has a command open files faster than somebody can look at them: the kernel is asked to tell of it no more, so
-// that others do not wait, and all that it could read counts as read.
+// TestFloodOfOpens has a command open files faster than somebody can look at them: the kernel is
+// asked to tell of it no more, so that others do not wait, and all that it could read counts as
+// read.
 func TestFloodOfOpens(t *testing.T) {
 	c, _, _ := openCache(t)
 	at := t.TempDir() // in the place of an overlay

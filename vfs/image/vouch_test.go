@@ -76,7 +76,8 @@ func loadAll(t *testing.T, src *vfstest.Source, d digest.Digest) {
 	}
 }
 
-// view is a view of the image, which the function that it returns, or the end of the test, releases.
+// view is a view of the image, which the function that it returns, or the end of the test,
+// releases.
 func view(
 	t *testing.T, c *Cache, src Source, root digest.Digest, told map[digest.Digest]int,
 ) (v *View, release func()) {
@@ -92,7 +93,8 @@ func view(
 	return v, release
 }
 
-// TestView says what an image shows, and what it leaves to others: symlinks, whose reading nobody would see.
+// TestView says what an image shows, and what it leaves to others: symlinks, whose reading nobody
+// would see.
 func TestView(t *testing.T) {
 	c, src, root := openCache(t)
 	v, _ := view(t, c, src, root, nil)

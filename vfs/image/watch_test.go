@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLeasedFile: a command that has a lease of a file keeps nobody waiting who looks at what was opened. Nobody knows then what
-// was opened; what comes behind it is looked at.
+// TestLeasedFile: a command that has a lease of a file keeps nobody waiting who looks at what was
+// opened. Nobody knows then what was opened; what comes behind it is looked at.
 func TestLeasedFile(t *testing.T) {
 	w, err := newWatcher()
 	if err != nil {

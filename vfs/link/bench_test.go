@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// BenchmarkLinkedRoot is the cost of a root of hard links, whose files were
-// linked before, kept as a whole or not: "show" until the command can start, "hide" until its answer can
-// go out, "look" to see that no input was changed.
+// BenchmarkLinkedRoot is the cost of a root of hard links, whose files were linked before, kept as
+// a whole or not: "show" until the command can start, "hide" until its answer can go out, "look" to
+// see that no input was changed.
 func BenchmarkLinkedRoot(b *testing.B) {
 	const dirs, files = 600, 25
 	var paths []string

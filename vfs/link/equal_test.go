@@ -102,8 +102,8 @@ func TestEqualInputsAreApart(t *testing.T) {
 	})
 }
 
-// TestEqualInputsAreReadOnce: of many equal files the blob is read for a batch of them at a time, and one
-// without bytes never.
+// TestEqualInputsAreReadOnce: of many equal files the blob is read for a batch of them at a time,
+// and one without bytes never.
 func TestEqualInputsAreReadOnce(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -121,7 +121,8 @@ func TestEqualInputsAreReadOnce(t *testing.T) {
 	})
 }
 
-// TestCopiesAreApartOnTheDisk: ext4 does not look for their inodes among those that roots have freed.
+// TestCopiesAreApartOnTheDisk: ext4 does not look for their inodes among those that roots have
+// freed.
 func TestCopiesAreApartOnTheDisk(t *testing.T) {
 	f := openRooms(t, roomOptions{})
 	var st unix.Statfs_t

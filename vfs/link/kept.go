@@ -18,7 +18,8 @@ const (
 	// maxKept and maxKeptEntries bound the subtrees that are kept, in use or not.
 	maxKept        = 64
 	maxKeptEntries = 1 << 20
-	// maxKeptLayers bounds the subtrees that one root shows or makes: each is a layer of its overlay.
+	// maxKeptLayers bounds the subtrees that one root shows or makes: each is a layer of its
+	// overlay.
 	maxKeptLayers = 8
 	// maxSightings bounds the subtrees that are remembered to have been seen.
 	maxSightings = 1 << 18

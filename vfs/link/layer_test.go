@@ -129,7 +129,8 @@ func TestLinkingIsCancelled(t *testing.T) {
 	})
 }
 
-// TestManyLinks has a copy get as many names as its file system allows: other roots get another copy.
+// TestManyLinks has a copy get as many names as its file system allows: other roots get another
+// copy.
 func TestManyLinks(t *testing.T) {
 	f := openRooms(t, roomOptions{Bare: true})
 	src := vfstest.NewSource(t)

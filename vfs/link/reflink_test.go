@@ -25,8 +25,8 @@ var reflinking = map[string][]string{
 	"btrfs": {"mkfs.btrfs", "-q"},
 }
 
-// onReflinks runs a test in a folder on each of them that this kernel has. It is skipped, or fails if CI
-// is set, where there is none, or no right to mount one.
+// onReflinks runs a test in a folder on each of them that this kernel has. It is skipped, or fails
+// if CI is set, where there is none, or no right to mount one.
 func onReflinks(t *testing.T, test func(t *testing.T, dir string)) {
 	known, err := os.ReadFile("/proc/filesystems")
 	if err != nil {
@@ -91,8 +91,9 @@ func usedBytes(t *testing.T, dir string) int64 {
 	return int64(st.Blocks-st.Bfree) * st.Bsize
 }
 
-// TestReflinks: where files can share blocks, copies of large inputs take none of their own, and are
-// files of their own all the same. What is wrong on the disk is found when the copy is made, too.
+// TestReflinks: where files can share blocks, copies of large inputs take none of their own, and
+// are files of their own all the same. What is wrong on the disk is found when the copy is made,
+// too.
 func TestReflinks(t *testing.T) {
 	onReflinks(t, func(t *testing.T, dir string) {
 		for _, bare := range []bool{false, true} {

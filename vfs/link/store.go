@@ -19,7 +19,8 @@ const (
 
 // Options say where a Store is and how large it may be.
 type Options struct {
-	// Dir is the folder of the copies, on the file system of the roots. It is made; removing it is the caller's.
+	// Dir is the folder of the copies, on the file system of the roots. It is made; removing it is
+	// the caller's.
 	Dir string
 	// MaxBytes limits the copies, without those that roots use at the moment; 0 is a tenth of the
 	// free space.
@@ -34,8 +35,8 @@ type Options struct {
 	Damaged func(d digest.Digest, file string)
 }
 
-// A Store holds the copies of blobs that roots have links to, and whole directories of links that recur.
-// Its methods may be called concurrently.
+// A Store holds the copies of blobs that roots have links to, and whole directories of links that
+// recur. Its methods may be called concurrently.
 type Store struct {
 	copies *copies
 	kept   *keptTrees // nil: none are kept

@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
-// TestWhoIsBlamed: what happens to a copy below an overlay is damage, whenever it is found; what a command that sees the copy itself
-// can have done is not.
+// TestWhoIsBlamed: what happens to a copy below an overlay is damage, whenever it is found; what a
+// command that sees the copy itself can have done is not.
 func TestWhoIsBlamed(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		for _, at := range []string{"the end of the root", "the next root"} {
@@ -136,8 +136,8 @@ func TestRottenCopies(t *testing.T) {
 	})
 }
 
-// TestWrittenCopies has a copy be written to while a root shows it: that is known at once, whenever the copy
-// was read last.
+// TestWrittenCopies has a copy be written to while a root shows it: that is known at once, whenever
+// the copy was read last.
 func TestWrittenCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -163,8 +163,9 @@ func TestWrittenCopies(t *testing.T) {
 	})
 }
 
-// TestRestoredCopies has a copy be written to and its times be set back, while a root shows it and while none does: its
-// change time tells, and nothing that roots do to their links is taken for that.
+// TestRestoredCopies has a copy be written to and its times be set back, while a root shows it and
+// while none does: its change time tells, and nothing that roots do to their links is taken for
+// that.
 func TestRestoredCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -205,8 +206,8 @@ func TestRestoredCopies(t *testing.T) {
 	})
 }
 
-// TestCopiesThatAreRightAgain has a copy be written to and be made right again while a root shows it: nobody knows what was read
-// meanwhile. Roots that are shown later do not mind.
+// TestCopiesThatAreRightAgain has a copy be written to and be made right again while a root shows
+// it: nobody knows what was read meanwhile. Roots that are shown later do not mind.
 func TestCopiesThatAreRightAgain(t *testing.T) {
 	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
@@ -235,8 +236,8 @@ func TestCopiesThatAreRightAgain(t *testing.T) {
 	}
 }
 
-// TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once, and right. Below an overlay no
-// action may do even that.
+// TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once,
+// and right. Below an overlay no action may do even that.
 func TestTouchedCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -298,8 +299,9 @@ func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
 	})
 }
 
-// TestNamesThatOthersChange has somebody outside put something else under the names of inputs, in the folder of a
-// root and in a tree that roots share: no root that shows it is vouched for, and the next one shows what it should.
+// TestNamesThatOthersChange has somebody outside put something else under the names of inputs, in
+// the folder of a root and in a tree that roots share: no root that shows it is vouched for, and
+// the next one shows what it should.
 func TestNamesThatOthersChange(t *testing.T) {
 	replace := func(path string) error {
 		return errors.Join(os.WriteFile(path+"~", []byte("content of ?"), 0o444), os.Rename(path+"~", path))

@@ -68,13 +68,15 @@ func (g *Guard) Close() error {
 	return errors.Join(err, waitErr)
 }
 
-// MainIfGuard must be called first in main, and in TestMain of packages that start guards, beside runner.MainIfLauncher. In a process
-// that was started as a guard it does a guard's work and never returns; in every other it returns at once.
+// MainIfGuard must be called first in main, and in TestMain of packages that start guards, beside
+// runner.MainIfLauncher. In a process that was started as a guard it does a guard's work and never
+// returns; in every other it returns at once.
 func MainIfGuard() {
 	if len(os.Args) != 2 || os.Args[0] != guardName {
 		return
 	}
-	// A service manager's SIGTERM goes to all processes of a service, and the worker still drains then.
+	// A service manager's SIGTERM goes to all processes of a service, and the worker still drains
+	// then.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := keepGuard(os.Args[1], os.Getppid()); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)

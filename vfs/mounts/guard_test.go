@@ -23,11 +23,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A selfish process mounts an overlay on a FUSE mount of its own that does not answer: it says when it
-// waits for itself, in mount(2).
+// A selfish process mounts an overlay on a FUSE mount of its own that does not answer: it says when
+// it waits for itself, in mount(2).
 const selfishName = "selfish"
 
-// unanswering is a file system with a root, and no answer to statfs(2), which mount(2) of an overlay wants.
+// unanswering is a file system with a root, and no answer to statfs(2), which mount(2) of an
+// overlay wants.
 type unanswering struct {
 	fuse.RawFileSystem
 	asked func()
@@ -73,7 +74,8 @@ func selfishMain(dir string, guarded bool) {
 	os.Exit(1)
 }
 
-// killSelfish starts a selfish process and kills it while it waits for itself. The channel is closed when it has ended.
+// killSelfish starts a selfish process and kills it while it waits for itself. The channel is
+// closed when it has ended.
 func killSelfish(t *testing.T, guarded string) (dir string, ended <-chan struct{}) {
 	t.Helper()
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil || os.Geteuid() != 0 {
@@ -159,8 +161,8 @@ func TestGuardEndsWithItsWorker(t *testing.T) {
 	}
 }
 
-// TestGuardLeavesTheLivingAlone has two guards of one folder: that of a process which ends as it should must not
-// touch what another one has there.
+// TestGuardLeavesTheLivingAlone has two guards of one folder: that of a process which ends as it
+// should must not touch what another one has there.
 func TestGuardLeavesTheLivingAlone(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

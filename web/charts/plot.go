@@ -63,7 +63,8 @@ type Plot struct {
 	Span  Span
 	// Line and Area are paths; empty: nothing is known of the whole time.
 	Line, Area string
-	// Values are the means, each a number or, where it is not known, a dash, with spaces between them. Unit is the name of theirs.
+	// Values are the means, each a number or, where it is not known, a dash, with spaces between
+	// them. Unit is the name of theirs.
 	Values, Unit string
 	// Now is in words; empty: it is not known.
 	Now  string
@@ -107,8 +108,8 @@ func (p Plot) Summary() string {
 	return fmt.Sprintf("%s over %s: %son average %s, scale from 0 to %s", p.Title, p.Span.Over, now, p.Text(p.Mean), p.Text(p.Top))
 }
 
-// PlotOf draws a line through points that are equally far apart, the last at the right. The upper edge is the largest peak; of
-// Shares it is always 1.
+// PlotOf draws a line through points that are equally far apart, the last at the right. The upper
+// edge is the largest peak; of Shares it is always 1.
 func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
 	p := Plot{Title: title, Span: span, Top: 1, Width: max(len(points)-1, 1), unit: unit, Unit: [...]string{"counts", "seconds", "shares"}[unit]}
 	known, sum := 0, 0.0

@@ -177,7 +177,8 @@ func TestInputs(t *testing.T) {
 	expect(t, e, "Only inputs differ that no known run of this command read")
 }
 
-// TestNearest has a target with many actions of one mnemonic, between which the one with the same output is found.
+// TestNearest has a target with many actions of one mnemonic, between which the one with the same
+// output is found.
 func TestNearest(t *testing.T) {
 	f := newFarm(t)
 	out := func(r *historypb.Record, path string) { r.Outputs = []*historypb.Output{{Path: path}} }

@@ -18,7 +18,8 @@ import (
 
 const (
 	inputs = "Inputs"
-	// maxFolders bounds the folders that are read, and folderPairs how many pairs of them are at a time.
+	// maxFolders bounds the folders that are read, and folderPairs how many pairs of them are at a
+	// time.
 	maxFolders, folderPairs = 1000, 8
 )
 
@@ -90,7 +91,8 @@ func (w *walk) compare(ctx context.Context, before, now *repb.Digest) (list []Di
 	return list
 }
 
-// contents returns the folders of pairs, which it reads at once; none of a pair of which one cannot be read.
+// contents returns the folders of pairs, which it reads at once; none of a pair of which one cannot
+// be read.
 func (w *walk) contents(ctx context.Context, pairs []pair) [][2]*repb.Directory {
 	contents := make([][2]*repb.Directory, len(pairs))
 	var lost atomic.Bool

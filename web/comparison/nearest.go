@@ -42,8 +42,8 @@ func (x *explaining) sameBefore() *historypb.Record {
 	return nil
 }
 
-// nearest returns the run of the same target, with another action, that is most like this one: if possible one before it. Of a
-// client that names no targets it is a run of the same program.
+// nearest returns the run of the same target, with another action, that is most like this one: if
+// possible one before it. Of a client that names no targets it is a run of the same program.
 func (x *explaining) nearest() *historypb.Record {
 	for _, req := range []*admin.ListRecordsRequest{{Before: x.r.GetEnded()}, {Since: x.r.GetEnded()}} {
 		req.PageSize = maxRuns

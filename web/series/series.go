@@ -29,7 +29,8 @@ type Series struct {
 	levels []ring
 }
 
-// A ring has the bins of a Level: that of the index i, which counts steps since 1970, is at i modulo their number.
+// A ring has the bins of a Level: that of the index i, which counts steps since 1970, is at i
+// modulo their number.
 type ring struct {
 	Level
 	last   int64    // the newest index

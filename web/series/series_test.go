@@ -56,7 +56,8 @@ func (m *model) bins(l Level, figures int, now time.Time, join int) []Bin {
 	return bins
 }
 
-// TestModel has more than two weeks with gaps, restarts and a clock that is set back, and compares what is kept with all that there was.
+// TestModel has more than two weeks with gaps, restarts and a clock that is set back, and compares
+// what is kept with all that there was.
 func TestModel(t *testing.T) {
 	for seed := range uint64(3) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -73,7 +74,8 @@ func TestModel(t *testing.T) {
 			case 2:
 				if random.IntN(8) == 0 {
 					now = now.Add(-time.Duration(random.Int64N(2*3600)) * time.Second)
-					// What is in the same bins as the new time is kept whole, so that the model need not know of bins.
+					// What is in the same bins as the new time is kept whole, so that the model
+					// need not know of bins.
 					now = now.Truncate(10 * time.Minute).Add(10*time.Minute - time.Second)
 				}
 			case 3:

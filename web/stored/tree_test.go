@@ -23,7 +23,8 @@ func (b fakeBlobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
 	return nil, digest.ErrNotFound
 }
 
-// TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have bytes.
+// TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have
+// bytes.
 func TestMessagesThatAreTooLarge(t *testing.T) {
 	blobs := fakeBlobs{}
 	put := func(b []byte) digest.Digest {

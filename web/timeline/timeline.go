@@ -24,7 +24,8 @@ const (
 	maxLanes, fewLanes = 200, 24
 	// noPart is the part of the time line, such as 1/50,000, below which a stage is not drawn.
 	noPart = 50_000
-	// waitBins are the parts of the time line for each of which is said how many actions waited, waitHeight is that of most.
+	// waitBins are the parts of the time line for each of which is said how many actions waited,
+	// waitHeight is that of most.
 	waitBins, waitHeight = 240, 40
 )
 
@@ -43,7 +44,8 @@ type Line struct {
 // A bar is an action that ran or runs.
 type bar struct {
 	worker, operation, name string
-	// parts are when it was given to the worker, its command was started and ended, and when it was over.
+	// parts are when it was given to the worker, its command was started and ended, and when it was
+	// over.
 	parts [4]time.Time
 	// waited is how long it was queued before.
 	waited time.Duration
@@ -135,7 +137,8 @@ type laneMessage struct {
 	known map[string]int
 }
 
-// A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, what it is called and how long it waited.
+// A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, what it is
+// called and how long it waited.
 type barRow [9]any
 
 func (m *laneMessage) rows(list []bar) []barRow {
@@ -182,7 +185,8 @@ func (m *laneMessage) json() []byte {
 	return b
 }
 
-// Lanes is the time line of a build as its page shows it: a lane for each position of a worker, with its actions one after another.
+// Lanes is the time line of a build as its page shows it: a lane for each position of a worker,
+// with its actions one after another.
 type Lanes struct {
 	Lanes []Lane
 	// More lanes are not drawn, Most are. Each is Lane high, with a pixel between two.
@@ -193,8 +197,8 @@ type Lanes struct {
 	Paths []Path
 	// Data has the actions for the script that names the one under the pointer, and adds to them.
 	Data template.JS
-	// Waits is the path of how many actions waited for a worker, on the average of each of 240 parts of the time, MostWaits the largest,
-	// rounded up.
+	// Waits is the path of how many actions waited for a worker, on the average of each of 240
+	// parts of the time, MostWaits the largest, rounded up.
 	Waits     string
 	MostWaits int
 	// Kept: only where it is on the page is said, the page has the rest.

@@ -6,7 +6,8 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// An Event is one of Chrome's trace event format, which Perfetto and chrome://tracing show. Times are in microseconds.
+// An Event is one of Chrome's trace event format, which Perfetto and chrome://tracing show. Times
+// are in microseconds.
 type Event struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`

@@ -74,7 +74,8 @@ func (s *far) put(b []byte) digest.Digest {
 	return d
 }
 
-// tree makes a random tree, in which files often have the same content, and returns its root and the blobs of its files.
+// tree makes a random tree, in which files often have the same content, and returns its root and
+// the blobs of its files.
 func (s *far) tree(t *testing.T, random *rand.Rand, path string, depth int, files map[string]digest.Digest) digest.Digest {
 	t.Helper()
 	m := &repb.Directory{}
@@ -143,8 +144,9 @@ func (m *memory) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// TestFigures has commands open files of random trees, with random profiles and stores, and compares the figures with what
-// the test itself saw: what was in the store, and what was on its way from storage, when a file was opened.
+// TestFigures has commands open files of random trees, with random profiles and stores, and
+// compares the figures with what the test itself saw: what was in the store, and what was on its
+// way from storage, when a file was opened.
 func TestFigures(t *testing.T) {
 	var all prefetch.Figures
 	for seed := range uint64(40) {

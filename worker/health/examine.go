@@ -139,7 +139,8 @@ var ownFaults = []error{
 	syscall.ENXIO, syscall.ENOTCONN, syscall.EMFILE, syscall.ENFILE,
 }
 
-// isOwn looks for an error that names a file below one of dirs. Paths within input roots are relative.
+// isOwn looks for an error that names a file below one of dirs. Paths within input roots are
+// relative.
 func isOwn(err error, dirs []string) bool {
 	var path string
 	switch e := err.(type) {

@@ -72,7 +72,8 @@ func examined(t *testing.T, test func(t *testing.T, m *Monitor, p *patient)) {
 	})
 }
 
-// TestFault: a fault that nobody complains of is found, ends calls for work, and is looked for again ever more seldom.
+// TestFault: a fault that nobody complains of is found, ends calls for work, and is looked for
+// again ever more seldom.
 func TestFault(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, p *patient) {
 		call, done := m.Calling(t.Context())
@@ -108,7 +109,8 @@ func TestFault(t *testing.T) {
 	})
 }
 
-// TestRefusal: a check that a quota refuses what it writes is no fault, but a lack of room until it is taken again.
+// TestRefusal: a check that a quota refuses what it writes is no fault, but a lack of room until it
+// is taken again.
 func TestRefusal(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, p *patient) {
 		before := m.Begin()
@@ -128,7 +130,8 @@ func TestRefusal(t *testing.T) {
 	})
 }
 
-// TestComplaint: an action that failed has the worker examined at once, not by an examination that had begun before.
+// TestComplaint: an action that failed has the worker examined at once, not by an examination that
+// had begun before.
 func TestComplaint(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, p *patient) {
 		action := m.Begin()
@@ -170,7 +173,8 @@ func TestHangingDisk(t *testing.T) {
 	})
 }
 
-// TestBlame: what fails again and again, although no check says so, has the worker rest ever longer.
+// TestBlame: what fails again and again, although no check says so, has the worker rest ever
+// longer.
 func TestBlame(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, _ *patient) {
 		own := fmt.Errorf("run: %w", errors.Join(errors.New("odd"), &fs.PathError{Op: "open", Path: m.dir + "/1/stdout", Err: syscall.ENOENT}))

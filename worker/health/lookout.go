@@ -25,7 +25,8 @@ func Lasts(bytes, files int64) time.Duration {
 // measurement that shows it to become fuller.
 func NextLook(lasts time.Duration) time.Duration { return min(max(lasts/2, leastLook), mostLook) }
 
-// A lookout knows whether a disk may have been full between two looks. The zero lookout has not looked.
+// A lookout knows whether a disk may have been full between two looks. The zero lookout has not
+// looked.
 type lookout struct {
 	at    time.Time
 	lasts time.Duration // from then

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestLookout: whoever fills a disk as fast as can be, at any moment, and frees it at once, is noticed.
+// TestLookout: whoever fills a disk as fast as can be, at any moment, and frees it at once, is
+// noticed.
 func TestLookout(t *testing.T) {
 	const size, reserve = 1 << 30, 16 << 20
 	for seed := range uint64(1000) {
@@ -41,7 +42,8 @@ func TestLookout(t *testing.T) {
 	}
 }
 
-// TestBusyMachineIsNoFullDisk: looks that come in time, and a disk that has much room, give no doubt.
+// TestBusyMachineIsNoFullDisk: looks that come in time, and a disk that has much room, give no
+// doubt.
 func TestBusyMachineIsNoFullDisk(t *testing.T) {
 	var l lookout
 	now := time.Now()
@@ -59,7 +61,8 @@ func TestBusyMachineIsNoFullDisk(t *testing.T) {
 	}
 }
 
-// TestMoments: who was there knows of a disk that may have been full between two looks, and of one that the store has made room on.
+// TestMoments: who was there knows of a disk that may have been full between two looks, and of one
+// that the store has made room on.
 func TestMoments(t *testing.T) {
 	g, dir := smallDisk(t)
 	for name, happens := range map[string]func(){

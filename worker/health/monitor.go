@@ -144,7 +144,8 @@ func (m *Monitor) hasCommitted() bool {
 	return since < 2*commitTime
 }
 
-// measure measures the disk, and takes down whether writes to it may have failed although there is room again, or will be.
+// measure measures the disk, and takes down whether writes to it may have failed although there is
+// room again, or will be.
 func (m *Monitor) measure() (space, error) {
 	began := time.Now()
 	now, err := measure(m.dir, m.quotas)

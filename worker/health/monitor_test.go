@@ -20,7 +20,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// smallDisk returns a monitor of a small disk, with its store elsewhere, and the folder of the disk.
+// smallDisk returns a monitor of a small disk, with its store elsewhere, and the folder of the
+// disk.
 func smallDisk(t *testing.T) (*Monitor, string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -40,7 +41,8 @@ func smallDisk(t *testing.T) (*Monitor, string) {
 	return g, dir
 }
 
-// TestFullDisk: a call for work ends when the disk becomes full, and who was there then knows it afterwards.
+// TestFullDisk: a call for work ends when the disk becomes full, and who was there then knows it
+// afterwards.
 func TestFullDisk(t *testing.T) {
 	g, dir := smallDisk(t)
 	before := g.Begin()

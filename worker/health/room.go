@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// A disk is full from where less of it is free than one part in reserveShare, or than mostReserve.
+	// A disk is full from where less of it is free than one part in reserveShare, or than
+	// mostReserve.
 	reserveShare, mostReserve = 64, 256 << 20
 	// leastFiles is the number of files for which there must be room.
 	leastFiles = 1000

@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
-// TestWithin: where a disk has quotas there is as much room as the least of them leaves, and the store's blobs go only for those
-// that they count in.
+// TestWithin: where a disk has quotas there is as much room as the least of them leaves, and the
+// store's blobs go only for those that they count in.
 func TestWithin(t *testing.T) {
 	disk := diskquota.Room{Free: 100 << 30, MostBytes: 200 << 30, Files: 1 << 20, MostFiles: 1 << 21}
 	of := func(free, files int64, foreign bool) diskquota.Room {

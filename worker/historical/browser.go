@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxBytes bounds a blob: Buildbarn's examples have pages read messages of 2 MiB (maximumMessageSizeBytes).
+	// maxBytes bounds a blob: Buildbarn's examples have pages read messages of 2 MiB
+	// (maximumMessageSizeBytes).
 	maxBytes = 2 << 20
 	// patience bounds how long the client of an action waits for its link.
 	patience = 5 * time.Second
@@ -24,7 +25,8 @@ const (
 	prefix = "Action details (uncached result): "
 )
 
-// A Browser is where pages of Buildbarn are that read the same storage. It may be used concurrently.
+// A Browser is where pages of Buildbarn are that read the same storage. It may be used
+// concurrently.
 type Browser struct {
 	base     string // without a slash at its end
 	patience time.Duration

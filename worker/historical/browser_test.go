@@ -46,7 +46,8 @@ func open(t *testing.T, address string) *Browser {
 	return b
 }
 
-// TestStore has blobs whose digests are those that Buildbarn's own worker gives them: they are, byte by byte, what it writes.
+// TestStore has blobs whose digests are those that Buildbarn's own worker gives them: they are,
+// byte by byte, what it writes.
 func TestStore(t *testing.T) {
 	storage := servertest.Start(t, servertest.Config{})
 	client := casclient.New(storage.Conn, casclient.Options{InstanceName: "freebsd12"})
@@ -85,7 +86,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestLinks has what follows the address: instance names as the storage knows them, and digest functions.
+// TestLinks has what follows the address: instance names as the storage knows them, and digest
+// functions.
 func TestLinks(t *testing.T) {
 	storage := servertest.Start(t, servertest.Config{})
 	for _, c := range []struct {

@@ -37,7 +37,8 @@ func sumOf(a, b int64) int64 {
 	return a + b
 }
 
-// Sizes remember the sums of subtrees, which most actions share. Methods may be called concurrently.
+// Sizes remember the sums of subtrees, which most actions share. Methods may be called
+// concurrently.
 type Sizes struct {
 	sums *lru.Cache[digest.Digest, Size] // of whole subtrees
 }

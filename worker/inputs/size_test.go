@@ -78,7 +78,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestSizeOfClaims: a directory whose files claim more bytes than an int64 counts has the largest number of bytes.
+// TestSizeOfClaims: a directory whose files claim more bytes than an int64 counts has the largest
+// number of bytes.
 func TestSizeOfClaims(t *testing.T) {
 	k := &knownDirectories{known: map[digest.Digest]*inputtree.Directory{}}
 	m := &repb.Directory{}

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// A scheduler that does not answer is asked again after minBackoff, then after twice as long, up to maxBackoff.
+	// A scheduler that does not answer is asked again after minBackoff, then after twice as long,
+	// up to maxBackoff.
 	minBackoff, maxBackoff = 100 * time.Millisecond, 2 * time.Second
 	// maxWatches is how many streams of output a worker shows at once: twice as many as a scheduler
 	// allows, because the worker learns of their end a little later.

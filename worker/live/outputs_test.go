@@ -186,8 +186,8 @@ func TestOutputIsShownAsItGrows(t *testing.T) {
 	})
 }
 
-// TestRunThatDoesNotCount is run again: who watches learns it before the next run has begun, and gets what that
-// prints from its begin on; so does who comes then with what he has of the first.
+// TestRunThatDoesNotCount is run again: who watches learns it before the next run has begun, and
+// gets what that prints from its begin on; so does who comes then with what he has of the first.
 func TestRunThatDoesNotCount(t *testing.T) {
 	dir := t.TempDir()
 	path := func(run, stream string) string { return filepath.Join(dir, run+stream) }

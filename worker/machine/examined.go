@@ -54,7 +54,8 @@ type Examined struct {
 	why  error  // it never will have; guarded by mu
 	// first is the state when its files were read; guarded by mu
 	first glance
-	// seen is when a look began that found nothing changed, and took how long such a look takes; guarded by mu
+	// seen is when a look began that found nothing changed, and took how long such a look takes;
+	// guarded by mu
 	seen time.Time
 	took time.Duration
 	// looking is closed when the check in progress has ended, which pauses until begins; nil: there

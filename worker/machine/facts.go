@@ -16,7 +16,8 @@ var varying = []string{
 	"processor", "cpu MHz", "clock", "bogomips", "BogoMIPS", "apicid", "initial apicid", "core id", "physical id", "siblings",
 }
 
-// inSys are the files of /sys that commands see, and by which machines of one kind of processor differ.
+// inSys are the files of /sys that commands see, and by which machines of one kind of processor
+// differ.
 var inSys = []string{
 	"/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible", "/sys/devices/system/cpu/present", "/sys/devices/system/cpu/isolated",
 	"/sys/devices/system/cpu/smt/*", "/sys/devices/system/cpu/vulnerabilities/*", "/sys/devices/system/cpu/cpu*/topology/*",
@@ -64,7 +65,8 @@ func texts(patterns []string) (facts []string) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // it fails for bad patterns only
 		for _, path := range paths {
-			// What only root may read, such as the serial number of a processor (topology/ppin), commands do not see.
+			// What only root may read, such as the serial number of a processor (topology/ppin),
+			// commands do not see.
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
 				continue
 			}

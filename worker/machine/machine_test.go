@@ -22,8 +22,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// shownFiles makes a folder of a tool, a folder beside it that is hidden, and a link to the first. It is settled: what
-// changes later is seen to have changed later.
+// shownFiles makes a folder of a tool, a folder beside it that is hidden, and a link to the first.
+// It is settled: what changes later is seen to have changed later.
 func shownFiles(t *testing.T) (s sight, dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -52,7 +52,8 @@ func keepTimes(path string, f func() error) error {
 	return errors.Join(f(), os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-// TestDigest changes one thing after the other: the digest tells apart what commands can, and a glance what may have changed.
+// TestDigest changes one thing after the other: the digest tells apart what commands can, and a
+// glance what may have changed.
 func TestDigest(t *testing.T) {
 	for name, c := range map[string]struct {
 		change          func(dir string) error
@@ -225,7 +226,8 @@ func TestNextLookIsFar(t *testing.T) {
 	}
 }
 
-// TestMachineThatIsNotRead is like no other: what commands see was put together before a file changed, or nobody may look.
+// TestMachineThatIsNotRead is like no other: what commands see was put together before a file
+// changed, or nobody may look.
 func TestMachineThatIsNotRead(t *testing.T) {
 	s, dir := shownFiles(t)
 	core, logs := observer.New(zap.InfoLevel)

@@ -22,11 +22,13 @@ func NewNamed(name string, facts []string) *Named {
 // As returns a name that the machine shares with those that are like it, which is always valid.
 func (n *Named) As(context.Context, time.Time) (string, bool) { return n.name, true }
 
-// idFile has what tells an installed system from all others (machine-id(5)). Images of containers often have none.
+// idFile has what tells an installed system from all others (machine-id(5)). Images of containers
+// often have none.
 const idFile = "/etc/machine-id"
 
-// Own returns a name that the machine with those facts has over restarts and another one does not, as far as something
-// tells them apart. With named it has that in common with machines of the same name and facts.
+// Own returns a name that the machine with those facts has over restarts and another one does not,
+// as far as something tells them apart. With named it has that in common with machines of the same
+// name and facts.
 func Own(named string, facts []string) string {
 	id, _ := os.ReadFile(idFile)
 	return own(strings.TrimSpace(string(id)), named, facts)

@@ -92,8 +92,8 @@ func countOpens(t *testing.T, dir string, most int64) *atomic.Int64 {
 	return n
 }
 
-// TestDeepOutputsAreWalkedOnce: what is at the bottom of a deep folder costs no more opens than at the top, nor do
-// folders beside those of a deep chain cost the whole way to them.
+// TestDeepOutputsAreWalkedOnce: what is at the bottom of a deep folder costs no more opens than at
+// the top, nor do folders beside those of a deep chain cost the whole way to them.
 func TestDeepOutputsAreWalkedOnce(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

@@ -13,8 +13,8 @@ const (
 	keptEvery = 32
 )
 
-// A folder of the input root, which the walk goes through from descriptor to descriptor: by a path from
-// the top, each file would cost as much as it is deep.
+// A folder of the input root, which the walk goes through from descriptor to descriptor: by a path
+// from the top, each file would cost as much as it is deep.
 type folder struct {
 	above *folder // nil at the top
 	name  string  // there

@@ -233,7 +233,8 @@ func (o *Outputs) addSymlink(root *os.Root, want Path, target string) {
 	o.Result.OutputFileSymlinks = append(o.Result.OutputFileSymlinks, link)
 }
 
-// fileNode stores the file called name in the open folder f. An unchanged input keeps its digest unread.
+// fileNode stores the file called name in the open folder f. An unchanged input keeps its digest
+// unread.
 func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.FileInfo) (*repb.FileNode, error) {
 	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
 	if input, ok := f.layer.Unchanged(name); ok && input.Kind == vfs.File {
@@ -336,9 +337,9 @@ func (o *Outputs) Release() {
 	}
 }
 
-// Upload uploads blobs of the result that storage lacks. It fetches unchanged inputs that the worker
-// has not read: a storage that reports one as missing may have it, and verifies it when it is read.
-// If nobody has an input any more, the error is a *cas.MissingError.
+// Upload uploads blobs of the result that storage lacks. It fetches unchanged inputs that the
+// worker has not read: a storage that reports one as missing may have it, and verifies it when it
+// is read. If nobody has an input any more, the error is a *cas.MissingError.
 func (o *Outputs) Upload(ctx context.Context) error {
 	ctx = casclient.Vouched(ctx)
 	blobs := slices.Collect(maps.Values(o.blobs))
@@ -358,7 +359,8 @@ func (o *Outputs) Upload(ctx context.Context) error {
 	return nil
 }
 
-// openInput opens an input that may have to be fetched. One that the store has no room for is for the client to bring.
+// openInput opens an input that may have to be fetched. One that the store has no room for is for
+// the client to bring.
 func (o *Outputs) openInput(ctx context.Context, d digest.Digest) (io.ReadCloser, error) {
 	file, err := o.opts.Inputs.OpenBlob(ctx, d)
 	if errors.Is(err, cas.ErrNoSpace) {

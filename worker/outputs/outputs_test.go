@@ -115,7 +115,8 @@ func file(path, text string) *repb.OutputFile {
 	return &repb.OutputFile{Path: path, Digest: of(text).Proto()}
 }
 
-// TestInputsStayUnread: what is made is moved away, what is an input is named by its digest and stays where it is.
+// TestInputsStayUnread: what is made is moved away, what is an input is named by its digest and
+// stays where it is.
 func TestInputsStayUnread(t *testing.T) {
 	o, root, err := collect(t, Policy{}, map[string]string{"made": "new", "in": "input"}, "made", "in", "none")
 	check(t, err)
@@ -153,8 +154,8 @@ func (tooLarge) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
 	return nil, cas.ErrNoSpace
 }
 
-// TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and the worker has not read, comes
-// from where inputs come from.
+// TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and
+// the worker has not read, comes from where inputs come from.
 func TestUnreadInputsAreBroughtBack(t *testing.T) {
 	o, _, err := collect(t, Policy{}, map[string]string{"in": "input"}, "in")
 	check(t, err)
@@ -179,7 +180,8 @@ func TestUnreadInputsAreBroughtBack(t *testing.T) {
 	}
 }
 
-// TestOverlappingPathsAreCopied: one output is part of another, so none is moved away from where the other looks.
+// TestOverlappingPathsAreCopied: one output is part of another, so none is moved away from where
+// the other looks.
 func TestOverlappingPathsAreCopied(t *testing.T) {
 	o, root, err := collect(t, Policy{}, map[string]string{"dir/made": "new"}, "dir/made", "dir")
 	check(t, err)
@@ -212,7 +214,8 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestTooMuchText: what a folder holds is in memory while its message is made, whatever its files have.
+// TestTooMuchText: what a folder holds is in memory while its message is made, whatever its files
+// have.
 func TestTooMuchText(t *testing.T) {
 	root := &inputRoot{dir: t.TempDir()}
 	dir := filepath.Join(root.dir, "d")

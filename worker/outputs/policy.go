@@ -28,10 +28,11 @@ const (
 	defaultMaxOutputFiles = 1_000_000
 	// maxOutputNames limits the names in output directories, of any type.
 	maxOutputNames = 2 * defaultMaxOutputFiles
-	// maxOutputText bounds their names and the targets of symlinks, in bytes: the worker has several times as many in memory
-	// while it makes their messages.
+	// maxOutputText bounds their names and the targets of symlinks, in bytes: the worker has
+	// several times as many in memory while it makes their messages.
 	maxOutputText = 32 << 20
-	// maxUnchanged bounds the messages of input directories that are returned as they are, in bytes.
+	// maxUnchanged bounds the messages of input directories that are returned as they are, in
+	// bytes.
 	maxUnchanged = 256 << 20
 )
 
@@ -80,8 +81,8 @@ func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 	return o.admitText(n)
 }
 
-// admitUnchanged counts an input directory that is returned as it is, once however often it occurs, before it is decoded: a
-// small message may name millions of entries.
+// admitUnchanged counts an input directory that is returned as it is, once however often it occurs,
+// before it is decoded: a small message may name millions of entries.
 func (o *Outputs) admitUnchanged(d *tree.Directory) error {
 	o.unchanged += len(d.Encoded())
 	if o.unchangedNames += d.Len(); o.unchanged > maxUnchanged || o.unchangedNames > maxOutputNames {

@@ -17,7 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// TestFormats: an output directory is named by what the command asked for, and all that is named is stored.
+// TestFormats: an output directory is named by what the command asked for, and all that is named is
+// stored.
 func TestFormats(t *testing.T) {
 	for format, c := range map[repb.Command_OutputDirectoryFormat]struct{ tree, root bool }{
 		repb.Command_TREE_ONLY:          {tree: true},
@@ -79,8 +80,8 @@ func (c countedInputs) add(b []byte) *repb.Digest {
 	return d.Proto()
 }
 
-// TestUnchangedDirectoriesAreAskedForOnce, however many paths they have: those that were encoded as usual, and those that were
-// not, or are above such a one, which are reported as such each time.
+// TestUnchangedDirectoriesAreAskedForOnce, however many paths they have: those that were encoded as
+// usual, and those that were not, or are above such a one, which are reported as such each time.
 func TestUnchangedDirectoriesAreAskedForOnce(t *testing.T) {
 	for name, usual := range map[string]bool{"usual": true, "unusual": false} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// TestUnchangedHasABound: input directories that are returned as they are have bounds before they are decoded, by their names and
-// by their bytes.
+// TestUnchangedHasABound: input directories that are returned as they are have bounds before they
+// are decoded, by their names and by their bytes.
 func TestUnchangedHasABound(t *testing.T) {
 	const entries = maxOutputNames / 10
 	m := &repb.Directory{}

@@ -101,8 +101,8 @@ func (p *Pipeline) Kept(s *Slot) *Permit {
 	return l
 }
 
-// recall takes the slot away from a permit that no action has, if there is one. Else added is closed
-// when it is worth another try.
+// recall takes the slot away from a permit that no action has, if there is one. Else added is
+// closed when it is worth another try.
 func (p *Pipeline) recall() (s *Slot, added <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,8 +216,8 @@ func (l *Permit) occupy() bool {
 	return true
 }
 
-// Begin is occupy that gets another slot if that of l was recalled. All slots may be kept by positions
-// that have no action, and may wait for one for ever.
+// Begin is occupy that gets another slot if that of l was recalled. All slots may be kept by
+// positions that have no action, and may wait for one for ever.
 func (l *Permit) Begin(ctx context.Context) error {
 	for !l.occupy() {
 		if err := l.Again(ctx); err != nil {

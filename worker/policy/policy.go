@@ -60,8 +60,8 @@ type Network string
 // Choices are the words for a Network.
 func (Network) Choices() []string { return []string{"on", "off"} }
 
-// Load reads a file. Its errors name file, line, column and field. A wrapper that this machine does not have is
-// an error.
+// Load reads a file. Its errors name file, line, column and field. A wrapper that this machine does
+// not have is an error.
 func Load(file string) (*Set, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -41,8 +41,8 @@ func OwnUsers(first, ids uint32, count int) *Users {
 	}
 }
 
-// MakeNamespaces makes the user namespaces of OwnUsers with ids, for commands and for vfs.Options. The
-// files are the caller's to close, also after an error. It comes before the first mount.
+// MakeNamespaces makes the user namespaces of OwnUsers with ids, for commands and for vfs.Options.
+// The files are the caller's to close, also after an error. It comes before the first mount.
 func (u *Users) MakeNamespaces() (map[vfs.Owner]*os.File, error) {
 	made := map[vfs.Owner]*os.File{}
 	if u == nil || u.first.IDs == 0 {

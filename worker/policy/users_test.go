@@ -32,8 +32,8 @@ func TestLookUpUsers(t *testing.T) {
 	}
 }
 
-// TestPart: a position whose user cannot be rid of a process gets another one, which no position has, and that
-// user is free again when the process has ended.
+// TestPart: a position whose user cannot be rid of a process gets another one, which no position
+// has, and that user is free again when the process has ended.
 func TestPart(t *testing.T) {
 	u := OwnUsers(1000, 10, 3)
 	expect := func(want ...uint32) {

@@ -8,8 +8,8 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// FuzzRecord has any bytes be in the store, with the hash that belongs to them: no run is spared that
-// the tree does not allow, and what is remembered next is found.
+// FuzzRecord has any bytes be in the store, with the hash that belongs to them: no run is spared
+// that the tree does not allow, and what is remembered next is found.
 func FuzzRecord(f *testing.F) {
 	src, store, k := &fakeSource{}, &fakeStore{}, keyOf(f, &repb.Action{})
 	was := files{"a/b": "b", "a/c/d": "d", "link@": "a/b"}

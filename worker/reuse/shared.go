@@ -77,9 +77,9 @@ type SharedOptions struct {
 	Counts *prometheus.CounterVec
 }
 
-// Shared are runs that workers have in common, as the scheduler keeps them. They are hints: a call that fails or takes
-// long spares nothing, and delays an action by no more than sharedTimeout. A nil Shared has none. Its methods may be called
-// concurrently.
+// Shared are runs that workers have in common, as the scheduler keeps them. They are hints: a call
+// that fails or takes long spares nothing, and delays an action by no more than sharedTimeout. A
+// nil Shared has none. Its methods may be called concurrently.
 type Shared struct {
 	options SharedOptions
 	careful *record.Careful

@@ -24,8 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/accounts"
 )
 
-// fakeAccounts is the service of a scheduler. It gives all that it was told of to everybody with the grant "granted" in the
-// same circumstances.
+// fakeAccounts is the service of a scheduler. It gives all that it was told of to everybody with
+// the grant "granted" in the same circumstances.
 type fakeAccounts struct {
 	mu    sync.Mutex
 	runs  map[string][]*reuse.Run // by circumstances
@@ -133,7 +133,8 @@ var (
 	readEdited   = sourceFiles.edited(files{"src/main.c": "new"})
 )
 
-// TestRunsOfOtherWorkers has one worker run a command, and others spared that run where all is alike.
+// TestRunsOfOtherWorkers has one worker run a command, and others spared that run where all is
+// alike.
 func TestRunsOfOtherWorkers(t *testing.T) {
 	service, src := newFakeAccounts(), &fakeSource{}
 	first := service.worker(t, &fakeMachine{name: "alike"})
@@ -227,7 +228,8 @@ func TestSharedRunsAreChecked(t *testing.T) {
 	}
 }
 
-// TestRunsThatAreNotShared: those of a machine that may have changed, that are too large, or that end after the worker does.
+// TestRunsThatAreNotShared: those of a machine that may have changed, that are too large, or that
+// end after the worker does.
 func TestRunsThatAreNotShared(t *testing.T) {
 	src := &fakeSource{}
 	service, changes := newFakeAccounts(), &fakeMachine{name: "alike", changed: true}
@@ -252,7 +254,8 @@ func TestRunsThatAreNotShared(t *testing.T) {
 	}
 }
 
-// TestOneRefusedRun: a run that the scheduler does not take says nothing of the next one, which is counted otherwise.
+// TestOneRefusedRun: a run that the scheduler does not take says nothing of the next one, which is
+// counted otherwise.
 func TestOneRefusedRun(t *testing.T) {
 	service, src := newFakeAccounts(), &fakeSource{}
 	now := src.tree(t, sourceFiles)
@@ -322,7 +325,8 @@ func (stuckMachine) As(ctx context.Context, _ time.Time) (string, bool) {
 	return "", false
 }
 
-// What waits takes about as much memory as it is counted for: a run of many small parts takes seventy times its bytes when it is decoded.
+// What waits takes about as much memory as it is counted for: a run of many small parts takes
+// seventy times its bytes when it is decoded.
 func TestQueuedRunsTakeWhatTheyCount(t *testing.T) {
 	s := OpenShared(SharedOptions{Machine: stuckMachine{}, Logger: zap.NewNop()})
 	ended, end := context.WithCancel(t.Context())

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystems returns how many file systems without a disk of their own the machine has: it makes one, which the kernel gives the
-// first number that is free, and lets go of it. There can be 1,048,575, and each takes some 10 KiB, most of which no cgroup is charged
-// for. The caller has to be root.
+// FileSystems returns how many file systems without a disk of their own the machine has: it makes
+// one, which the kernel gives the first number that is free, and lets go of it. There can be
+// 1,048,575, and each takes some 10 KiB, most of which no cgroup is charged for. The caller has to
+// be root.
 func FileSystems() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// Locks counts the locks of files that the kernel keeps, up to most, and those among them that processes of pids, which are sorted, have
-// taken. Of some it does not say who has them: such as belong to an open file (F_OFD_SETLK), or were taken by a process that has ended.
+// Locks counts the locks of files that the kernel keeps, up to most, and those among them that
+// processes of pids, which are sorted, have taken. Of some it does not say who has them: such as
+// belong to an open file (F_OFD_SETLK), or were taken by a process that has ended.
 func Locks(most int, pids []int) (all, own int, err error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
@@ -23,7 +24,8 @@ func Locks(most int, pids []int) (all, own int, err error) {
 	return countLocks(f, most, pids)
 }
 
-// countLocks counts in a table like that of proc_locks(5): number, kind, mode, access, process, file, range.
+// countLocks counts in a table like that of proc_locks(5): number, kind, mode, access, process,
+// file, range.
 func countLocks(r io.Reader, most int, pids []int) (all, own int, err error) {
 	lines := bufio.NewScanner(r)
 	for all < most && lines.Scan() {
@@ -43,7 +45,8 @@ func countLocks(r io.Reader, most int, pids []int) (all, own int, err error) {
 	return all, own, lines.Err()
 }
 
-// Netlink returns how many bytes wait in the netlink sockets of a process's network namespace. An empty process is this one.
+// Netlink returns how many bytes wait in the netlink sockets of a process's network namespace. An
+// empty process is this one.
 func Netlink(process string) (bytes int64, err error) {
 	if process == "" {
 		process = "self"
@@ -56,7 +59,8 @@ func Netlink(process string) (bytes int64, err error) {
 	return sumNetlink(f)
 }
 
-// sumNetlink adds up a table that has a line for each socket: address, protocol, port, groups, bytes received, bytes sent.
+// sumNetlink adds up a table that has a line for each socket: address, protocol, port, groups,
+// bytes received, bytes sent.
 func sumNetlink(r io.Reader) (bytes int64, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Scan() // the head
@@ -116,8 +120,8 @@ func parseMemory(r io.Reader) (m Memory, err error) {
 	return m, lines.Err()
 }
 
-// NetlinkOf is Netlink of the first process that tells: the first thread of one may have ended before the others, and then only these
-// know its namespace.
+// NetlinkOf is Netlink of the first process that tells: the first thread of one may have ended
+// before the others, and then only these know its namespace.
 func NetlinkOf(pids []int) (bytes int64, err error) {
 	for _, pid := range pids {
 		process := strconv.Itoa(pid)

@@ -40,8 +40,8 @@ func damage(t *testing.T, s *disk.Store, d digest.Digest) {
 	check(t, errors.Join(err, file.Close()))
 }
 
-// TestWhatWasUsedCounts: damage is found in what the command used and in what was used after its end, and in
-// nothing else.
+// TestWhatWasUsedCounts: damage is found in what the command used and in what was used after its
+// end, and in nothing else.
 func TestWhatWasUsedCounts(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -80,7 +80,8 @@ func (i *Issuer) SecretFile() string {
 	return file
 }
 
-// Say has ID tokens have these claims besides, or in place of, those that they should. Nil as a value leaves one out.
+// Say has ID tokens have these claims besides, or in place of, those that they should. Nil as a
+// value leaves one out.
 func (i *Issuer) Say(claims map[string]any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -108,14 +109,16 @@ func (i *Issuer) Hang(keyless bool) {
 	i.keyless = keyless
 }
 
-// Stall has the issuer not answer who asks whom a code stands for, or again. Whoever asks over RoundTrip has to leave.
+// Stall has the issuer not answer who asks whom a code stands for, or again. Whoever asks over
+// RoundTrip has to leave.
 func (i *Issuer) Stall(stalls bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.stalls = stalls
 }
 
-// Sign has the issuer say that it names itself in what it answers to log-ins, which it does, or say nothing of that.
+// Sign has the issuer say that it names itself in what it answers to log-ins, which it does, or say
+// nothing of that.
 func (i *Issuer) Sign(signs bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -27,8 +27,8 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// A Folder keeps damaged files for the operator, the oldest going first. A name
-// is the time in Unix nanoseconds and the blob it was kept for. Its methods may be called concurrently.
+// A Folder keeps damaged files for the operator, the oldest going first. A name is the time in Unix
+// nanoseconds and the blob it was kept for. Its methods may be called concurrently.
 type Folder struct {
 	dir      string
 	maxBytes int64
@@ -47,7 +47,8 @@ type file struct {
 	bytes int64
 }
 
-// Open opens the folder, if there is one. It is made when it is needed. It holds at most maxBytes, and never more than MaxBytes.
+// Open opens the folder, if there is one. It is made when it is needed. It holds at most maxBytes,
+// and never more than MaxBytes.
 func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 	a := &Folder{dir: dir, maxBytes: min(maxBytes, MaxBytes), log: log}
 	entries, err := os.ReadDir(dir) // in the order of their names

@@ -61,8 +61,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestLeases: one is refused while somebody could write to the file, and holds until somebody wants to.
-// TestSettled: a file settles some time after its last change.
+// TestLeases: one is refused while somebody could write to the file, and holds until somebody wants
+// to. TestSettled: a file settles some time after its last change.
 func TestSettled(t *testing.T) {
 	f := file(t)
 	check(t, f.Chmod(0o600))
@@ -209,7 +209,8 @@ func TestOpenedEarly(t *testing.T) {
 	}
 }
 
-// TestWatchedSeals: who opens a sealed file for writing while it is moved is noticed, whether it was closed or not.
+// TestWatchedSeals: who opens a sealed file for writing while it is moved is noticed, whether it
+// was closed or not.
 func TestWatchedSeals(t *testing.T) {
 	for name, seal := range map[string]func(own *Own) Seal{
 		"closed": func(own *Own) Seal {

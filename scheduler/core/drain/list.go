@@ -24,8 +24,8 @@ const Max = 1000
 // ErrTooMany: Max patterns are in force.
 var ErrTooMany = errors.New("too many drains are in force; undrain some, or use patterns that match more")
 
-// A List has the drains in force, the oldest first. They hold for the workers that they match, now and later. The
-// zero List is empty.
+// A List has the drains in force, the oldest first. They hold for the workers that they match, now
+// and later. The zero List is empty.
 type List struct{ records []Record }
 
 // Put puts a drain in force; false: one with an equal pattern is. It fails with ErrTooMany.

@@ -40,8 +40,8 @@ func (Restore) isEvent()    {}
 func (Settle) isEvent()     {}
 func (Tick) isEvent()       {}
 
-// Submit asks for an operation, for which one client waits from now on. It is refused with ErrQueueFull,
-// ErrClientFull or ErrDuplicate.
+// Submit asks for an operation, for which one client waits from now on. It is refused with
+// ErrQueueFull, ErrClientFull or ErrDuplicate.
 type Submit struct{ *request.Operation }
 
 // Attach adds a client that waits for an operation, or is refused with ErrUnknown.
@@ -85,9 +85,9 @@ const (
 	Uploading
 )
 
-// A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is idle and
-// there is nothing to do, in a later one. It is refused with ErrTwin, and has no answer, if another process calls as the
-// same worker, over a connection that lives.
+// A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is
+// idle and there is nothing to do, in a later one. It is refused with ErrTwin, and has no answer,
+// if another process calls as the same worker, over a connection that lives.
 type Report struct {
 	// Call identifies this call; the caller never uses a value twice.
 	Call uint64
@@ -149,7 +149,8 @@ type Held struct {
 // Tick handles due timers. Calling it early or often does no harm.
 type Tick struct{}
 
-// Settle ends the time of Config.Settle: every worker that could have an action has called, or there is none.
+// Settle ends the time of Config.Settle: every worker that could have an action has called, or
+// there is none.
 type Settle struct{}
 
 // An Order is embedded in each event that operators cause. Package core has these events and their

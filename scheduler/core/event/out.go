@@ -116,8 +116,9 @@ type Ended struct {
 	*request.Operation
 	// Class is that of the worker, Largest the largest existing one.
 	Class, Largest uint32
-	// Again: it failed on a smaller class than the largest, or with less time than its own, and runs on the largest
-	// now. Late: it is the second of two runs at once, begun because the first one took longer than Size.Timeout.
+	// Again: it failed on a smaller class than the largest, or with less time than its own, and
+	// runs on the largest now. Late: it is the second of two runs at once, begun because the first
+	// one took longer than Size.Timeout.
 	Again, Late bool
 	Response    *repb.ExecuteResponse
 }

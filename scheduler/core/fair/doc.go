@@ -12,9 +12,9 @@
 // work of priority p has 2^(-p/100) of the weight that it would have with priority 0, p being the
 // best priority of all items that wait below it: 100 steps are a factor of two. Equal branches take
 // turns, by virtual time, in which priority has no part: each start moves a branch to its cost over
-// its weight after the branch with the latest turn, and a branch that comes back to the queue starts
-// at the time of the others. So there are neither debts nor savings. Remaining ties go to the branch
-// whose last turn, or else creation, is longest ago. So:
+// its weight after the branch with the latest turn, and a branch that comes back to the queue
+// starts at the time of the others. So there are neither debts nor savings. Remaining ties go to
+// the branch whose last turn, or else creation, is longest ago. So:
 //
 //   - A branch without running items goes before every branch with running items, whatever the
 //     weights.
@@ -24,11 +24,11 @@
 //     with little, they have turns in proportion to their weights.
 //
 // An Item is one piece of work, and can be in several leaves at once, with an Entry for each
-// operation that waits for it. It starts when the first of its entries has its turn, and then leaves
-// all leaves. An entry whose operation no client waits for can be parked: it keeps its rank and has
-// no turn. While the item runs, each branch pays its whole cost, once, however many of its entries
-// are below it: a branch pays as much as if it were alone, and no account changes when others join
-// or leave.
+// operation that waits for it. It starts when the first of its entries has its turn, and then
+// leaves all leaves. An entry whose operation no client waits for can be parked: it keeps its rank
+// and has no turn. While the item runs, each branch pays its whole cost, once, however many of its
+// entries are below it: a branch pays as much as if it were alone, and no account changes when
+// others join or leave.
 //
 // Workers of all kinds share one account: an item waits for one of them (its size class), but
 // running work counts in all.

@@ -114,8 +114,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestTurns sees that branches take turns in proportion to their weights, whatever the priorities, where
-// there is too little running to have shares.
+// TestTurns sees that branches take turns in proportion to their weights, whatever the priorities,
+// where there is too little running to have shares.
 func TestTurns(t *testing.T) {
 	f := newFarm(Options{Levels: []Level{{Weights: map[string]float64{"b": 0.5}}}}, 1)
 	f.add("a", 0, 1000)

@@ -11,7 +11,8 @@ func anyBranch(string) bool { return true }
 
 func anyItem(*Item) bool { return true }
 
-// TestFindLooksInTheOrderOfTurns has what is found be what a worker would be given if nothing else waited.
+// TestFindLooksInTheOrderOfTurns has what is found be what a worker would be given if nothing else
+// waited.
 func TestFindLooksInTheOrderOfTurns(t *testing.T) {
 	now := time.Unix(0, 0)
 	for seed := range uint64(20) {
@@ -44,7 +45,8 @@ func TestFindLooksInTheOrderOfTurns(t *testing.T) {
 	}
 }
 
-// TestFindIsBounded has many branches not be looked at for ever, nor many items of one leaf hide what others have.
+// TestFindIsBounded has many branches not be looked at for ever, nor many items of one leaf hide
+// what others have.
 func TestFindIsBounded(t *testing.T) {
 	tree := New(Options{Levels: []Level{{}}})
 	items := make([]Item, 2*mostLooks)

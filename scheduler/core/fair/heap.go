@@ -80,8 +80,8 @@ func (h heap[T]) down(x T, i int) {
 	h.put(x, i)
 }
 
-// inOrder yields the elements in their order. The next one is among those below the ones that were, so that the first few cost
-// little, however many there are.
+// inOrder yields the elements in their order. The next one is among those below the ones that were,
+// so that the first few cost little, however many there are.
 func (h heap[T]) inOrder() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var edge []int

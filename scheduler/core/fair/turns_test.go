@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A waitingRoom knows of the fair rule only what its users are promised: who has nothing running, and how often each
-// sibling was given something since then.
+// A waitingRoom knows of the fair rule only what its users are promised: who has nothing running,
+// and how often each sibling was given something since then.
 type waitingRoom struct {
 	t       *testing.T
 	tree    *Tree
@@ -93,9 +93,9 @@ func (r *waitingRoom) ends(path []string) {
 	}
 }
 
-// TestNobodyStarves has work of all priorities come to few workers and many. While a branch waits that
-// has nothing running each sibling has one turn, or where weights or costs differ as many as the last turn of the branch was
-// worth of them.
+// TestNobodyStarves has work of all priorities come to few workers and many. While a branch waits
+// that has nothing running each sibling has one turn, or where weights or costs differ as many as
+// the last turn of the branch was worth of them.
 func TestNobodyStarves(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

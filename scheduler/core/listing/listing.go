@@ -13,8 +13,8 @@ type List[T any] struct {
 	n      int
 }
 
-// A chunk is entries of a List, which are in order. Where items were that are gone the entries stay for a while: at
-// most half of them.
+// A chunk is entries of a List, which are in order. Where items were that are gone the entries stay
+// for a while: at most half of them.
 type chunk[T any] struct {
 	// first is the number of the first entry, of those that were there.
 	first   uint64

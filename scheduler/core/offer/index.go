@@ -28,7 +28,8 @@ type Index[P Pool] struct {
 	changes int
 }
 
-// mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the names that are known.
+// mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the
+// names that are known.
 const mostFitting, mostKnown = 1000, 10_000
 
 // NewIndex returns an empty one.

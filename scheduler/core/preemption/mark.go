@@ -68,8 +68,8 @@ func (c *Cohort) arm(l *Line) {
 	c.Timers.Set(&l.timer, at)
 }
 
-// Ripen, when the timer of a line is due, marks as many tasks as the line needs, for those of it that have waited for
-// long enough.
+// Ripen, when the timer of a line is due, marks as many tasks as the line needs, for those of it
+// that have waited for long enough.
 func (l *Line) Ripen() {
 	c := l.queue.cohort
 	if !l.Short() {

@@ -52,8 +52,8 @@ type Line struct {
 // Instance is the key of a line.
 func (l *Line) Instance() string { return l.instance }
 
-// Admits reports whether an instance may ever run something on the queue's workers: one action takes no more
-// there than its maximum.
+// Admits reports whether an instance may ever run something on the queue's workers: one action
+// takes no more there than its maximum.
 func (q *Queue) Admits(instance string) bool {
 	if q == nil {
 		return true
@@ -89,7 +89,8 @@ func (q *Queue) Enter(sh *Share) {
 	c.arm(l)
 }
 
-// Leave undoes Enter, if the task is in a line. It is about to leave its queue. Nothing happens to a nil Share.
+// Leave undoes Enter, if the task is in a line. It is about to leave its queue. Nothing happens to
+// a nil Share.
 func (sh *Share) Leave() {
 	if sh == nil || sh.line == nil {
 		return

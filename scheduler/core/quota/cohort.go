@@ -63,8 +63,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("label %q: %s", f.Label, f.Reason)
 }
 
-// Validate returns the first Fault. Definitions by which a cohort can have no worker, or those with one of its labels are in none,
-// are refused.
+// Validate returns the first Fault. Definitions by which a cohort can have no worker, or those with
+// one of its labels are in none, are refused.
 func (c Config) Validate() error {
 	labels := map[string]Label{}
 	for _, l := range c.Labels {

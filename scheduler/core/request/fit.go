@@ -53,8 +53,8 @@ func (p Platform) Lacks(asked Platform) (list []Property) {
 	return list
 }
 
-// Refuses returns those properties of a worker that offers p without which it takes no action, and that this one does not ask
-// for.
+// Refuses returns those properties of a worker that offers p without which it takes no action, and
+// that this one does not ask for.
 func (p Platform) Refuses(asked Platform) (list []Property) {
 	for _, q := range p.required {
 		if !contains(asked.properties, q) {
@@ -64,8 +64,8 @@ func (p Platform) Refuses(asked Platform) (list []Property) {
 	return list
 }
 
-// Fits reports whether a worker that offers p may run an action: it has all that the action asks for, and the action asks for
-// all that it must be asked for.
+// Fits reports whether a worker that offers p may run an action: it has all that the action asks
+// for, and the action asks for all that it must be asked for.
 func (p Platform) Fits(asked Platform) bool {
 	return len(p.Lacks(asked)) == 0 && len(p.Refuses(asked)) == 0
 }

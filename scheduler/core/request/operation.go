@@ -61,8 +61,9 @@ type Size struct {
 	// Class is the wanted class. If it has no worker and is not declared, the next larger class
 	// with workers is taken, or else the largest.
 	Class uint32
-	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge the action is
-	// not stopped then, but started on the largest class, too, if a worker is idle there at the start.
+	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge
+	// the action is not stopped then, but started on the largest class, too, if a worker is idle
+	// there at the start.
 	Timeout time.Duration
 	Hedge   bool
 	// Expected is how long the action is thought to run there, 0 if that is not known;

@@ -99,7 +99,8 @@ func (p Platform) Proto() *repb.Platform {
 	return &repb.Platform{Properties: properties(p.properties)}
 }
 
-// ImpliedKey is equal for platforms that imply the same, and only for them; empty if p implies nothing.
+// ImpliedKey is equal for platforms that imply the same, and only for them; empty if p implies
+// nothing.
 func (p Platform) ImpliedKey() string { return p.impliedKey }
 
 // Equal reports whether two platforms have the same properties, whatever is required or implied.

@@ -95,7 +95,8 @@ func (r *Roster[W]) Connect(w W, connection uint64) {
 	r.connections[connection][w] = struct{}{}
 }
 
-// Disconnect returns the workers that called last over a connection, which has ended, in the order of their keys.
+// Disconnect returns the workers that called last over a connection, which has ended, in the order
+// of their keys.
 func (r *Roster[W]) Disconnect(connection uint64) []W {
 	gone := slices.SortedFunc(maps.Keys(r.connections[connection]), Compare)
 	for _, w := range gone {

@@ -1,5 +1,5 @@
-// Package spill decides when a task that waits for workers of a size class should use an idle worker
-// of a larger one, or of another pool.
+// Package spill decides when a task that waits for workers of a size class should use an idle
+// worker of a larger one, or of another pool.
 //
 // An action that takes t on class s, and no less on a larger class L, must wait w for a worker of
 // s. Its cost, delay^(1-x) · cost^x as in package sizeclass, is less on L if

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A Timer is when something is due. It lives inside its Owner; the zero Timer, with the Owner filled in, is not set.
+// A Timer is when something is due. It lives inside its Owner; the zero Timer, with the Owner
+// filled in, is not set.
 type Timer struct {
 	Owner any
 	at    moment

@@ -19,8 +19,8 @@ const (
 )
 
 const (
-	// leastPause is how long a first suspension takes. Each that follows takes twice as long, up to mostPause, until
-	// there was none for twice mostPause.
+	// leastPause is how long a first suspension takes. Each that follows takes twice as long, up to
+	// mostPause, until there was none for twice mostPause.
 	leastPause, mostPause = 10 * time.Second, 10 * time.Minute
 	// window is how many runs are remembered.
 	window = 16
@@ -50,7 +50,8 @@ func (r *Record) Row() int { return r.row }
 // Failures is how many of its last 16 runs failed.
 func (r *Record) Failures() int { return bits.OnesCount16(r.last) }
 
-// IsWell reports whether nothing speaks against the worker: it is trusted, and its last run did not fail.
+// IsWell reports whether nothing speaks against the worker: it is trusted, and its last run did not
+// fail.
 func (r *Record) IsWell() bool { return r.standing == Trusted && r.row == 0 }
 
 // Ran notes how a run ended.
@@ -64,8 +65,8 @@ func (r *Record) Ran(failed bool) {
 	r.row++
 }
 
-// IsSuspect reports whether the last so many runs all failed, or at least half of the last 16, and as many, the last one
-// among them.
+// IsSuspect reports whether the last so many runs all failed, or at least half of the last 16, and
+// as many, the last one among them.
 func (r *Record) IsSuspect(limit int) bool {
 	return r.row >= limit || r.row > 0 && r.Failures() >= max(limit, window/2)
 }

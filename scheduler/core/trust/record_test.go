@@ -35,7 +35,8 @@ func (s *story) isSuspect(limit int) bool {
 		lastFailed && s.failures(16) >= 8 && s.failures(16) >= limit
 }
 
-// nextPause is 10 s, and twice the one before for each that began within 20 min of its end, at most 10 min.
+// nextPause is 10 s, and twice the one before for each that began within 20 min of its end, at most
+// 10 min.
 func (s *story) nextPause(now time.Time) time.Duration {
 	if len(s.pauses) == 0 {
 		return 10 * time.Second
@@ -47,8 +48,8 @@ func (s *story) nextPause(now time.Time) time.Duration {
 	return min(10*time.Minute, before.took*2)
 }
 
-// TestRecordIsAsTold has random things happen to workers, and compares their Records with what follows from all
-// that has happened since the beginning.
+// TestRecordIsAsTold has random things happen to workers, and compares their Records with what
+// follows from all that has happened since the beginning.
 func TestRecordIsAsTold(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 19))

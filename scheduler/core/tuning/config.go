@@ -91,8 +91,8 @@ type Config struct {
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
 	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an action waits if no connected worker has its platform"`
-	// DrainGrace is how long an action waits for workers of which operators have drained all that could serve
-	// it, and that may be undrained. Default 24h.
+	// DrainGrace is how long an action waits for workers of which operators have drained all that
+	// could serve it, and that may be undrained. Default 24h.
 	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" above:"0" doc:"Time for which an action waits if only drained workers can run it"`
 	// KeepCompleted is how long a completed operation can be waited for again.
 	// Default 5m.

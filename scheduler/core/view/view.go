@@ -68,7 +68,8 @@ type QuotaRun struct {
 type Tally struct {
 	// Joined operations were added to an action that was queued or running.
 	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were repeated on the largest.
+	// Outgrown runs failed on a smaller size class, or with less time than their own, and were
+	// repeated on the largest.
 	Outgrown uint64
 	// Hedges are second runs of actions that took too long; Won are those that ended first.
 	Hedges, Won uint64

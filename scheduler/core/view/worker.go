@@ -46,10 +46,11 @@ func ConditionOf(positions iter.Seq[Condition]) Condition {
 	return IsIdle
 }
 
-// Workers counts the workers of a queue as operators know them: programs, each with all of its positions.
+// Workers counts the workers of a queue as operators know them: programs, each with all of its
+// positions.
 type Workers struct {
-	// Idle, Busy, Draining, Resting and Suspended are parts of All. Busy have an action, Draining have been drained, or leave
-	// when their actions have ended.
+	// Idle, Busy, Draining, Resting and Suspended are parts of All. Busy have an action, Draining
+	// have been drained, or leave when their actions have ended.
 	All, Idle, Busy, Draining, Resting, Suspended int
 }
 

@@ -100,7 +100,8 @@ func subvolume(d *os.File) (groupID, error) {
 	return groupID(binary.NativeEndian.Uint64(args[:])), err
 }
 
-// groupsAbove returns the groups that id is part of, directly or not, or that this process may not know them.
+// groupsAbove returns the groups that id is part of, directly or not, or that this process may not
+// know them.
 func groupsAbove(d *os.File, id groupID) (above map[groupID]bool, isKnown bool, err error) {
 	above = map[groupID]bool{}
 	for todo := []groupID{id}; len(todo) > 0; todo = todo[1:] {

@@ -22,7 +22,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// mounted returns where a file system of 300 MiB is mounted that mkfs has made. The test is skipped if the kernel does not know options.
+// mounted returns where a file system of 300 MiB is mounted that mkfs has made. The test is skipped
+// if the kernel does not know options.
 func mounted(t *testing.T, options string, mkfs ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(mkfs[0]); err != nil || os.Geteuid() != 0 {
@@ -77,7 +78,8 @@ func write(t *testing.T, file string, bytes int, owner folder.Owner) {
 	check(t, err)
 }
 
-// TestBtrfs: the groups of a subvolume and those above are counted as they are written to, before anything is on the disk.
+// TestBtrfs: the groups of a subvolume and those above are counted as they are written to, before
+// anything is on the disk.
 func TestBtrfs(t *testing.T) {
 	disk := mounted(t, "", "mkfs.btrfs", "-q")
 	if found := rooms(t, disk); len(found) > 0 {
@@ -135,7 +137,8 @@ func limitUser(t *testing.T, dir string, kind int, id uint32, hard, files uint64
 	check(t, quotactl(d, setQuota, kind, id, unsafe.Pointer(&u)))
 }
 
-// TestAccounts: quotas of users and groups count for the owners that are named, and for the process.
+// TestAccounts: quotas of users and groups count for the owners that are named, and for the
+// process.
 func TestAccounts(t *testing.T) {
 	disk := mounted(t, ",usrquota,grpquota", "mkfs.ext4", "-q", "-O", "quota", "-E", "quotatype=usrquota:grpquota")
 	one, two := folder.Owner{UID: 12345, GID: 23456}, folder.Owner{UID: 12346, GID: 23456}
