@@ -163,7 +163,7 @@ async function operations(page) {
 // workers drains one and takes that back.
 async function workers(page) {
   await open(page, "/workers");
-  await page.getByText("What it does").first().click();
+  await page.locator("summary", { hasText: "Actions" }).first().click();
   await page.locator("td", { hasText: " of " }).first().waitFor(); // how full its store is
   await look(page, "workers");
   await page.getByRole("button", { name: /^Drain/ }).click();
