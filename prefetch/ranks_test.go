@@ -316,7 +316,7 @@ func TestWrongRanks(t *testing.T) {
 		trip := time.Duration(1+random.IntN(50)) * time.Millisecond
 		bytesPerSecond := 1e6 * float64(10+random.IntN(200))
 		none := run.replay(t, trip, bytesPerSecond, nil, None)
-		want := run.brought(t, rankless(right))
+		want := run.prefetched(t, rankless(right))
 		for name, of := range map[string]func(rank) rank{
 			"right": func(r rank) rank { return r }, "backwards": func(r rank) rank { return lastRank - r },
 			"any": func(rank) rank { return rank(random.IntN(4)) }, "all first": func(rank) rank { return 0 },
@@ -326,7 +326,7 @@ func TestWrongRanks(t *testing.T) {
 				if got := run.replay(t, trip, bytesPerSecond, p, o); got > none*12/10 {
 					t.Errorf("seed %d: waits %s with %s ranks (%s), %s without a profile", seed, got, name, o, none)
 				}
-				if got := run.brought(t, p); !maps.Equal(got, want) {
+				if got := run.prefetched(t, p); !maps.Equal(got, want) {
 					t.Errorf("seed %d: with %s ranks %d files and directories come, without %d", seed, name, len(got), len(want))
 				}
 			}
@@ -349,8 +349,8 @@ func randomRun(random *rand.Rand) (run recorded) {
 	return run
 }
 
-// brought returns what comes if the action waits for all of it before it reads the first file.
-func (run recorded) brought(t *testing.T, p *Profile) map[digest.Digest]bool {
+// prefetched returns what is prefetched if the action waits for all of it before it reads the first file.
+func (run recorded) prefetched(t *testing.T, p *Profile) map[digest.Digest]bool {
 	t.Helper()
 	var local map[digest.Digest]bool
 	synctest.Test(t, func(t *testing.T) {

@@ -39,7 +39,7 @@ type Options struct {
 // An Examined is a machine whose name is derived from everything that commands see of it. Make one
 // with Examine before their view is prepared; Begin reads its files.
 type Examined struct {
-	sight  sight
+	files  visibleFiles
 	facts  []string
 	log    *zap.Logger
 	began  time.Time // before the commands' view was prepared
@@ -66,10 +66,10 @@ type Examined struct {
 
 // Examine returns the machine as it is from now on. It has no name yet.
 func Examine(o Options) (*Examined, error) {
-	e := &Examined{sight: sight{o.Shown, o.Hidden}, facts: o.Facts, log: o.Logger, began: time.Now()}
+	e := &Examined{files: visibleFiles{o.Shown, o.Hidden}, facts: o.Facts, log: o.Logger, began: time.Now()}
 	e.alive, e.end = context.WithCancel(context.Background())
 	var err error
-	e.mounts, err = e.sight.mounts()
+	e.mounts, err = e.files.mounts()
 	return e, err
 }
 
@@ -104,18 +104,18 @@ func giveWay(priority uintptr) {
 
 func (e *Examined) read() {
 	began := time.Now()
-	first, err := e.sight.glance(e.alive)
+	first, err := e.files.glance(e.alive)
 	if err == nil && (first.latest >= e.began.Add(-settled).UnixNano() || first.mounts != e.mounts) {
 		err = first.differs()
 	}
 	var files string
 	if err == nil {
-		files, err = e.sight.digest(e.alive)
+		files, err = e.files.digest(e.alive)
 	}
 	checked := time.Now()
 	if err == nil {
 		var again glance
-		if again, err = e.sight.glance(e.alive); err == nil && again != first {
+		if again, err = e.files.glance(e.alive); err == nil && again != first {
 			err = again.differs()
 		}
 	}
@@ -182,7 +182,7 @@ func (e *Examined) look(rest time.Duration) {
 	case <-e.alive.Done():
 	}
 	began := time.Now()
-	now, err := e.sight.glance(e.alive)
+	now, err := e.files.glance(e.alive)
 	if err == nil && now != e.first {
 		err = now.differs()
 	}

@@ -28,8 +28,8 @@ const (
 // errMuch: a machine shows more files than the limit.
 var errMuch = fmt.Errorf("more than %d files or %d GiB are shown", maxFiles, maxBytes>>30)
 
-// A sight is all that commands see of the files of a machine.
-type sight struct {
+// visibleFiles are the files of a machine that commands see.
+type visibleFiles struct {
 	shown  []string // clean paths of shown files; symlinks are not followed
 	hidden []string // real paths of hidden files
 }
@@ -42,7 +42,7 @@ type entry struct {
 }
 
 // roots are the existing paths that are below no other, in order.
-func (s sight) roots() (roots []string, err error) {
+func (s visibleFiles) roots() (roots []string, err error) {
 	for _, path := range slices.Compact(slices.Sorted(slices.Values(s.shown))) {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -57,7 +57,7 @@ func (s sight) roots() (roots []string, err error) {
 }
 
 // walk calls f for each thing in s, once, in the order of names.
-func (s sight) walk(ctx context.Context, f func(entry) error) error {
+func (s visibleFiles) walk(ctx context.Context, f func(entry) error) error {
 	roots, err := s.roots()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s sight) walk(ctx context.Context, f func(entry) error) error {
 	return nil
 }
 
-func (s sight) walkBelow(ctx context.Context, root string, f func(entry) error) error {
+func (s visibleFiles) walkBelow(ctx context.Context, root string, f func(entry) error) error {
 	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && e != nil && errors.Is(err, fs.ErrPermission):
@@ -111,7 +111,7 @@ type glance struct {
 }
 
 // glance checks all files without reading them.
-func (s sight) glance(ctx context.Context) (g glance, err error) {
+func (s visibleFiles) glance(ctx context.Context) (g glance, err error) {
 	if g.mounts, err = s.mounts(); err != nil {
 		return g, err
 	}
@@ -142,7 +142,7 @@ func (s sight) glance(ctx context.Context) (g glance, err error) {
 }
 
 // mounts lists the mounts at shown paths.
-func (s sight) mounts() (string, error) {
+func (s visibleFiles) mounts() (string, error) {
 	all, err := mountinfo.Read()
 	if err != nil {
 		return "", err
@@ -163,7 +163,7 @@ func (s sight) mounts() (string, error) {
 
 // digest reads all files. Machines have the same digest if their commands see the same names,
 // owners, modes, times and content.
-func (s sight) digest(ctx context.Context) (string, error) {
+func (s visibleFiles) digest(ctx context.Context) (string, error) {
 	h := blake3.New()
 	buffer := make([]byte, 1<<20)
 	var b []byte

@@ -24,7 +24,7 @@ func check(t *testing.T, err error) {
 
 // shownFiles makes a folder of a tool, a folder beside it that is hidden, and a link to the first.
 // It is settled: what changes later is seen to have changed later.
-func shownFiles(t *testing.T) (s sight, dir string) {
+func shownFiles(t *testing.T) (s visibleFiles, dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	check(t, err)
@@ -37,7 +37,7 @@ func shownFiles(t *testing.T) (s sight, dir string) {
 	check(t, os.Symlink("show/lib", filepath.Join(dir, "lib")))
 	check(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	time.Sleep(2 * settled) // the kernel's clock of changes is coarse
-	return sight{
+	return visibleFiles{
 		shown:  []string{filepath.Join(dir, "lib"), filepath.Join(dir, "show"), filepath.Join(dir, "none"), filepath.Join(dir, "dangling")},
 		hidden: []string{filepath.Join(dir, "show/hidden")},
 	}, dir
@@ -128,7 +128,7 @@ func TestEachOnce(t *testing.T) {
 }
 
 // begin returns a machine that has been examined.
-func begin(t *testing.T, s sight, facts ...string) (*Examined, *observer.ObservedLogs) {
+func begin(t *testing.T, s visibleFiles, facts ...string) (*Examined, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	e, err := Examine(Options{Shown: s.shown, Hidden: s.hidden, Facts: facts, Logger: zap.New(core)})
@@ -141,7 +141,7 @@ func begin(t *testing.T, s sight, facts ...string) (*Examined, *observer.Observe
 // TestMachinesThatAreAlike have the same name, and no others.
 func TestMachinesThatAreAlike(t *testing.T) {
 	s, dir := shownFiles(t)
-	name := func(s sight, facts ...string) string {
+	name := func(s visibleFiles, facts ...string) string {
 		e, logs := begin(t, s, facts...)
 		name, ok := e.As(t.Context(), time.Now())
 		if !ok || name == "" {
@@ -156,7 +156,7 @@ func TestMachinesThatAreAlike(t *testing.T) {
 	for what, other := range map[string]string{
 		"other facts":          name(s, "kernel 6.12", "2 CPUs"),
 		"facts that run on":    name(s, "kernel 6.12 CPUs"),
-		"what is hidden shows": name(sight{shown: s.shown}, "kernel 6.1", "2 CPUs"),
+		"what is hidden shows": name(visibleFiles{shown: s.shown}, "kernel 6.1", "2 CPUs"),
 	} {
 		if other == first {
 			t.Errorf("%s: it has the same name", what)
@@ -251,7 +251,7 @@ func TestMachineThatIsNotRead(t *testing.T) {
 		}
 		e.Close()
 	}
-	if _, err := (sight{shown: []string{filepath.Join(dir, "show/lib/a/below")}}).digest(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) {
+	if _, err := (visibleFiles{shown: []string{filepath.Join(dir, "show/lib/a/below")}}).digest(t.Context()); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is none: %v", err)
 	}
 	if logs.Len() == 0 {
