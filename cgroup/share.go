@@ -55,7 +55,9 @@ func Measure() (Capacity, error) {
 	}
 	c.Pids = int(number(most))
 	if pages, err := words("/proc/sys/net/ipv4/tcp_mem"); err == nil && len(pages) == 3 { // a container has none
-		c.Sockets = number([]byte(pages[1])) * int64(os.Getpagesize())
+		if n := number([]byte(pages[1])); n <= c.Memory/int64(os.Getpagesize()) { // more is no limit
+			c.Sockets = n * int64(os.Getpagesize())
+		}
 	}
 	around, err := lookAround()
 	if err != nil {

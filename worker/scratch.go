@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -57,11 +59,17 @@ func (r *run) runBounded(
 // reports whether it did. It returns when ctx ends.
 func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop func()) bool {
 	most := r.w.opts.Outputs.Scratch
+	var nameless atomic.Int64
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching.Go(func() { watchNameless(ctx, launcher, most, &nameless) })
 	for ctx.Err() == nil {
 		began := time.Now()
 		n := r.written(most)
-		if n <= most { // files without a name are gone when the command has ended
-			n += folder.Nameless(launcher.Processes(), most-n)
+		if n <= most && n+nameless.Load() > most {
+			n = r.writtenWithNameless(ctx, launcher, most)
 		}
 		r.wrote = max(n, r.wrote)
 		if n > most {
@@ -74,6 +82,27 @@ func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop 
 		}
 	}
 	return false
+}
+
+// watchNameless keeps bytes at what files without a name take, which are gone when the command has
+// ended. A command with millions of descriptors makes such a look long: it holds up no other.
+func watchNameless(ctx context.Context, launcher *runner.Launcher, most int64, bytes *atomic.Int64) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		bytes.Store(folder.Nameless(ctx, launcher.Processes(), most))
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(scratchInterval, scratchShare*time.Since(began))):
+		}
+	}
+}
+
+// writtenWithNameless is written with what files without a name take. A file that gets a name
+// meanwhile, or loses it, does not count twice.
+func (r *run) writtenWithNameless(ctx context.Context, launcher *runner.Launcher, most int64) int64 {
+	before := folder.Nameless(ctx, launcher.Processes(), most)
+	n := r.written(most)
+	return n + min(before, folder.Nameless(ctx, launcher.Processes(), most))
 }
 
 // watchMemory reports whether memory for the command's files was full at any time until ctx ended.

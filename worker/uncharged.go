@@ -24,8 +24,10 @@ const (
 	// looksForLocks is how many checks there are for each that counts file systems and locks:
 	// during a count of locks the kernel grants none to any process.
 	looksForLocks = 10
-	// mostFileSystems may come while a command runs. A process mounts some 10,000 in a second.
-	mostFileSystems = 1 << 12
+	// mostFileSystems may come while a command runs, or as many as fileSystemsOfSlot allow for each
+	// slot, if that is more. A process mounts some 10,000 in a second.
+	mostFileSystems   = 1 << 12
+	fileSystemsOfSlot = 1 << 6
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
 	// mostLocks of files that come while a command runs take some 14 MB.
@@ -55,6 +57,7 @@ type unchargedWatch struct {
 	count       func(most int, pids []int) (all, own int, err error)
 	fileSystems func() (int, error)
 	mounts      func(pids []int, most int) int
+	mostSystems int
 }
 
 // An excess is uncharged memory that is too much. own: it is the command's for certain.
@@ -90,7 +93,11 @@ func (r *run) watchUncharged(ctx context.Context, launcher *runner.Launcher, sto
 	if !r.w.opts.Isolation.Sandboxed {
 		return nil // such a command can do all that the worker can
 	}
-	u := &unchargedWatch{launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork, count: uncharged.Locks, fileSystems: uncharged.FileSystems, mounts: uncharged.Mounts}
+	u := &unchargedWatch{
+		launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork, count: uncharged.Locks,
+		fileSystems: uncharged.FileSystems, mounts: uncharged.Mounts,
+		mostSystems: max(mostFileSystems, fileSystemsOfSlot*len(r.w.opts.Launchers)),
+	}
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
@@ -190,10 +197,10 @@ func (u *unchargedWatch) lookAtFileSystems(pids []int) *excess {
 	case u.looks == 0:
 		u.systems = n
 		return nil
-	case u.systems == 0 || n-u.systems <= mostFileSystems:
+	case u.systems == 0 || n-u.systems <= u.mostSystems:
 		return nil
 	}
-	return &excess{fmt.Sprintf("%d mounted file systems", mostFileSystems), u.mounts(pids, mostFileSystems+1) > mostFileSystems}
+	return &excess{fmt.Sprintf("%d mounted file systems", u.mostSystems), u.mounts(pids, u.mostSystems+1) > u.mostSystems}
 }
 
 // tooMuch is the error of an action whose command was stopped for an excess. If another command

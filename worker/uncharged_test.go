@@ -119,7 +119,7 @@ func TestWhoseFileSystems(t *testing.T) {
 		"not known at first":      {0, errors.New("no"), 51 + mostFileSystems, 1 + mostFileSystems, nil},
 	} {
 		u := &unchargedWatch{
-			fileSystems: func() (int, error) { return c.before, c.err }, mounts: func([]int, int) int { return c.own },
+			fileSystems: func() (int, error) { return c.before, c.err }, mounts: func([]int, int) int { return c.own }, mostSystems: mostFileSystems,
 		}
 		if found := u.lookAtFileSystems(nil); found != nil {
 			t.Errorf("%s: the first look finds %+v", name, found)

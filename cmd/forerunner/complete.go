@@ -29,7 +29,7 @@ func (v values) list(typed string) []cobra.Completion {
 	list := []cobra.Completion{}
 	for _, value := range slices.Sorted(maps.Keys(v)) {
 		if value != "" && strings.HasPrefix(value, typed) {
-			list = append(list, cobra.CompletionWithDesc(printable(value), printable(v[value])))
+			list = append(list, cobra.CompletionWithDesc(onOneLine(value), onOneLine(v[value])))
 		}
 	}
 	return list

@@ -100,6 +100,10 @@ func (u Undrain) do(op *operators) error {
 
 // redrain applies the patterns in force to all workers, in the order of their names.
 func (op *operators) redrain() {
+	waiting := map[*worker]bool{}
+	for _, w := range op.dispatch.freed {
+		waiting[w] = true
+	}
 	for _, w := range op.workers.Sorted() {
 		may := !op.drains.Matches(w.Attribute)
 		if may == (w.takes != Drained) {
@@ -110,7 +114,7 @@ func (op *operators) redrain() {
 			w.unidle()
 		}
 		op.dispatch.serve(w, may)
-		if may && w.held {
+		if may && w.held && !waiting[w] {
 			op.dispatch.freed = append(op.dispatch.freed, w)
 		}
 	}

@@ -50,7 +50,7 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping = ending{}, request.Key{}
+		w.reported, w.stopping, w.shunned = ending{}, request.Key{}, time.Time{}
 	}
 	w = rs.enroll(w, r)
 	if anew {
@@ -280,7 +280,9 @@ func (rs *reports) completes(w *worker, e ending) {
 	w.stopping = request.Key{}
 	switch {
 	case rs.dispatch.nextFor(w, claim):
-	case w.prefersIdle || rs.Now.Before(w.shunned) || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
+	case rs.Now.Before(w.shunned):
+		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: w.shunned})
+	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 	case w.held:
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.ResultHold))

@@ -1,10 +1,10 @@
 package folder
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"path/filepath"
-	"strings"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,58 +12,76 @@ import (
 // A file is one of a file system.
 type file struct{ major, minor, inode uint64 }
 
-// Nameless returns what files take on disks that have no name any more, and that the processes pids
-// have open or mapped, each once. When it has seen more than most it looks no further. Files in
-// memory do not count, nor what ends meanwhile.
-func Nameless(pids []int, most int64) (sum int64) {
-	seen := map[file]bool{}
+// Nameless returns the bytes on disks of files that have no name any more, and that the processes
+// pids have open or mapped. Each file counts once. Nameless stops when it has seen more than most,
+// and when ctx ends. It does not count files in memory, or files that are closed meanwhile.
+func Nameless(ctx context.Context, pids []int, most int64) int64 {
+	l := nameless{ctx: ctx, most: most, seen: map[file]bool{}}
 	for _, pid := range pids {
-		process := fmt.Sprintf("/proc/%d", pid)
-		open, err := os.ReadDir(process + "/fd")
-		if err != nil {
-			continue
-		}
-		paths := mappedNameless(process)
-		for _, fd := range open {
-			paths = append(paths, filepath.Join(process, "fd", fd.Name()))
-		}
-		for _, path := range paths {
-			if sum += nameless(path, seen); sum > most {
-				return sum
+		process := filepath.Join("/proc", strconv.Itoa(pid))
+		l.each(filepath.Join(process, "map_files"), l.count)
+		var tables []int
+		l.each(filepath.Join(process, "task"), func(thread string) {
+			tid, _ := strconv.Atoi(filepath.Base(thread))
+			// Threads usually share their open files. Two that do not are told apart from the others.
+			if n := len(tables); n > 0 && (sharesFiles(tid, tables[0]) || sharesFiles(tid, tables[n-1])) {
+				return
 			}
-		}
+			tables = append(tables, tid)
+			l.each(filepath.Join(thread, "fd"), l.count)
+		})
 	}
-	return sum
+	return l.sum
 }
 
-// mappedNameless returns paths of files without names that a process has mapped.
-func mappedNameless(process string) (paths []string) {
-	text, err := os.ReadFile(process + "/maps")
+// nameless adds up files without names.
+type nameless struct {
+	ctx  context.Context // of one call of Nameless
+	most int64
+	sum  int64
+	seen map[file]bool
+}
+
+// each calls do with the path of each name in a folder, until there is no more to do.
+func (l *nameless) each(dir string, do func(path string)) {
+	f, err := os.Open(dir)
 	if err != nil {
-		return nil
+		return // the process has ended
 	}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasSuffix(line, " (deleted)\n") {
-			span, _, _ := strings.Cut(line, " ")
-			paths = append(paths, filepath.Join(process, "map_files", strings.TrimLeft(span, "0")))
+	defer f.Close()
+	for {
+		names, err := f.Readdirnames(namesAtOnce)
+		for _, name := range names {
+			if l.sum > l.most || l.ctx.Err() != nil {
+				return
+			}
+			do(filepath.Join(dir, name))
+		}
+		if err != nil {
+			return
 		}
 	}
-	return paths
 }
 
-// nameless returns what the file at path takes, if it has no name and was not seen. It asks no
-// server of a network.
-func nameless(path string, seen map[file]bool) int64 {
+// sharesFiles reports whether two threads have the same open files.
+func sharesFiles(one, other int) bool {
+	const files = 2 // KCMP_FILES
+	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), files, 0, 0, 0)
+	return errno == unix.ENOSYS || errno == 0 && same == 0
+}
+
+// count adds the file at path, if it has no name and was not seen. It asks no server of a network.
+func (l *nameless) count(path string) {
 	var st unix.Statx_t
 	const flags, mask = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
 	if unix.Statx(unix.AT_FDCWD, path, flags, mask, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks == 0 {
-		return 0
+		return
 	}
 	f := file{uint64(st.Dev_major), uint64(st.Dev_minor), st.Ino}
 	var on unix.Statfs_t
-	if seen[f] || unix.Statfs(path, &on) != nil || on.Type == unix.TMPFS_MAGIC || on.Type == unix.HUGETLBFS_MAGIC {
-		return 0
+	if l.seen[f] || unix.Statfs(path, &on) != nil || on.Type == unix.TMPFS_MAGIC || on.Type == unix.HUGETLBFS_MAGIC {
+		return
 	}
-	seen[f] = true
-	return int64(st.Blocks) * statBytes
+	l.seen[f] = true
+	l.sum += int64(st.Blocks) * statBytes
 }

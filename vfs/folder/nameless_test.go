@@ -1,10 +1,13 @@
 package folder
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,7 +17,7 @@ import (
 func TestNameless(t *testing.T) {
 	const bytes = 1 << 20
 	here := []int{os.Getpid()}
-	before := Nameless(here, 1<<40)
+	before := Nameless(t.Context(), here, 1<<40)
 	make := func(name string) *os.File {
 		f, err := os.Create(filepath.Join(t.TempDir(), name))
 		if err == nil {
@@ -29,7 +32,7 @@ func TestNameless(t *testing.T) {
 	made := func(want int64) {
 		t.Helper()
 		// A file system may have some more for it.
-		if got := Nameless(here, 1<<40) - before; got < want || got > want+want/4 {
+		if got := Nameless(t.Context(), here, 1<<40) - before; got < want || got > want+want/4 {
 			t.Errorf("files without names take %d bytes, want %d", got, want)
 		}
 	}
@@ -60,10 +63,55 @@ func TestNameless(t *testing.T) {
 		t.Fatal(err)
 	}
 	made(2 * bytes)
-	if got := Nameless(here, bytes/2); got < bytes || got > 2*bytes {
+	if got := Nameless(t.Context(), here, bytes/2); got < bytes || got > 2*bytes {
 		t.Errorf("beyond the bound %d bytes are counted", got)
 	}
-	if got := Nameless([]int{1 << 30}, 1<<40); got != 0 {
+	if got := Nameless(t.Context(), []int{1 << 30}, 1<<40); got != 0 {
 		t.Errorf("a process that there is not has %d bytes", got)
+	}
+}
+
+// TestNamelessOfAThread: a thread may have open files of its own.
+func TestNamelessOfAThread(t *testing.T) {
+	const bytes = 1 << 20
+	here := []int{os.Getpid()}
+	before := Nameless(t.Context(), here, 1<<40)
+	f, err := os.Create(filepath.Join(t.TempDir(), "open"))
+	if err == nil {
+		_, err = f.Write(make([]byte, bytes))
+	}
+	if err = errors.Join(err, f.Sync(), os.Remove(f.Name())); err != nil {
+		t.Fatal(err)
+	}
+	alone, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // it ends with the thread
+		alone <- unix.Unshare(unix.CLONE_FILES)
+		<-end
+	}()
+	if err := <-alone; err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil { // the thread still has it
+		t.Fatal(err)
+	}
+	got := Nameless(t.Context(), here, 1<<40) - before
+	close(end)
+	<-ended
+	for Nameless(t.Context(), here, 1<<40) > before { // until the kernel has ended the thread
+		time.Sleep(time.Millisecond)
+	}
+	if got < bytes || got > bytes+bytes/4 {
+		t.Errorf("files without names of a thread take %d bytes, want %d", got, bytes)
+	}
+}
+
+// TestNamelessEnds: a look ends with its context.
+func TestNamelessEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := Nameless(ctx, []int{os.Getpid()}, 1<<40); got != 0 {
+		t.Errorf("%d bytes after the end", got)
 	}
 }

@@ -77,7 +77,7 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 }
 
 // IsUnreadable reports whether err says that an input could not be read, rather than that a path is
-// invalid.
+// invalid. ENOMEM is what an input root answers that has no memory left (package budget).
 func IsUnreadable(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN)
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ENOMEM)
 }

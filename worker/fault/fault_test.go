@@ -55,7 +55,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestIsUnreadable(t *testing.T) {
-	for err, want := range map[error]bool{syscall.EIO: true, syscall.ENOTCONN: true, syscall.ENOENT: false} {
+	for err, want := range map[error]bool{syscall.EIO: true, syscall.ENOTCONN: true, syscall.ENOMEM: true, syscall.ENOENT: false} {
 		if got := IsUnreadable(fmt.Errorf("open: %w", err)); got != want {
 			t.Errorf("%v: %v", err, got)
 		}

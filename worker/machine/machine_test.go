@@ -278,6 +278,7 @@ func TestFacts(t *testing.T) {
 	for _, node := range []string{"node0", "node1"} {
 		check(t, os.MkdirAll(filepath.Join(dir, node, "cpulist"), 0o755)) // a folder says nothing
 		check(t, os.WriteFile(filepath.Join(dir, node, "distance"), []byte("10\n"), 0o644))
+		check(t, os.Chmod(filepath.Join(dir, node, "distance"), 0o644)) // whatever the umask is
 	}
 	want = []string{dir + "/node0/distance 10", dir + "/node1/distance 10"}
 	if got := texts([]string{dir + "/node*/cpulist", dir + "/node*/distance", dir + "/none"}); !slices.Equal(got, want) {
@@ -316,6 +317,7 @@ func TestTexts(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"core_id": 0o444, "ppin": 0o400} {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), mode))
+		check(t, os.Chmod(filepath.Join(dir, name), mode)) // whatever the umask is
 	}
 	if got := texts([]string{dir + "/*"}); !slices.Equal(got, []string{filepath.Join(dir, "core_id") + " 1"}) {
 		t.Errorf("facts are %q", got)

@@ -86,8 +86,8 @@ func (o *Outputs) admitNames(entries []fs.DirEntry) error {
 func (o *Outputs) admitUnchanged(d *tree.Directory) error {
 	o.unchanged += len(d.Encoded())
 	if o.unchangedNames += d.Len(); o.unchanged > maxUnchanged || o.unchangedNames > maxOutputNames {
-		return fmt.Errorf("the unchanged inputs among the outputs are %w: at most %d names in directories of %d bytes",
-			tree.ErrTooLarge, maxOutputNames, maxUnchanged)
+		return tooMuch("the unchanged input directories among the outputs hold more than %d names or %d bytes",
+			maxOutputNames, maxUnchanged)
 	}
 	return nil
 }

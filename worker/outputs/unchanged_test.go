@@ -34,12 +34,12 @@ func TestUnchangedHasABound(t *testing.T) {
 			t.Fatalf("%d names: %v", (i+1)*entries, err)
 		}
 	}
-	if err := o.admitUnchanged(d); !errors.Is(err, tree.ErrTooLarge) {
+	if err := o.admitUnchanged(d); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("more than %d names: %v", maxOutputNames, err)
 	}
 	o = New(Options{})
 	o.unchanged = maxUnchanged - len(b) + 1
-	if err := o.admitUnchanged(d); !errors.Is(err, tree.ErrTooLarge) {
+	if err := o.admitUnchanged(d); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("more than %d bytes: %v", maxUnchanged, err)
 	}
 }

@@ -2,8 +2,10 @@ package uncharged
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -34,31 +36,44 @@ func FileSystems() (int, error) {
 	return int(unix.Minor(st.Dev)), nil
 }
 
-// Mounts counts the mounts that processes see, up to most, in each namespace once.
+// Mounts counts the mounts that the threads of processes see, up to most, in each namespace once.
 func Mounts(pids []int, most int) (n int) {
 	seen := map[string]bool{}
 	for _, pid := range pids {
-		process := "/proc/" + strconv.Itoa(pid)
-		namespace, err := os.Readlink(process + "/ns/mnt")
-		if err != nil || seen[namespace] {
-			continue
+		threads := filepath.Join("/proc", strconv.Itoa(pid), "task")
+		names, err := os.ReadDir(threads)
+		if err != nil {
+			continue // it has ended
 		}
-		seen[namespace] = true
-		if n += mountsOf(process+"/mountinfo", most-n); n >= most {
-			break
+		for _, name := range names {
+			thread := filepath.Join(threads, name.Name())
+			namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
+			if err != nil || seen[namespace] {
+				continue
+			}
+			seen[namespace] = true
+			if n += mountsOf(filepath.Join(thread, "mountinfo"), most-n); n >= most {
+				return n
+			}
 		}
 	}
 	return n
 }
 
+// mountsOf counts the lines of a table of mounts, however long they are.
 func mountsOf(table string, most int) (n int) {
 	f, err := os.Open(table)
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); n < most && lines.Scan(); {
-		n++
+	for lines := bufio.NewReader(f); n < most; {
+		switch _, err := lines.ReadSlice('\n'); {
+		case err == nil:
+			n++
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return n
+		}
 	}
 	return n
 }
