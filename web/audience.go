@@ -48,7 +48,7 @@ func (s *Site) routes(o Options) []route {
 	output := &outputPages{s.display, o.Output}
 	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer, s.display.room.inputs()}
 	downloads := &downloads{s.display.renderer, o.Blobs}
-	folders := &folderPages{o.Blobs, turns}
+	folders := &folderPages{o.Blobs, turns, min(maxTree, s.display.room.file)}
 	builds := &buildPages{s.display, from}
 	workers := &workerPages{s.display.renderer, from, s.queues.plots}
 	quotas := &quotaPages{from}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -17,7 +16,8 @@ import (
 )
 
 const (
-	// maxTree bounds what the Tree of an output takes in memory, of which one is read at a time.
+	// maxTree bounds what the Tree of an output takes in memory, where there is memory for it. One is
+	// read at a time.
 	maxTree = 32 << 20
 	// maxEntries bounds what is listed of a folder.
 	maxEntries = 10_000
@@ -57,6 +57,7 @@ func folderPath(function, hashAndSize, instance, title, tree string) string {
 type folderPages struct {
 	blobs func(instance string, fn digest.Function) Blobs
 	trees *intake.Turns // of Trees that are read
+	most  int64         // bytes of memory that a Tree may take
 }
 
 func (p *folderPages) one(ctx context.Context, r *http.Request) (any, error) {
@@ -98,7 +99,7 @@ func (p *folderPages) inTree(ctx context.Context, blobs Blobs, d digest.Digest, 
 	}
 	defer leave()
 	m := &repb.Tree{}
-	if _, err := stored.Message(ctx, blobs, of, maxTree, m); err != nil {
+	if _, err := stored.Message(ctx, blobs, of, p.most, m); err != nil {
 		return nil, "", err
 	}
 	if of == d {
@@ -120,26 +121,28 @@ func (v *folderView) add(folder *repb.Directory, fn digest.Function, instance, t
 		}
 		return v.Title + "/" + name
 	}
-	for _, e := range folder.GetDirectories() {
+	v.All = len(folder.GetDirectories()) + len(folder.GetFiles()) + len(folder.GetSymlinks())
+	for _, e := range first(folder.GetDirectories(), maxEntries) {
 		entry := folderEntry{Name: e.GetName()}
 		if d, err := digest.FromProto(fn, e.GetDigest()); err == nil {
 			entry.Folder = folderPath(fn.String(), d.String(), instance, below(e.GetName()), tree)
 		}
 		v.Entries = append(v.Entries, entry)
 	}
-	for _, f := range folder.GetFiles() {
+	for _, f := range first(folder.GetFiles(), maxEntries-len(v.Entries)) {
 		entry := folderEntry{Name: f.GetName(), Bytes: f.GetDigest().GetSizeBytes(), Executable: f.GetIsExecutable()}
 		if d, err := digest.FromProto(fn, f.GetDigest()); err == nil {
 			entry.File = blobPath(fn.String(), d.String(), instance, f.GetName())
 		}
 		v.Entries = append(v.Entries, entry)
 	}
-	for _, l := range folder.GetSymlinks() {
+	for _, l := range first(folder.GetSymlinks(), maxEntries-len(v.Entries)) {
 		v.Entries = append(v.Entries, folderEntry{Name: l.GetName(), Target: l.GetTarget()})
 	}
-	v.All = len(v.Entries)
-	v.Entries = slices.Clip(v.Entries[:min(v.All, maxEntries)])
 }
+
+// first returns at most n of some.
+func first[T any](some []T, n int) []T { return some[:min(n, len(some))] }
 
 // More is how many entries are not listed.
 func (v *folderView) More() int { return v.All - len(v.Entries) }
