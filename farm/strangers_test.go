@@ -513,8 +513,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 		}
 		return list
 	}
-	all := []string{first, second}
-	slices.Sort(all)
+	all := []string{first, second} // the oldest comes first
 	if a, b, c := seen(one), seen(two), seen(asker{t, f.dial("admin"), ""}); !slices.Equal(a, []string{first}) ||
 		!slices.Equal(b, []string{second}) || !slices.Equal(c, all) {
 		t.Errorf("%q, %q and an administrator %q; operations are %q", a, b, c, all)

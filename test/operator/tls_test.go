@@ -42,7 +42,7 @@ func TestCertificates(t *testing.T) {
 	exec(nil).Expect(1, "", "unknown authority")
 	run(alice, "workers", "drain", "host=*").Expect(1, "", `alice may not call /forerunner.admin.Scheduler/Drain`, `"administer"`)
 	run(operator, "workers", "drain", "slot=none").Expect(2, "", "slot")
-	run(operator, "workers", "drain", "host=none").Expect(0, "0 workers are drained by host=none\nwarning: no worker matches now; the drain is in force for those that connect later\n")
+	run(operator, "workers", "drain", "host=none").Expect(0, "0 workers are drained by host=none\nwarning: no connected worker matches; the drain applies to workers that connect later\n")
 	worker.Drain()
 	scheduler.Drain()
 }
