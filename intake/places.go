@@ -2,38 +2,51 @@ package intake
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
-// Places are a number of resources that callers hold for as long as they like, such as streams that
-// they read. One caller may have all of them while no other wants any; then the one with the most
-// yields, until all have as many as they want or as many as the others. It may be used
-// concurrently.
+// Places are a number of units of a resource that callers hold for as long as they like, such as
+// streams that they read. One caller may have all of them while no other wants any; then the one
+// with the most yields, until all have as many as they want or as many as the others. It may be
+// used concurrently.
 type Places struct {
 	most int
 
 	mu     sync.Mutex
-	places map[string][]*place // by caller, the oldest first; guarded by mu
-	taken  int                 // guarded by mu
+	places map[string]*holder // by caller; guarded by mu
+	taken  int                // guarded by mu
 }
 
-// A place is a taken one.
+// A holder is a caller who has places.
+type holder struct {
+	own   []*place // the oldest first
+	units int      // all together
+}
+
+// A place is a taken one, of one unit or more.
 type place struct {
 	caller string
+	units  int
 	yield  func()
 }
 
-// NewPlaces returns so many Places.
-func NewPlaces(most int) *Places { return &Places{most: most, places: map[string][]*place{}} }
+// NewPlaces returns Places of so many units.
+func NewPlaces(most int) *Places { return &Places{most: most, places: map[string]*holder{}} }
 
-// Take gives a caller a place until leave is called, which may be called again. When the place is
-// given to another caller before that, yield is called once, without a lock; it must not wait.
-// False: there is no place for him.
+// Take gives a caller a place of one unit until leave is called, which may be called again. When
+// the place is given to another caller before that, yield is called once, without a lock; it must
+// not wait. False: there is no place for him.
 func (p *Places) Take(caller string, yield func()) (leave func(), ok bool) {
-	mine := &place{caller, yield}
-	yields, ok := p.take(mine)
-	if yields != nil {
-		yields.yield()
+	return p.TakeUnits(caller, 1, yield)
+}
+
+// TakeUnits is Take for a place of so many units. Several others may yield for it, or none.
+func (p *Places) TakeUnits(caller string, units int, yield func()) (leave func(), ok bool) {
+	mine := &place{caller, units, yield}
+	yielding, ok := p.take(mine)
+	for _, o := range yielding {
+		o.yield()
 	}
 	if !ok {
 		return nil, false
@@ -45,45 +58,65 @@ func (p *Places) Take(caller string, yield func()) (leave func(), ok bool) {
 	}, true
 }
 
-// take gives a place, and returns the one that must be released for it; nil: none.
-func (p *Places) take(mine *place) (yields *place, ok bool) {
+// take gives a place, and returns those that must be released for it.
+func (p *Places) take(mine *place) (yielding []*place, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken >= p.most {
-		if yields = p.richestLocked(len(p.places[mine.caller]) + 1); yields == nil {
+	mineAfter := mine.units
+	if h := p.places[mine.caller]; h != nil {
+		mineAfter += h.units
+	}
+	for p.taken+mine.units > p.most {
+		o := p.richestLocked(mineAfter)
+		if o == nil {
+			for i := len(yielding) - 1; i >= 0; i-- { // as they were: it is of no use
+				p.addLocked(yielding[i])
+			}
 			return nil, false
 		}
-		p.leaveLocked(yields)
+		p.leaveLocked(o)
+		yielding = append(yielding, o)
 	}
-	p.taken++
-	p.places[mine.caller] = append(p.places[mine.caller], mine)
-	return yields, true
+	p.addLocked(mine)
+	return yielding, true
 }
 
-// richestLocked returns the youngest place of the caller that has the most, if it still has at
-// least as many as n without it.
-func (p *Places) richestLocked(n int) (richest *place) {
-	for _, own := range p.places {
-		if len(own) > n {
-			richest, n = own[len(own)-1], len(own)
+// richestLocked returns the youngest place of the caller that has the most units, if these are more
+// than so many.
+func (p *Places) richestLocked(units int) (richest *place) {
+	for _, h := range p.places {
+		if h.units > units {
+			richest, units = h.own[len(h.own)-1], h.units
 		}
 	}
 	return richest
 }
 
+func (p *Places) addLocked(o *place) {
+	h := p.places[o.caller]
+	if h == nil {
+		h = &holder{}
+		p.places[o.caller] = h
+	}
+	h.own = append(h.own, o)
+	h.units += o.units
+	p.taken += o.units
+}
+
 func (p *Places) leaveLocked(o *place) {
-	own := p.places[o.caller]
-	for i, c := range own {
-		if c != o {
-			continue
-		}
-		p.taken--
-		if own = append(own[:i:i], own[i+1:]...); len(own) == 0 {
-			delete(p.places, o.caller)
-		} else {
-			p.places[o.caller] = own
-		}
+	h := p.places[o.caller]
+	if h == nil {
 		return
+	}
+	i := slices.Index(h.own, o)
+	if i < 0 {
+		return
+	}
+	h.own = slices.Delete(h.own, i, i+1)
+	h.units -= o.units
+	p.taken -= o.units
+	if len(h.own) == 0 {
+		delete(p.places, o.caller)
 	}
 }
 

@@ -43,6 +43,39 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestPlacesOfSizes has one caller take small places: they make room for a large one of another, as
+// many as it needs and only if that helps.
+func TestPlacesOfSizes(t *testing.T) {
+	p := NewPlaces(16)
+	yielded := 0
+	for range 16 {
+		if _, ok := p.Take("greedy", func() { yielded++ }); !ok {
+			t.Fatal("a small place is not to be had")
+		}
+	}
+	never := func() { t.Error("one who has no more than others makes room") }
+	if _, ok := p.TakeUnits("large", 17, never); ok || yielded != 0 {
+		t.Errorf("more than there is, is to be had (%t); %d made room", ok, yielded)
+	}
+	if _, ok := p.TakeUnits("large", 12, never); ok || yielded != 0 {
+		t.Errorf("more than a share is to be had (%t); %d made room", ok, yielded)
+	}
+	leave, ok := p.TakeUnits("large", 6, never)
+	if !ok || yielded != 6 {
+		t.Errorf("a share is to be had: %t; %d made room", ok, yielded)
+	}
+	leave()
+	leave()
+	for i := range 6 {
+		if _, ok := p.Take("small", never); !ok {
+			t.Errorf("small place %d of what was left is not to be had", i)
+		}
+	}
+	if yielded != 6 {
+		t.Errorf("%d made room where there was some", yielded-6)
+	}
+}
+
 // TestCallerOf names who made a call, and who asked for a page.
 func TestCallerOf(t *testing.T) {
 	got := make(chan string, 1)
