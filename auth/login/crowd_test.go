@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/intake"
 )
@@ -73,6 +74,7 @@ func TestCrowdOfOneAddress(t *testing.T) {
 	d.options.Pages = d.serveFrom()
 	d.open()
 	d.logins.issuers[0].client.Transport = d.issuer
+	d.logins.ask, d.logins.issuers[0].client.Timeout = time.Hour, time.Hour // none ends before all are there
 	d.issuer.Stall(true)
 	ctx, leave := context.WithCancel(t.Context())
 	answers := make(chan string, 2*exchanges)

@@ -63,6 +63,7 @@ type Logins struct {
 	purpose string // of a session: it holds for these rules and issuers
 	ended   ended
 	places  *intake.Places // of exchanges
+	ask     time.Duration  // that an exchange may take
 }
 
 // New returns Logins. It asks no issuer yet.
@@ -81,7 +82,7 @@ func New(o Options) (*Logins, error) {
 	sum := sha256.Sum256(said)
 	l := &Logins{
 		options: o, life: cmp.Or(o.Settings.Session, defaultSession), secure: pages.Scheme == "https", purpose: "session " + string(sum[:]),
-		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: intake.NewPlaces(exchanges),
+		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: intake.NewPlaces(exchanges), ask: askTimeout,
 	}
 	if l.keys, err = openKeys(cmp.Or(o.Settings.KeyFile, o.KeyFile), o.Settings.KeyFile == "", o.Logger); err != nil {
 		return nil, fmt.Errorf("login: key_file: %w", err)
@@ -181,7 +182,7 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	if i == nil {
 		return "", errAgain
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), l.ask)
 	defer cancel()
 	if err := i.check(ctx, r.FormValue("iss")); err != nil {
 		return p.To, err
