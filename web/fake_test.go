@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -288,7 +289,12 @@ func newBrowser(t *testing.T, readOnly bool) *browser {
 		Blobs:    func(string, digest.Function) Blobs { return b.blobs },
 		Profiles: b.profiles, ReadOnly: readOnly,
 	}
-	b.server = httptest.NewServer(nil)
+	b.server = httptest.NewUnstartedServer(nil)
+	b.server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		_ = conn.(*net.TCPConn).SetWriteBuffer(256 << 10) // who does not read has no more than that, whatever the machine's limit is
+		return ctx
+	}
+	b.server.Start()
 	t.Cleanup(b.server.Close)
 	b.change(func(*Options) {})
 	return b
