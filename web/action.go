@@ -26,7 +26,7 @@ import (
 const (
 	// maxShownInputs bounds the files and folders of an input root on a page.
 	maxShownInputs = 50_000
-	// trees is how many input roots are read at a time.
+	// trees is how many input roots are read, and shown, at a time.
 	trees = 1
 )
 
@@ -50,6 +50,15 @@ type actionView struct {
 	Known, KnowsLast bool
 	Sizes            *admin.GetSizesResponse // nil: not known
 	Chart            *charts.Chart
+
+	leave func() // the turn of its inputs; nil: it has none
+}
+
+// end implements lasting.
+func (v *actionView) end() {
+	if v.leave != nil {
+		v.leave()
+	}
 }
 
 // ComparePath is the page that says why it ran.
@@ -105,12 +114,13 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 		//lint:ignore SA1019 what clients of API 2.0 send
 		v.Platform = v.Command.GetPlatform().GetProperties()
 	}
-	p.inputs(ctx, blobs, d.Function(), v)
 	p.sizes(ctx, d, r.FormValue("mnemonic"), v)
+	p.inputs(ctx, blobs, d.Function(), v)
 	return v, nil
 }
 
-// inputs applies the profile to the input root. The page shows errors.
+// inputs applies the profile to the input root, and keeps its turn for the page. The page shows
+// errors.
 func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.Function, v *actionView) {
 	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
 	if err != nil {
@@ -123,7 +133,11 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 		v.NoInputs = "Too many input roots are being read: try again later."
 		return
 	}
-	defer leave()
+	defer func() {
+		if v.leave == nil {
+			leave()
+		}
+	}()
 	directories, err := stored.Tree(ctx, blobs, root)
 	if err != nil {
 		v.NoInputs = status.Convert(missing("input root, or a part of it", err)).Message()
@@ -135,7 +149,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 		v.NoInputs = fmt.Sprintf("%v: more than %d; use forerunner profile", err, p.shown)
 		return
 	}
-	v.Inputs = inputsOf(tree, v.Known)
+	v.Inputs, v.leave = inputsOf(tree, v.Known), leave
 }
 
 // profile returns the reads of earlier runs; nothing if unknown.

@@ -206,6 +206,7 @@ func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (run
 func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 	req := &admin.ListRecordsRequest{Pattern: p}
 	var since time.Time
+	last := b.last
 	if !b.last.IsZero() {
 		since = b.last.Add(-lateness)
 		req.Since = timestamppb.New(since)
@@ -221,7 +222,7 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 				continue
 			}
 			b.known[r.GetOperation()] = r.GetEnded().AsTime()
-			b.last = timeline.Later(b.last, r.GetEnded().AsTime())
+			last = timeline.Later(last, r.GetEnded().AsTime())
 			bytes += lighten(r)
 			b.view.count(r)
 			b.line.Add(r, outcomeClass(r.GetOutcome()) == "failed")
@@ -231,6 +232,7 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 		}
 		b.view.Cut = b.view.Cut || read >= maxBuilt || bytes >= maxBuiltBytes
 	}
+	b.last = last // all before it were read, which they were not where one page of the list failed
 	since = b.last.Add(-lateness)
 	maps.DeleteFunc(b.known, func(_ string, ended time.Time) bool { return ended.Before(since) })
 	return nil

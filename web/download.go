@@ -42,7 +42,7 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	case d.SizeBytes() > p.room.file: // it is read into memory
 		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", p.room.file>>20)
 	}
-	if err == nil && !p.room.answer(w, r, d.SizeBytes(), func() { p.send(ctx, w, r, d) }) {
+	if err == nil && !p.room.answer(w, r, d.SizeBytes(), func(w http.ResponseWriter) { p.send(ctx, w, r, d) }) {
 		err = errNoRoom
 	}
 	if err != nil {

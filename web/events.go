@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -57,25 +58,45 @@ func (e events) over(r *http.Request) bool {
 	return true
 }
 
-// newlines makes all ends of lines that there are in an event stream one.
-var newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+// to returns the same stream, whose events go to w.
+func (e events) to(w http.ResponseWriter) events {
+	return events{w, http.NewResponseController(w), e.yield}
+}
 
-// send sends one event; data may have several lines, with any line ends. Browsers skip events
-// without data.
+// send sends one event; data may have several lines, with any line ends. It is not copied. Browsers
+// skip events without data.
 func (e events) send(name string, data []byte) error {
-	var b bytes.Buffer
-	b.WriteString("event: " + name + "\n")
-	for line := range strings.Lines(newlines.Replace(string(data))) {
-		b.WriteString("data: " + strings.TrimSuffix(line, "\n") + "\n")
-	}
-	b.WriteByte('\n')
 	if err := e.control.SetWriteDeadline(time.Now().Add(stuck)); err != nil {
 		return err
 	}
-	if _, err := e.w.Write(b.Bytes()); err != nil {
+	out := bufio.NewWriter(e.w) // keeps the first error
+	_, _ = out.WriteString("event: " + name + "\n")
+	for len(data) > 0 {
+		var line []byte
+		line, data = cutLine(data)
+		_, _ = out.WriteString("data: ")
+		_, _ = out.Write(line)
+		_ = out.WriteByte('\n')
+	}
+	_ = out.WriteByte('\n')
+	if err := out.Flush(); err != nil {
 		return err
 	}
 	return e.control.Flush()
+}
+
+// cutLine returns the first line of data, and what follows its end, which is any that there is in
+// an event stream.
+func cutLine(data []byte) (line, rest []byte) {
+	i := bytes.IndexAny(data, "\r\n")
+	if i < 0 {
+		return data, nil
+	}
+	line, rest = data[:i], data[i+1:]
+	if data[i] == '\r' && len(rest) > 0 && rest[0] == '\n' {
+		rest = rest[1:]
+	}
+	return line, rest
 }
 
 // sendText sends output. Invalid text is sent as U+FFFD.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -49,6 +50,9 @@ type holding interface {
 	held() int64
 }
 
+// A lasting is the data of a page that has a turn until the page is written.
+type lasting interface{ end() }
+
 // page answers with a page, or with the stream of its updates.
 func (d *display) page(name string, load loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +61,7 @@ func (d *display) page(name string, load loader) http.Handler {
 			return
 		}
 		b, err := d.make(r, name, load)
-		if err == nil && !d.room.answer(w, r, int64(len(b)), func() { write(w, http.StatusOK, b) }) {
+		if err == nil && !d.room.answer(w, r, int64(len(b)), func(w http.ResponseWriter) { write(w, http.StatusOK, b) }) {
 			err = errNoRoom
 		}
 		if err != nil {
@@ -77,10 +81,24 @@ func (d *display) make(r *http.Request, name string, load loader) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
+	page := name
 	if t, ok := data.(templated); ok {
 		name = t.template()
 	}
+	defer ended(data)
+	done, err := d.room.render(r, page)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return d.whole(name, d.view(r, name, data))
+}
+
+// ended is told that the data of a page are no longer needed.
+func ended(data any) {
+	if l, ok := data.(lasting); ok {
+		l.end()
+	}
 }
 
 func (d *display) load(r *http.Request, load loader) (any, error) {
@@ -96,62 +114,110 @@ func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, lo
 	if !ok {
 		return
 	}
-	keeps := func() {}
-	defer func() { keeps(); leave() }()
+	f := d.follower(e, name, load)
+	defer func() { f.keeps.end(); leave() }()
 	ticker := time.NewTicker(livePeriod)
 	defer ticker.Stop()
-	var shown uint64 // of the part that was sent last
-	var sent time.Time
-	seed := maphash.MakeSeed()
-	form := ""
-	for {
-		data, part, err := d.moving(r, name, load)
-		if e.crowded(r) || e.over(r) {
-			return
-		}
-		if err != nil {
-			_ = e.send("gone", []byte(status.Convert(err).Message()))
-			return
-		}
-		if h, ok := data.(holding); ok && sent.IsZero() {
-			if keeps, ok = d.room.hold(r, h.held(), e.yield); !ok {
-				keeps = func() {}
-				_ = e.send("gone", []byte(errCrowded.Error()))
-				return
-			}
-		}
-		if f, ok := data.(former); ok {
-			if form != "" && form != f.form() {
-				_ = e.send("reload", []byte(f.form()))
-				return
-			}
-			form = f.form()
-		}
-		switch is := maphash.Bytes(seed, part); {
-		case is != shown:
-			if !d.room.answer(w, r, int64(len(part)), func() { err = e.send("main", part) }) {
-				_ = e.send("gone", []byte(status.Convert(errNoRoom).Message()))
-				return
-			}
-			shown, sent = is, time.Now()
-		case time.Since(sent) > keepAlive:
-			err = e.send("alive", nil)
-			sent = time.Now()
-		}
-		if g, ok := data.(growing); ok && err == nil {
-			if event, news := g.grown(); len(news) > 0 {
-				err = e.send(event, news)
-			}
-		}
-		if err != nil {
-			return
-		}
+	for f.round(r) {
 		select {
 		case <-ticker.C:
 		case <-r.Context().Done():
 			_ = e.crowded(r) || e.over(r)
 			return
 		}
+	}
+}
+
+// A follower is a viewer of a page that moves.
+type follower struct {
+	*display
+	e     events
+	name  string
+	load  loader
+	keeps hold
+	seed  maphash.Seed
+	shown uint64    // of the part that was sent last
+	sent  time.Time // when something was
+	form  string
+}
+
+func (d *display) follower(e events, name string, load loader) *follower {
+	return &follower{display: d, e: e, name: name, load: load, seed: maphash.MakeSeed()}
+}
+
+// round sends what is new, and reports whether the stream goes on. Browsers begin another stream,
+// with all that they do not have yet, unless they are told that the page is gone.
+func (f *follower) round(r *http.Request) (goes bool) {
+	data, part, err := f.moving(r, f.name, f.load)
+	if f.e.crowded(r) || f.e.over(r) {
+		return false
+	}
+	event, news := "", []byte(nil)
+	if g, ok := data.(growing); ok {
+		event, news = g.grown()
+	}
+	switch {
+	case err != nil && passing(err):
+		return len(news) == 0 && f.alive()
+	case err != nil:
+		_ = f.e.send("gone", []byte(status.Convert(err).Message()))
+		return false
+	}
+	if h, ok := data.(holding); ok && !f.keeps.grow(f.room, r, h.held(), f.e.yield) {
+		_ = f.e.send("gone", []byte(errCrowded.Error()))
+		return false
+	}
+	if o, ok := data.(former); ok {
+		if f.form != "" && f.form != o.form() {
+			_ = f.e.send("reload", []byte(o.form()))
+			return false
+		}
+		f.form = o.form()
+	}
+	is := maphash.Bytes(f.seed, part)
+	if is == f.shown {
+		part = nil
+	}
+	if len(part)+len(news) == 0 {
+		return f.alive()
+	}
+	if !f.room.answer(f.e.w, r, int64(len(part)+len(news)), func(w http.ResponseWriter) { err = f.send(w, part, event, news) }) {
+		return len(news) == 0 && f.alive()
+	}
+	f.shown, f.sent = is, time.Now()
+	return err == nil
+}
+
+// send sends what there is of the part that moves, and of news.
+func (f *follower) send(w http.ResponseWriter, part []byte, event string, news []byte) error {
+	e := f.e.to(w)
+	if len(part) > 0 {
+		if err := e.send("main", part); err != nil {
+			return err
+		}
+	}
+	if len(news) == 0 {
+		return nil
+	}
+	return e.send(event, news)
+}
+
+// alive has a viewer hear something now and then, and reports whether it can.
+func (f *follower) alive() bool {
+	if time.Since(f.sent) <= keepAlive {
+		return true
+	}
+	f.sent = time.Now()
+	return f.e.send("alive", nil) == nil
+}
+
+// passing reports whether the same may succeed later.
+func passing(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -162,9 +228,16 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 		return nil, nil, err
 	}
 	defer leave()
-	if data, err = d.load(r, load); err == nil {
-		part, err = d.main(r, name, data)
+	if data, err = d.load(r, load); err != nil {
+		return nil, nil, err
 	}
+	defer ended(data)
+	done, err := d.room.render(r, name)
+	if err != nil {
+		return data, nil, err
+	}
+	defer done()
+	part, err = d.main(r, name, data)
 	return data, part, err
 }
 

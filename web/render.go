@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -115,6 +116,9 @@ func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 	case err != nil:
 		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
 		return nil, status.Error(codes.Internal, "this page cannot be shown: see the scheduler's log")
+	}
+	if b.Cap()-b.Len() > usualAnswer { // a page is kept until it is read: without what is left of its buffer
+		return bytes.Clone(b.Bytes()), nil
 	}
 	return b.Bytes(), nil
 }

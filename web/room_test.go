@@ -3,9 +3,12 @@ package web
 import (
 	"bytes"
 	"fmt"
+	"html/template"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +60,98 @@ func TestUnreadAnswers(t *testing.T) {
 		t.Errorf("a larger file: %s", text)
 	}
 }
+
+// TestSmallAnswersTakeLittleRoom has room for many answers that are a little larger than usual, and
+// for many builds that somebody looks at.
+func TestSmallAnswersTakeLittleRoom(t *testing.T) {
+	o := newRoom(1 << 30)
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	var answers func(n int)
+	answers = func(n int) {
+		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		if n > 0 && !o.answer(w, r, usualAnswer+1, func(http.ResponseWriter) { answers(n - 1) }) {
+			t.Errorf("with %d more there is no room for an answer", n)
+		}
+	}
+	answers(100)
+	for i := range 100 {
+		if keeps := (&hold{}); !keeps.grow(o, r, usualAnswer+1, func() {}) {
+			t.Fatalf("there is no room for page %d of a build", i)
+		}
+	}
+}
+
+// TestAnswersThatYield has an answer make room before it sets its deadline.
+func TestAnswersThatYield(t *testing.T) {
+	w := &connection{ResponseRecorder: httptest.NewRecorder()}
+	y := &yielding{ResponseWriter: w}
+	e := events{}.to(y)
+	if err := e.send("main", []byte("a")); err != nil || time.Until(w.until) <= 0 {
+		t.Errorf("an answer that need not make room: %v, until %s", err, w.until)
+	}
+	y.yield()
+	if err := e.send("main", []byte("b")); err == nil || time.Until(w.until) > 0 || strings.Contains(w.Body.String(), "b\n") {
+		t.Errorf("an answer that has to make room: %v, until %s: %q", err, w.until, w.Body)
+	}
+	asFile(y, "x", "text/plain")
+	if time.Until(w.until) > 0 {
+		t.Errorf("a file that has to make room has until %s", w.until)
+	}
+	w.until = time.Time{}
+	y.end()
+	y.yield()
+	if !w.until.IsZero() {
+		t.Error("what follows an answer on its connection makes room")
+	}
+}
+
+// TestSlowActions has others wait for the storage: who looks at another action need not.
+func TestSlowActions(t *testing.T) {
+	b := newBrowser(t, true)
+	action := b.blobs.put(&repb.Action{CommandDigest: b.blobs.put(&repb.Command{Arguments: []string{"true"}}).Proto()})
+	for range 2 {
+		leave, err := b.site.display.room.make(httptest.NewRequest(http.MethodGet, "/", http.NoBody), "action")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+	}
+	expect(t, b.get(fmt.Sprintf("/actions/sha256/%s/%d", action.Hash(), action.SizeBytes()), 200), "true")
+}
+
+// TestLargeEventsAreNotCopied sends a large part of a page, which takes no memory again.
+func TestLargeEventsAreNotCopied(t *testing.T) {
+	part := bytes.Repeat([]byte("0123456789\r\n"), 1<<20)
+	e := events{}.to(nothing{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := e.send("main", part); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+		t.Errorf("an event of %d bytes takes %d more", len(part), took)
+	}
+}
+
+// TestPagesHaveNoSpareMemory makes a page whose buffer is larger than it.
+func TestPagesHaveNoSpareMemory(t *testing.T) {
+	d := newBrowser(t, true).site.display
+	d.templates["large"] = template.Must(template.New("main").Parse("{{.Data}}{{.Data}}{{.Data}}."))
+	part, err := d.main(httptest.NewRequest(http.MethodGet, "/", http.NoBody), "large", strings.Repeat("x", 1<<20))
+	if err != nil || len(part) != 3<<20+1 || cap(part)-len(part) > usualAnswer {
+		t.Errorf("a page of %d bytes takes %d: %v", len(part), cap(part), err)
+	}
+}
+
+// A nothing keeps nothing of what it is given.
+type nothing struct{}
+
+func (nothing) Header() http.Header              { return http.Header{} }
+func (nothing) WriteHeader(int)                  {}
+func (nothing) Write(b []byte) (int, error)      { return len(b), nil }
+func (nothing) SetWriteDeadline(time.Time) error { return nil }
+func (nothing) FlushError() error                { return nil }
 
 // TestPagesThatAreTooLarge has an action with an input root of many long names: its page says that
 // it cannot be shown, and takes no more memory than pages may.

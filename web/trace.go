@@ -30,7 +30,7 @@ func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	if err == nil && b.view.Total == 0 {
 		err = status.Errorf(codes.NotFound, "nothing of invocation %q has ended, or it ended too long ago", b.view.Invocation)
 	}
-	if err == nil && !b.pages.room.answer(w, r, b.view.held(), func() { b.events(w) }) {
+	if err == nil && !b.pages.room.answer(w, r, b.view.held(), b.events) {
 		err = errNoRoom
 	}
 	if err != nil {

@@ -60,7 +60,7 @@ func TestPages(t *testing.T) {
 	}
 	expect(t, b.get("/operations/unknown", 404), "operations/unknown")
 	expect(t, b.get("/nothing", 404), "Not here")
-	expect(t, b.get("/static/live.js", 200), "EventSource")
+	expect(t, b.get("/static/live.js", 200), "EventSource", "no longer updated: ${event.data}")
 }
 
 // TestAction lays a profile over the inputs of an action.

@@ -25,7 +25,10 @@
     source.addEventListener("lanes", (event) => addBars(JSON.parse(event.data)));
     source.addEventListener("reload", () => { source.close(); location.reload(); });
     source.addEventListener("left", () => { source.close(); location.assign("/logout"); });
-    source.addEventListener("gone", () => source.close());
+    source.addEventListener("gone", (event) => {
+      source.close();
+      main.prepend(notice(`This page is no longer updated: ${event.data}`));
+    });
     addEventListener("pagehide", () => source.close());
   }
   for (const pre of document.querySelectorAll("pre[data-stream]")) {
@@ -45,9 +48,20 @@
     });
     source.addEventListener("reload", () => { source.close(); location.reload(); });
     source.addEventListener("left", () => { source.close(); location.assign("/logout"); });
-    source.addEventListener("gone", () => source.close());
+    source.addEventListener("gone", (event) => {
+      source.close();
+      if (event.data !== "end") pre.before(notice(`This output is no longer updated: ${event.data}`));
+    });
     source.addEventListener("error", () => source.close()); // it would begin anew
     addEventListener("pagehide", () => source.close());
+  }
+
+  function notice(text) {
+    const p = document.createElement("p");
+    p.className = "notice";
+    p.setAttribute("role", "status");
+    p.textContent = text;
+    return p;
   }
 
   // A bar of a build's time line is [lane, given to the worker, started, ended, over, failed, operation, name, waited], times
