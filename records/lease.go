@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,6 +48,23 @@ type Lease struct {
 	since time.Time
 	term  uint64 // the highest that was ever seen
 	gave  bool   // it was ours last, and we gave it up
+
+	ours atomic.Pointer[validity] // nil: it is not
+}
+
+// A validity is until when a lease may be somebody else's, by either clock: one may stand still
+// while the machine sleeps.
+type validity struct{ until, untilWall time.Time }
+
+func (v *validity) valid(wall time.Time) bool {
+	return time.Now().Before(v.until) && wall.Before(v.untilWall)
+}
+
+// Holds reports whether the lease is ours, and nobody else can have it yet. Unlike the context of
+// Hold's serve it also tells while that ends. It may be called at any time.
+func (l *Lease) Holds() bool {
+	v := l.ours.Load()
+	return v != nil && v.valid(l.options.wall())
 }
 
 // A tenancy is the content of the record of a lease.
@@ -95,11 +113,15 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 		err = serve(serving, term)
 	}()
 	lost := l.renew(ctx, held, served)
+	if lost {
+		l.ours.Store(nil)
+	}
 	stop()
 	if lost {
 		l.options.Logger.Warn("lease lost", zap.Uint64("term", term))
 	}
 	<-served
+	l.ours.Store(nil)
 	l.release(ctx, held)
 	l.gave = !lost
 	if lost {
@@ -112,9 +134,7 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 type holding struct {
 	now    tenancy
 	record []byte // what the record was last known to be
-	// until is when it may be somebody else's, by either clock: one may stand still while the
-	// machine sleeps.
-	until, untilWall time.Time
+	validity
 }
 
 // acquire waits until the lease is ours, or ctx ends.
@@ -234,10 +254,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (h *holding) valid(wall time.Time) bool {
-	return time.Now().Before(h.until) && wall.Before(h.untilWall)
-}
-
 // beat changes the record, which makes the lease ours for another Duration from before the
 // change on. The error wraps ErrLeaseLost if it is somebody else's.
 func (l *Lease) beat(ctx context.Context, h *holding) error {
@@ -262,7 +278,8 @@ func (l *Lease) beat(ctx context.Context, h *holding) error {
 	}
 	h.now, h.record = next, value
 	own := l.options.Duration * 4 / 5
-	h.until, h.untilWall = start.Add(own), wall.Add(own)
+	h.validity = validity{start.Add(own), wall.Add(own)}
+	l.ours.Store(&validity{h.until, h.untilWall})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -343,12 +344,57 @@ func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
 		way := &link{Durable: NewMemory(0)}
 		l, broken := NewLease(way, "farm", LeaseOptions{}), errors.New("broken")
 		err := l.Hold(t.Context(), func(ctx context.Context, _ uint64) error {
+			if !l.Holds() {
+				t.Error("it does not hold what it has")
+			}
 			way.set(true, nil)
 			<-ctx.Done()
+			if l.Holds() {
+				t.Error("it holds what it has lost")
+			}
 			return fmt.Errorf("%w: %w", broken, ctx.Err())
 		})
 		if !errors.Is(err, ErrLeaseLost) || !errors.Is(err, broken) {
 			t.Errorf("%v, want that the lease is lost, and what serve says", err)
+		}
+	})
+}
+
+// TestLeaseIsTaken: who learns that another one has the lease does not hold it, before its time.
+func TestLeaseIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		l := NewLease(store, "farm", LeaseOptions{})
+		_ = l.Hold(t.Context(), func(ctx context.Context, term uint64) error {
+			if err := store.Put(ctx, l.key, fmt.Appendf(nil, `{"term": %d, "holder": "another one"}`, term+1)); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if l.Holds() {
+				t.Error("it holds what another one has")
+			}
+			return nil
+		})
+	})
+}
+
+// TestLeaseWhileServeEnds: who is stopped still holds the lease, until it could be another one's.
+func TestLeaseWhileServeEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLease(NewMemory(0), "farm", LeaseOptions{})
+		ctx, stop := context.WithCancel(t.Context())
+		var holds []bool
+		_ = l.Hold(ctx, func(ctx context.Context, _ uint64) error {
+			stop()
+			<-ctx.Done()
+			for range 2 {
+				holds = append(holds, l.Holds())
+				time.Sleep(DefaultLeaseDuration)
+			}
+			return nil
+		})
+		if !slices.Equal(append(holds, l.Holds()), []bool{true, false, false}) {
+			t.Errorf("it holds it: %t", holds)
 		}
 	})
 }
