@@ -39,8 +39,9 @@ type Kept struct {
 // keptRecords are the records of operations that have ended, and what hands them to the schedulers
 // that take this one's place.
 type keptRecords struct {
-	*history.Store              // nil: none are kept
-	relay          *relay.Relay // nil: nobody can take its place
+	*history.Store                // nil: none are kept
+	relay          *relay.Relay   // nil: nobody can take its place
+	into           *history.Store // takes those of others; nil: they would be here in memory only
 }
 
 // openRecords has the scheduler keep records, of those that it takes the place of, too. Where the
@@ -54,16 +55,14 @@ func (s *Scheduler) openRecords(ctx context.Context, of schedulerOf, o *schedule
 	if err != nil {
 		return k, err
 	}
-	if k.relay, err = s.openRelay(of.state); err != nil {
-		return k, err
+	k.relay = s.openRelay(of.state)
+	if k.Store, k.into, err = s.openHistory(k.relay); err != nil {
+		return k, errors.Join(err, k.close())
 	}
-	if k.Store, err = s.openHistory(k.relay); err != nil {
-		return k, err
-	}
-	if k.relay != nil {
+	if k.relay != nil && k.into != nil {
 		limited, cancel := context.WithTimeout(ctx, catchUp)
 		defer cancel()
-		k.relay.Pull(limited, k.Store)
+		k.relay.Pull(limited, k.into) // or Run does
 	}
 	o.Finished = finished.New(finished.Options{
 		Store: k.Store, Blobs: func(instance string, fn digest.Function) finished.Blobs { return of.storage.of(instance, fn) },
@@ -78,15 +77,16 @@ func (s *Scheduler) openRecords(ctx context.Context, of schedulerOf, o *schedule
 }
 
 // openHistory opens the store of records, which tells a relay what is added; nil: nobody wants to
-// know.
-func (s *Scheduler) openHistory(to *relay.Relay) (store *history.Store, err error) {
+// know. The second result is the same if it is on disk, else nil: what others have published would
+// count as here, and be gone after a restart.
+func (s *Scheduler) openHistory(to *relay.Relay) (store, onDisk *history.Store, err error) {
 	size, err := settings.ParseSize(s.Kept.RecordsSize)
 	if err != nil {
-		return nil, fmt.Errorf("records_size: %w", err)
+		return nil, nil, fmt.Errorf("records_size: %w", err)
 	}
 	memory, err := s.Callers.Memory.Bytes()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	folder := s.historyFolder()
 	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Memory: memory, Logger: s.Logger}
@@ -97,38 +97,45 @@ func (s *Scheduler) openHistory(to *relay.Relay) (store *history.Store, err erro
 	if err != nil && !errors.Is(err, history.ErrFormat) {
 		s.Logger.Warn("records of completed operations are kept in memory only", zap.String("folder", folder), zap.Error(err))
 		store, err = history.Open("", options)
+		return store, nil, err
 	}
-	return store, err
+	return store, store, err
 }
 
 func (s *Scheduler) historyFolder() string {
 	return filepath.Join(s.Data, durableFolder, historyFolder)
 }
 
-// openRelay returns what hands records to the schedulers that take the place of s; nil: its state
-// is shared with nobody. A folder that cannot be used is no reason not to serve.
-func (s *Scheduler) openRelay(state *state.Opened) (*relay.Relay, error) {
-	if state.Shared == nil {
+// newRelay returns what hands records to the schedulers that take the place of s; nil: none can.
+// Without a lease two may serve at once, which would overwrite each other's.
+func (s *Scheduler) newRelay(state *state.Opened) (*relay.Relay, error) {
+	if state.Shared == nil || s.Lease == "" {
 		return nil, nil
 	}
 	name, err := s.placeName()
 	if err != nil {
 		return nil, err
 	}
-	r, err := relay.New(relay.Options{
+	return relay.New(relay.Options{
 		Shared: state.Shared, Name: name, File: filepath.Join(s.historyFolder(), relayFile), Logger: s.Logger,
+		May: func() bool { return s.held == nil || s.held.Holds() },
 	})
+}
+
+// openRelay is newRelay for one that serves: a folder that cannot be used is no reason not to.
+func (s *Scheduler) openRelay(state *state.Opened) *relay.Relay {
+	r, err := s.newRelay(state)
 	if err != nil {
 		s.Logger.Warn("records are not shared with other schedulers", zap.Error(err))
-		return nil, nil
+		return nil
 	}
-	return r, nil
+	return r
 }
 
 // run hands over what is added until ctx ends.
 func (k keptRecords) run(ctx context.Context) {
 	if k.relay != nil {
-		k.relay.Run(ctx)
+		k.relay.Run(ctx, k.into)
 	}
 }
 
@@ -158,14 +165,17 @@ func (s *Scheduler) follow(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, state.Close()) }()
-	from, err := s.openRelay(state)
-	if from == nil {
+	from, err := s.newRelay(state)
+	if err != nil || from == nil {
 		return err
 	}
 	defer from.Close()
-	store, err := s.openHistory(nil)
+	store, onDisk, err := s.openHistory(nil)
 	if err != nil {
 		return err
+	}
+	if onDisk == nil {
+		return errors.Join(errors.New("the folder of records cannot be used"), store.Close())
 	}
 	var writing sync.WaitGroup
 	writing.Go(func() { store.Run(ctx) })

@@ -77,6 +77,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	lease := records.NewLease(store, s.Lease, records.LeaseOptions{
 		Holder: fmt.Sprintf("%s %s", host, s.Listen), Duration: s.leaseTime(), Logger: s.Logger,
 	})
+	s.held = lease
 	for ctx.Err() == nil {
 		err := s.takeTurn(ctx, abort, lease, ready)
 		switch away := (durable.Unanswered{}); {
@@ -146,13 +147,33 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 func (s *Scheduler) startFollowing(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
-	following.Go(func() {
-		if err := s.follow(ctx); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("records of the scheduler that serves are not taken over until this one serves", zap.Error(err))
-		}
-	})
+	following.Go(func() { s.keepFollowing(ctx, s.follow) })
 	return func() {
 		cancel()
 		following.Wait()
+	}
+}
+
+// followPause is how long after an error it is tried again to take over records.
+const followPause = 2 * time.Second
+
+// keepFollowing calls follow until ctx ends, or there is nothing to take over: then it returns nil.
+func (s *Scheduler) keepFollowing(ctx context.Context, follow func(context.Context) error) {
+	pause := time.NewTicker(followPause)
+	defer pause.Stop()
+	for last := ""; ; {
+		err := follow(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if last != err.Error() {
+			last = err.Error()
+			s.Logger.Warn("records of the scheduler that serves are not taken over; it is tried again", zap.Error(err))
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -98,6 +98,7 @@ type Scheduler struct {
 	workers       *prometheus.Registry // metrics of that worker; nil: there is none
 	ready         *serve.Readiness     // of both; nil: there is no worker
 	local         *serve.InProcess     // for a worker in this process; nil: there is none
+	held          *records.Lease       // the Lease while Run runs; nil: there is none
 	unboxed       bool                 // that worker has no sandbox: callers can act as the user of this process
 }
 

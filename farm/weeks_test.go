@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -76,6 +77,18 @@ func withPages(t *testing.T, folder string, shared records.Durable, term uint64,
 	}
 }
 
+// fails has an action end that has this link.
+func (p paged) fails(link string) {
+	op := &request.Operation{Name: strings.TrimPrefix(link, "/"), Instance: "main", Digest: digest.Of(digest.SHA256, []byte("action"))}
+	op.Request.Target, op.Request.ToolInvocation = "//a:broken", "build-1"
+	at := time.Now()
+	p.recorder.Add(&event.Status{
+		Operation: op, Stage: repb.ExecutionStage_COMPLETED, Queued: at.Add(-time.Minute), Started: at.Add(-time.Second), Ended: at,
+		Worker: `{"host":"w"}`, Attempts: 1, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 139}},
+	}, "")
+	time.Sleep(time.Second)
+}
+
 // open opens a link.
 func (p paged) open(path string, status int, want ...string) {
 	p.Helper()
@@ -97,17 +110,10 @@ func (p paged) open(path string, status int, want ...string) {
 func TestLinksForTwoWeeks(t *testing.T) {
 	folder, other, shared := t.TempDir(), t.TempDir(), records.NewMemory(0)
 	synctest.Test(t, func(t *testing.T) {
-		d := digest.Of(digest.SHA256, []byte("action"))
-		op := &request.Operation{Name: "operations/5f0a6b1e", Instance: "main", Digest: d}
-		op.Request.Target, op.Request.ToolInvocation = "//a:broken", "build-1"
-		link, action, build := "/"+op.Name, "/actions/sha256/"+d.String()+"?instance=main", "/builds/build-1"
+		link, build := "/operations/5f0a6b1e", "/builds/build-1"
+		action := "/actions/sha256/" + digest.Of(digest.SHA256, []byte("action")).String() + "?instance=main"
 		withPages(t, folder, shared, 1, func(p paged) {
-			at := time.Now()
-			p.recorder.Add(&event.Status{
-				Operation: op, Stage: repb.ExecutionStage_COMPLETED, Queued: at.Add(-time.Minute), Started: at.Add(-time.Second), Ended: at,
-				Worker: `{"host":"w"}`, Attempts: 1, Response: &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 139}},
-			}, "")
-			time.Sleep(time.Second)
+			p.fails(link)
 			p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV")
 		})
 		time.Sleep(13 * 24 * time.Hour)
@@ -126,4 +132,42 @@ func TestLinksForTwoWeeks(t *testing.T) {
 			p.open(build, 404, "ended too long ago")
 		})
 	})
+}
+
+// TestRecordsInMemory: a scheduler that cannot use its folder of records hands its own to others,
+// and has theirs once it can.
+func TestRecordsInMemory(t *testing.T) {
+	folder, other, shared := t.TempDir(), t.TempDir(), records.NewMemory(0)
+	synctest.Test(t, func(t *testing.T) {
+		one, two := "/operations/5f0a6b1e", "/operations/5f0a6b1f"
+		withPages(t, folder, shared, 1, func(p paged) { p.fails(one) })
+		used, err := history.Open((&Scheduler{Data: other}).historyFolder(), history.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		withPages(t, other, shared, 2, func(p paged) { p.fails(two) })
+		if err := used.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i, data := range []string{other, folder} {
+			withPages(t, data, shared, uint64(i+3), func(p paged) {
+				p.open(one, 200)
+				if data == folder {
+					p.open(two, 200)
+				}
+			})
+		}
+	})
+}
+
+// TestRelayNeedsALease: without one, two schedulers may serve at once.
+func TestRelayNeedsALease(t *testing.T) {
+	s := &Scheduler{Data: t.TempDir(), Logger: zap.NewNop()}
+	for _, lease := range []string{"", "main"} {
+		s.Lease = lease
+		r, err := s.newRelay(&state.Opened{Shared: records.NewMemory(0)})
+		if err != nil || (r != nil) != (lease != "") {
+			t.Errorf("lease %q: %v, %v", lease, r, err)
+		}
+	}
 }

@@ -41,6 +41,8 @@ type Options struct {
 	Shared record.Hints
 	// Name is what those have in common that take each other's place.
 	Name string
+	// May reports whether this one may publish: two that do would overwrite each other's records.
+	May func() bool
 	// File is where this one notes how far it has got, in the folder of its records.
 	File   string
 	Logger *zap.Logger
@@ -55,11 +57,11 @@ type Relay struct {
 
 	origin uint64 // of this data folder
 	at     place  // up to which what others have published was taken over
+	hasAll bool   // the last Pull took over all that there was
 
 	// What is published goes to a slot, which is known once that of the last one was read.
 	slot      []byte
 	number    uint64 // of slot
-	head      uint64 // the last slot of which the store has the number
 	isLocated bool
 	isChanged bool // the store does not have all of slot
 
@@ -105,13 +107,17 @@ func (r *Relay) Add(item []byte) {
 	}
 }
 
-// Run publishes what is added until ctx ends.
-func (r *Relay) Run(ctx context.Context) {
+// Run publishes what is added until ctx ends. First it takes over what is left of what others have
+// published; nil: it does not.
+func (r *Relay) Run(ctx context.Context, into *history.Store) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+			if into != nil && !r.hasAll {
+				r.Pull(ctx, into)
+			}
 			r.Publish(ctx)
 		case <-ctx.Done():
 			return
@@ -133,7 +139,7 @@ func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Close publishes what is left, for a second at most. Nothing else may run, or be called any more.
+// Close publishes what is left, for a second at most, if it still may. Nothing else may run, or be called any more.
 func (r *Relay) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -51,6 +52,7 @@ type scheduler struct {
 	folder string
 	relay  *Relay
 	store  *history.Store
+	isPast bool // its turn
 }
 
 func newScheduler(t *testing.T, all *shared) *scheduler {
@@ -63,7 +65,9 @@ func newScheduler(t *testing.T, all *shared) *scheduler {
 func (s *scheduler) start() {
 	s.Helper()
 	var err error
-	if s.relay, err = New(Options{Shared: s.shared, Name: "farm", File: filepath.Join(s.folder, "relay"), Logger: zap.NewNop()}); err != nil {
+	if s.relay, err = New(Options{
+		Shared: s.shared, Name: "farm", May: func() bool { return !s.isPast }, File: filepath.Join(s.folder, "relay"), Logger: zap.NewNop(),
+	}); err != nil {
 		s.Fatal(err)
 	}
 	if s.store, err = history.Open(s.folder, history.Options{Added: s.relay.Add}); err != nil {
@@ -289,9 +293,7 @@ func TestDamage(t *testing.T) {
 	if counts := second.counts(); len(counts) != 2 || counts[1] != 0 {
 		t.Errorf("the records are %v", counts)
 	}
-	for k := range all.values { // the store begins anew
-		delete(all.values, k)
-	}
+	clear(all.values) // the store begins anew
 	first.restart()
 	second.pull()
 	first.add(3, 0)
@@ -302,10 +304,117 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestTakenOverLater has the store be away when one begins to publish: what others had published
+// comes once it is back, although this one begins slots of its own.
+func TestTakenOverLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newShared()
+		first, second := newScheduler(t, all), newScheduler(t, all)
+		for i := range 5 {
+			first.add(i, 60_000)
+			first.publish()
+		}
+		all.isAway.Store(true)
+		if second.relay.Pull(t.Context(), second.store) {
+			t.Error("all is here without a store")
+		}
+		all.isAway.Store(false)
+		time.Sleep(time.Minute) // it is careful no more
+		for i := 5; i < 10; i++ {
+			second.add(i, 60_000)
+			second.publish()
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 3*every)
+		defer stop()
+		second.relay.Run(ctx, second.store)
+		second.expect(0, 9)
+		second.add(10, 0)
+		second.publish()
+		second.restart()
+		second.pull()
+		second.expect(0, 10)
+		first.pull()
+		first.expect(0, 10)
+	})
+}
+
+// TestLost has the store lose things while one publishes: nothing more is missing, or here twice.
+func TestLost(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.pull()
+	number := 0
+	step := func(bytes int) {
+		t.Helper()
+		number++
+		first.add(number, bytes)
+		first.publish()
+		second.pull()
+		second.expect(1, number)
+	}
+	for range 100 { // through two slots
+		step(1000)
+	}
+	last := all.values[first.relay.key(0)]
+	delete(all.values, first.relay.key(0))
+	second.pull()
+	second.restart() // it remembers
+	step(0)
+	all.values[first.relay.key(0)] = []byte{1, 0, 0, 0, 0, 0, 0, 0} // of one whose turn had ended
+	second.pull()
+	step(0)
+	clear(all.values)
+	second.pull()
+	step(0)
+	delete(all.values, first.relay.key(0))
+	first.restart()
+	first.pull()
+	step(0)
+	if now := all.values[first.relay.key(0)]; string(now) != string(last) {
+		t.Errorf("the last slot is %d, was %d", now, last)
+	}
+	clear(all.values)
+	first.restart()
+	first.pull()
+	step(60_000)      // reaches beyond what was in that slot
+	clear(all.values) // then somebody new begins, with a shorter slot
+	third := newScheduler(t, all)
+	third.add(number+1, 0)
+	third.publish()
+	second.pull()
+	second.expect(1, number+1)
+	first.relay.at = place{slot: 1, offset: 60_000} // of what was in that slot before
+	first.pull()
+	first.expect(1, number+1)
+}
+
+// TestTurnHasEnded has one whose turn has ended write nothing any more.
+func TestTurnHasEnded(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.add(1, 0)
+	first.publish()
+	second.pull()
+	first.add(2, 0)
+	first.store.Flush()
+	first.isPast = true
+	second.add(3, 0)
+	second.publish()
+	if first.relay.Publish(t.Context()) {
+		t.Error("it publishes")
+	}
+	first.restart()
+	third := newScheduler(t, all)
+	third.pull()
+	if counts := third.counts(); len(counts) != 2 || counts[1] != 1 || counts[3] != 1 {
+		t.Errorf("the records are %v", counts)
+	}
+}
+
 // FuzzSlot reads what anybody may have written.
 func FuzzSlot(f *testing.F) {
 	dir := f.TempDir()
-	r, err := New(Options{Shared: newShared(), Name: "farm", File: filepath.Join(dir, "relay"), Logger: zap.NewNop()})
+	r, err := New(Options{Shared: newShared(), Name: "farm", May: func() bool { return true }, File: filepath.Join(dir, "relay"), Logger: zap.NewNop()})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -73,22 +73,24 @@ func (r *Relay) pack(raw []byte) []byte {
 	return block
 }
 
-// locate finds the slot that the last one has written to. It reports whether the store has
-// answered.
+// locate finds the slot that the last one has written to, or begins the one after it if the store
+// has lost that. It reports whether the store has answered.
 func (r *Relay) locate(ctx context.Context) bool {
-	head, ok := r.readHead(ctx)
+	at, head, ok := r.next(ctx)
 	if !ok {
 		return false
 	}
-	r.begin(max(head, 1))
-	value, ok := r.shared.Get(ctx, r.key(r.number))
+	last := max(head, at.slot)
+	value, ok := r.shared.Get(ctx, r.key(last))
 	if !ok {
 		return false
 	}
-	if isSlot(value, r.number) {
-		r.slot = value
+	if last > 0 && isSlot(value, last) {
+		r.number, r.slot = last, value
+	} else {
+		r.begin(last + 1)
 	}
-	r.head, r.isLocated = head, true
+	r.isLocated = true
 	return true
 }
 
@@ -97,16 +99,14 @@ func (r *Relay) begin(number uint64) {
 	r.slot = binary.LittleEndian.AppendUint64(make([]byte, 0, slotBytes), number)
 }
 
-// put writes the slot as it is now, and then its number if it is a new one.
+// put writes the slot as it is now, and then its number, each time, since the store may have lost
+// that. While something of others is still to be taken over, where that begins stays noted.
 func (r *Relay) put(ctx context.Context) bool {
-	if !r.shared.Put(ctx, r.key(r.number), r.slot) {
+	if !r.options.May() || !r.shared.Put(ctx, r.key(r.number), r.slot) ||
+		!r.shared.Put(ctx, r.key(0), binary.LittleEndian.AppendUint64(nil, r.number)) {
 		return false
 	}
-	if r.head < r.number {
-		if !r.shared.Put(ctx, r.key(0), binary.LittleEndian.AppendUint64(nil, r.number)) {
-			return false
-		}
-		r.head = r.number
+	if r.hasAll && r.at.slot < r.number {
 		r.got(place{slot: r.number})
 	}
 	r.isChanged = false
@@ -120,23 +120,24 @@ func isSlot(value []byte, number uint64) bool {
 // Pull takes over what others have published since the last time, and reports whether that is all
 // of it.
 func (r *Relay) Pull(ctx context.Context, into *history.Store) bool {
-	head, ok := r.readHead(ctx)
-	if !ok {
-		return false
+	r.hasAll = r.pull(ctx, into)
+	return r.hasAll
+}
+
+func (r *Relay) pull(ctx context.Context, into *history.Store) bool {
+	at, head, ok := r.next(ctx)
+	if !ok || head == 0 {
+		return ok
 	}
-	at := r.at
-	if at.slot > head || at.slot == 0 && head > 0 { // the store has begun anew, or this one does
-		at = place{slot: min(head, 1)}
-	}
-	if head >= slots && at.slot <= head-slots {
-		at = place{slot: head - slots + 1}
-	}
-	for at.slot > 0 {
+	for {
 		var value []byte
 		if value, ok = r.shared.Get(ctx, r.key(at.slot)); !ok {
 			break
 		}
 		if isSlot(value, at.slot) {
+			if at.offset > len(value) { // it was begun anew
+				at.offset = slotHeader
+			}
 			at.offset = r.unpack(value, max(at.offset, slotHeader), into)
 		}
 		if at.slot == head {
@@ -148,7 +149,34 @@ func (r *Relay) Pull(ctx context.Context, into *history.Store) bool {
 		into.Flush()
 		r.got(at)
 	}
-	return at.slot == head && ok
+	return ok
+}
+
+// next returns where what is to be taken over begins, and the last slot, 0 if there is none; false:
+// the store does not answer.
+func (r *Relay) next(ctx context.Context) (at place, head uint64, ok bool) {
+	at = r.at
+	if head, ok = r.readHead(ctx); !ok {
+		return at, 0, false
+	}
+	if at.slot > head {
+		value, ok := r.shared.Get(ctx, r.key(at.slot))
+		switch {
+		case !ok:
+			return at, 0, false
+		case isSlot(value, at.slot): // only the number of the last slot was lost
+			head = at.slot
+		case head > 0: // the store has begun anew
+			at = place{}
+		}
+	}
+	if at.slot == 0 && head > 0 {
+		at = place{slot: 1}
+	}
+	if head >= slots && at.slot <= head-slots {
+		at = place{slot: head - slots + 1}
+	}
+	return at, head, true
 }
 
 // got notes how far this one has got.
