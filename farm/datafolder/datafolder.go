@@ -46,7 +46,7 @@ func (f *Folder) take(dir string) error {
 	found, owner, err := read(f.lock)
 	switch {
 	case errors.Is(locked, unix.EWOULDBLOCK):
-		return fmt.Errorf("data folder %s is in use by another process%s", dir, owner)
+		return fmt.Errorf("data folder %s is in use by another process%s; each program needs a --data of its own, also a scheduler that stands by", dir, owner)
 	case locked != nil:
 		return fmt.Errorf("data folder %s: lock: %w", dir, locked)
 	case err != nil:
