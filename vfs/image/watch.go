@@ -20,10 +20,12 @@ const (
 	// watchBuffer is how much is read from the kernel at once: some hundred
 	// events, each of which has a descriptor.
 	watchBuffer = 8 << 10
-	// mostEvents is how many events of one root may be handled without a pause. If a command opens
-	// files faster than they are handled, all others would have to wait for its end, and the kernel
-	// would hold more and more events.
-	mostEvents = 1 << 16
+	// mostEvents is how many events of one root may be handled in a countPeriod without a pause. If
+	// a command opens files faster than they are handled, all others would have to wait for its
+	// end, and the kernel would hold more and more events. So it may hold that many of all roots at
+	// the end of a countPeriod, too: else the root with the most is left.
+	mostEvents  = 1 << 16
+	countPeriod = time.Second
 	// atHandleFID asks for a file handle that only names, see name_to_handle_at(2).
 	atHandleFID = 0x200
 	// eventHead is the size of struct fanotify_event_metadata, see fanotify(7).
@@ -50,9 +52,11 @@ type watcher struct {
 	// opened, so roots must not make it wait.
 	thread atomic.Uint32
 
-	// taken counts the events of each root since the kernel had none. The holder of the turn owns
-	// it.
+	// taken counts the events of each root since the kernel had none, or since the countPeriod
+	// began. The holder of the turn owns both.
 	taken map[*View]int
+	since time.Time
+	now   func() time.Time
 
 	mu    sync.Mutex
 	roots map[fsid]*View // watched views, by the id of their overlay
@@ -77,6 +81,7 @@ func newWatcher() (*watcher, error) {
 		done:  make(chan struct{}),
 		roots: map[fsid]*View{},
 		taken: map[*View]int{},
+		now:   time.Now,
 	}
 	w.turn <- struct{}{}
 	go w.run()
@@ -164,9 +169,11 @@ func (w *watcher) drain() {
 	var buf [watchBuffer]byte
 	for {
 		// EAGAIN alone may be about a file, too.
-		if due, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ); err == nil && due == 0 {
+		due, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ)
+		if err == nil && due == 0 {
 			return
 		}
+		w.period(due / eventHead)
 		n, err := unix.Read(w.fd, buf[:w.bytes])
 		if err == nil && n == 0 {
 			return
@@ -203,8 +210,7 @@ func (w *watcher) handOn(fd int) {
 	if r == nil {
 		return
 	}
-	if w.taken[r]++; w.taken[r] > mostEvents {
-		w.leave(r)
+	if !w.count(r) {
 		return
 	}
 	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
@@ -215,6 +221,36 @@ func (w *watcher) handOn(fd int) {
 	if img, nid, ok := parseHandle(handle.Type(), handle.Bytes()); ok {
 		r.opened(img, nid)
 	}
+}
+
+// count counts an event of a root. False: the root has had too many.
+func (w *watcher) count(r *View) bool {
+	if w.taken[r]++; w.taken[r] > mostEvents {
+		w.leave(r)
+		return false
+	}
+	return true
+}
+
+// period counts anew at the end of a countPeriod, when the kernel holds so many events.
+func (w *watcher) period(due int) {
+	now := w.now()
+	if now.Sub(w.since) < countPeriod {
+		return
+	}
+	w.since = now
+	if due > mostEvents {
+		var most *View
+		for r, n := range w.taken {
+			if most == nil || n > w.taken[most] {
+				most = r
+			}
+		}
+		if most != nil {
+			w.leave(most)
+		}
+	}
+	clear(w.taken)
 }
 
 // leave ends the kernel's events for a root: from then on opens there are unknown.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,5 +47,35 @@ func TestLeasedFile(t *testing.T) {
 		w.mu.Lock()
 		clear(w.roots)
 		w.mu.Unlock()
+	}
+}
+
+// TestLongRootIsWatched: a root whose opens never end, at a rate at which they are handled, stays
+// watched even if the kernel always has a few more. If it has more and more, the root with the most
+// is left.
+func TestLongRootIsWatched(t *testing.T) {
+	now := time.Unix(1, 0)
+	w := &watcher{fd: -1, taken: map[*View]int{}, now: func() time.Time { return now }}
+	long, short := &View{}, &View{}
+	for range 3 {
+		for range mostEvents {
+			w.period(10)
+			w.count(long)
+		}
+		w.count(short)
+		now = now.Add(countPeriod)
+	}
+	if long.left || long.blind.Load() {
+		t.Error("a root that is only long is left")
+	}
+	if w.period(mostEvents + 1); !long.left || !long.blind.Load() || short.left {
+		t.Errorf("of more and more events: the root with the most is left: %t, another: %t",
+			long.left, short.left)
+	}
+	for range mostEvents {
+		w.count(short)
+	}
+	if short.left || w.count(short) || !short.left {
+		t.Error("a root with too many events in a short time is not left after the last of them")
 	}
 }
