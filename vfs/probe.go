@@ -203,8 +203,8 @@ func advice(err error) string {
 func (f *FS) openImages(blobs BlobFolder) {
 	var err error
 	f.images, err = image.Open(image.Options{
-		Memory: f.memory,
-		Blobs:  blobs, PointDir: f.points.dir, Owner: f.owner, Namespaces: f.namespaces, Log: f.log,
+		Memory: f.memory, HiddenBytes: f.hiddenBytes,
+		Blobs: blobs, PointDir: f.points.dir, Owner: f.owner, Namespaces: f.namespaces, Log: f.log,
 	})
 	if err == nil {
 		err = f.tryImage()

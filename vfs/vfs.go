@@ -91,8 +91,9 @@ type Options struct {
 	// LinkBytes limits the copies of blobs for hard links, without those that roots use at the
 	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
-	// KnownBytes limits the memory for inputs that actions have looked up, for all roots together:
-	// an action that uses more than its share fails when all is used. 0 is 1 GiB.
+	// KnownBytes limits the memory for inputs that actions have looked up, and for what metadata
+	// images do not show, for all roots together: an action that uses more than its share fails when
+	// all is used. 0 is 1 GiB.
 	KnownBytes int64
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
@@ -100,6 +101,9 @@ type Options struct {
 
 // defaultKnown is Options.KnownBytes if there is none.
 const defaultKnown = 1 << 30
+
+// hiddenPart is the part of Options.KnownBytes, one in so many, for what images do not show.
+const hiddenPart = 8
 
 // Names in the upper folder that no root can have.
 const (
@@ -120,6 +124,7 @@ type FS struct {
 	damaged            func(d digest.Digest, file string)
 	verifyEvery        time.Duration // never 0
 	memory             *budget.Budget
+	hiddenBytes        int64 // for what images do not show
 
 	// State that the layers of all roots share. Open sets it.
 	means     means
@@ -183,7 +188,9 @@ func (f *FS) prepare(o Options) error {
 	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
-	f.memory = budget.New(cmp.Or(o.KnownBytes, defaultKnown))
+	known := cmp.Or(o.KnownBytes, defaultKnown)
+	f.hiddenBytes = known / hiddenPart
+	f.memory = budget.New(known - f.hiddenBytes)
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err

@@ -35,6 +35,8 @@ const (
 	// removed.
 	maxImages     = 64
 	maxImageBytes = 1 << 30
+	// defaultHidden is Options.HiddenBytes if there is none.
+	defaultHidden = 128 << 20
 	// maxGrafts bounds the images that one root shows: each is a layer of its overlay.
 	maxGrafts = 8
 	// maxClosed bounds the roots that wait to be learned from; more are forgotten.
@@ -62,6 +64,7 @@ type Cache struct {
 	files      *files     // of grown images; nil: there are none
 	limits     growLimits // of each
 	memory     *budget.Budget
+	mostHidden int64       // bytes that covers of images may take
 	cannotGrow atomic.Bool // the kernel has refused to mount one
 	// unfit are trees that had no room in a grown image when a command listed all of them: the next
 	// root of such a tree has no grown image.
@@ -83,6 +86,7 @@ type Cache struct {
 	byPath map[string]map[digest.Digest]*image
 	all    int
 	bytes  int64
+	hidden int64 // of all images that are not closed, retired ones included
 	clock  uint64
 }
 
@@ -93,6 +97,9 @@ type Options struct {
 	Owner    folder.Owner // owner of the entries
 	// Memory limits the memory for trees while they are used; nil: no limit.
 	Memory *budget.Budget
+	// HiddenBytes limits the memory for entries that images do not show, for all together. 0 is
+	// 128 MiB.
+	HiddenBytes int64
 	// Namespaces are user namespaces that map Owner, which is user and group 0, to these owners.
 	Namespaces map[folder.Owner]*os.File
 	Log        *zap.Logger
@@ -116,6 +123,7 @@ func Open(o Options) (*Cache, error) {
 		byPath:     map[string]map[digest.Digest]*image{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
 		memory:     o.Memory,
+		mostHidden: cmp.Or(o.HiddenBytes, defaultHidden),
 	}
 	if c.unfit, err = lru.New[digest.Digest, struct{}](maxUnfit); err != nil {
 		return nil, err // the size is positive
@@ -159,7 +167,7 @@ func (c *Cache) DropAll() error {
 	c.mu.Lock()
 	var gone []*image
 	for c.all > 0 {
-		gone = c.retireLocked(c.oldestLocked(), gone)
+		gone = c.retireLocked(c.oldestLocked(anyImage), gone)
 	}
 	c.mu.Unlock()
 	var errs []error
@@ -250,6 +258,9 @@ func (c *Cache) release(img *image) {
 	c.mu.Lock()
 	img.users--
 	gone := img.retired && img.users == 0
+	if gone {
+		c.hidden -= img.hidden
+	}
 	c.mu.Unlock()
 	if gone {
 		c.drop(img)
@@ -301,21 +312,35 @@ func (c *Cache) make(p site, source Source) error {
 		return err
 	}
 	img.digest = p.digest
-	for _, old := range c.add(img) {
+	gone, err := c.add(img)
+	if err != nil {
+		gone = append(gone, img)
+	}
+	for _, old := range gone {
 		c.drop(old)
 	}
-	return nil
+	return err
 }
 
+// errHidden is the error of an image that there is no memory for at the moment.
+var errHidden = errors.New("metadata images that are in use take the memory for what it does not show")
+
 // add enters img, and returns the images that must be closed for it.
-func (c *Cache) add(img *image) (gone []*image) {
+func (c *Cache) add(img *image) (gone []*image, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for c.hidden+img.hidden > c.mostHidden {
+		old := c.oldestLocked(func(i *image) bool { return i.users == 0 && i.hidden > 0 })
+		if old == nil {
+			return gone, errHidden
+		}
+		gone = c.retireLocked(old, gone)
+	}
 	if old := c.byPath[img.path][img.digest]; old != nil {
 		gone = c.retireLocked(old, gone)
 	}
 	for c.all >= maxImages || c.all > 0 && c.bytes+img.bytes > maxImageBytes {
-		gone = c.retireLocked(c.oldestLocked(), gone)
+		gone = c.retireLocked(c.oldestLocked(anyImage), gone)
 	}
 	if c.byPath[img.path] == nil {
 		c.byPath[img.path] = map[digest.Digest]*image{}
@@ -325,12 +350,19 @@ func (c *Cache) add(img *image) (gone []*image) {
 	img.lastUse = c.clock
 	c.all++
 	c.bytes += img.bytes
-	return gone
+	c.hidden += img.hidden
+	return gone, nil
 }
 
-func (c *Cache) oldestLocked() (oldest *image) {
+func anyImage(*image) bool { return true }
+
+// oldestLocked returns the least recently used of those images; nil: there are none.
+func (c *Cache) oldestLocked(those func(*image) bool) (oldest *image) {
 	for _, same := range c.byPath {
 		for _, img := range same {
+			if !those(img) {
+				continue
+			}
 			if oldest == nil || img.lastUse < oldest.lastUse {
 				oldest = img
 			}
@@ -350,6 +382,7 @@ func (c *Cache) retireLocked(img *image, gone []*image) []*image {
 	img.retired = true
 	if img.users == 0 {
 		gone = append(gone, img)
+		c.hidden -= img.hidden
 	}
 	return gone
 }

@@ -46,9 +46,6 @@ func (c *Cover) At(i int) Covered { return c.below[i] }
 // Empty reports that FUSE shows nothing: an image has all of it.
 func (c *Cover) Empty() bool { return c != nil && c.image != nil && len(c.below) == 0 }
 
-// hole notes that the image lacks e, which comes after all that was noted.
-func (c *Cover) hole(e tree.Entry) { c.below = append(c.below, Covered{Entry: cloneEntry(e)}) }
-
 // cloneEntry returns a copy of e, so that the Directory can be freed.
 func cloneEntry(e tree.Entry) tree.Entry {
 	e.Name, e.Target = strings.Clone(e.Name), strings.Clone(e.Target)

@@ -28,10 +28,10 @@ import (
 const (
 	maxImageEntries = 1 << 20
 	maxImageDepth   = 256
-	// maxHoles limits the memory for hidden entries of an image, each of which counts holeBytes
-	// besides its texts.
-	maxHoles, holeBytes = 32 << 20, 256
-	imageBuffer         = 1 << 20
+	// maxHidden limits the memory for entries that an image does not show, or only in part, each of
+	// which counts hiddenBytes besides its texts.
+	maxHidden, hiddenBytes = 32 << 20, 256
+	imageBuffer            = 1 << 20
 )
 
 // imageID is the UUID of an image, by which fanotify names it.
@@ -47,7 +47,8 @@ type image struct {
 	path   string // from the root, "" for the root itself
 	digest digest.Digest
 	cover  *Cover
-	dirs   int // that it shows
+	hidden int64 // bytes of memory that cover takes
+	dirs   int   // that it shows
 	bytes  int64
 	point  string   // mount point
 	file   *os.File // without a name: it is freed with its last user; nil if the image is grown
@@ -81,8 +82,9 @@ type atHand func(digest.Digest) (*tree.Directory, bool)
 type subtree struct {
 	blobs  *Blobs
 	lookup atHand
-	left   int // entries that may be added
-	room   int // bytes for hidden entries; negative: there are too many
+	left   int   // entries that may be added
+	hidden int64 // bytes for entries that are not shown, or in part
+	most   int64 // of them
 	dirs   int
 	image  *image // that it is for
 }
@@ -93,32 +95,32 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 	s.left -= d.Len()
 	c := &Cover{image: s.image}
 	list := make([]erofs.Entry, 0, d.Len())
-	hole := func(e tree.Entry) {
-		if s.room -= holeBytes + len(e.Name) + len(e.Target); s.room >= 0 {
-			c.hole(e)
+	cover := func(e tree.Entry, rest *Cover) {
+		if s.hidden += int64(hiddenBytes + len(e.Name) + len(e.Target)); s.hidden <= s.most {
+			c.below = append(c.below, Covered{cloneEntry(e), rest})
 		}
 	}
-	for i := 0; i < d.Len() && s.room >= 0; i++ {
+	for i := 0; i < d.Len() && s.hidden <= s.most; i++ {
 		e := d.At(i)
 		out := s.blobs.show(e)
 		switch e.Kind {
 		case tree.File:
 			if namesNothing(e) {
-				hole(e)
+				cover(e, nil)
 				continue
 			}
 		case tree.Dir:
 			child, ok := s.lookup(e.Digest)
 			if !ok || child.Len() > s.left || depth == maxImageDepth {
-				hole(e)
+				cover(e, nil)
 				continue
 			}
 			var rest *Cover
 			if out.Entries, rest = s.directory(child, depth+1); !rest.Empty() {
-				c.below = append(c.below, Covered{cloneEntry(e), rest})
+				cover(e, rest)
 			}
 		default:
-			hole(e)
+			cover(e, nil)
 			continue
 		}
 		list = append(list, out)
@@ -135,13 +137,16 @@ func namesNothing(e tree.Entry) bool {
 // newImage makes an image of the local part of the subtree d at path, and mounts it.
 func (c *Cache) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
 	img = &image{path: path}
-	s := &subtree{blobs: &c.blobs, lookup: atHand, left: maxImageEntries, room: maxHoles, image: img}
+	s := &subtree{
+		blobs: &c.blobs, lookup: atHand, left: maxImageEntries,
+		most: min(maxHidden, c.mostHidden), image: img,
+	}
 	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
 	top.Entries, img.cover = s.directory(d, 0)
-	if s.room < 0 {
-		return nil, fmt.Errorf("%w: it lacks more than %d MiB of entries", erofs.ErrTooLarge, maxHoles>>20)
+	if s.hidden > s.most {
+		return nil, fmt.Errorf("%w: it lacks more than %d KiB of entries", erofs.ErrTooLarge, s.most>>10)
 	}
-	img.dirs = s.dirs
+	img.dirs, img.hidden = s.dirs, s.hidden
 	if _, err := rand.Read(img.id[:]); err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -52,6 +53,66 @@ func TestImageOfLinks(t *testing.T) {
 	s.wanted = nil
 	if s.visit("", root); len(s.wanted) > 0 && s.wanted[0].digest == root {
 		t.Error("it is wanted again")
+	}
+}
+
+// TestHiddenBelow counts every folder on the way to an entry that an image does not show.
+func TestHiddenBelow(t *testing.T) {
+	const depth = 100
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, strings.Repeat("f/", depth)+"link -> x")
+	loadAll(t, src, root)
+	dir, _ := src.LocalDirectory(root)
+	blobs := &Blobs{Path: vfstest.BlobFile}
+	s := &subtree{blobs: blobs, lookup: src.LocalDirectory, left: maxImageEntries, most: maxHidden}
+	if s.directory(dir, 0); s.hidden < (depth+1)*hiddenBytes {
+		t.Errorf("it counts %d bytes", s.hidden)
+	}
+	s.hidden, s.most = 0, depth*hiddenBytes
+	if s.directory(dir, 0); s.hidden <= s.most {
+		t.Errorf("%d bytes are not too many", s.hidden)
+	}
+}
+
+// TestHiddenOfAll bounds what all images together keep of what they do not show, those included
+// that were replaced while a root shows them.
+func TestHiddenOfAll(t *testing.T) {
+	c := &Cache{byPath: map[string]map[digest.Digest]*image{}, mostHidden: 100, log: zap.NewNop()}
+	add := func(path string, hidden int64) (*image, int, error) {
+		img := &image{path: path, hidden: hidden, point: filepath.Join(t.TempDir(), "image", "lower")}
+		gone, err := c.add(img)
+		if c.hidden > c.mostHidden {
+			t.Errorf("with %q they keep %d bytes", path, c.hidden)
+		}
+		return img, len(gone), err
+	}
+	for i := range 10 {
+		if _, gone, err := add(fmt.Sprint(i), 30); err != nil || (gone > 0) != (i >= 3) {
+			t.Errorf("image %d: %d are closed for it, %v", i, gone, err)
+		}
+	}
+	if _, gone, err := add("plain", 0); gone > 0 || err != nil {
+		t.Errorf("%d are closed for one that shows everything, %v", gone, err)
+	}
+	used := c.use("9", digest.Digest{})
+	large, gone, err := add("large", 70)
+	if gone != 2 || err != nil || c.Len() != 3 || c.use("plain", digest.Digest{}) == nil {
+		t.Errorf("%d are closed for a large one, %d are left, %v", gone, c.Len(), err)
+	}
+	c.use("large", digest.Digest{})
+	if _, gone, err := add("9", 1); gone > 0 || !errors.Is(err, errHidden) {
+		t.Errorf("%d are closed for one that there is no memory for, %v", gone, err)
+	}
+	c.mu.Lock()
+	c.retireLocked(used, nil)
+	c.mu.Unlock()
+	if _, _, err := add("9", 1); !errors.Is(err, errHidden) {
+		t.Errorf("what a root still shows is not counted: %v", err)
+	}
+	c.release(used)
+	c.release(large)
+	if _, gone, err := add("9", 30); gone > 0 || err != nil {
+		t.Errorf("%d are closed for one that there is memory for, %v", gone, err)
 	}
 }
 
