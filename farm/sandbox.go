@@ -87,8 +87,7 @@ func terminalsOf(slots int) int {
 // makeOwnUsers gives each action a user namespace of its own or, if the kernel supports none, a
 // user.
 func (is *isolation) makeOwnUsers(w *Worker) (err error) {
-	positions := w.Slots + w.FetchWidth + w.ReportWidth
-	if is.own, err = ids.Take(w.Data, positions); err != nil {
+	if is.own, err = ids.Take(w.Data, w.positions()); err != nil {
 		return fmt.Errorf("give commands users of their own: %w (--user names another one; --user root runs commands as root of this machine)", err)
 	}
 	is.users = policy.OwnUsers(is.own.First, is.own.Each, is.own.Count)

@@ -205,6 +205,9 @@ func answers(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
+// positions is how many actions the worker has at a time.
+func (w *Worker) positions() int { return w.Slots + w.FetchWidth + w.ReportWidth }
+
 // openRoots opens the input roots, and their store. The caller closes the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
@@ -232,7 +235,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.VerifyEvery),
-		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4,
+		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(),
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

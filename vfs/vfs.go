@@ -92,15 +92,21 @@ type Options struct {
 	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
 	// KnownBytes limits the memory for inputs that actions have looked up, and for what metadata
-	// images do not show, for all roots together: an action that uses more than its share fails when
-	// all is used. 0 is 1 GiB.
+	// images do not show, for all roots together: an action that would use more than its share fails
+	// if it would then have more beyond that than it leaves. 0 is 1 GiB.
 	KnownBytes int64
+	// Roots is how many roots are open at a time, as a rule: each has an equal share of a half of
+	// KnownBytes. Further ones have only the other half. 0 is 16.
+	Roots int
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
 }
 
 // defaultKnown is Options.KnownBytes if there is none.
 const defaultKnown = 1 << 30
+
+// defaultRoots is Options.Roots if there is none.
+const defaultRoots = 16
 
 // hiddenPart is the part of Options.KnownBytes, one in so many, for what images do not show.
 const hiddenPart = 8
@@ -190,7 +196,7 @@ func (f *FS) prepare(o Options) error {
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	known := cmp.Or(o.KnownBytes, defaultKnown)
 	f.hiddenBytes = known / hiddenPart
-	f.memory = budget.New(known - f.hiddenBytes)
+	f.memory = budget.New(known-f.hiddenBytes, 2*cmp.Or(o.Roots, defaultRoots)) // a root and its image
 	f.verifyEvery = cmp.Or(o.VerifyEvery, defaultVerifyEvery)
 	if err := f.cleanPoints(); err != nil {
 		return err

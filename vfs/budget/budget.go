@@ -1,26 +1,43 @@
 package budget
 
-import "sync/atomic"
+import "sync"
 
 // A Budget is so many bytes for all holders. It may be used concurrently.
 type Budget struct {
-	most    int64
-	used    atomic.Int64
-	holders atomic.Int64
+	most  int64 // 0: it bounds nothing
+	share int64 // that a holder has for sure
+	pool  int64 // for all that holders have beyond their shares
+
+	mu     sync.Mutex
+	used   int64 // at most share for each share that is given out, and pool
+	lent   int64 // of pool
+	shares int   // that no holder has
 }
 
-// New returns a Budget of that many bytes; 0: it bounds nothing.
-func New(most int64) *Budget { return &Budget{most: most} }
+// New returns a Budget of that many bytes; 0: it bounds nothing. A half of it is divided into equal
+// shares for so many holders at a time, at least one. Further holders have only the other half.
+func New(most int64, holders int) *Budget {
+	holders = max(1, holders)
+	share := most / 2 / int64(holders)
+	return &Budget{most: most, share: share, pool: most - share*int64(holders), shares: holders}
+}
 
-// Used is how much all holders have.
-func (b *Budget) Used() int64 { return b.used.Load() }
+// Used is how much all holders have. It is never more than there is.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
 
 // A Holder has a part of a Budget until Close. A nil Holder has no bounds. It may be used
 // concurrently.
 type Holder struct {
 	budget *Budget
-	own    atomic.Int64
-	closed atomic.Bool
+	share  int64 // that of the Budget, or 0
+
+	// Guarded by Budget.mu.
+	own    int64
+	closed bool
 }
 
 // Holder returns a new one, which has nothing; nil of a nil Budget.
@@ -28,53 +45,94 @@ func (b *Budget) Holder() *Holder {
 	if b == nil {
 		return nil
 	}
-	b.holders.Add(1)
-	return &Holder{budget: b}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := &Holder{budget: b}
+	if b.shares > 0 {
+		b.shares--
+		h.share = b.share
+	}
+	return h
 }
 
-// Take takes n bytes, and reports whether it did: it does not where all is used and the holder
-// would have more than its equal share.
-func (h *Holder) Take(n int64) bool {
+// Take takes n bytes, and reports whether it did: it does if the holder stays within its share, or
+// has no more beyond that than the pool has left then.
+func (h *Holder) Take(n int64) bool { return h.take(n, 1) }
+
+// TakeSpare takes n bytes for what can be done without, and reports whether it did: such things get
+// a quarter of the share, and more only while they leave three quarters of the pool.
+func (h *Holder) TakeSpare(n int64) bool { return h.take(n, 4) }
+
+// take takes n bytes as if there were one part, in so many, of share and pool.
+func (h *Holder) take(n, parts int64) bool {
 	if h == nil {
 		return true
 	}
-	return h.take(n, h.budget.used.Add(n) > h.budget.most, 1)
-}
-
-// TakeSpare takes n bytes for what can be done without, and reports whether it did: such things
-// have a quarter of the equal share at most, and leave three quarters of all to what cannot.
-func (h *Holder) TakeSpare(n int64) bool {
-	if h == nil {
-		return true
-	}
-	return h.take(n, h.budget.used.Add(n) > h.budget.most/4, 4)
-}
-
-// take ends a Take that has counted n for all: full says that there are more than there should be,
-// and only who has more than one part of the equal share, in so many, gives it back.
-func (h *Holder) take(n int64, full bool, parts int64) bool {
 	b := h.budget
-	if h.own.Add(n) > b.most/max(1, b.holders.Load())/parts && full && b.most > 0 {
-		h.Give(n)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.closed {
 		return false
 	}
+	beyond := h.beyondLocked(n)
+	lent := b.lent + beyond - h.beyondLocked(0)
+	if b.most > 0 && h.own+n > h.share/parts && lent+beyond > b.pool/parts {
+		return false
+	}
+	h.setLocked(h.own + n)
 	return true
 }
 
-// Give gives back n of the bytes that were taken.
+// beyondLocked is how much of the pool the holder has with n more bytes.
+func (h *Holder) beyondLocked(n int64) int64 { return max(0, h.own+n-h.share) }
+
+// setLocked lets the holder have that many bytes.
+func (h *Holder) setLocked(own int64) {
+	b := h.budget
+	b.lent -= h.beyondLocked(0)
+	b.used += own - h.own
+	h.own = own
+	b.lent += h.beyondLocked(0)
+}
+
+// Exceeds reports whether the holder would have too much with n more bytes even if no other had
+// anything.
+func (h *Holder) Exceeds(n int64) bool {
+	if h == nil || h.budget.most == 0 {
+		return false
+	}
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return 2*h.beyondLocked(n) > b.pool
+}
+
+// Give gives back n of the bytes that were taken. After Close there are none.
 func (h *Holder) Give(n int64) {
 	if h == nil {
 		return
 	}
-	h.own.Add(-n)
-	h.budget.used.Add(-n)
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	if !h.closed {
+		h.setLocked(h.own - n)
+	}
 }
 
-// Close gives back all that the holder has. Nobody takes any more.
+// Close gives back all that the holder has. It gets no more.
 func (h *Holder) Close() {
-	if h == nil || h.closed.Swap(true) {
+	if h == nil {
 		return
 	}
-	h.budget.used.Add(-h.own.Swap(0))
-	h.budget.holders.Add(-1)
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.closed = true
+	h.setLocked(0)
+	if h.share > 0 {
+		b.shares++
+	}
 }

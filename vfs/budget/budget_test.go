@@ -2,56 +2,94 @@ package budget
 
 import "testing"
 
+// fill takes byte by byte what the holder gets, and returns how much that was.
+func fill(take func(int64) bool) (n int64) {
+	for n < 1000 && take(1) {
+		n++
+	}
+	return n
+}
+
+// TestBudget has holders fill up one after another: whoever comes later has its share, and all
+// together have no more than there is.
 func TestBudget(t *testing.T) {
-	b := New(100)
+	const most, holders, share = 1000, 10, 50
+	b := New(most, holders)
 	greedy := b.Holder()
-	for range 100 {
-		if !greedy.Take(1) {
-			t.Fatal("one holder cannot have all that there is")
+	if got := fill(greedy.Take); got != share+250 {
+		t.Errorf("the first has %d, want its share and half of the pool", got)
+	}
+	if !greedy.Exceeds(1) || greedy.Exceeds(0) {
+		t.Error("it would have more alone")
+	}
+	second := b.Holder()
+	if got := fill(second.Take); got != share+125 || second.Exceeds(1) {
+		t.Errorf("the second has %d, and more is too much: %t", got, second.Exceeds(1))
+	}
+	for i := 2; i < holders; i++ {
+		if got := fill(b.Holder().Take); got < share {
+			t.Errorf("holder %d has %d, less than its share", i, got)
 		}
 	}
-	if greedy.Take(1) {
-		t.Error("one holder has more than there is")
+	for range 10 { // who has no share
+		fill(b.Holder().Take)
 	}
-	modest := b.Holder()
-	for range 50 {
-		if !modest.Take(1) {
-			t.Fatal("who comes later has no share")
-		}
+	if used := b.Used(); used > most || used < most-10 {
+		t.Errorf("%d are used, of %d", used, most)
 	}
-	if modest.Take(1) || greedy.Take(1) || b.Used() != 150 {
-		t.Errorf("beyond the shares %d are used", b.Used())
+	greedy.Give(200)
+	if used := b.Used(); used > most-200 || !second.Take(1) {
+		t.Errorf("what was given back is not there: %d are used", used)
 	}
-	greedy.Give(60)
-	if !modest.Take(1) || b.Used() != 91 {
-		t.Errorf("what was given back is not there: %d are used", b.Used())
-	}
+	before := b.Used()
 	greedy.Close()
 	greedy.Close()
-	if b.Used() != 51 || !modest.Take(49) || modest.Take(1) {
-		t.Errorf("what a closed holder had is not there: %d are used", b.Used())
+	if got := before - b.Used(); got != 100 {
+		t.Errorf("a closed holder gives back %d", got)
+	}
+	if got := fill(b.Holder().Take); got < share {
+		t.Errorf("who comes after it has %d, less than its share", got)
 	}
 }
 
 func TestSpare(t *testing.T) {
-	b := New(100)
+	b := New(800, 4) // shares of 100, and 400
 	h, other := b.Holder(), b.Holder()
-	if !h.TakeSpare(25) || h.TakeSpare(1) || b.Used() != 25 {
-		t.Errorf("%d are used for what can be done without", b.Used())
+	if got := fill(h.TakeSpare); got != 150 {
+		t.Errorf("%d are for what can be done without", got)
 	}
-	if !other.TakeSpare(12) || other.TakeSpare(1) { // a quarter of its share
-		t.Errorf("%d are used for what can be done without", b.Used())
+	if got := fill(h.Take); got != 150 {
+		t.Errorf("%d are for what cannot", got)
 	}
-	if !h.Take(50) {
-		t.Error("there is no room for what cannot be done without")
+	if got := fill(other.TakeSpare); got != 25 { // of its share only
+		t.Errorf("%d are for what another can do without", got)
+	}
+	if got := fill(other.Take); got != 175 {
+		t.Errorf("%d are for what another cannot do without", got)
+	}
+}
+
+// TestGiveAfterClose counts what is given back late only once.
+func TestGiveAfterClose(t *testing.T) {
+	b := New(100, 1)
+	h, other := b.Holder(), b.Holder()
+	if !h.Take(10) || !other.Take(5) {
+		t.Fatal("there is no room")
+	}
+	h.Close()
+	if h.Give(10); b.Used() != 5 {
+		t.Errorf("%d are used, want 5", b.Used())
+	}
+	if h.Take(1) || b.Used() != 5 {
+		t.Errorf("a closed holder takes; %d are used", b.Used())
 	}
 }
 
 func TestWithoutBounds(t *testing.T) {
 	var none *Budget
-	nobody, free := none.Holder(), New(0).Holder()
+	nobody, free := none.Holder(), New(0, 0).Holder()
 	for _, h := range []*Holder{nobody, free} {
-		if !h.Take(1<<40) || !h.TakeSpare(1<<40) {
+		if !h.Take(1<<40) || !h.TakeSpare(1<<40) || h.Exceeds(1<<40) {
 			t.Error("there is a bound")
 		}
 		h.Give(1)

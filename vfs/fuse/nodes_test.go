@@ -10,7 +10,7 @@ import (
 
 // TestForgottenNodes checks the table of nodes as the kernel would use it.
 func TestForgottenNodes(t *testing.T) {
-	memory := budget.New(1 << 20)
+	memory := budget.New(1<<20, 1)
 	table := nodeTable{inodes: NewInodes(), memory: memory.Holder()}
 	table.init(digest.Of(digest.SHA256, nil), nil)
 	top := table.get(1)

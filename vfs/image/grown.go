@@ -75,7 +75,7 @@ type grown struct {
 
 	limits growLimits
 	memory *budget.Holder // of places, and of their contents
-	full   func()         // called at a request for a directory that has no place
+	unfit  func()         // called at a request for a directory that can have no place
 
 	mu     sync.Mutex
 	ended  bool
@@ -84,6 +84,8 @@ type grown struct {
 	asked  int      // directories that the kernel read before they were written
 	kept   []region // the last few
 	dirs   int64    // sizes of the directories that places keep
+
+	crowded bool // the memory that was last lacking is that of others
 }
 
 // growLimits bound the directories that have a place.
@@ -111,7 +113,8 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 	}
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
-		next: erofs.BlockSize, limits: c.limits, memory: c.memory.Holder(), full: func() { c.unfit.Add(d, struct{}{}) },
+		next: erofs.BlockSize, limits: c.limits, memory: c.memory.Holder(),
+		unfit: func() { c.unfit.Add(d, struct{}{}) },
 	}
 	defer func() {
 		if err != nil {
@@ -163,7 +166,7 @@ func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 		return false
 	}
 	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
-	if p.at+p.bytes > lastPlace || !g.memory.Take(placeBytes+int64(len(e.Name))) {
+	if p.at+p.bytes > lastPlace || !g.takeLocked(placeBytes+int64(len(e.Name))) {
 		return false
 	}
 	if up == nil {
@@ -172,6 +175,26 @@ func (g *grown) placeLocked(up *place, e tree.Entry) bool {
 	g.next += p.bytes
 	g.places = append(g.places, p)
 	return true
+}
+
+// takeLocked takes memory, and reports whether it did.
+func (g *grown) takeLocked(n int64) bool {
+	ok := g.memory.Take(n)
+	if !ok {
+		g.crowded = !g.memory.Exceeds(n)
+	}
+	return ok
+}
+
+// noRoom notes that somebody asked for a directory without room: no root of the tree has a grown
+// image again, unless the memory that it lacks is that of others.
+func (g *grown) noRoom() {
+	g.mu.Lock()
+	crowded := g.crowded
+	g.mu.Unlock()
+	if !crowded {
+		g.unfit()
+	}
 }
 
 // find returns the directory whose region has that byte.
@@ -215,7 +238,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 			p, err := g.find(at)
 			if err != nil {
 				if !errors.Is(err, errEnded) {
-					g.full()
+					g.noRoom()
 					g.waiter.Fail("", fmt.Errorf("directories of %w: %w", tree.ErrTooLarge, erofs.ErrTooLarge))
 				}
 				return false
@@ -257,7 +280,7 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 	}
 	b, err := g.write(p, dir)
 	if errors.Is(err, erofs.ErrTooLarge) {
-		g.full()
+		g.noRoom()
 		err = fmt.Errorf("%w: %w", tree.ErrTooLarge, err)
 	}
 	if err != nil {
@@ -279,7 +302,7 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
 	r.Dir.Entries = make([]erofs.Entry, dir.Len())
 	g.mu.Lock()
-	if p.nids == nil && !g.memory.Take(nidBytes*int64(dir.Len())) {
+	if p.nids == nil && !g.takeLocked(nidBytes*int64(dir.Len())) {
 		g.mu.Unlock()
 		return nil, erofs.ErrTooLarge
 	}

@@ -143,7 +143,7 @@ func (c *complaints) first() error {
 func TestGrownWithoutMemory(t *testing.T) {
 	c, src, _ := openCache(t)
 	const most = 1 << 20
-	c.memory = budget.New(most)
+	c.memory = budget.New(most, 2)
 	root := src.Repeat(t, src.Repeat(t, src.Tree(t, "file"), 300), 300)
 	loadAll(t, src, root)
 	told := &complaints{nobodyWaits: nobodyWaits{t}}
@@ -164,6 +164,39 @@ func TestGrownWithoutMemory(t *testing.T) {
 	if v := c.View(root, src, folder.ProcessOwner(), Hooks{}, told); v.Grown() {
 		t.Error("the next root has an image that grows, too")
 		v.Release()
+	}
+}
+
+// TestGrownAmongOthers: a root that lacks memory because others have it fails, but the next one of
+// its tree has an image again.
+func TestGrownAmongOthers(t *testing.T) {
+	c, src, _ := openCache(t)
+	const others = 20
+	c.memory = budget.New(1<<20, others+1)
+	root := src.Repeat(t, src.Repeat(t, src.Tree(t, "file"), 300), 300)
+	loadAll(t, src, root)
+	var neighbours []*budget.Holder
+	for range others {
+		h := c.memory.Holder()
+		for h.Take(1 << 8) {
+		}
+		neighbours = append(neighbours, h)
+	}
+	told := &complaints{nobodyWaits: nobodyWaits{t}}
+	_, at := grownViewOf(t, c, src, root, told)
+	_, err := os.ReadDir(filepath.Join(at, "299"))
+	if !errors.Is(told.first(), tree.ErrTooLarge) || err == nil {
+		t.Errorf("the root is told %v, the command %v", told.first(), err)
+	}
+	for _, h := range neighbours {
+		h.Close()
+	}
+	if c.unfit.Contains(root) {
+		t.Fatal("the tree is unfit for an image")
+	}
+	_, at = grownViewOf(t, c, src, root, nobodyWaits{t})
+	if list, err := os.ReadDir(filepath.Join(at, "299")); len(list) != 300 || err != nil {
+		t.Errorf("the next root shows %d folders, %v", len(list), err)
 	}
 }
 
