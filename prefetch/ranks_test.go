@@ -349,7 +349,8 @@ func randomRun(random *rand.Rand) (run recorded) {
 	return run
 }
 
-// prefetched returns what is prefetched if the action waits for all of it before it reads the first file.
+// prefetched returns what is prefetched if the action waits for all of it before it reads the first
+// file.
 func (run recorded) prefetched(t *testing.T, p *Profile) map[digest.Digest]bool {
 	t.Helper()
 	var local map[digest.Digest]bool

@@ -92,8 +92,8 @@ type Options struct {
 	// moment; 0 is a tenth of the free space at Open.
 	LinkBytes int64
 	// KnownBytes limits the memory for inputs that actions have looked up, and for what metadata
-	// images do not show, for all roots together: an action that would use more than its share fails
-	// if it would then have more beyond that than it leaves. 0 is 1 GiB.
+	// images do not show, for all roots together: an action that would use more than its share
+	// fails if it would then have more beyond that than it leaves. 0 is 1 GiB.
 	KnownBytes int64
 	// Roots is how many roots are open at a time, as a rule: each has an equal share of a half of
 	// KnownBytes. Further ones have only the other half. 0 is 16.

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxTree bounds what the Tree of an output takes in memory, where there is memory for it. One is
-	// read at a time.
+	// maxTree bounds what the Tree of an output takes in memory, where there is memory for it. One
+	// is read at a time.
 	maxTree = 32 << 20
 	// maxEntries bounds what is listed of a folder.
 	maxEntries = 10_000

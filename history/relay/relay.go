@@ -139,7 +139,8 @@ func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Close publishes what is left, for a second at most, if it still may. Nothing else may run, or be called any more.
+// Close publishes what is left, for a second at most, if it still may. Nothing else may run, or be
+// called any more.
 func (r *Relay) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -23,7 +23,8 @@ func Nameless(ctx context.Context, pids []int, most int64) int64 {
 		var tables []int
 		l.each(filepath.Join(process, "task"), func(thread string) {
 			tid, _ := strconv.Atoi(filepath.Base(thread))
-			// Threads usually share their open files. Two that do not are told apart from the others.
+			// Threads usually share their open files. Two that do not are told apart from the
+			// others.
 			if n := len(tables); n > 0 && (sharesFiles(tid, tables[0]) || sharesFiles(tid, tables[n-1])) {
 				return
 			}
