@@ -55,7 +55,7 @@ func folderPath(function, hashAndSize, instance, title, tree string) string {
 
 // A folderPages shows folders.
 type folderPages struct {
-	blobs func(instance string, fn digest.Function) Blobs
+	blobs func(instance string, fn digest.Function) stored.Blobs
 	trees *intake.Turns // of Trees that are read
 	most  int64         // bytes of memory that a Tree may take
 }
@@ -85,7 +85,7 @@ func (p *folderPages) one(ctx context.Context, r *http.Request) (any, error) {
 }
 
 // inTree returns a folder of an output, and the digest of its Tree.
-func (p *folderPages) inTree(ctx context.Context, blobs Blobs, d digest.Digest, tree string) (*repb.Directory, string, error) {
+func (p *folderPages) inTree(ctx context.Context, blobs stored.Blobs, d digest.Digest, tree string) (*repb.Directory, string, error) {
 	of := d
 	if tree != wholeTree {
 		var err error
