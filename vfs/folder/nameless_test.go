@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -83,12 +82,13 @@ func TestNamelessOfAThread(t *testing.T) {
 	if err = errors.Join(err, f.Sync(), os.Remove(f.Name())); err != nil {
 		t.Fatal(err)
 	}
-	alone, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
+	fd := int(f.Fd())
+	alone, end, ended := make(chan error), make(chan struct{}), make(chan error)
 	go func() {
-		defer close(ended)
-		runtime.LockOSThread() // it ends with the thread
+		runtime.LockOSThread() // nothing else runs in it
 		alone <- unix.Unshare(unix.CLONE_FILES)
 		<-end
+		ended <- unix.Close(fd) // its own: the first thread of a process does not end
 	}()
 	if err := <-alone; err != nil {
 		t.Fatal(err)
@@ -98,9 +98,8 @@ func TestNamelessOfAThread(t *testing.T) {
 	}
 	got := Nameless(t.Context(), here, 1<<40) - before
 	close(end)
-	<-ended
-	for Nameless(t.Context(), here, 1<<40) > before { // until the kernel has ended the thread
-		time.Sleep(time.Millisecond)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
 	}
 	if got < bytes || got > bytes+bytes/4 {
 		t.Errorf("files without names of a thread take %d bytes, want %d", got, bytes)
