@@ -86,6 +86,24 @@ func TestBuild(t *testing.T) {
 	}
 }
 
+// TestSecrets has options of which the values, or parts of them, are not kept.
+func TestSecrets(t *testing.T) {
+	for option, want := range map[string]string{
+		"--oauth2_token=x":                        "--oauth2_token=(hidden)",
+		"--//settings:api_token=x":                "--//settings:api_token=(hidden)",
+		"--@rules//auth:client-secret=c2VjcmV0==": "--@rules//auth:client-secret=(hidden)",
+		"--proxy=http://ann:p@ss@h:1/a@b":         "--proxy=http://(hidden)@h:1/a@b",
+		"--remote_header=authorization=Bearer x":  "--remote_header=authorization=(hidden)",
+		"--keep_going":                            "--keep_going",
+		"--define=kind=token":                     "--define=kind=token",
+		"--output=//a/b:c@d":                      "--output=//a/b:c@d",
+	} {
+		if got := withoutSecrets(option); got != want {
+			t.Errorf("%s becomes %s, want %s", option, got, want)
+		}
+	}
+}
+
 // TestOutcome compares how builds end with what is kept of that.
 func TestOutcome(t *testing.T) {
 	b := resumed(nil)

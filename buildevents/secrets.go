@@ -10,28 +10,35 @@ const hidden = "(hidden)"
 
 var (
 	// secretive are options with values that are, or contain, secrets: headers, variables, and
-	// secrets by name.
-	secretive = regexp.MustCompile(`(?i)^--[a-z_]*(header|_env|token|secret|password|credential|api_key)[a-z_]*=`)
-	// user is the user name and password in a URL.
-	user = regexp.MustCompile(`://[^/@\s]+@`)
+	// secrets by name. Names have digits and dashes, and those of a workspace's own options are
+	// labels.
+	secretive = regexp.MustCompile(`(?i)^--[^=]*(header|_env|token|secret|password|credential|api_?key)[^=]*=`)
+	// user is the user name and password in a URL, which may itself contain an @.
+	user = regexp.MustCompile(`://[^/\s]+@`)
 	// controls are terminal sequences for colours and cursors.
 	controls = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f]")
 )
 
+// variables are options whose values are NAME=VALUE, or a name alone.
+var variables = regexp.MustCompile(`(?i)header|_env`)
+
 // withoutSecrets returns an option without values that may be secret. Of a variable the name is
-// kept.
+// kept. Other secrets may end with "=", as base64 does.
 func withoutSecrets(option string) string {
-	if flag := secretive.FindString(option); flag != "" {
-		name, _, isVariable := strings.Cut(option[len(flag):], "=")
-		if !isVariable {
-			if strings.Contains(flag, "_env") {
-				return option // unchanged, any value
-			}
-			return flag + hidden
-		}
-		return flag + name + "=" + hidden
+	flag := secretive.FindString(option)
+	if flag == "" {
+		return user.ReplaceAllString(option, "://"+hidden+"@")
 	}
-	return user.ReplaceAllString(option, "://"+hidden+"@")
+	name, _, isVariable := strings.Cut(option[len(flag):], "=")
+	switch {
+	case !variables.MatchString(flag):
+		return flag + hidden
+	case isVariable:
+		return flag + name + "=" + hidden
+	case strings.Contains(flag, "_env"):
+		return option // unchanged, any value
+	}
+	return flag + hidden
 }
 
 // plain removes everything from text that terminals do not show.
