@@ -77,13 +77,19 @@ type actionPages struct {
 	shown     int // inputs at most
 }
 
+// mayRead reports whether the viewer may see the actions of an instance name, with their commands
+// and inputs.
+func mayRead(ctx context.Context, instance string) bool {
+	return auth.Allowed(ctx, auth.Read, instance) || auth.Allowed(ctx, auth.Observe, "")
+}
+
 func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	d, err := digestOf(r)
 	if err != nil {
 		return nil, err
 	}
 	instance := r.FormValue("instance")
-	if !auth.Allowed(ctx, auth.Read, instance) && !auth.Allowed(ctx, auth.Observe, "") {
+	if !mayRead(ctx, instance) {
 		return nil, missing("action", digest.ErrNotFound)
 	}
 	blobs := p.blobs(instance, d.Function())

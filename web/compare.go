@@ -37,7 +37,7 @@ type comparer struct {
 func (c *comparer) compare(ctx context.Context, r *historypb.Record) *compared {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()
-	if !auth.Allowed(ctx, auth.Read, r.GetInstanceName()) && !auth.Allowed(ctx, auth.Observe, "") {
+	if !mayRead(ctx, r.GetInstanceName()) {
 		return &compared{Explanation: &comparison.Explanation{Problem: "You have no right to read the storage of this instance name."}}
 	}
 	leave, err := c.trees.Take(ctx, auth.CallerOf(ctx))

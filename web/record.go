@@ -145,14 +145,14 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 }
 
 // again returns a command line that runs the command again in a copy of its inputs, such as Bazel's
-// execution root.
+// execution root. Its environment is content, which not every owner of an operation may read.
 func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	command := &repb.Command{Arguments: r.GetArguments()}
 	fn, err := stored.Function(r.GetDigestFunction())
 	if err != nil {
 		return ""
 	}
-	if d, err := stored.Digest(fn, r.GetCommand()); err == nil {
+	if d, err := stored.Digest(fn, r.GetCommand()); err == nil && mayRead(ctx, r.GetInstanceName()) {
 		whole := &repb.Command{}
 		if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
 			command = whole

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -96,6 +99,28 @@ func TestRecordPage(t *testing.T) {
 	page = b.get("/operations/1234", 200)
 	if strings.Index(page, "Standard error") < strings.Index(page, "<dt>Worker") {
 		t.Error("of a success, standard error is before the facts")
+	}
+}
+
+// TestRecordPageWithoutContent has a viewer who may execute and not read. The environment of a
+// command is content.
+func TestRecordPageWithoutContent(t *testing.T) {
+	b := newBrowser(t, false)
+	r := failed(b)
+	r.Arguments = []string{"cc"}
+	b.scheduler.ended = []*historypb.Record{r}
+	for right, want := range map[auth.Right]bool{auth.Execute: false, auth.Observe: true} {
+		g, err := auth.New(auth.Options{Rules: []auth.Rule{{Anyone: true, May: []auth.Right{right}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		g.OwnHTTP(auth.Execute, b.site.Handler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/operations/1234", nil))
+		page := w.Body.String()
+		expect(t, page, "Failed: exit code 139")
+		if got := strings.Contains(page, "A=$x"); got != want {
+			t.Errorf("with the right %q the page shows the environment: %t, want %t", right, got, want)
+		}
 	}
 }
 
