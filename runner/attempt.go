@@ -228,12 +228,26 @@ func (a *attempt) notShown(missing string) string {
 		if path = filepath.Clean(path); !a.l.sandbox.Lacks(path) {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0 {
+		if isForEveryone(path) {
 			return fmt.Sprintf(" (the worker's machine has %s, but does not show it to commands: start the worker with --show %s)",
 				path, filepath.Dir(path))
 		}
 	}
 	return ""
+}
+
+// nobody has no rights but everybody's.
+const nobody = 65534
+
+// isForEveryone reports whether path is a program that every user of the machine may execute. Of
+// others a command is to learn nothing, not even that they are there.
+func isForEveryone(path string) (is bool) {
+	_ = withRights(&syscall.Credential{Uid: nobody, Gid: nobody}, func() error { // otherwise it is not known, and not named
+		info, err := os.Stat(path)
+		is = err == nil && info.Mode().IsRegular() && info.Mode()&0o001 != 0
+		return err
+	})
+	return is
 }
 
 // measure adds the figures of the slot's cgroup, and determines by them whether memory was the

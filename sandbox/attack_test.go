@@ -374,6 +374,14 @@ func TestNotShown(t *testing.T) {
 	if r := launchertest.Run(t, hidden, launchertest.Command(t, "/no/such/tool")); strings.Contains(r.Err, "--show") {
 		t.Errorf("got %q", r.Err)
 	}
+	// What only root can reach is not said to be there.
+	private := filepath.Join(dir, "private")
+	if err := errors.Join(os.Mkdir(private, 0o700), os.WriteFile(filepath.Join(private, "tool"), nil, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if r := launchertest.Run(t, hidden, launchertest.Command(t, filepath.Join(private, "tool"))); strings.Contains(r.Err, "--show") {
+		t.Errorf("of a private folder commands are told %q", r.Err)
+	}
 	shown := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{Show: []string{dir}}})
 	if r := launchertest.Run(t, shown, launchertest.Command(t, tool)); r.ExitCode != 3 {
 		t.Errorf("shown: %+v", r)
