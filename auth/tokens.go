@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,8 +227,12 @@ func (i Issuer) Identify(claims map[string]any) (*Identity, error) {
 	return who, nil
 }
 
+// mostExact is the largest number up to which different whole numbers stay different when they are
+// decoded: users with larger ones as their names would be one user.
+const mostExact = 1<<53 - 1
+
 // flatten writes claims as text, those of objects with dots in their names. Beyond
-// maxClaims and maxClaimDepth they are left out.
+// maxClaims and maxClaimDepth they are left out, and so are numbers beyond mostExact.
 func flatten(into map[string][]string, name string, value any, depth int) {
 	if depth > maxClaimDepth || len(into) >= maxClaims {
 		return
@@ -239,7 +244,9 @@ func flatten(into map[string][]string, name string, value any, depth int) {
 	case bool:
 		add(strconv.FormatBool(v))
 	case float64:
-		add(strconv.FormatFloat(v, 'f', -1, 64))
+		if math.Abs(v) <= mostExact {
+			add(strconv.FormatFloat(v, 'f', -1, 64))
+		}
 	case []any:
 		for _, one := range v {
 			if _, nested := one.([]any); !nested {

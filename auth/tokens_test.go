@@ -186,6 +186,25 @@ func TestClaimsOfTokens(t *testing.T) {
 	}
 }
 
+// TestUsersWithNumbers has users whose names are numbers. Those that cannot be told apart once they
+// are decoded are nobody's names.
+func TestUsersWithNumbers(t *testing.T) {
+	s := newSigner(t, "one", jose.ES256)
+	tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", UserClaim: "id", KeysFile: keysFile(t, s)}}, defaultRemembered, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, want := range map[uint64]string{7: "7", 1<<53 - 1: "9007199254740991", 1 << 53: "", 1<<53 + 1: "", 1<<63 + 1: ""} {
+		who, err := tokens.identify(t.Context(), s.token(map[string]any{"id": json.RawMessage(strconv.FormatUint(number, 10))}))
+		switch {
+		case want == "" && status.Code(err) != codes.Unauthenticated:
+			t.Errorf("%d: %v, %v", number, who, err)
+		case want != "" && (err != nil || who.User != want):
+			t.Errorf("%d: %v, %v, want %s", number, who, err, want)
+		}
+	}
+}
+
 func TestTokensExpireWhereTheyAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSigner(t, "one", jose.ES256)
