@@ -131,6 +131,27 @@ func TestServerThatIsQuiet(t *testing.T) {
 	})
 }
 
+// TestQuietServerRestarts has the same scheduler restart, which takes a while: the client waits for it
+// as for one that had told something a moment ago, and it may have forgotten the operation.
+func TestQuietServerRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := func(func(*longrunningpb.Operation)) error { return status.Error(codes.Unavailable, "away") }
+		s := &sleeper{}
+		s.steps = []step{func(send func(*longrunningpb.Operation)) error {
+			send(at("op", repb.ExecutionStage_EXECUTING))
+			time.Sleep(time.Hour)
+			return away(send)
+		}, away, away, func(func(*longrunningpb.Operation)) error { return status.Error(codes.NotFound, "op") }, fine}
+		stages, err := s.run(t)
+		if want := []Stage{Uploading, Executing, Done}; err != nil || !slices.Equal(stages, want) {
+			t.Errorf("stages %v, want %v, %v", stages, want, err)
+		}
+		if want := []string{"execute", "wait op", "wait op", "wait op", "execute"}; !slices.Equal(s.calls, want) {
+			t.Errorf("calls %q, want %q", s.calls, want)
+		}
+	})
+}
+
 // TestServerThatHangsForGood: the client gives up.
 func TestServerThatHangsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 // The named bounds of a stream that breaks.
 const (
-	// retryFor is how long a server may be unavailable before the client gives up, counted from the
-	// last message.
+	// retryFor is how long a server may be unavailable before the client gives up, counted from when
+	// a stream that had brought a message broke.
 	retryFor = 2 * time.Minute
 	// firstPause doubles with each fruitless attempt up to lastPause.
 	firstPause = 100 * time.Millisecond
@@ -33,8 +33,8 @@ const (
 // takes.
 type watch struct {
 	*execution
-	name      string // of the operation; "" while there is none
-	heard     time.Time
+	name      string    // of the operation; "" while there is none
+	heard     time.Time // when the server was last there
 	pause     time.Duration
 	forgotten int
 }
@@ -115,8 +115,11 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for began := false; ; began = true {
 		op, err := stream.Recv()
+		if err != nil && began {
+			w.heard = time.Now() // there may have been nothing to tell for hours
+		}
 		if errors.Is(err, io.EOF) {
 			return nil, status.Error(codes.Unavailable, "the stream ended before the action did")
 		}
