@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -188,13 +191,26 @@ func (s queueService) parseReport(ctx context.Context, req *remoteworker.Synchro
 			r.Stage = event.Uploading
 		}
 		if done, ok := state.Executing.GetExecutionState().(*remoteworker.CurrentState_Executing_Completed); ok {
-			r.Doing, r.Response = event.Completed, done.Completed
+			r.Doing, r.Response = event.Completed, withValidCode(r.Worker, done.Completed)
 			r.OutOfMemory = outOfMemory(r.Response)
 		}
 	default:
 		return event.Report{}, status.Error(codes.InvalidArgument, "current_state is not set")
 	}
 	return r, nil
+}
+
+// withValidCode returns a worker's response with an error that clients know in the place of a status
+// code that gRPC does not have.
+func withValidCode(worker string, r *repb.ExecuteResponse) *repb.ExecuteResponse {
+	code := r.GetStatus().GetCode()
+	if code >= int32(codes.OK) && code <= int32(codes.Unauthenticated) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	r.Status.Code = int32(codes.Internal)
+	r.Status.Message = fmt.Sprintf("worker %s reported the invalid status code %d: %s", worker, code, r.Status.GetMessage())
+	return r
 }
 
 // response converts a reply to a call of a worker.
