@@ -64,7 +64,7 @@ func (s queueService) Synchronize(
 		report.Connection = c.ID()
 	}
 	s.peers.serves(report.Worker, cacheOf(ctx))
-	report.Boot, report.Address = callerOf(ctx)
+	report.Boot, report.Address = connection.Boot(ctx), addressOf(ctx)
 	answer := make(chan event.Reply, 1)
 	if !s.Accept(func(t engine.Turn) (out event.Out) {
 		report.Call = t.Hold(answer)
@@ -103,15 +103,12 @@ func (s queueService) Synchronize(
 	return nil, err
 }
 
-// callerOf returns which start of a worker's program calls, if it reports that, and from where.
-func callerOf(ctx context.Context) (boot, address string) {
-	if values := metadata.ValueFromIncomingContext(ctx, names.BootHeader); len(values) == 1 && len(values[0]) <= maxBoot {
-		boot = values[0]
-	}
+// addressOf returns from where a worker calls; empty: nobody knows.
+func addressOf(ctx context.Context) string {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		address = p.Addr.String()
+		return p.Addr.String()
 	}
-	return boot, address
+	return ""
 }
 
 // offerOf returns the headers of a worker's call about its platform.
@@ -126,8 +123,6 @@ func offerOf(ctx context.Context) (o operation.Offer) {
 }
 
 const (
-	// maxBoot limits a worker's id of its start.
-	maxBoot = 64
 	// maxTwins limits the workers for which a log line about a second process is remembered;
 	// twinsLogged is how often that is logged.
 	maxTwins, twinsLogged = 1000, time.Minute

@@ -5,11 +5,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/live"
-	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
@@ -30,7 +29,7 @@ func (s service) Serve(req *live.ServeRequest, stream grpc.ServerStreamingServer
 	if n := len(req.GetWorkers()); n == 0 || n > maxIdentities {
 		return status.Errorf(codes.InvalidArgument, "%d identities; 1 to %d are allowed", n, maxIdentities)
 	}
-	shows, end, err := s.registry.show(req, bootOf(stream.Context()))
+	shows, end, err := s.registry.show(req, connection.Boot(stream.Context()))
 	if err != nil {
 		return status.Errorf(codes.AlreadyExists, "%v: give each worker an --id of its own", err)
 	}
@@ -60,16 +59,8 @@ func (s service) Push(ctx context.Context, c *live.Chunk) (*live.Pushed, error) 
 
 // Tell stores a worker's report of its state.
 func (s service) Tell(ctx context.Context, r *live.Report) (*live.Told, error) {
-	if !s.registry.tell(r, bootOf(ctx)) {
+	if !s.registry.tell(r, connection.Boot(ctx)) {
 		return nil, status.Error(codes.FailedPrecondition, "the worker is not connected for live output")
 	}
 	return &live.Told{}, nil
-}
-
-// bootOf returns which start of a worker's program calls; empty: it does not say.
-func bootOf(ctx context.Context) string {
-	if values := metadata.ValueFromIncomingContext(ctx, names.BootHeader); len(values) == 1 {
-		return values[0]
-	}
-	return ""
 }
