@@ -3,9 +3,11 @@ package scrub
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -95,21 +97,80 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// TestPositionThatCannotBeStored: that is said, nothing is left of it, and what was there stays.
-func TestPositionThatCannotBeStored(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "scrub")
-	at := position{Began: time.Now().Add(-time.Hour), LastWhole: time.Now().Add(-time.Hour)}
-	if err := at.store(filepath.Join(path, "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("in a folder that is not there: %v", err)
+// TestRestOfLittle: what is less than a piece, or was paid for while it was read, is not waited
+// for, and what was idle too long does not pay for later reads.
+func TestRestOfLittle(t *testing.T) {
+	const pace = 4 * pieceBytes
+	for name, c := range map[string]struct {
+		debt        float64
+		idle, rests time.Duration
+		next        time.Duration // that three more pieces rest
+	}{
+		"less than a piece": {pieceBytes - 1, 0, 0, time.Second},
+		"paid":              {2 * pieceBytes, 600 * time.Millisecond, 0, 650 * time.Millisecond},
+		"paid more":         {2 * pieceBytes, 900 * time.Millisecond, 0, 500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := Reader{pace: func() float64 { return pace }, debt: c.debt, last: time.Now()}
+				time.Sleep(c.idle)
+				for _, want := range []time.Duration{c.rests, c.next} {
+					began := time.Now()
+					if err := r.rest(t.Context(), nil); err != nil {
+						t.Fatal(err)
+					}
+					took := time.Since(began)
+					if want == 0 && took != 0 || took < want-time.Microsecond || took > want+time.Microsecond {
+						t.Errorf("it rests for %v, want %v", took, want)
+					}
+					r.debt += 3 * pieceBytes
+				}
+			})
+		})
 	}
-	if err := os.MkdirAll(filepath.Join(path, "in it"), 0o700); err != nil {
+}
+
+// TestRestEndsWithItsContext, however much is to be waited for.
+func TestRestEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, r := range map[string]Reader{
+		"nothing": {},
+		"paid":    {debt: pieceBytes, last: time.Now().Add(-waitStep / 2)},
+		"much":    {debt: 1 << 40},
+	} {
+		r.pace = func() float64 { return 8 * pieceBytes }
+		if err := r.rest(ctx, nil); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for range 100 {
+		if err := wait(ctx, 0); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a wait for nothing: %v", err)
+		}
+	}
+}
+
+// TestCopyFails as its file or its writer does, and at once.
+func TestCopyFails(t *testing.T) {
+	file, err := os.Open(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := at.store(path); err == nil {
-		t.Error("it is stored in the place of a folder")
+	defer file.Close()
+	r := Reader{pace: func() float64 { return pieceBytes }}
+	if _, err := r.Copy(t.Context(), io.Discard, file, nil); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("of a folder: %v", err)
 	}
-	if left, err := filepath.Glob(path + "*"); err != nil || len(left) != 1 {
-		t.Errorf("left are %v, %v", left, err)
+	zero, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zero.Close()
+	reader, writer := io.Pipe()
+	_ = reader.CloseWithError(errors.New("full"))
+	if n, err := r.Copy(t.Context(), writer, zero, func() bool { return false }); n != 0 || err == nil || errors.Is(err, ErrGone) {
+		t.Errorf("to a writer that fails: %d, %v", n, err)
 	}
 }
 
