@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
@@ -100,6 +101,19 @@ type arrival struct {
 	// seal is the file's state when its bytes were right; nil: the caller guarantees them until
 	// they are in their place.
 	seal *tamper.Seal
+	// hashed is the file that the caller has hashed, if it is open; others may have put another one
+	// in the place of from.
+	hashed *os.File
+}
+
+// is reports whether the file that moved and has these attributes is the one that was hashed.
+func (a *arrival) is(st *unix.Stat_t) bool {
+	if a.hashed == nil {
+		return true
+	}
+	var hashed unix.Stat_t
+	err := unix.Fstat(int(a.hashed.Fd()), &hashed)
+	return err == nil && st.Dev == hashed.Dev && st.Ino == hashed.Ino
 }
 
 // settle moves a file with a reserved cost to its place, and leaves it pinned once. If k exists
@@ -134,7 +148,7 @@ func (f *files[K]) settleNew(k K, a arrival) error {
 	}
 	st, err := tamper.StatOf(f.path(k))
 	var known proof
-	if still() && whole && err == nil && a.seal.Moved(&st) {
+	if still() && whole && err == nil && a.seal.Moved(&st) && a.is(&st) {
 		known = provenAt(now, tamper.Mark(&st))
 	} // else it is verified before anybody relies on it
 	f.replaced(k)

@@ -281,6 +281,34 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 	}
 }
 
+// TestTakeOfWhatIsReplaced: others put another file in the place of the hashed one before it moves.
+// The blob is not vouched for: readers find that it is wrong.
+func TestTakeOfWhatIsReplaced(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	path := storeTempFile("right", 0o644)(t, s)
+	wrong := filepath.Join(s.TempDir(), "wrong")
+	if err := os.WriteFile(wrong, []byte("wrong"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	atTheMove(s, func() {
+		if err := os.Rename(wrong, path); err != nil {
+			t.Error(err)
+		}
+	})
+	d, err := s.Take(t.Context(), path, digest.SHA256)
+	if want := digest.Of(digest.SHA256, []byte("right")); err != nil || d != want {
+		t.Fatalf("it is %s, %v", d, err)
+	}
+	v := using(t, s, d)
+	wantDamaged(t, v.Wait(t.Context()), d)
+	if sound, err := s.verifier.ContainsSound(t.Context(), d); sound || err != nil {
+		t.Errorf("the store has it: %v, %v", sound, err)
+	}
+	if got := s.Stats().PinnedBytes; got != 0 {
+		t.Errorf("%d bytes are pinned", got)
+	}
+}
+
 // atTheMove calls f, once, when a file has been looked at for the last time before it is moved to
 // its place.
 func atTheMove(s *Store, f func()) {
