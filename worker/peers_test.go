@@ -3,17 +3,11 @@ package worker
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
@@ -88,50 +82,4 @@ func counter(t *testing.T, registry *prometheus.Registry, name string) float64 {
 	}
 	t.Fatalf("there is no metric %s", name)
 	return 0
-}
-
-// Who was not named for long, and too many, are forgotten with their connections.
-func TestNeighboursAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		open := map[string]*grpc.ClientConn{}
-		n := newPeers(&Options{Logger: zap.NewNop(), DialPeer: func(address string) (*grpc.ClientConn, error) {
-			if address == "bad" {
-				return nil, errors.New("no such host")
-			}
-			conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-			open[address] = conn
-			return conn, err
-		}})
-		connected := func() (count int) {
-			for _, conn := range open {
-				if conn.GetState() != connectivity.Shutdown {
-					count++
-				}
-			}
-			return count
-		}
-		if near := n.at([]string{"bad", "a", "b", "c"}); len(near) != maxPeers-1 || connected() != 2 {
-			t.Errorf("%d peers, %d connections", len(near), connected())
-		}
-		a := n.at([]string{"a"})[0]
-		time.Sleep(peerIdle / 2)
-		if n.at([]string{"a"})[0] != a {
-			t.Error("a peer is not known again")
-		}
-		time.Sleep(peerIdle / 2)
-		if n.at([]string{"c"}); connected() != 2 || open["b"].GetState() != connectivity.Shutdown {
-			t.Errorf("%d connections", connected())
-		}
-		for i := range 2 * maxConnected {
-			n.at([]string{fmt.Sprint(i)})
-			time.Sleep(time.Millisecond)
-		}
-		if connected() != maxConnected || open["a"].GetState() != connectivity.Shutdown {
-			t.Errorf("%d connections", connected())
-		}
-		n.part(0)
-		if connected() != 0 {
-			t.Errorf("%d connections at the end", connected())
-		}
-	})
 }

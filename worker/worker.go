@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/cas/peer"
 	"github.com/forerunner-build/forerunner/prefetch"
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -200,7 +201,7 @@ type Worker struct {
 	totals   totals
 	locks    lockCount
 
-	peers *peers
+	peers *peer.Pool
 	// boot distinguishes this Worker from others with the same identity.
 	boot string
 	// hello are headers of each call to the scheduler.
@@ -253,7 +254,7 @@ func New(o Options) (*Worker, error) {
 	w := &Worker{
 		opts: o, log: o.Logger, metrics: m, health: monitor,
 		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
-		peers:    newPeers(&o),
+		peers:    peer.NewPool(o.DialPeer, o.Logger),
 		sizes:    inputs.NewSizes(),
 		refusals: newRefusals(),
 	}
@@ -297,7 +298,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
 		zap.Uint32("size_class", w.opts.SizeClass), zap.String("instance_prefix", w.opts.InstancePrefix))
 	wg.Wait()
-	w.peers.part(0)
+	w.peers.Close()
 	w.log.Info("worker has drained")
 	return nil
 }
