@@ -158,11 +158,13 @@ var floors = map[string]int{
 	"farm/console":    3,
 	"farm/flags":      4,
 	"farm/dial":       4,
+	"farm/completed":  4,
 	"farm/config":     4,
 	"farm/datafolder": 1,
 	"farm/durable":    3,
 	"farm/ids":        0,
 	"farm/scrub":      6,
+	"farm/storage":    7,
 	"farm/state":      5,
 	"farm/serve":      5,
 	"farm":            9, // puts parts together

@@ -16,7 +16,7 @@ import (
 // reach serve everybody: flags allow that.
 func (s *Scheduler) ownOnly(protect serve.Protection, address string) serve.Protection {
 	host, _, _ := net.SplitHostPort(address)
-	protect.OwnUser = s.unboxed && protect.Guard == nil && dial.IsLoopback(host)
+	protect.OwnUser = s.joined != nil && s.joined.unboxed && protect.Guard == nil && dial.IsLoopback(host)
 	return protect
 }
 
@@ -26,7 +26,7 @@ func (s *Scheduler) checkAccess(guard *auth.Guard, server *intake.Server) error 
 	if guard != nil {
 		return guard.Check(server.GetServiceInfo())
 	}
-	if s.IsolateContent {
+	if s.Storage.Isolate {
 		s.Logger.Warn("--isolate-content without authentication: callers can name any instance name " +
 			"(set --tls-client-ca, or tokens and access in --config; see docs/SECURITY.md)")
 	}

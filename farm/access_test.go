@@ -30,6 +30,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -121,7 +122,7 @@ type method = protoreflect.MethodDescriptor
 
 func newGuardedFarm(t *testing.T, config string) *guardedFarm {
 	t.Helper()
-	f := guard(t, &Scheduler{Kept: Kept{Records: time.Hour}}, config)
+	f := guard(t, &Scheduler{Kept: completed.Settings{Keep: time.Hour}}, config)
 	f.checkPages(f.pages)
 	return f
 }

@@ -53,7 +53,7 @@ func TestListenElsewhereNeedsTLS(t *testing.T) {
 // startScheduler runs one until the test ends and returns its address.
 func startScheduler(t *testing.T, s *Scheduler) string {
 	t.Helper()
-	s.Data, s.CacheSize, s.Logger = t.TempDir(), "10M", zap.NewNop()
+	s.Data, s.Storage.CacheSize, s.Logger = t.TempDir(), "10M", zap.NewNop()
 	if s.Listen == "" {
 		s.Listen = "127.0.0.1:0"
 	}

@@ -75,7 +75,7 @@ func served(t *testing.T, data string, do func(*grpc.ClientConn)) error {
 	defer stop()
 	s := &Scheduler{Listen: "127.0.0.1:0", Data: data}
 	s.Settings()
-	s.Data, s.HTTP, s.CacheSize, s.Kept.Records = data, "", "100M", 336*time.Hour
+	s.Data, s.HTTP, s.Storage.CacheSize, s.Kept.Keep = data, "", "100M", 336*time.Hour
 	return s.Run(ctx, t.Context(), func(address string) error {
 		defer stop()
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,7 +24,7 @@ func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
 		return errors.New("--lease needs a Redis that all schedulers share, as --state")
-	case !state.IsService(s.Storage):
+	case !state.IsService(s.Storage.Place):
 		return errors.New("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
 	}
 	return nil
@@ -38,6 +37,15 @@ func (s *Scheduler) leaseTime() time.Duration {
 	return records.DefaultLeaseDuration
 }
 
+// storagePatience is half of the time of a lease, which another scheduler that reaches the storage
+// could have; 0: there is no lease.
+func (s *Scheduler) storagePatience() time.Duration {
+	if s.Lease == "" {
+		return 0
+	}
+	return s.leaseTime() / 2
+}
+
 // serveAlone serves as serve does, with the data folder for itself.
 func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
 	data, err := datafolder.Open(s.Data)
@@ -45,9 +53,7 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
-	if s.SpreadFolders {
-		spread(s.Logger, s.Data)
-	}
+	s.Disk.Spread(s.Data, s.Logger)
 	return s.serve(ctx, abort, term, ready)
 }
 
@@ -125,7 +131,7 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 	if err != nil {
 		return err
 	}
-	stopFollowing := s.startFollowing(ctx)
+	stopFollowing := s.Kept.Follow(ctx, s.openToFollow, s.Logger)
 	waiting := true
 	err = lease.Hold(ctx, func(ctx context.Context, term uint64) error {
 		waiting = false
@@ -140,40 +146,4 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 		err = errors.Join(err, stopHTTP())
 	}
 	return err
-}
-
-// startFollowing takes over the records of the scheduler that serves, until it is stopped. It
-// returns what stops it and waits for that.
-func (s *Scheduler) startFollowing(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var following sync.WaitGroup
-	following.Go(func() { s.keepFollowing(ctx, s.follow) })
-	return func() {
-		cancel()
-		following.Wait()
-	}
-}
-
-// followPause is how long after an error it is tried again to take over records.
-const followPause = 2 * time.Second
-
-// keepFollowing calls follow until ctx ends, or there is nothing to take over: then it returns nil.
-func (s *Scheduler) keepFollowing(ctx context.Context, follow func(context.Context) error) {
-	pause := time.NewTicker(followPause)
-	defer pause.Stop()
-	for last := ""; ; {
-		err := follow(ctx)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		if last != err.Error() {
-			last = err.Error()
-			s.Logger.Warn("records of the scheduler that serves are not taken over; it is tried again", zap.Error(err))
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/scheduler"
 	"github.com/forerunner-build/forerunner/web"
 )
 
 // pages returns the scheduler's pages for people. On a port that other machines reach, and without
 // authentication, they are read-only.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage.Opened, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
 	memory, err := s.Callers.Memory.Bytes()
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage, kept *state
 		Operations: sched.Operations(),
 		Output:     sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}),
 		Blobs: func(instance string, fn digest.Function) web.Blobs {
-			return storage.of(instance, fn)
+			return storage.View(instance, fn)
 		},
 		Profiles: kept.Hints,
 		Figures:  kept.Hints,

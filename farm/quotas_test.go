@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
@@ -92,8 +93,8 @@ func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	state := state.Place("redis://" + redis.Addr)
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
 	redis.Kill()
-	startTurns(t, Scheduler{State: state, CacheSize: "10M"}).serves()
-	f := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts})
+	startTurns(t, Scheduler{State: state, Storage: storage.Settings{CacheSize: "10M"}}).serves()
+	f := startTurns(t, Scheduler{State: state, Storage: storage.Settings{CacheSize: "10M"}, ConfigFile: cohorts})
 	conn, err := dial.Dial(f.serves())
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	if err := store.Put(t.Context(), quotas.Key(), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if err := startTurns(t, Scheduler{State: state, CacheSize: "10M", ConfigFile: cohorts}).ends(); err == nil {
+	if err := startTurns(t, Scheduler{State: state, Storage: storage.Settings{CacheSize: "10M"}, ConfigFile: cohorts}).ends(); err == nil {
 		t.Error("quotas that nobody can have written are taken")
 	}
 }

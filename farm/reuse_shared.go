@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/accounts"
@@ -95,11 +96,11 @@ func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
 }
 
 // shareRuns serves shared runs.
-func shareRuns(g grpc.ServiceRegistrar, of *storage, state *state.Opened) {
+func shareRuns(g grpc.ServiceRegistrar, of *storage.Opened, state *state.Opened) {
 	accounts.Register(g, accounts.Options{
-		Store: state.Accounts, Granted: of.granted,
+		Store: state.Accounts, Granted: of.Granted,
 		Read: func(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
-			return of.of(instance, d.Function()).Read(ctx, d)
+			return of.View(instance, d.Function()).Read(ctx, d)
 		},
 	})
 }

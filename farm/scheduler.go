@@ -1,7 +1,6 @@
 package farm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/buildevents"
-	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/durable"
@@ -28,6 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
@@ -49,26 +50,13 @@ type Scheduler struct {
 	PageURL string      `flag:"page-url" unit:"URL" otherwise:"http://HTTP, where that is on loopback" doc:"Public URL of the pages, which messages of failed actions link to"`
 	Ports   serve.Ports `settings:"inline"`
 
-	Data string `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Data folder of the scheduler"`
-	// Storage is empty for a dir below Data.
-	Storage string `flag:"storage" unit:"PLACE" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
-	// ActionCache is where results are if not in Storage elsewhere.
-	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
-	CacheSize   string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of embedded storage"`
-	// FreePercent of the free space is used without CacheSize; 0 is 80.
-	FreePercent int
-	// CacheWrites counts where callers are not known by name; empty: CacheWritesWorkers.
-	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of its own actions; clients, everybody"`
-	// IsolateContent has embedded storage keep the blobs of instance names apart.
-	IsolateContent bool `flag:"isolate-content" doc:"Shows each instance name only the blobs of embedded storage that it uploaded or that its actions made"`
+	Data    string           `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Data folder of the scheduler"`
+	Storage storage.Settings `settings:"inline"`
 
 	// State is where statistics, and profiles for workers, are kept.
-	State       state.Place    `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of statistics and profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
-	Kept        Kept           `settings:"inline"`
-	VerifyEvery VerifyEvery    `tuning:"verify_every" group:"Disk" unit:"TIME" default:"24h" doc:"Time for which a verification of a blob is valid unless its file changes; 0 verifies after each use"`
-	Scrub       scrub.Schedule `settings:"inline"`
-	// SpreadFolders is as that of a Worker.
-	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
+	State state.Place        `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of statistics and profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	Kept  completed.Settings `settings:"inline"`
+	Disk  scrub.Disk         `settings:"inline"`
 
 	// Lease is the lease that this scheduler must hold to serve, in a State that is a Redis; empty:
 	// none.
@@ -95,11 +83,16 @@ type Scheduler struct {
 	// their results.
 	EndsWithReady bool
 	Logger        *zap.Logger
-	workers       *prometheus.Registry // metrics of that worker; nil: there is none
-	ready         *serve.Readiness     // of both; nil: there is no worker
-	local         *serve.InProcess     // for a worker in this process; nil: there is none
-	held          *records.Lease       // the Lease while Run runs; nil: there is none
-	unboxed       bool                 // that worker has no sandbox: callers can act as the user of this process
+	joined        *joined        // a worker in this process; nil: there is none
+	held          *records.Lease // the Lease while Run runs; nil: there is none
+}
+
+// joined is a worker in the process of its scheduler.
+type joined struct {
+	calls   *serve.InProcess     // its connections
+	metrics *prometheus.Registry // of the worker
+	ready   *serve.Readiness     // of both
+	unboxed bool                 // it has no sandbox: callers can act as the user of this process
 }
 
 // Settings are those of a scheduler. Its file may be that of a worker, too.
@@ -116,12 +109,14 @@ func (s *Scheduler) own() *settings.Set {
 // of either.
 func (s *Scheduler) Join(started *Started) {
 	w := started.w
-	s.local, s.unboxed = serve.NewInProcess(), started.isolation.sandbox == nil
-	w.Client.Connect = s.local.Dial
+	j := &joined{
+		calls: serve.NewInProcess(), metrics: prometheus.NewRegistry(), ready: &serve.Readiness{},
+		unboxed: started.isolation.sandbox == nil,
+	}
+	s.joined, w.joined = j, j
+	w.Client.Connect = j.calls.Dial
 	address := "grpc://" + serve.InProcessNetwork + ":0"
 	w.Scheduler, w.Storage, w.State = address, address, state.Place(address)
-	s.workers, s.ready = prometheus.NewRegistry(), &serve.Readiness{}
-	w.metrics, w.ready = s.workers, s.ready
 }
 
 // Files are those in the flags and the configuration.
@@ -137,18 +132,22 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	registry := serve.NewRegistry()
-	if s.workers != nil {
-		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.workers}))
+	registry, can := serve.NewRegistry(), &serve.Readiness{}
+	if s.joined != nil {
+		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.joined.metrics}))
+		can = s.joined.ready
 	}
 	var open closers
 	defer func() { err = errors.Join(err, open.close()) }()
 	clients := &serve.Activity{}
-	storage, err := s.openStorage(ctx, scrub.Load{Busy: clients.MovesBlobs, Logger: s.Logger, Metrics: registry}, config.protect.Guard != nil)
+	storage, err := s.Storage.Open(ctx, storage.Options{
+		Data: s.Data, Guarded: config.protect.Guard != nil, Disk: s.Disk, Client: s.Client, Patience: s.storagePatience(),
+		Load: scrub.Load{Busy: clients.MovesBlobs, Logger: s.Logger, Metrics: registry},
+	})
 	if err != nil {
 		return err
 	}
-	open.add(storage.close)
+	open.add(storage.Close)
 	listener, err := s.Ports.Listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err
@@ -169,7 +168,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	}
 	open.add(func() error { server.Stop(); return nil }) // it has goroutines from the start
 	sched.Register(server)
-	storage.serveStreams(server, sched)
+	storage.Register(server, sched)
 	buildevents.New(kept.Store, registry).Register(server)
 	shareRuns(server, storage, state)
 	records.RegisterFSAC(server, state.Hints)
@@ -181,9 +180,8 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	can := cmp.Or(s.ready, &serve.Readiness{})
 	can.Add("scheduler", serve.Serving(ctx))
-	can.Add("storage", storage.ready)
+	can.Add("storage", storage.Ready)
 	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, s.ownOnly(config.protect, s.HTTP),
 		serve.Shown{Registry: registry, Ready: can, Pages: site(config.protect.Guard, pages)})
 	if err != nil {
@@ -194,21 +192,21 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
-	parts := &schedulerParts{calls, clients, server, health, sched, kept, pages, storage.blobs.Scrubber, storage.learn}
+	parts := &schedulerParts{calls, clients, server, health, sched, kept, pages, storage}
 	return s.run(ctx, abort, parts, ready)
 }
 
 // A schedulerOf has the components of a scheduler.Server.
 type schedulerOf struct {
 	config   schedulerConfig
-	storage  *storage
+	storage  *storage.Opened
 	state    *state.Opened
 	registry *prometheus.Registry
 	term     uint64
 }
 
 // schedule makes the scheduler.Server, and adds the components that it must open.
-func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (sched *scheduler.Server, kept keptRecords, err error) {
+func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *closers) (sched *scheduler.Server, kept completed.Records, err error) {
 	tracer, endTracing, err := s.Tracing.Open(ctx, abort, "forerunner-scheduler", s.Logger)
 	if err != nil {
 		return nil, kept, err
@@ -220,10 +218,10 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 	}
 	open.add(finishRecord)
 	options := scheduler.ServerOptions{
-		Storage:           of.storage.of,
-		Grant:             of.storage.grant,
-		CacheCapabilities: of.storage.capabilities,
-		StorageHere:       of.storage.register != nil,
+		Storage:           func(instance string, fn digest.Function) scheduler.Storage { return of.storage.View(instance, fn) },
+		Grant:             of.storage.Grant,
+		CacheCapabilities: of.storage.Capabilities,
+		StorageHere:       of.storage.IsEmbedded(),
 		Config:            of.config.scheduler,
 		Logger:            s.Logger,
 		Metrics:           of.registry,
@@ -231,18 +229,18 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		Journal:           journal,
 		Term:              of.term,
 		Pages:             s.Pages(),
-		OwnStore:          of.storage.ownStore(),
+		OwnStore:          of.storage.Statistics(),
 	}
-	if of.storage.isolated {
-		options.MissingInputs, options.Config.Apart = of.storage.missingInputs, true
+	if of.storage.MissingInputs != nil {
+		options.MissingInputs, options.Config.Apart = of.storage.MissingInputs, true
 	}
 	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
 		return nil, kept, err
 	}
-	if kept, err = s.openRecords(ctx, of, &options); err != nil {
+	if kept, err = s.openCompleted(ctx, of, &options); err != nil {
 		return nil, kept, err
 	}
-	open.add(kept.close)
+	open.add(kept.Close)
 	if sched, err = scheduler.NewServer(options); err != nil {
 		return nil, kept, fmt.Errorf("scheduler: %w", err)
 	}
@@ -262,10 +260,9 @@ type schedulerParts struct {
 	server   *intake.Server
 	health   *health.Server
 	sched    *scheduler.Server
-	kept     keptRecords
+	kept     completed.Records
 	pages    *web.Site
-	scrubber *disk.Scrubber              // nil: none
-	learn    func(context.Context) error // of the storage; nil: its capabilities are known
+	storage  *storage.Opened
 }
 
 // run runs all parts until ctx ends, or one of them fails. Once abort ends it waits for no call.
@@ -273,19 +270,17 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	if p.learn != nil { // before anybody can ask
+	if p.storage.Learn != nil { // before anybody can ask
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	}
 	group.Go(func() error { return p.server.Serve(p.listener) })
-	if s.local != nil {
-		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.local)) })
+	if s.joined != nil {
+		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.joined.calls)) })
 	}
 	group.Go(func() error { return p.sched.Run(groupCtx) })
 	group.Go(func() error { return p.pages.Run(groupCtx) })
-	group.Go(func() error { p.kept.run(groupCtx); return nil })
-	if p.scrubber != nil {
-		group.Go(func() error { p.scrubber.Run(groupCtx); return nil })
-	}
+	group.Go(func() error { p.kept.Run(groupCtx); return nil })
+	group.Go(func() error { p.storage.Run(groupCtx); return nil })
 	group.Go(func() error {
 		<-groupCtx.Done()
 		serve.StopGRPC(abort, p.server, p.health)
@@ -293,8 +288,8 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	})
 	var readyErr error
 	group.Go(func() error {
-		if p.learn != nil {
-			if err := p.learn(groupCtx); err != nil || groupCtx.Err() != nil {
+		if p.storage.Learn != nil {
+			if err := p.storage.Learn(groupCtx); err != nil || groupCtx.Err() != nil {
 				return err
 			}
 			p.health.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
@@ -318,7 +313,7 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 // folder, which has all that a farm with an embedded storage and no other scheduler keeps.
 func (s *Scheduler) isFirst() bool {
 	_, err := os.Stat(filepath.Join(s.Data, durableFolder))
-	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage == ""
+	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage.Place == ""
 }
 
 // remember fills in the data that outlive a scheduler: drains, quotas and statistics of sizes. ctx

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/farm/storage"
 )
 
 // TestSchedulerThatFailsLeavesNothing has a scheduler fail after all but its pages stand: neither
@@ -15,7 +17,7 @@ func TestSchedulerThatFailsLeavesNothing(t *testing.T) {
 	before := grpcWorkers()
 	taken := silent(t)
 	s := Scheduler{
-		Listen: freePort(t), HTTP: taken.Addr().String(), Data: t.TempDir(), CacheSize: "10M", Logger: zap.NewNop(),
+		Listen: freePort(t), HTTP: taken.Addr().String(), Data: t.TempDir(), Storage: storage.Settings{CacheSize: "10M"}, Logger: zap.NewNop(),
 	}
 	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--http") {
 		t.Fatalf("%v, want that --http is in use", err)

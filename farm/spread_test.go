@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/farm/scrub"
 )
 
 // TestSpreadFolders looks at the mark of a worker's folder (chattr +T) on ext4 without a journal,
@@ -36,7 +38,7 @@ func TestSpreadFolders(t *testing.T) {
 	})
 	const mark = 0x20000 // EXT4_TOPDIR_FL
 	for _, want := range []bool{false, true} {
-		w := &Worker{Data: filepath.Join(disk, "data"), SpreadFolders: want, Logger: zap.NewNop()}
+		w := &Worker{Data: filepath.Join(disk, "data"), Disk: scrub.Disk{SpreadFolders: want}, Logger: zap.NewNop()}
 		dir, err := w.makeWorkDir()
 		if err != nil {
 			t.Fatal(err)

@@ -1,7 +1,6 @@
 package farm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +70,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if s.data, err = datafolder.Open(w.Data); err != nil {
 		return nil, err
 	}
-	if w.SpreadFolders {
-		spread(w.Logger, w.Data)
-	}
+	w.Disk.Spread(w.Data, w.Logger)
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(w.Data))
 	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
@@ -123,7 +120,10 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 // commands. ready, if any, is called when the worker is about to ask for work.
 func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	w := s.w
-	registry := cmp.Or(w.metrics, serve.NewRegistry())
+	registry := serve.NewRegistry()
+	if w.joined != nil {
+		registry = w.joined.metrics
+	}
 	var open closers
 	defer func() { err = errors.Join(err, open.close()) }()
 	o, err := s.keep(abort, registry, &open)
@@ -138,7 +138,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	started := &atomic.Pointer[worker.Worker]{}
 	can := w.readiness(ctx, schedulerConn, started)
 	load := &scrub.WorkerLoad{Worker: started}
-	blobs, err := w.Scrub.Open(o.store, nil, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
+	blobs, err := w.Disk.Scrub.Open(o.store, nil, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/record"
@@ -47,7 +48,7 @@ func TestStateBehindTLS(t *testing.T) {
 	if _, err := state.Open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
-	s := &Scheduler{Lease: "main", State: state, Storage: "grpc://h:1", Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
+	s := &Scheduler{Lease: "main", State: state, Storage: storage.Settings{Place: "grpc://h:1"}, Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
 	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("a lease by an authority that is not there: %v", err)
 	}

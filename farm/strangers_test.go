@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm/scrub"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/iscc"
@@ -375,7 +375,7 @@ func (f *guardedFarm) remember(instance string, action *repb.Digest) {
 // have to be the same. Another user of the same instance name asks for operations, one of another
 // instance name for content, too.
 func TestStrangers(t *testing.T) {
-	f := guard(t, &Scheduler{IsolateContent: true}, strangersConfig)
+	f := guard(t, &Scheduler{Storage: storage.Settings{Isolate: true}}, strangersConfig)
 	owner := asker{t, f.dial("user"), "x"}
 	colleague, foreigner := asker{t, f.dial("results"), "x"}, asker{t, f.dial("team"), "y"}
 	theirs, nobodys := owner.thing()
@@ -445,7 +445,7 @@ func (f *guardedFarm) page(caller, path string) (code int, text string) {
 
 // TestPagesOfStrangers does the same on the pages.
 func TestPagesOfStrangers(t *testing.T) {
-	f := guard(t, &Scheduler{IsolateContent: true}, strangersConfig)
+	f := guard(t, &Scheduler{Storage: storage.Settings{Isolate: true}}, strangersConfig)
 	theirs, nobodys := asker{t, f.dial("user"), "x"}.thing()
 	for _, page := range []struct {
 		path  func(x thing) string
@@ -528,14 +528,6 @@ func TestJoinedRunsAreApart(t *testing.T) {
 	}
 	if got := seen(two); !slices.Equal(got, []string{second}) {
 		t.Errorf("when the first has cancelled his, the second sees %q", got)
-	}
-}
-
-// TestIsolationNeedsItsStorage: a flag that could not do anything is refused, with the reason.
-func TestIsolationNeedsItsStorage(t *testing.T) {
-	s := &Scheduler{Storage: "grpc://127.0.0.1:1", IsolateContent: true, Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), scrub.Load{}, true); err == nil || !strings.Contains(err.Error(), "--isolate-content works with embedded storage only") {
-		t.Error(err)
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -80,13 +82,13 @@ func startTerm(t *testing.T, s Scheduler) (serves func() *term) {
 }
 
 // run submits an action, has a worker of that name take it, and returns its operation's name.
-func (f *term) run(storage *term, worker string) (operation string, action *repb.Digest) {
+func (f *term) run(blobs *term, worker string) (operation string, action *repb.Digest) {
 	f.Helper()
 	command, platform := &repb.Command{Arguments: []string{"/bin/true"}}, poolA()
 	upload := func(m proto.Message) *repb.Digest {
 		data, _ := proto.Marshal(m)
 		d := digest.Of(digest.SHA256, data).Proto()
-		_, err := repb.NewContentAddressableStorageClient(storage.conn).BatchUpdateBlobs(f.Context(), &repb.BatchUpdateBlobsRequest{
+		_, err := repb.NewContentAddressableStorageClient(blobs.conn).BatchUpdateBlobs(f.Context(), &repb.BatchUpdateBlobsRequest{
 			Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: d, Data: data}},
 		})
 		if err != nil {
@@ -149,9 +151,9 @@ func (f *term) quota() *admin.Quota {
 // quotas that were changed meanwhile, and what a worker runs before that is back.
 func TestTakeOverWithRecords(t *testing.T) {
 	redis := redistest.Start(t)
-	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	shared := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
 		ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
 	}
 	first := serveTerm(t, shared)
@@ -160,7 +162,7 @@ func TestTakeOverWithRecords(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	operation, action := first.run(storage, "w")
+	operation, action := first.run(blobs, "w")
 	store, err := records.OpenRedis(string(shared.State), records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -194,20 +196,20 @@ func TestTakeOverWithRecords(t *testing.T) {
 			break
 		}
 	}
-	second.run(storage, "w")
+	second.run(blobs, "w")
 }
 
 // TestStandbyHasRecords: a scheduler that waits for its turn has what ended at the one that serves,
 // in a folder of its own, and finds it when it serves.
 func TestStandbyHasRecords(t *testing.T) {
 	redis := redistest.Start(t)
-	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	shared := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 10 * time.Second,
-		Kept: Kept{Records: time.Hour, RecordsSize: "100M"},
+		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
+		Kept: completed.Settings{Keep: time.Hour, Size: "100M"},
 	}
 	first := serveTerm(t, shared)
-	operation, action := first.run(storage, "w")
+	operation, action := first.run(blobs, "w")
 	first.completes("w", action)
 	var r *historypb.Record
 	redistest.Eventually(t, "there is a record", func() (known bool) {
@@ -230,7 +232,7 @@ func TestStandbyHasRecords(t *testing.T) {
 
 // TestFirstStart: nobody waits for workers where there never was one, or none was left.
 func TestFirstStart(t *testing.T) {
-	s := Scheduler{CacheSize: "10M"}
+	s := Scheduler{Storage: storage.Settings{CacheSize: "10M"}}
 	s.Config.Settle = time.Hour
 	f := serveTerm(t, s)
 	f.run(f, "w")
@@ -249,7 +251,7 @@ func TestFirstOfAFarm(t *testing.T) {
 		"new folder":        {Scheduler{Data: t.TempDir()}, true},
 		"used folder":       {Scheduler{Data: used}, false},
 		"lease":             {Scheduler{Data: t.TempDir(), Lease: "main"}, false},
-		"storage elsewhere": {Scheduler{Data: t.TempDir(), Storage: "127.0.0.1:1"}, false},
+		"storage elsewhere": {Scheduler{Data: t.TempDir(), Storage: storage.Settings{Place: "127.0.0.1:1"}}, false},
 	} {
 		if got := test.s.isFirst(); got != test.want {
 			t.Errorf("%s: first %t", name, got)

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
@@ -100,10 +101,10 @@ func (f *started) ends() error {
 // turn go on to, and serve when it gives these.
 func TestTurnWithoutRecords(t *testing.T) {
 	redis := redistest.Start(t)
-	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+names.LeaseBucket+"}*")
 	f := startTurns(t, Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(2, "the scheduler stopped serving; waiting for the lease again")
 	redis.Do("ACL", "SETUSER", "default", "allkeys")
@@ -115,7 +116,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 func TestTurnThatIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	f := startTurns(t, Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + silent(t).Addr().String(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + silent(t).Addr().String()}, Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(1, "lease taken")
 	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
@@ -136,14 +137,14 @@ func TestTurnThatIsLost(t *testing.T) {
 // the program.
 func TestTurnWithWrongRecords(t *testing.T) {
 	redis := redistest.Start(t)
-	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
 	s := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: "grpc://" + storage.conn.Target(), Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
 	}
 	drains, _ := s.durable(store)
 	if err := drains.Write(t.Context(), []byte("{")); err != nil {
@@ -158,10 +159,10 @@ func TestTurnWithWrongRecords(t *testing.T) {
 // serves.
 func TestTurnWithoutStorage(t *testing.T) {
 	redis := redistest.Start(t)
-	storage := serveTerm(t, Scheduler{CacheSize: "10M"})
+	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	shared := Scheduler{State: state.Place("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
 	cut, whole := shared, shared
-	cut.Storage, whole.Storage = "grpc://"+silent(t).Addr().String(), "grpc://"+storage.conn.Target()
+	cut.Storage.Place, whole.Storage.Place = "grpc://"+silent(t).Addr().String(), "grpc://"+blobs.conn.Target()
 	first := startTurns(t, cut)
 	first.says(1, "lease taken")
 	startTurns(t, whole).serves()
@@ -197,10 +198,10 @@ func TestCircularStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storage := freePort(t)
-			s.Listen, s.HTTP, s.Storage = freePort(t), freePort(t), "grpc://"+storage
+			address := freePort(t)
+			s.Listen, s.HTTP, s.Storage.Place = freePort(t), freePort(t), "grpc://"+address
 			f := startTurns(t, s)
-			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+storage+" has not returned its capabilities yet")
+			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+address+" has not returned its capabilities yet")
 			conn, err := (&dial.Client{}).Dial(s.Listen)
 			if err != nil {
 				t.Fatal(err)
@@ -212,7 +213,7 @@ func TestCircularStart(t *testing.T) {
 			if len(f.ready) > 0 {
 				t.Error("it says that it serves")
 			}
-			l, err := net.Listen("tcp", storage)
+			l, err := net.Listen("tcp", address)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +259,7 @@ func TestStorageThatIsNone(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := startTurns(t, Scheduler{Storage: "grpc://" + l.Addr().String()}).ends(); status.Code(err) != codes.Unimplemented {
+	if err := startTurns(t, Scheduler{Storage: storage.Settings{Place: "grpc://" + l.Addr().String()}}).ends(); status.Code(err) != codes.Unimplemented {
 		t.Errorf("it ends with %v", err)
 	}
 }
@@ -268,7 +269,7 @@ func TestStorageThatIsNone(t *testing.T) {
 func TestStopWithoutStorage(t *testing.T) {
 	l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := Scheduler{Listen: freePort(t), Storage: "grpc://" + l.Addr().String(), Data: t.TempDir(), Logger: zap.NewNop()}
+	s := Scheduler{Listen: freePort(t), Storage: storage.Settings{Place: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, context.Background(), nil) }()
 	asks, err := l.Accept()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/records"
@@ -46,9 +48,9 @@ type paged struct {
 // those of leases: a larger one has taken over.
 func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged)) {
 	t.Helper()
-	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: Kept{Records: 14 * 24 * time.Hour, RecordsSize: "2G"}}
+	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: completed.Settings{Keep: 14 * 24 * time.Hour, Size: "2G"}}
 	o := scheduler.ServerOptions{Term: term, Storage: func(string, digest.Function) scheduler.Storage { return lostStorage{} }}
-	kept, err := s.openRecords(t.Context(), schedulerOf{registry: prometheus.NewRegistry(), state: &state.Opened{Shared: shared}}, &o)
+	kept, err := s.openCompleted(t.Context(), schedulerOf{registry: prometheus.NewRegistry(), state: &state.Opened{Shared: shared}}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,13 +68,13 @@ func withPages(t *testing.T, folder string, shared records.Durable, term uint64,
 	ctx, stop := context.WithCancel(t.Context())
 	var running errgroup.Group
 	running.Go(func() error { return server.Run(ctx) })
-	running.Go(func() error { kept.run(ctx); return nil })
+	running.Go(func() error { kept.Run(ctx); return nil })
 	do(paged{t, o.Finished, site.Handler()})
 	stop()
 	if err := running.Wait(); err != nil {
 		t.Error(err)
 	}
-	if err := kept.close(); err != nil {
+	if err := kept.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -141,7 +143,7 @@ func TestRecordsInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := "/operations/5f0a6b1e", "/operations/5f0a6b1f"
 		withPages(t, folder, shared, 1, func(p paged) { p.fails(one) })
-		used, err := history.Open((&Scheduler{Data: other}).historyFolder(), history.Options{})
+		used, err := history.Open(filepath.Join(other, durableFolder, historyFolder), history.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,9 +167,9 @@ func TestRelayNeedsALease(t *testing.T) {
 	s := &Scheduler{Data: t.TempDir(), Logger: zap.NewNop()}
 	for _, lease := range []string{"", "main"} {
 		s.Lease = lease
-		r, err := s.newRelay(&state.Opened{Shared: records.NewMemory(0)})
-		if err != nil || (r != nil) != (lease != "") {
-			t.Errorf("lease %q: %v, %v", lease, r, err)
+		o, err := s.completedOptions(&state.Opened{Shared: records.NewMemory(0)})
+		if err != nil || (o.Shared != nil) != (lease != "") {
+			t.Errorf("lease %q: %v, %v", lease, o.Shared, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package farm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,15 +58,12 @@ type Worker struct {
 	// Slots are commands at once; 0: one for each CPU.
 	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Number of commands that run at once; 0 is one for each CPU"`
 
-	Data        string         `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Data folder of the worker"`
-	CacheSize   string         `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
-	FreePercent int            // of the free space, without CacheSize; 0 is 80
-	CacheDir    string         `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
-	Mount       string         `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
-	VerifyEvery VerifyEvery    `tuning:"verify_every" unit:"TIME" default:"24h" doc:"Time for which a verification of a blob is valid unless its file changes; 0 verifies after each use"`
-	Scrub       scrub.Schedule `settings:"inline"`
-	// SpreadFolders is turned off to keep folders close together, or to compare.
-	SpreadFolders bool `tuning:"spread_folders" unit:"true|false" default:"true" doc:"Spreads folders over the disk on ext4 without a journal, so that files removed from one do not slow down the others"`
+	Data        string     `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Data folder of the worker"`
+	CacheSize   string     `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
+	FreePercent int        // of the free space, without CacheSize; 0 is 80
+	CacheDir    string     `tuning:"cache_dir" unit:"FOLDER" otherwise:"DATA/cas" doc:"Folder of the worker's store"`
+	Mount       string     `tuning:"mount" unit:"FOLDER" otherwise:"DATA/mount" doc:"Folder where input roots are mounted"`
+	Disk        scrub.Disk `settings:"inline"`
 
 	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces if this machine supports them"`
 	// Network is empty for off in a sandbox, and on without one.
@@ -120,9 +116,7 @@ type Worker struct {
 	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with tuning settings, and with tokens and access for --serve-cache and --http (docs/reference/configuration.md); it may be the scheduler's"`
 
 	Logger *zap.Logger
-	// metrics and ready are shown by a scheduler in this process; nil: there is none.
-	metrics *prometheus.Registry
-	ready   *serve.Readiness
+	joined *joined // the scheduler in this process shows what it has; nil: there is none
 	// HideFiles are files that the program reads; they and their neighbours are hidden from
 	// commands.
 	HideFiles []string
@@ -141,9 +135,6 @@ func (w *Worker) own() *settings.Set {
 	w.Tracing.FromEnvironment()
 	return settings.Of(w)
 }
-
-// VerifyEvery is for how long content counts as verified; 0: 24 h; less: no longer than one use.
-type VerifyEvery = flags.VerifyEvery
 
 // absolute makes folders absolute: launchers need that, and Data identifies this worker.
 func (w *Worker) absolute() (err error) {
@@ -168,7 +159,10 @@ func checks(store *disk.Store, roots *vfs.FS) []health.Check {
 
 // readiness returns the worker's checks of itself for /readyz.
 func (w *Worker) readiness(ctx context.Context, scheduler *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) *serve.Readiness {
-	can := cmp.Or(w.ready, &serve.Readiness{})
+	can := &serve.Readiness{}
+	if w.joined != nil {
+		can = w.joined.ready
+	}
 	can.Add("worker", serve.Serving(ctx))
 	can.Add("its own machine", func() error { return started.Load().Unfit() })
 	can.Add("scheduler "+w.Scheduler, taken(ctx, scheduler, started))
@@ -227,14 +221,12 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	if err := os.MkdirAll(upperDir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("folder of writable layers: %w", err)
 	}
-	if w.SpreadFolders {
-		spread(w.Logger, upperDir)
-	}
+	w.Disk.Spread(upperDir, w.Logger)
 	// Roots first: mounts of a dead worker may be below the store.
 	var store *disk.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.VerifyEvery),
+		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(),
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
@@ -254,7 +246,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return nil, nil, fmt.Errorf("input roots: %w", err)
 	}
 	store, err = disk.Open(cacheDir, disk.Options{
-		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.VerifyEvery),
+		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
@@ -303,19 +295,8 @@ func (w *Worker) makeWorkDir() (string, error) {
 	if err := errors.Join(folder.RemoveTree(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return "", fmt.Errorf("work folder: %w", err)
 	}
-	if w.SpreadFolders {
-		spread(w.Logger, dir)
-	}
+	w.Disk.Spread(dir, w.Logger)
 	return dir, nil
-}
-
-// spread makes folders in dirs lie far from each other if that is faster. It affects only speed.
-func spread(log *zap.Logger, dirs ...string) {
-	for _, dir := range dirs {
-		if err := folder.Spread(dir); err != nil {
-			log.Debug("folders are not spread over the disk, which may be slower", zap.Error(err))
-		}
-	}
 }
 
 func (w *Worker) below(chosen, name string) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
@@ -120,7 +121,7 @@ func NewChildCommand() *cobra.Command {
 	}
 }
 
-func serveScheduler(ctx context.Context, dir, storage string) error {
+func serveScheduler(ctx context.Context, dir, place string) error {
 	log, err := flags.Logging{}.NewLogger()
 	if err != nil {
 		return err
@@ -131,7 +132,7 @@ func serveScheduler(ctx context.Context, dir, storage string) error {
 	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
-		Listen: "127.0.0.1:0", Data: dir, CacheSize: "8G", Storage: storage, Logger: log,
+		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Place: place, CacheSize: "8G"}, Logger: log,
 		// All clients have one address here.
 		Config: tuning.Config{MaxPerClient: 2 * openStreams},
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/storage"
 )
 
 func TestJain(t *testing.T) {
@@ -76,7 +77,7 @@ func TestLoad(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	address := make(chan string, 1)
-	s := farm.Scheduler{Listen: "127.0.0.1:0", Data: t.TempDir(), CacheSize: "1G", Logger: zap.NewNop()}
+	s := farm.Scheduler{Listen: "127.0.0.1:0", Data: t.TempDir(), Storage: storage.Settings{CacheSize: "1G"}, Logger: zap.NewNop()}
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()

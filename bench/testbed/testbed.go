@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -37,7 +38,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &Farm{Dir: dir, Log: log, stop: stop, ended: make(chan error, 1)}
 	scheduler := farm.Scheduler{
-		Listen: "127.0.0.1:0", Data: filepath.Join(dir, "farm"), CacheSize: "8G", Logger: log,
+		Listen: "127.0.0.1:0", Data: filepath.Join(dir, "farm"), Storage: storage.Settings{CacheSize: "8G"}, Logger: log,
 	}
 	address := make(chan string, 1)
 	go func() {

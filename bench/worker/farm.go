@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
@@ -86,7 +87,7 @@ func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, er
 	w := &farm.Worker{
 		Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
 		Data: data, CacheSize: "8G", Slots: c.slots, SizeClass: 1, ReportWidth: c.reportWidth,
-		Sandbox: c.sandbox, Cgroup: c.cgroup, Prefetch: true, NoCompression: true, SpreadFolders: true, CommandsCome: true, Logger: f.Log,
+		Sandbox: c.sandbox, Cgroup: c.cgroup, Prefetch: true, NoCompression: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
 	}
 	actions := b.noops
 	if c.makes() {

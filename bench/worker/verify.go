@@ -18,6 +18,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 )
 
 // The rows of actions that compile: with a store that has been verified, and with one that has
@@ -72,7 +73,7 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 		w := &farm.Worker{
 			Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
 			Data: data, CacheSize: "8G", Slots: 1, SizeClass: 1, ReportWidth: 1,
-			Sandbox: "namespaces", Cgroup: "auto", Prefetch: true, NoCompression: true, SpreadFolders: true, CommandsCome: true, Logger: f.Log,
+			Sandbox: "namespaces", Cgroup: "auto", Prefetch: true, NoCompression: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
 		}
 		if err := f.Serve(ctx, func() error { return b.loadHeaders(ctx, actions, s) }, w); err != nil {
 			return err

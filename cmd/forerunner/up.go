@@ -74,15 +74,14 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 // share gives scheduler and worker their parts of the data folder, and the worker those settings
 // that are for both.
 func (l *localFarm) share(data string, log *zap.Logger) {
-	l.scheduler.Data, l.scheduler.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
+	l.scheduler.Data, l.scheduler.Storage.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
 	l.worker.Slots = l.Slots
 	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.CacheSize, log
 	// Two stores share one disk.
-	l.scheduler.FreePercent, l.worker.FreePercent = 40, 40
-	l.worker.VerifyEvery = l.scheduler.VerifyEvery
+	l.scheduler.Storage.FreePercent, l.worker.FreePercent = 40, 40
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
-	l.worker.Scrub, l.worker.SpreadFolders = l.scheduler.Scrub, l.scheduler.SpreadFolders
+	l.worker.Disk = l.scheduler.Disk
 }
 
 func upCommand() *cobra.Command {

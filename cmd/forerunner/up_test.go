@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
 // TestSharedSettings: what is set of the farm counts for the scheduler's store and for the
@@ -19,12 +19,12 @@ func TestSharedSettings(t *testing.T) {
 	if err := errors.Join(given.Set("verify-every", "1m"), given.Set("spread-folders", "false")); err != nil {
 		t.Fatal(err)
 	}
-	l.worker.SpreadFolders = true // as where a worker is alone
+	l.worker.Disk.SpreadFolders = true // as where a worker is alone
 	l.share(t.TempDir(), zap.NewNop())
-	if s, w := l.scheduler.VerifyEvery, l.worker.VerifyEvery; s != farm.VerifyEvery(time.Minute) || w != s {
+	if s, w := l.scheduler.Disk.VerifyEvery, l.worker.Disk.VerifyEvery; s != flags.VerifyEvery(time.Minute) || w != s {
 		t.Errorf("verify_every is %v for the scheduler and %v for the worker", s, w)
 	}
-	if l.scheduler.SpreadFolders || l.worker.SpreadFolders {
+	if l.scheduler.Disk.SpreadFolders || l.worker.Disk.SpreadFolders {
 		t.Error("spread_folders is not the worker's")
 	}
 }

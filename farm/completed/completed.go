@@ -1,185 +1,130 @@
-package farm
+package completed
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm/datafolder"
-	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/history/relay"
-	"github.com/forerunner-build/forerunner/scheduler"
-	"github.com/forerunner-build/forerunner/scheduler/finished"
+	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
 const (
-	// historyFolder is where the records of operations that have ended are, in the durable folder,
-	// and relayFile says there which of other schedulers' it has.
-	historyFolder, relayFile = "history", "relay"
+	// relayFile says which records of other schedulers are in the folder.
+	relayFile = "relay"
 	// catchUp bounds how long a scheduler takes over records of others before it serves.
 	catchUp = 5 * time.Second
 )
 
-// A Kept is how long records of completed operations are kept.
-type Kept struct {
-	// Records is 0 for none.
-	Records time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
-	// RecordsSize bounds them before that; empty: 2G.
-	RecordsSize string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
+// Settings say how long records of completed operations are kept.
+type Settings struct {
+	// Keep is 0 for none.
+	Keep time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
+	// Size bounds them before that; empty: 2G.
+	Size string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }
 
-// keptRecords are the records of operations that have ended, and what hands them to the schedulers
-// that take this one's place.
-type keptRecords struct {
+// Options are for Open and Follow.
+type Options struct {
+	Folder string
+	Memory int64   // that the program may use, in bytes
+	Shared *Shared // nil: no other scheduler takes the place of this one
+	Logger *zap.Logger
+}
+
+// Shared is how schedulers that take each other's place share records.
+type Shared struct {
+	Store records.Durable
+	// Name is what they have in common.
+	Name string
+	// May reports whether this one may publish.
+	May func() bool
+}
+
+// Records are the records of a scheduler that serves.
+type Records struct {
 	*history.Store                // nil: none are kept
-	relay          *relay.Relay   // nil: nobody can take its place
+	relay          *relay.Relay   // nil: nobody can take this one's place
 	into           *history.Store // takes those of others; nil: they would be here in memory only
 }
 
-// openRecords has the scheduler keep records, of those that it takes the place of, too. Where the
+// Open opens the records, and takes over those of the schedulers whose place this one takes. If the
 // folder cannot be used, they are in memory, bounded; but what another version wrote there is an
 // error.
-func (s *Scheduler) openRecords(ctx context.Context, of schedulerOf, o *scheduler.ServerOptions) (k keptRecords, err error) {
-	if s.Kept.Records <= 0 {
-		return k, nil
+func (s *Settings) Open(ctx context.Context, o Options) (r Records, err error) {
+	if s.Keep <= 0 {
+		return r, nil
 	}
-	memory, err := s.Callers.Memory.Bytes()
-	if err != nil {
-		return k, err
+	if r.relay, err = o.newRelay(); err != nil { // no reason not to serve
+		o.Logger.Warn("records are not shared with other schedulers", zap.Error(err))
 	}
-	k.relay = s.openRelay(of.state)
-	if k.Store, k.into, err = s.openHistory(k.relay); err != nil {
-		return k, errors.Join(err, k.close())
+	if r.Store, r.into, err = s.open(o, r.relay); err != nil {
+		return r, errors.Join(err, r.Close())
 	}
-	if k.relay != nil && k.into != nil {
+	if r.relay != nil && r.into != nil {
 		limited, cancel := context.WithTimeout(ctx, catchUp)
 		defer cancel()
-		k.relay.Pull(limited, k.into) // or Run does
+		r.relay.Pull(limited, r.into) // or Run does
 	}
-	o.Finished = finished.New(finished.Options{
-		Store: k.Store, Blobs: func(instance string, fn digest.Function) finished.Blobs { return of.storage.of(instance, fn) },
-		Memory: memory,
-	})
-	for _, c := range o.Finished.Collectors() {
-		if err := of.registry.Register(c); err != nil {
-			return k, errors.Join(err, k.close())
-		}
-	}
-	return k, nil
+	return r, nil
 }
 
-// openHistory opens the store of records, which tells a relay what is added; nil: nobody wants to
-// know. The second result is the same if it is on disk, else nil: what others have published would
-// count as here, and be gone after a restart.
-func (s *Scheduler) openHistory(to *relay.Relay) (store, onDisk *history.Store, err error) {
-	size, err := settings.ParseSize(s.Kept.RecordsSize)
+// open opens the store of records, which tells a relay what is added; nil: nobody wants to know.
+// The second result is the same if it is on disk, else nil: what others have published would count
+// as here, and be gone after a restart.
+func (s *Settings) open(o Options, to *relay.Relay) (store, onDisk *history.Store, err error) {
+	size, err := settings.ParseSize(s.Size)
 	if err != nil {
 		return nil, nil, fmt.Errorf("records_size: %w", err)
 	}
-	memory, err := s.Callers.Memory.Bytes()
-	if err != nil {
-		return nil, nil, err
-	}
-	folder := s.historyFolder()
-	options := history.Options{Keep: s.Kept.Records, MaxBytes: size, Memory: memory, Logger: s.Logger}
+	options := history.Options{Keep: s.Keep, MaxBytes: size, Memory: o.Memory, Logger: o.Logger}
 	if to != nil {
 		options.Added = to.Add
 	}
-	store, err = history.Open(folder, options)
+	store, err = history.Open(o.Folder, options)
 	if err != nil && !errors.Is(err, history.ErrFormat) {
-		s.Logger.Warn("records of completed operations are kept in memory only", zap.String("folder", folder), zap.Error(err))
+		o.Logger.Warn("records of completed operations are kept in memory only", zap.String("folder", o.Folder), zap.Error(err))
 		store, err = history.Open("", options)
 		return store, nil, err
 	}
 	return store, store, err
 }
 
-func (s *Scheduler) historyFolder() string {
-	return filepath.Join(s.Data, durableFolder, historyFolder)
-}
-
-// newRelay returns what hands records to the schedulers that take the place of s; nil: none can.
-// Without a lease two may serve at once, which would overwrite each other's.
-func (s *Scheduler) newRelay(state *state.Opened) (*relay.Relay, error) {
-	if state.Shared == nil || s.Lease == "" {
+// newRelay returns what hands records to the schedulers that take the place of this one; nil: none
+// can.
+func (o *Options) newRelay() (*relay.Relay, error) {
+	if o.Shared == nil {
 		return nil, nil
 	}
-	name, err := s.placeName()
+	r, err := relay.New(relay.Options{
+		Shared: o.Shared.Store, Name: o.Shared.Name, File: filepath.Join(o.Folder, relayFile), Logger: o.Logger, May: o.Shared.May,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return relay.New(relay.Options{
-		Shared: state.Shared, Name: name, File: filepath.Join(s.historyFolder(), relayFile), Logger: s.Logger,
-		May: func() bool { return s.held == nil || s.held.Holds() },
-	})
+	return r, nil
 }
 
-// openRelay is newRelay for one that serves: a folder that cannot be used is no reason not to.
-func (s *Scheduler) openRelay(state *state.Opened) *relay.Relay {
-	r, err := s.newRelay(state)
-	if err != nil {
-		s.Logger.Warn("records are not shared with other schedulers", zap.Error(err))
-		return nil
-	}
-	return r
-}
-
-// run hands over what is added until ctx ends.
-func (k keptRecords) run(ctx context.Context) {
-	if k.relay != nil {
-		k.relay.Run(ctx, k.into)
+// Run hands over what is added until ctx ends.
+func (r Records) Run(ctx context.Context) {
+	if r.relay != nil {
+		r.relay.Run(ctx, r.into)
 	}
 }
 
-func (k keptRecords) close() (err error) {
-	if k.Store != nil {
-		err = k.Store.Close()
+// Close closes the records.
+func (r Records) Close() (err error) {
+	if r.Store != nil {
+		err = r.Store.Close()
 	}
-	if k.relay != nil {
-		k.relay.Close()
+	if r.relay != nil {
+		r.relay.Close()
 	}
 	return err
-}
-
-// follow takes over the records of the scheduler that serves, until ctx ends, so that they are here
-// when s takes its place.
-func (s *Scheduler) follow(ctx context.Context) (err error) {
-	if s.Kept.Records <= 0 {
-		return nil
-	}
-	data, err := datafolder.Open(s.Data)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, data.Close()) }()
-	state, err := s.State.Open(s.Data, &s.Client, s.Logger)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, state.Close()) }()
-	from, err := s.newRelay(state)
-	if err != nil || from == nil {
-		return err
-	}
-	defer from.Close()
-	store, onDisk, err := s.openHistory(nil)
-	if err != nil {
-		return err
-	}
-	if onDisk == nil {
-		return errors.Join(errors.New("the folder of records cannot be used"), store.Close())
-	}
-	var writing sync.WaitGroup
-	writing.Go(func() { store.Run(ctx) })
-	from.Follow(ctx, store)
-	writing.Wait()
-	return store.Close()
 }

@@ -1,2 +1,3 @@
-// Package scrub has a store read again, as flags say, while the program serves.
+// Package scrub has the settings of a program's stores and folders on disk: how long a verification
+// counts, how often the program reads a store again to find damage, whether folders are spread.
 package scrub

@@ -1,4 +1,4 @@
-package farm
+package storage
 
 import "fmt"
 
@@ -7,12 +7,9 @@ type CacheWrites string
 
 // The choices.
 const (
-	CacheWritesWorkers CacheWrites = "workers" // each the results of actions that it was given
-	CacheWritesClients CacheWrites = "clients" // all who reach the port
+	Workers CacheWrites = "workers" // each the results of actions that it was given
+	Clients CacheWrites = "clients" // all who reach the port
 )
-
-// grantsFile has the key of workers' grants, beside the storage.
-const grantsFile = "grants.key"
 
 // String returns the name of w.
 func (w *CacheWrites) String() string { return string(*w) }
@@ -20,11 +17,11 @@ func (w *CacheWrites) String() string { return string(*w) }
 // Set parses name.
 func (w *CacheWrites) Set(name string) error {
 	switch CacheWrites(name) {
-	case CacheWritesWorkers, CacheWritesClients:
+	case Workers, Clients:
 		*w = CacheWrites(name)
 		return nil
 	}
-	return fmt.Errorf("%q is neither %s nor %s", name, CacheWritesWorkers, CacheWritesClients)
+	return fmt.Errorf("%q is neither %s nor %s", name, Workers, Clients)
 }
 
 // Type is the type of the flag.

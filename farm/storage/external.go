@@ -1,4 +1,4 @@
-package farm
+package storage
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/scheduler"
 )
 
 // storageCalls bounds the calls to other storage at a time, which are short and small:
@@ -35,44 +34,46 @@ const (
 	storagePause = 500 * time.Millisecond
 )
 
-// A remoteStorage is external storage. Its capabilities are requested while the scheduler's port is
-// open: a storage that forwards to this scheduler, such as bb_storage, first requests the
-// scheduler's capabilities.
-type remoteStorage struct {
+// An external storage's capabilities are requested while the scheduler's port is open: a storage
+// that forwards to this scheduler, such as bb_storage, first requests the scheduler's capabilities.
+type external struct {
 	*dial.Storage
-	s     *Scheduler
-	knows atomic.Pointer[repb.CacheCapabilities]
+	place    string
+	logger   *zap.Logger
+	patience time.Duration // of learn; 0: it has no end
+	knows    atomic.Pointer[repb.CacheCapabilities]
 }
 
-// remoteStorage connects to external storage. ctx is as long as it is used. Without authentication,
-// grants are for runs that workers share here; that storage does not know them.
-func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, error) {
+// connect connects to external storage. Without authentication, grants are for runs that workers
+// share here; that storage does not know them.
+func (s *Settings) connect(ctx context.Context, o Options) (*Opened, error) {
 	var grants *casserver.Grants
-	if !guarded {
+	if !o.Guarded {
 		var err error
-		if grants, err = casserver.OpenGrants(filepath.Join(s.Data, grantsFile)); err != nil {
+		if grants, err = casserver.OpenGrants(filepath.Join(o.Data, grantsFile)); err != nil {
 			return nil, err
 		}
 	}
-	s.Client.Logger = s.Logger
-	remote, err := s.Client.OpenStorage(s.Storage, s.ActionCache, casclient.Options{Logger: s.Logger, MaxConcurrent: storageCalls})
+	logger := o.Load.Logger
+	o.Client.Logger = logger
+	remote, err := o.Client.OpenStorage(s.Place, s.ActionCache, casclient.Options{Logger: logger, MaxConcurrent: storageCalls})
 	if err != nil {
 		return nil, err
 	}
-	r := &remoteStorage{Storage: remote, s: s}
-	opened := &storage{
-		of: func(instance string, fn digest.Function) scheduler.Storage {
+	e := &external{Storage: remote, place: s.Place, logger: logger, patience: o.Patience}
+	opened := &Opened{
+		View: func(instance string, fn digest.Function) View {
 			return elsewhere{remote.WithInstance(instance, fn)}
 		},
-		capabilities: r.knows.Load,
-		learn:        r.learn,
-		ready: func() error {
-			if r.knows.Load() == nil {
-				return fmt.Errorf("%s has not returned its capabilities yet", s.Storage)
+		Capabilities: e.knows.Load,
+		Learn:        e.learn,
+		Ready: func() error {
+			if e.knows.Load() == nil {
+				return fmt.Errorf("%s has not returned its capabilities yet", s.Place)
 			}
 			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 			defer cancel()
-			_, err := r.ask(limited)
+			_, err := e.ask(limited)
 			return err
 		},
 		close: remote.Close,
@@ -85,7 +86,7 @@ func (s *Scheduler) remoteStorage(ctx context.Context, guarded bool) (*storage, 
 // client gets bytes that do not match their digest.
 type elsewhere struct{ *casclient.Client }
 
-// GetActionResult implements scheduler.Storage.
+// GetActionResult implements View.
 func (e elsewhere) GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error) {
 	result, err := e.Client.GetActionResult(ctx, d)
 	if err != nil {
@@ -97,51 +98,51 @@ func (e elsewhere) GetActionResult(ctx context.Context, d digest.Digest) (*repb.
 	return result, nil
 }
 
-func (r *remoteStorage) ask(ctx context.Context) (*repb.ServerCapabilities, error) {
-	request := &repb.GetCapabilitiesRequest{InstanceName: r.Prefix}
-	return repb.NewCapabilitiesClient(r.Blobs).GetCapabilities(ctx, request, grpc.WaitForReady(true))
+func (e *external) ask(ctx context.Context) (*repb.ServerCapabilities, error) {
+	request := &repb.GetCapabilitiesRequest{InstanceName: e.Prefix}
+	return repb.NewCapabilitiesClient(e.Blobs).GetCapabilities(ctx, request, grpc.WaitForReady(true))
 }
 
-// learn asks until there is an answer, or a permanent error. With a lease, which another scheduler
-// that reaches the storage could have, it waits for only half of its time.
-func (r *remoteStorage) learn(ctx context.Context) error {
+// learn asks until there is an answer, or a permanent error, no longer than its patience if
+// it has one.
+func (e *external) learn(ctx context.Context) error {
 	waits := time.AfterFunc(storagePatience, func() {
-		r.s.Logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", r.s.Storage))
+		e.logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", e.place))
 	})
 	defer waits.Stop()
 	limited, cancel := ctx, context.CancelFunc(func() {})
-	if r.s.Lease != "" {
-		limited, cancel = context.WithTimeout(ctx, r.s.leaseTime()/2)
+	if e.patience > 0 {
+		limited, cancel = context.WithTimeout(ctx, e.patience)
 	}
 	defer cancel()
 	for {
-		answer, err := r.askOnce(limited)
+		answer, err := e.askOnce(limited)
 		switch {
 		case err == nil:
 			can := answer.GetCacheCapabilities()
 			if can == nil {
 				can = &repb.CacheCapabilities{}
 			}
-			r.knows.Store(can)
+			e.knows.Store(can)
 			return nil
 		case ctx.Err() != nil:
 			return nil // it is stopped
 		case isFinal(err):
-			return fmt.Errorf("get capabilities of storage %s: %w", r.s.Storage, err)
+			return fmt.Errorf("get capabilities of storage %s: %w", e.place, err)
 		}
 		select {
 		case <-limited.Done():
-			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", r.s.Storage, errors.Join(limited.Err(), err))}
+			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", e.place, errors.Join(limited.Err(), err))}
 		case <-time.After(storagePause):
 		}
 	}
 }
 
 // askOnce limits the time of one request: one that hangs is repeated.
-func (r *remoteStorage) askOnce(ctx context.Context) (*repb.ServerCapabilities, error) {
+func (e *external) askOnce(ctx context.Context) (*repb.ServerCapabilities, error) {
 	limited, cancel := context.WithTimeout(ctx, storagePatience)
 	defer cancel()
-	return r.ask(limited)
+	return e.ask(limited)
 }
 
 // isFinal reports whether a retry would get the same error.

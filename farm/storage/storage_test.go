@@ -1,4 +1,4 @@
-package farm
+package storage
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
-	"github.com/forerunner-build/forerunner/farm/scrub"
 )
 
 // TestResultsElsewhere has storage elsewhere answer with results, of which one says other bytes
@@ -44,18 +43,20 @@ func TestResultsElsewhere(t *testing.T) {
 	}
 }
 
-// TestStorageFlags has flags that contradict each other.
-func TestStorageFlags(t *testing.T) {
-	s := &Scheduler{ActionCache: "grpc://h:1", Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), scrub.Load{}, false); err == nil || !strings.Contains(err.Error(), "tuning.action_cache: it is embedded") {
-		t.Errorf("an action cache beside embedded storage: %v", err)
-	}
-	s = &Scheduler{CacheWrites: CacheWritesClients, Data: t.TempDir()}
-	if _, err := s.openStorage(t.Context(), scrub.Load{}, true); err == nil || !strings.Contains(err.Error(), "--cache-writes: where callers are known") {
-		t.Errorf("writes of clients beside access rules: %v", err)
-	}
-	s.Storage = "grpc://h:1"
-	if _, err := s.openStorage(t.Context(), scrub.Load{}, false); err == nil || !strings.Contains(err.Error(), "--cache-writes: the action cache is external") {
-		t.Errorf("writes of clients to storage elsewhere: %v", err)
+// TestContradictions has settings that contradict each other.
+func TestContradictions(t *testing.T) {
+	for want, test := range map[string]struct {
+		settings Settings
+		guarded  bool
+	}{
+		"tuning.action_cache: it is embedded":           {settings: Settings{ActionCache: "grpc://h:1"}},
+		"--cache-writes: where callers are known":       {settings: Settings{CacheWrites: Clients}, guarded: true},
+		"--cache-writes: the action cache is external":  {settings: Settings{CacheWrites: Clients, Place: "grpc://h:1"}},
+		"--isolate-content works with embedded storage": {settings: Settings{Isolate: true, Place: "grpc://h:1"}},
+	} {
+		_, err := test.settings.Open(t.Context(), Options{Data: t.TempDir(), Guarded: test.guarded})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", test, err, want)
+		}
 	}
 }

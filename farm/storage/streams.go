@@ -1,34 +1,37 @@
-package farm
+package storage
 
 import (
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc"
 
 	casserver "github.com/forerunner-build/forerunner/cas/server"
-	"github.com/forerunner-build/forerunner/scheduler"
 )
+
+// Streams are those of a scheduler. It returns a ByteStream that has them beside those of storage.
+type Streams interface {
+	ByteStream(storage bytestream.ByteStreamServer) bytestream.ByteStreamServer
+}
 
 // A streamsRegistrar registers services, a ByteStream of storage so that it has the
 // streams of the scheduler as well: a gRPC server can have one only.
 type streamsRegistrar struct {
 	grpc.ServiceRegistrar
-	scheduler *scheduler.Server
+	streams Streams
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
 	if s, ok := service.(bytestream.ByteStreamServer); ok {
-		service = r.scheduler.ByteStream(s)
+		service = r.streams.ByteStream(s)
 	}
 	r.ServiceRegistrar.RegisterService(d, service)
 }
 
-// serveStreams registers the storage services on the scheduler's port, if the storage is embedded,
-// and the scheduler's streams.
-func (s *storage) serveStreams(g grpc.ServiceRegistrar, sched *scheduler.Server) {
+// Register registers embedded storage on the scheduler's port, and the scheduler's streams.
+func (s *Opened) Register(g grpc.ServiceRegistrar, scheduler Streams) {
 	if s.register == nil {
-		casserver.RegisterByteStream(g, sched.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
+		casserver.RegisterByteStream(g, scheduler.ByteStream(&bytestream.UnimplementedByteStreamServer{}))
 		return
 	}
-	s.register(streamsRegistrar{g, sched})
+	s.register(streamsRegistrar{g, scheduler})
 }

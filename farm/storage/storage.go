@@ -1,0 +1,126 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/farm/scrub"
+	"github.com/forerunner-build/forerunner/proto/admin"
+)
+
+// Settings say where the storage is. The tags are the users' documentation of each setting.
+type Settings struct {
+	// Place is empty for a folder below the scheduler's.
+	Place string `flag:"storage" group:"Storage" unit:"PLACE" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
+	// ActionCache is where results are if not in a Place elsewhere.
+	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
+	CacheSize   string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of embedded storage"`
+	// FreePercent of the free space is used without CacheSize; 0 is 80.
+	FreePercent int
+	// CacheWrites counts where callers are not known by name; empty: Workers.
+	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of its own actions; clients, everybody"`
+	// Isolate has embedded storage keep the blobs of instance names apart.
+	Isolate bool `flag:"isolate-content" doc:"Shows each instance name only the blobs of embedded storage that it uploaded or that its actions made"`
+}
+
+// Options are for Open.
+type Options struct {
+	Data     string        // folder of the scheduler
+	Guarded  bool          // authentication is on
+	Disk     scrub.Disk    // for embedded storage
+	Load     scrub.Load    // has the logger
+	Client   dial.Client   // calls external storage
+	Patience time.Duration // limits Learn; 0: external storage may take its time
+}
+
+// A View is the storage for one instance name.
+type View interface {
+	Read(ctx context.Context, d digest.Digest) ([]byte, error)
+	GetActionResult(ctx context.Context, action digest.Digest) (*repb.ActionResult, error)
+}
+
+// An Opened storage is where the scheduler reads actions and results.
+type Opened struct {
+	View func(instance string, fn digest.Function) View
+	// Capabilities returns nil while they are not known.
+	Capabilities func() *repb.CacheCapabilities
+	// Learn waits for the capabilities of external storage; nil: the storage is embedded.
+	Learn func(ctx context.Context) error
+	Ready func() error // returns why it cannot be used now
+	// Grant returns a worker's grant to write the result of an action; nil: none.
+	Grant func(instance string, action digest.Digest) string
+	// Granted reports whether the caller of ctx presents that grant; nil: no grant is needed.
+	Granted func(ctx context.Context, instance string, action digest.Digest) bool
+	// MissingInputs returns the blobs that an action's instance name lacks; nil: the blobs of
+	// instance names are not kept apart.
+	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
+
+	blobs    scrub.Store                 // embedded; none if it is elsewhere
+	register func(grpc.ServiceRegistrar) // adds it to the scheduler's port; nil: it is elsewhere
+	close    func() error
+}
+
+// IsEmbedded reports whether the scheduler itself serves the storage.
+func (s *Opened) IsEmbedded() bool { return s.register != nil }
+
+// Run has embedded storage read again until ctx ends, as its settings say.
+func (s *Opened) Run(ctx context.Context) {
+	if s.blobs.Scrubber != nil {
+		s.blobs.Scrubber.Run(ctx)
+	}
+}
+
+// Statistics are those of embedded storage; nil for external storage.
+func (s *Opened) Statistics() func() *admin.Store {
+	if s.blobs.Store == nil {
+		return nil
+	}
+	return func() *admin.Store {
+		stats := s.blobs.Store.Stats()
+		return &admin.Store{Bytes: stats.Bytes, MaxBytes: stats.MaxBytes, Blobs: stats.Blobs, Health: s.blobs.Health()}
+	}
+}
+
+// Close closes the storage, or the connections to it.
+func (s *Opened) Close() error { return s.close() }
+
+// grantsFile has the key of workers' grants.
+const grantsFile = "grants.key"
+
+// grants has workers show grants of the results that they may write; nil: they need none.
+func (s *Opened) grants(g *casserver.Grants) {
+	if g != nil {
+		s.Grant, s.Granted = g.Of, g.Given
+	}
+}
+
+// Open opens storage, or connects to it. ctx is as long as it is used.
+func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
+	place := s.Place
+	if place == "" {
+		place = "dir:" + filepath.Join(o.Data, "storage")
+	}
+	if dir, ok := strings.CutPrefix(place, "dir:"); ok {
+		if s.ActionCache != "" {
+			return nil, errors.New("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
+		}
+		return s.embed(dir, o)
+	}
+	if s.CacheWrites == Clients {
+		return nil, errors.New("--cache-writes: the action cache is external and has its own rules")
+	}
+	if s.Isolate {
+		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +
+			"which decides itself what each instance name sees")
+	}
+	return s.connect(ctx, o)
+}
