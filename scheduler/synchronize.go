@@ -111,6 +111,19 @@ func addressOf(ctx context.Context) string {
 	return ""
 }
 
+// instanceOf returns the instance name of the action that a worker has, if it names that.
+func instanceOf(ctx context.Context, prefix string) (name string, named bool, err error) {
+	values := metadata.ValueFromIncomingContext(ctx, names.InstanceHeader)
+	if len(values) != 1 {
+		return "", false, nil
+	}
+	name = instance.Join(prefix, values[0])
+	if err := instance.Check(name); err != nil {
+		return "", false, status.Errorf(codes.InvalidArgument, "%s: %v", names.InstanceHeader, err)
+	}
+	return name, true, nil
+}
+
 // offerOf returns the headers of a worker's call about its platform.
 func offerOf(ctx context.Context) (o operation.Offer) {
 	if values := metadata.ValueFromIncomingContext(ctx, names.RequiredHeader); len(values) == 1 {
@@ -179,6 +192,9 @@ func (s queueService) parseReport(ctx context.Context, req *remoteworker.Synchro
 			return event.Report{}, status.Errorf(codes.InvalidArgument, "action_digest: %v", err)
 		}
 		r.Doing, r.Action = event.Executing, d
+		if r.Instance, r.Named, err = instanceOf(ctx, r.Prefix); err != nil {
+			return event.Report{}, err
+		}
 		switch state.Executing.GetExecutionState().(type) {
 		case *remoteworker.CurrentState_Executing_Running:
 			r.Stage = event.Running

@@ -22,6 +22,9 @@ func (p *position) call(
 	if address := p.w.opts.CacheAddress; address != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CacheHeader, address)
 	}
+	if p.suffix != nil {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.InstanceHeader, *p.suffix)
+	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
 	p.peers, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -155,6 +156,27 @@ func TestSameActionTwice(t *testing.T) {
 	second.reaches(t, "started")
 	check(t, os.WriteFile(gate, nil, 0o600))
 	assertOK(t, first.result(t))
+	assertOK(t, second.result(t))
+}
+
+// TestSameActionOfAnotherInstanceName has one take the place of the other: it is run for itself, as
+// its client may not see the outputs of the first.
+func TestSameActionOfAnotherInstanceName(t *testing.T) {
+	f := newPipelineFarm(t, 0, 1, 0)
+	one, open := gated(t, "one")
+	first, second := f.job(t, one), f.job(t, one)
+	if second.digest != first.digest {
+		t.Fatal("these are two actions")
+	}
+	first.desired.InstanceNameSuffix, second.desired.InstanceNameSuffix = "x", "y"
+	f.scheduler.work <- first
+	first.reaches(t, "running")
+	f.scheduler.replace(first, second)
+	second.reaches(t, "running")
+	f.scheduler.heard(t, "the other one", func(*remoteworker.SynchronizeRequest) bool {
+		return slices.Equal(f.scheduler.suffixes, []string{"x", "y"})
+	})
+	open()
 	assertOK(t, second.result(t))
 }
 

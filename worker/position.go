@@ -64,6 +64,8 @@ type position struct {
 	peers []string
 	// grant is the one of that answer, to write the result of its action.
 	grant string
+	// suffix is the instance_name_suffix of the action in the last report; nil: it has none.
+	suffix *string
 }
 
 // A task is the action that a position runs.
@@ -112,6 +114,14 @@ func (t *task) leave() {
 	default:
 		t.permit.Leave()
 	}
+}
+
+// is reports whether the scheduler wants the task. The same action of another instance name is
+// another one: its client may not see the outputs of this one.
+func (t *task) is(wanted *remoteworker.DesiredState_Executing) bool {
+	return proto.Equal(t.desired.GetActionDigest(), wanted.GetActionDigest()) &&
+		t.desired.GetDigestFunction() == wanted.GetDigestFunction() &&
+		t.desired.GetInstanceNameSuffix() == wanted.GetInstanceNameSuffix()
 }
 
 func (t *task) completed() bool { return t.current().GetCompleted() != nil }
@@ -182,7 +192,7 @@ func (p *position) run(ctx, abort context.Context) {
 		}
 		switch desired := response.GetDesiredState().GetWorkerState().(type) {
 		case *remoteworker.DesiredState_Executing_:
-			if current == nil || !proto.Equal(current.desired.GetActionDigest(), desired.Executing.GetActionDigest()) {
+			if current == nil || !current.is(desired.Executing) {
 				p.stopFor(current)
 				current = p.start(abort, desired.Executing)
 			}
@@ -254,7 +264,9 @@ func (p *position) report(current *task, full bool) *remoteworker.SynchronizeReq
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
 	}
+	p.suffix = nil
 	if current != nil {
+		p.suffix = proto.String(current.desired.GetInstanceNameSuffix())
 		state.WorkerState = &remoteworker.CurrentState_Executing_{Executing: current.current()}
 	}
 	return &remoteworker.SynchronizeRequest{

@@ -38,6 +38,7 @@ type fakeScheduler struct {
 	refuse   int      // calls that are to fail
 	near     []string // the peers of every action
 	caches   []string // where workers said that they serve their stores
+	suffixes []string // of instance names that workers reported, one after the other
 }
 
 func newFakeScheduler() *fakeScheduler {
@@ -57,6 +58,7 @@ type job struct {
 func (s *fakeScheduler) Synchronize(
 	ctx context.Context, r *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
+	s.named(metadata.ValueFromIncomingContext(ctx, names.InstanceHeader))
 	response, hold, err := s.told(r)
 	if err != nil || !hold {
 		return response, err
@@ -80,6 +82,13 @@ func (s *fakeScheduler) Synchronize(
 			},
 		}, nil
 	}
+}
+
+// named takes note of the instance names of actions.
+func (s *fakeScheduler) named(suffixes []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suffixes = slices.Compact(append(s.suffixes, suffixes...))
 }
 
 // told takes note of a report. The call is to be held when there is nothing to answer.

@@ -23,6 +23,9 @@ const (
 	// CommandHeader says, with each call of a worker, that it accepts the Command of an action with
 	// the action, as a Command of REv2 among the auxiliary metadata, and its maximum size in bytes.
 	CommandHeader = "forerunner-command"
+	// InstanceHeader has, with each call of a worker that has an action, the instance_name_suffix
+	// that came with it: two instance names may have the same action.
+	InstanceHeader = "forerunner-instance-bin"
 	// GrantHeader is where a scheduler gives a worker the right to write the result of an
 	// action, and where the worker shows it to the storage.
 	GrantHeader = "forerunner-result-grant"

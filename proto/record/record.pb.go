@@ -730,8 +730,10 @@ type Sync struct {
 	Running    bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
 	Boot       string                 `protobuf:"bytes,14,opt,name=boot,proto3" json:"boot,omitempty"`
 	// Of platform, what actions have to ask for; and what the worker offers besides.
-	Required      *v2.Platform `protobuf:"bytes,15,opt,name=required,proto3" json:"required,omitempty"`
-	Implied       *v2.Platform `protobuf:"bytes,16,opt,name=implied,proto3" json:"implied,omitempty"`
+	Required *v2.Platform `protobuf:"bytes,15,opt,name=required,proto3" json:"required,omitempty"`
+	Implied  *v2.Platform `protobuf:"bytes,16,opt,name=implied,proto3" json:"implied,omitempty"`
+	// Of the action; unset if the worker did not name it.
+	Instance      *string `protobuf:"bytes,17,opt,name=instance,proto3,oneof" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -876,6 +878,13 @@ func (x *Sync) GetImplied() *v2.Platform {
 		return x.Implied
 	}
 	return nil
+}
+
+func (x *Sync) GetInstance() string {
+	if x != nil && x.Instance != nil {
+		return *x.Instance
+	}
+	return ""
 }
 
 // As much of an ExecuteResponse as State looks at.
@@ -1216,7 +1225,7 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"`\n" +
 	"\x05Index\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12+\n" +
-	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\x98\x05\n" +
+	"\x04held\x18\x02 \x03(\v2\x17.forerunner.record.HeldR\x04held\"\xc6\x05\n" +
 	"\x04Sync\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\x04R\x04call\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12/\n" +
@@ -1238,10 +1247,12 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\arunning\x18\r \x01(\bR\arunning\x12\x12\n" +
 	"\x04boot\x18\x0e \x01(\tR\x04boot\x12E\n" +
 	"\brequired\x18\x0f \x01(\v2).build.bazel.remote.execution.v2.PlatformR\brequired\x12C\n" +
-	"\aimplied\x18\x10 \x01(\v2).build.bazel.remote.execution.v2.PlatformR\aimplied\x1a5\n" +
+	"\aimplied\x18\x10 \x01(\v2).build.bazel.remote.execution.v2.PlatformR\aimplied\x12\x1f\n" +
+	"\binstance\x18\x11 \x01(\tH\x00R\binstance\x88\x01\x01\x1a5\n" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_instance\"\x88\x01\n" +
 	"\bResponse\x12\x1d\n" +
 	"\n" +
 	"has_result\x18\x01 \x01(\bR\thasResult\x12\x1b\n" +
@@ -1353,6 +1364,7 @@ func file_proto_record_record_proto_init() {
 		(*Event_Order)(nil),
 		(*Event_Leave)(nil),
 	}
+	file_proto_record_record_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -21,7 +21,7 @@ type calls struct {
 }
 
 // stop has a worker stop an action as soon as it calls, which it should do now.
-func (c *calls) stop(w *worker, a request.Key) {
+func (c *calls) stop(w *worker, a request.Ran) {
 	w.stopping = a
 	c.wake(w)
 }

@@ -216,7 +216,7 @@ func (d *dispatcher) release(t *task) {
 	t.pool.tree.Finish(&t.item)
 	if r := t.race(); r != nil {
 		r.worker.free()
-		d.calls.stop(r.worker, t.action)
+		d.calls.stop(r.worker, t.ran())
 	}
 	t.worker().free()
 	t.at = nil

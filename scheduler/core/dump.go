@@ -131,7 +131,7 @@ func (d *dumper) worker(w *worker) {
 			d.line("  gives way at %s%s", d.ago(deadline), d.until(last))
 		}
 	}
-	if w.stopping != (request.Key{}) || w.reported.action != (request.Key{}) {
+	if w.stopping.Key != (request.Key{}) || w.reported.action.Key != (request.Key{}) {
 		d.line("  stops %q, reported %q", w.stopping, w.reported.action)
 	}
 }

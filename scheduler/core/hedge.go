@@ -57,7 +57,7 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 		h.won++
 		other = t.worker()
 	}
-	h.calls.stop(other, t.action)
+	h.calls.stop(other, t.ran())
 	h.leave(other)
 	return true
 }

@@ -82,7 +82,7 @@ func (f *inFlight) of(t *task) flights {
 // come back for it.
 func (f *inFlight) joinable(spec *request.Operation, a request.Key) *task {
 	for t := range f.shared.few(a) {
-		if t.spec == nil && t.worker().pool.Serves(spec) {
+		if t.spec == nil && t.run().as.For(spec.Instance) && t.worker().pool.Serves(spec) {
 			return t
 		}
 		if t.spec == nil || t.spec.Instance != spec.Instance || t.spec.Digest != spec.Digest {
@@ -95,15 +95,14 @@ func (f *inFlight) joinable(spec *request.Operation, a request.Key) *task {
 	return nil
 }
 
-// waiting returns the oldest task of an action that waits, and that a worker of a pool might run;
-// nil if there is none.
-func (f *inFlight) waiting(p *pool, a request.Key) (oldest *task) {
-	if f.apart {
+// waiting returns the oldest task that waits for what a worker of a pool has; nil if there is none.
+func (f *inFlight) waiting(p *pool, a request.Ran) (oldest *task) {
+	if f.apart && !a.Named {
 		return nil
 	}
 	for _, flights := range [...]flights{f.shared, f.private} {
-		for t := range flights.few(a) {
-			if t.worker() == nil && p.Serves(t.spec) {
+		for t := range flights.few(a.Key) {
+			if t.worker() == nil && a.For(t.spec.Instance) && p.Serves(t.spec) {
 				if oldest == nil || t.older(oldest) {
 					oldest = t
 				}
@@ -114,15 +113,15 @@ func (f *inFlight) waiting(p *pool, a request.Key) (oldest *task) {
 	return oldest
 }
 
-// running returns the task of an action that a worker of a pool runs, or has run, although another
-// worker has it: the former was taken for lost and its action given away. It is nil if there is
-// none, or if it may be another run of that action.
-func (f *inFlight) running(p *pool, a request.Key) *task {
-	if f.apart {
+// running returns the task of what a worker of a pool runs, or has run, although another worker has
+// it: the former was taken for lost and its action given away. It is nil if there is none, or if it
+// may be another run of that action.
+func (f *inFlight) running(p *pool, a request.Ran) *task {
+	if f.apart && !a.Named {
 		return nil
 	}
-	for t := range f.shared.few(a) {
-		if t.worker() != nil && t.worker().pool == p && t.spec != nil && !t.spec.Private {
+	for t := range f.shared.few(a.Key) {
+		if t.worker() != nil && t.worker().pool == p && t.spec != nil && !t.spec.Private && a.For(t.spec.Instance) {
 			return t
 		}
 	}

@@ -92,7 +92,7 @@ func (p *program) identity() map[string]string { return names.WithoutPosition(p.
 // end.
 func (w *worker) drops(r *event.Report) bool {
 	return w.task != nil && w.duty == confirmed && w.task.wanted() &&
-		(r.Doing == event.Idle || request.KeyOf(r.Action) != w.task.action)
+		(r.Doing == event.Idle || w.ran(r) != w.task.ran())
 }
 
 // condition returns that of a program.

@@ -50,7 +50,7 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping, w.shunned = ending{}, request.Key{}, time.Time{}
+		w.reported, w.stopping, w.shunned = ending{}, request.Ran{}, time.Time{}
 	}
 	w = rs.enroll(w, r)
 	if anew {
@@ -63,15 +63,16 @@ func (rs *reports) report(r *event.Report) error {
 	w.prefersIdle = r.PreferIdle
 	rs.dispatch.serve(w, rs.mayServe(w))
 	w.call, w.held = r.Call, true
-	if w.duty == yielding && (r.Doing != event.Executing || request.KeyOf(r.Action) != w.stopping) {
+	has := w.ran(r)
+	if w.duty == yielding && (r.Doing != event.Executing || has != w.stopping) {
 		w.duty = free
 	}
 	w.stage = r.Stage
 	switch r.Doing {
 	case event.Executing:
-		rs.executes(w, request.KeyOf(r.Action))
+		rs.executes(w, has)
 	case event.Completed:
-		rs.completes(w, ending{request.KeyOf(r.Action), r.Response, r.OutOfMemory})
+		rs.completes(w, ending{has, r.Response, r.OutOfMemory})
 	default:
 		rs.idles(w)
 	}
@@ -179,8 +180,8 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping, w.reported = request.Key{}, ending{}
-	if rs.reconcile(w, request.Key{}) {
+	w.stopping, w.reported = request.Ran{}, ending{}
+	if rs.reconcile(w, request.Ran{}) {
 		return
 	}
 	if w.prefersIdle {
@@ -196,7 +197,7 @@ func (rs *reports) idles(w *worker) {
 }
 
 // executes deals with a worker that is busy.
-func (rs *reports) executes(w *worker, a request.Key) {
+func (rs *reports) executes(w *worker, a request.Ran) {
 	w.reported = ending{}
 	if rs.reconcile(w, a) {
 		return
@@ -220,7 +221,7 @@ func (rs *reports) executes(w *worker, a request.Key) {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	case rs.resume(w, a):
-	case rs.cfg.Apart || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
+	case rs.cfg.Apart && !a.Named || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	default:
@@ -244,10 +245,10 @@ func (rs *reports) confirm(w *worker) {
 // action again.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
-	again := w.task != nil && w.task.action == e.action && w.task.run().resends > 0
+	again := w.task != nil && w.task.ran() == e.action && w.task.run().resends > 0
 	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
 	if repeated {
-		running = request.Key{}
+		running = request.Ran{}
 	}
 	w.reported = e
 	if !repeated {
@@ -264,7 +265,7 @@ func (rs *reports) completes(w *worker, e ending) {
 		resp = failure(codes.Internal, "worker "+w.Key+" reported neither a result nor an error")
 	}
 	if nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); w.task != nil && !nothing {
-		rs.probation.ran(w, e.action, failed)
+		rs.probation.ran(w, e.action.Key, failed)
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
@@ -277,7 +278,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	default:
 		rs.unexpected(w, e)
 	}
-	w.stopping = request.Key{}
+	w.stopping = request.Ran{}
 	switch {
 	case rs.dispatch.nextFor(w, claim):
 	case rs.Now.Before(w.shunned):
@@ -293,7 +294,7 @@ func (rs *reports) completes(w *worker, e ending) {
 // takeLate takes the result of a task that a worker was about to stop for another one, before the
 // worker learned of that.
 func (rs *reports) takeLate(w *worker, e ending) {
-	if w.task == nil || w.task.action == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
+	if w.task == nil || w.task.ran() == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
 	t := rs.inFlight.waiting(w.pool, e.action)
@@ -325,9 +326,9 @@ func (rs *reports) unexpected(w *worker, e ending) {
 // goes back to the queue. A worker that never confirms an assignment has
 // failed, and gets nothing for a while, however early it calls: it would get the same action again,
 // until that has no attempts left.
-func (rs *reports) reconcile(w *worker, a request.Key) bool {
+func (rs *reports) reconcile(w *worker, a request.Ran) bool {
 	t := w.task
-	if t == nil || t.action == a {
+	if t == nil || t.ran() == a {
 		return false
 	}
 	switch {
@@ -353,7 +354,7 @@ func (rs *reports) reconcile(w *worker, a request.Key) bool {
 }
 
 // resume gives a worker the waiting task of an action that it runs already.
-func (rs *reports) resume(w *worker, a request.Key) bool {
+func (rs *reports) resume(w *worker, a request.Ran) bool {
 	t := rs.inFlight.waiting(w.pool, a)
 	if t == nil {
 		return false
@@ -371,32 +372,32 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	}
 	run := t.run()
 	run.worker.free()
-	rs.calls.stop(run.worker, t.action)
+	rs.calls.stop(run.worker, t.ran())
 	run.worker, w.task, w.duty = w, t, confirmed
 	rs.runs.finish(t, resp)
 }
 
 // keepOrphan keeps an action that a worker runs and no client has asked for, as
 // after a restart of the scheduler, for a client to come back to.
-func (rs *reports) keepOrphan(w *worker, a request.Key) {
-	t := &task{action: a, queued: rs.Now, attempts: 1, pool: w.pool}
+func (rs *reports) keepOrphan(w *worker, a request.Ran) {
+	t := &task{action: a.Key, queued: rs.Now, attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
-	t.run().inherited = true
+	t.run().inherited, t.run().as = true, a
 	t.timer.Owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.entry, rs.Now, w.queue.cost())
 	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))
 	rs.inFlight.add(t)
 	rs.dispatch.executing++
-	w.task, w.duty, w.stopping = t, confirmed, request.Key{}
+	w.task, w.duty, w.stopping = t, confirmed, request.Ran{}
 }
 
 // keepResult keeps a result that no client has asked for. Errors are not kept, nor is a failure on
 // a small size class, which is final only on the largest: when the client comes back, its action
 // runs again.
-func (rs *reports) keepResult(w *worker, a request.Key, resp *repb.ExecuteResponse) {
+func (rs *reports) keepResult(w *worker, a request.Ran, resp *repb.ExecuteResponse) {
 	largest := w.pool.largest((*queue).served)
 	small := largest != nil && w.queue.class < largest.class
-	if rs.cfg.Apart || resp.GetStatus().GetCode() != 0 || small && resp.GetResult().GetExitCode() != 0 {
+	if rs.cfg.Apart && !a.Named || resp.GetStatus().GetCode() != 0 || small && resp.GetResult().GetExitCode() != 0 {
 		return
 	}
 	rs.orphans.Add(&orphan.Result{Action: a, Pool: w.pool, Worker: w.Key, Response: resp})
@@ -449,7 +450,7 @@ func (rs *reports) restore(e event.Restore) {
 	}
 	a := request.KeyOf(h.Digest)
 	t := w.task
-	if !w.pool.Serves(h.Operation) || t != nil && t.action != a {
+	if !w.pool.Serves(h.Operation) || t != nil && t.ran() != request.RanFor(h.Instance, a) {
 		return
 	}
 	if t != nil {

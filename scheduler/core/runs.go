@@ -170,7 +170,7 @@ func (r *runs) preempt(w *worker) {
 // next assigns.
 func (r *runs) suspend(w *worker, next func() bool) {
 	t := w.task
-	w.stopping = t.action
+	w.stopping = t.ran()
 	r.dispatch.release(t)
 	t.preempted++
 	t.returned = true
@@ -185,7 +185,7 @@ func (r *runs) suspend(w *worker, next func() bool) {
 // stop drops a task that no client wants. Its worker is woken to get the message.
 func (r *runs) stop(t *task) {
 	if w := t.worker(); w != nil {
-		r.calls.stop(w, t.action)
+		r.calls.stop(w, t.ran())
 	}
 	r.drop(t)
 }

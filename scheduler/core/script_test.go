@@ -509,6 +509,8 @@ func (h *history) report(args []string) *event.Report {
 			r.PreferIdle = true
 		case "uploading":
 			r.Stage = event.Uploading
+		case "instance":
+			r.Instance, r.Named = value, true
 		case "boot":
 			r.Boot = value
 		case "at":

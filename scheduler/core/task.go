@@ -85,6 +85,8 @@ type run struct {
 	race *race
 	// resends counts the repetitions of an assignment that its worker did not confirm.
 	resends int32
+	// as is what the worker has reported, of an orphan.
+	as request.Ran
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool
@@ -98,6 +100,14 @@ func (*run) isLocation()      {}
 func (t *task) run() *run {
 	r, _ := t.at.(*run)
 	return r
+}
+
+// ran returns what its worker has; only an orphan may be of an unknown instance name.
+func (t *task) ran() request.Ran {
+	if t.spec == nil {
+		return t.run().as
+	}
+	return request.RanFor(t.spec.Instance, t.action)
 }
 
 // worker returns the worker of a task, and the cost that its end frees; nil if there is none.

@@ -35,7 +35,7 @@ type worker struct {
 	task  *task
 	stage event.Stage
 	// stopping is an action that no client wants and that it may still run.
-	stopping request.Key
+	stopping request.Ran
 	// reported is the last end that it reported, until it reports anything else.
 	reported ending
 	// shunned is until when it gets nothing, because it never confirmed its last assignment.
@@ -94,7 +94,25 @@ func (w *worker) busy() request.Key {
 	if w.task != nil {
 		return w.task.action
 	}
-	return w.stopping
+	return w.stopping.Key
+}
+
+// ran returns what a report is about. If the worker does not name an instance name, its action is
+// the one that it is known to have.
+func (w *worker) ran(r *event.Report) request.Ran {
+	a := request.Ran{Key: request.KeyOf(r.Action), Instance: r.Instance, Named: r.Named}
+	if a.Named || a.Key == (request.Key{}) {
+		return a
+	}
+	switch {
+	case w.task != nil && w.task.action == a.Key:
+		return w.task.ran()
+	case w.stopping.Key == a.Key:
+		return w.stopping
+	case w.reported.action.Key == a.Key:
+		return w.reported.action
+	}
+	return a
 }
 
 // free takes its task from a worker.
@@ -102,7 +120,7 @@ func (w *worker) free() { w.task, w.duty = nil, free }
 
 // An ending is a worker's report with Completed.
 type ending struct {
-	action      request.Key
+	action      request.Ran
 	response    *repb.ExecuteResponse
 	outOfMemory bool
 }

@@ -187,12 +187,16 @@ func DecodeHeld(m *record.Held) (event.Held, error) {
 }
 
 func encodeReport(r *event.Report) *record.Sync {
-	return &record.Sync{
+	m := &record.Sync{
 		Call: r.Call, Worker: r.Worker, Id: r.ID, Connection: r.Connection, Prefix: r.Prefix,
 		Platform: r.Platform.Proto(), SizeClass: r.SizeClass, Doing: uint32(r.Doing), Action: actionName(r.Action),
 		PreferIdle: r.PreferIdle, Uploading: r.Stage == event.Uploading, Running: r.Stage == event.Running,
 		Boot: r.Boot, Required: r.Platform.Required(), Implied: r.Platform.Implied(),
 	}
+	if r.Named {
+		m.Instance = &r.Instance
+	}
+	return m
 }
 
 // actionName returns "<hash>/<size>", without the function, which workers do not send; empty for
@@ -210,7 +214,7 @@ func decodeReport(m *record.Sync) (*event.Report, error) {
 		Call: m.GetCall(), Worker: m.GetWorker(), ID: m.GetId(), Connection: m.GetConnection(), Prefix: m.GetPrefix(),
 		Platform:  request.NewOffer(m.GetPlatform(), m.GetRequired(), m.GetImplied()),
 		SizeClass: m.GetSizeClass(), Doing: event.Doing(m.GetDoing()),
-		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(),
+		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(), Instance: m.GetInstance(), Named: m.Instance != nil,
 	}
 	switch {
 	case m.GetUploading():

@@ -139,7 +139,7 @@ func TestEveryEventIsRecorded(t *testing.T) {
 		core.Kill{Names: []string{"a", "b"}, Reason: "c"},
 		&event.Report{
 			Call: 1, Worker: "w", ID: map[string]string{"a": "b"}, Connection: 2, Prefix: "p", SizeClass: 3, Doing: event.Executing,
-			Action: d, PreferIdle: true, Stage: event.Uploading,
+			Action: d, PreferIdle: true, Stage: event.Uploading, Instance: "p/i", Named: true,
 		},
 		event.Hangup{Worker: "w", Call: 1},
 		event.Disconnect{Connection: 1},

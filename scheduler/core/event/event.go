@@ -106,7 +106,10 @@ type Report struct {
 
 	Doing Doing
 	// Action is its digest; the function of that is not set, because workers do not know it.
-	Action   digest.Digest
+	Action digest.Digest
+	// Instance is the instance name of Action, if it is Named: Buildbarn's workers report none.
+	Instance string
+	Named    bool
 	Response *repb.ExecuteResponse
 	// OutOfMemory: the run that has failed with Response lacked memory.
 	OutOfMemory bool

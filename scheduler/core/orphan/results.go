@@ -18,7 +18,7 @@ type Pool interface{ Serves(*request.Operation) bool }
 
 // A Result is one that a worker had for no known operation.
 type Result struct {
-	Action   request.Key
+	Action   request.Ran
 	Pool     Pool
 	Worker   string // its key
 	Response *repb.ExecuteResponse
@@ -54,7 +54,7 @@ func New(c *timer.Clock, keep time.Duration, most int) *Results {
 func (rs *Results) Add(r *Result) {
 	r.kept, r.timer.Owner = rs.clock.Now, r
 	r.element = rs.order.PushBack(r)
-	rs.byAction[r.Action] = append(rs.byAction[r.Action], r)
+	rs.byAction[r.Action.Key] = append(rs.byAction[r.Action.Key], r)
 	rs.clock.Timers.Set(&r.timer, rs.clock.Now.Add(rs.keep))
 	if rs.order.Len() > rs.most {
 		oldest, _ := rs.order.Front()
@@ -66,18 +66,18 @@ func (rs *Results) Add(r *Result) {
 func (rs *Results) Remove(r *Result) {
 	rs.clock.Timers.Stop(&r.timer)
 	rs.order.Remove(r.element)
-	left := slices.DeleteFunc(rs.byAction[r.Action], func(x *Result) bool { return x == r })
-	if len(left) > 0 {
-		rs.byAction[r.Action] = left
+	k := r.Action.Key
+	if left := slices.DeleteFunc(rs.byAction[k], func(x *Result) bool { return x == r }); len(left) > 0 {
+		rs.byAction[k] = left
 	} else {
-		delete(rs.byAction, r.Action)
+		delete(rs.byAction, k)
 	}
 }
 
 // Find returns the latest result that is there for an operation that asks for an action, or nil.
 func (rs *Results) Find(spec *request.Operation, action request.Key) *Result {
 	for _, r := range slices.Backward(rs.byAction[action]) {
-		if r.Pool.Serves(spec) {
+		if r.Action.For(spec.Instance) && r.Pool.Serves(spec) {
 			return r
 		}
 	}

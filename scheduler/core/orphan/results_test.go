@@ -22,7 +22,7 @@ func TestResults(t *testing.T) {
 	key := func(text string) request.Key { return request.KeyOf(digest.Of(digest.SHA256, []byte(text))) }
 	add := func(action, instance string) *Result {
 		clock.Now = clock.Now.Add(time.Second)
-		r := &Result{Action: key(action), Pool: ofInstance(instance)}
+		r := &Result{Action: request.Ran{Key: key(action)}, Pool: ofInstance(instance)}
 		rs.Add(r)
 		return r
 	}

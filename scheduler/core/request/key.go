@@ -34,6 +34,20 @@ func (k Key) String() string {
 	return hex.EncodeToString(k.hash[:]) + "/" + strconv.FormatInt(k.length-1, 10)
 }
 
+// Ran is what a worker has or had: an action, of an instance name that is known only if it is
+// Named. The zero Ran is none.
+type Ran struct {
+	Key
+	Instance string
+	Named    bool
+}
+
+// RanFor returns that of an action for an instance name.
+func RanFor(instance string, k Key) Ran { return Ran{k, instance, true} }
+
+// For reports whether it may have been for an instance name.
+func (r Ran) For(instance string) bool { return !r.Named || r.Instance == instance }
+
 // CompareKeys orders them by hash, then by size.
 func CompareKeys(a, b Key) int {
 	return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length))

@@ -73,9 +73,10 @@ type Config struct {
 	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties about how an action runs, not where; workers need not have them"`
 	// Match is which workers may run an action. Default MatchOffered.
 	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those with all its platform properties; exact, those with exactly these properties"`
-	// Apart: no operation gets a run that may not have been for its instance name. Workers report
-	// which action they run, but not for which instance. So a run from before a restart is stopped
-	// and repeated, and the result of a worker that was taken for lost is not used.
+	// Apart: no operation gets a run that may not have been for its instance name. Buildbarn's
+	// workers report which action they run, but not for which instance name. So their runs from
+	// before a restart are stopped and repeated, and their results are not used if they were taken
+	// for lost.
 	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
