@@ -22,7 +22,8 @@ type Verifier struct {
 
 // Vouch begins a Vouching. It covers uses from now on.
 func (v *Verifier) Vouch() *Vouching {
-	return &Vouching{by: v, began: v.files.count(damaged), left: v.files.count(unproven), used: map[version]use{}}
+	began := v.files.count(damaged)
+	return &Vouching{by: v, began: began, former: began, left: v.files.count(unproven), used: map[version]use{}}
 }
 
 // fresh reports whether a blob verified then is still verified now, if nobody changed it.

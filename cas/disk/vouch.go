@@ -25,7 +25,9 @@ import (
 type Vouching struct {
 	by    *Verifier
 	began uint64 // how many damaged files there had been
-	left  uint64 // how many unverified files had left
+	// For blobs that the reader may have read earlier, of which Read tells: how many damaged files
+	// there had been, and how many unverified files had left.
+	former, left uint64
 
 	mu     sync.Mutex
 	used   map[version]use // guarded by mu
@@ -46,13 +48,13 @@ type use struct {
 // reported from now on, belong to that one.
 func (v *Vouching) Next() *Vouching {
 	next := v.by.Vouch()
-	next.left = v.left
+	next.former, next.left = v.former, v.left
 	return next
 }
 
 // Read says that the reader has already read some of d since v began, without a call of Used
-// before. Unlike with Used, d may be gone by now: if it was unverified by then, it counts as
-// damaged.
+// before. Unlike with Used, d may be gone by now, or have come anew: if it was damaged, or
+// unverified when it left, it counts as damaged.
 func (v *Vouching) Read(d digest.Digest) {
 	v.use(d)
 	v.mu.Lock()
@@ -150,7 +152,8 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	for i, ver := range used {
 		ds[i] = ver.digest
 	}
-	damaged := append(by.files.since(damaged, ds, v.began), by.files.since(unproven, read, v.left)...)
+	damaged := slices.Concat(by.files.since(damaged, ds, v.began),
+		by.files.since(damaged, read, v.former), by.files.since(unproven, read, v.left))
 	for i, ver := range used {
 		if wrong[i] || v.changed(ver) {
 			damaged = append(damaged, ver.digest)

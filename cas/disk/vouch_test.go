@@ -426,6 +426,28 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 	}
 }
 
+// TestVouchingOfWhatWasReadBeforeItsDamageWasFound: a reader that is known late may have read the
+// damaged file, although it was verified, and a good one has come since. Who reads from now on gets
+// that.
+func TestVouchingOfWhatWasReadBeforeItsDamageWasFound(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	v := s.verifier.Vouch()
+	defer v.Close()
+	rot(t, s, d)
+	if got := storeText(s, d); !strings.Contains(got, "not found") {
+		t.Errorf("read %q", got)
+	}
+	storePut(t, s, "text")
+	late, after := v.Next(), v.Next()
+	defer late.Close()
+	defer after.Close()
+	late.Read(d)
+	after.Used(d)
+	wantDamaged(t, late.Wait(t.Context()), d)
+	wantVouched(t, after)
+}
+
 // TestVouchingKeepsWhatIsNotVerifiedYet: it could not be looked at once it is evicted.
 func TestVouchingKeepsWhatIsNotVerifiedYet(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12, VerifyEvery: -1})
