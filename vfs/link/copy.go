@@ -110,12 +110,22 @@ func (l *sharedFile) doubtful() bool {
 	return !l.lookLocked() || l.doubt
 }
 
-// setDoubt clears, or sets, the doubt about the file in its present state.
-func (l *sharedFile) setDoubt(doubt bool) {
+// changes counts the changes by other processes until now.
+func (l *sharedFile) changes() uint32 {
 	l.names.Lock()
 	defer l.names.Unlock()
 	l.lookLocked()
-	l.doubt = doubt
+	return l.strange
+}
+
+// settle clears the doubt about the file, which was read after so many changes, unless there was
+// another one.
+func (l *sharedFile) settle(changes uint32) {
+	l.names.Lock()
+	defer l.names.Unlock()
+	if l.lookLocked(); l.strange == changes {
+		l.doubt = false
+	}
 }
 
 // verify reads a copy that was last verified before due, or was changed since. The error wraps
@@ -139,12 +149,13 @@ func (c *copies) verify(ctx context.Context, l *sharedFile, due time.Time) error
 	return fmt.Errorf("copy of blob %s: %w", l.key.digest, err)
 }
 
-// check reads the copy. A change meanwhile makes it doubtful again.
+// check reads the copy, which is doubtful until it is found to be right: others must not rely on an
+// earlier verification meanwhile.
 func (l *sharedFile) check(ctx context.Context) error {
-	l.setDoubt(false)
+	changes := l.changes()
 	err := l.read(ctx)
-	if err != nil {
-		l.setDoubt(true)
+	if err == nil {
+		l.settle(changes)
 	}
 	return err
 }

@@ -206,6 +206,47 @@ func TestRestoredCopies(t *testing.T) {
 	})
 }
 
+// A looking is a context whose users are looked at.
+type looking struct {
+	context.Context
+	look func()
+}
+
+func (l looking) Err() error {
+	l.look()
+	return l.Context.Err()
+}
+
+// TestCopiesInDoubtWhileTheyAreRead: as long as one root reads a copy that was changed, no other
+// one relies on what was known of it before.
+func TestCopiesInDoubtWhileTheyAreRead(t *testing.T) {
+	f := openRooms(t, roomOptions{})
+	src := vfstest.NewSource(t)
+	r := openRoot(t, f, rootSpec{Digest: sdk(t, src, "own"), Source: src})
+	var lib *sharedFile
+	r.each(func(l *sharedFile) bool {
+		lib = l
+		return false
+	})
+	rot(t, lib.path)
+	looks := 0
+	err := lib.check(looking{t.Context(), func() {
+		if looks++; !lib.doubtful() {
+			t.Error("the copy is not doubted while it is read")
+		}
+	}})
+	if !errors.Is(err, vouch.ErrDamaged) || looks == 0 {
+		t.Errorf("%v, after %d looks", err, looks)
+	}
+	rot(t, lib.path) // it is right again
+	if err := lib.check(t.Context()); err != nil || lib.doubtful() {
+		t.Errorf("%v, doubted: %t", err, lib.doubtful())
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCopiesThatAreRightAgain has a copy be written to and be made right again while a root shows
 // it: nobody knows what was read meanwhile. Roots that are shown later do not mind.
 func TestCopiesThatAreRightAgain(t *testing.T) {
