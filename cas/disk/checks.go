@@ -48,6 +48,7 @@ type checker struct {
 	serial  uint64             // guarded by mu; of the check begun last
 	closed  bool               // guarded by mu
 	direct  map[*check]bool    // guarded by mu; run by their callers, see now
+	carried int                // guarded by mu; see carryOn
 	running sync.WaitGroup     // close waits for it
 	blobs   atomic.Int64       // that were hashed
 	bytes   atomic.Int64
@@ -200,6 +201,33 @@ func (v *checker) wait(ctx context.Context, c *check, after uint64) (later bool,
 	case <-ctx.Done():
 		return later, context.Cause(ctx)
 	}
+}
+
+// maxCarried limits the checks that go on without a caller: each pins its blob.
+const maxCarried = 64
+
+// carryOn runs c in the background until its end, unless too many run so. It leaves c.
+func (v *checker) carryOn(c *check) {
+	v.mu.Lock()
+	carries := v.carried < maxCarried && v.checks[c.version] == c
+	if carries {
+		v.carried++
+		v.running.Add(1)
+	}
+	v.mu.Unlock()
+	if !carries {
+		v.leave(c)
+		return
+	}
+	v.queueUp(c)
+	go func() {
+		defer v.running.Done()
+		<-c.done
+		v.leave(c)
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.carried--
+	}()
 }
 
 // leave says that one caller does not need c any more.

@@ -52,8 +52,9 @@
 // # Goroutines
 //
 // A Store has no permanent goroutine. The checker has one while there are verifications without a
-// waiting caller, and one for each verification with one, at most as many at a time as cores; Close
-// stops them. One goroutine loads notes, and timers write them and the holders.
+// waiting caller, and one for each verification with one, at most as many at a time as cores, and
+// for each, up to a limit, that goes on although its caller has left; Close stops them. One
+// goroutine loads notes, and timers write them and the holders.
 //
 // # Locks
 //

@@ -1,9 +1,12 @@
 package disk
 
 import (
+	"context"
+	"errors"
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -14,6 +17,58 @@ func age(s *Store, d digest.Digest) {
 	s.files.mu.Lock()
 	defer s.files.mu.Unlock()
 	s.files.index.lookup(d).proof.at = 0
+}
+
+// TestVerificationGoesOn: a blob that takes longer to read than its client waits is verified when
+// the client comes again.
+func TestVerificationGoesOn(t *testing.T) {
+	for name, ask := range map[string]func(ctx context.Context, s *Store, d digest.Digest) error{
+		"upload": func(ctx context.Context, s *Store, d digest.Digest) error {
+			_, err := s.verifier.ContainsSound(ctx, d)
+			return err
+		},
+		"bytes": func(ctx context.Context, s *Store, d digest.Digest) error {
+			return s.PutBytes(ctx, d, []byte("text"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			age(s, d)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			// It may be verified before anybody sees that ctx has ended.
+			if err := ask(ctx, s, d); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			await(t, "its verification", func() bool {
+				_, known, _ := s.files.look(d)
+				return s.verifier.fresh(known)
+			})
+			await(t, "its pin to go", func() bool { return s.Stats().PinnedBytes == 0 })
+		})
+	}
+}
+
+// TestVerificationsThatGoOnAreFew: each keeps its blob in the store.
+func TestVerificationsThatGoOnAreFew(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), Options{})
+	d := storePut(t, s, "text")
+	age(s, d)
+	s.verifier.checks.carried = maxCarried
+	s.verifier.carryOn(d)
+	if _, known, _ := s.files.look(d); s.verifier.fresh(known) || s.Stats().PinnedBytes > 0 {
+		t.Errorf("verified: %t, %d bytes are pinned", s.verifier.fresh(known), s.Stats().PinnedBytes)
+	}
+}
+
+func await(t *testing.T, what string, there func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !there(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
 }
 
 // TestFindUnsound: what the kernel knows to have been changed is not said to be there, and what is

@@ -119,13 +119,32 @@ func (v *Verifier) ContainsSound(ctx context.Context, d digest.Digest) (bool, er
 	return v.verifyLate(ctx, d)
 }
 
-// verifyLate verifies d if it exists and is not verified, and reports whether it exists then.
+// verifyLate verifies d if it exists and is not verified, and reports whether it exists then. If
+// ctx ends first the verification goes on: a client that sends d has less patience than a large
+// blob takes, each time that it tries again.
 func (v *Verifier) verifyLate(ctx context.Context, d digest.Digest) (bool, error) {
 	present, err := v.verifyDoubtful(ctx, d, 0)
 	if errors.Is(err, cas.ErrCorrupt) {
 		return d.IsEmptyBlob(), nil // which was mended
 	}
+	if err != nil && ctx.Err() != nil {
+		v.carryOn(d)
+	}
 	return present, err
+}
+
+// carryOn verifies d in the background, without a caller.
+func (v *Verifier) carryOn(d digest.Digest) {
+	generation, known, ok := v.files.pinProof(d)
+	switch {
+	case !ok:
+	case v.fresh(known) && v.hasMark(d, known.mark):
+		v.files.unpin(d)
+	default:
+		if c := v.ask(version{d, generation}, known); c != nil {
+			v.checks.carryOn(c)
+		}
+	}
 }
 
 // pinSound is ContainsSound, but leaves d pinned.
