@@ -79,7 +79,7 @@ func (v *Verifier) verifyDoubtful(ctx context.Context, d digest.Digest, after ui
 		generation, known, ok := v.files.pinProof(d)
 		if !ok {
 			// It is known soon whether a leaving one is damaged.
-			if left, err := v.files.left(ctx, d); !left || err != nil {
+			if left, err := v.files.left(ctx, d); !left {
 				return false, err
 			}
 			continue

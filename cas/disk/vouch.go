@@ -42,6 +42,7 @@ type use struct {
 	check   *check // of stale ones, otherwise nil
 	strange uint16 // how often others had changed its file
 	before  uint64 // how often all files had been
+	left    uint64 // how many unverified files had left
 }
 
 // Next begins another Vouching of the same reader: blobs that were read since v began, and are
@@ -75,7 +76,7 @@ func (v *Vouching) Used(d digest.Digest) {
 // use notes a use, before or after the reading.
 func (v *Vouching) use(d digest.Digest) {
 	by := v.by
-	before := by.files.count(strange)
+	before, left := by.files.count(strange), by.files.count(unproven)
 	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}
 	fresh := by.fresh(known)
@@ -83,7 +84,7 @@ func (v *Vouching) use(d digest.Digest) {
 	_, again := v.used[ver]
 	wanted := present && !fresh && !again && !v.closed
 	if !again && !v.closed {
-		v.used[ver] = use{strange: known.strange, before: before}
+		v.used[ver] = use{strange: known.strange, before: before, left: left}
 		v.order = append(v.order, ver)
 		if wanted && by.every < 0 {
 			v.pinned = append(v.pinned, d)
@@ -155,7 +156,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	damaged := slices.Concat(by.files.since(damaged, ds, v.began),
 		by.files.since(damaged, read, v.former), by.files.since(unproven, read, v.left))
 	for i, ver := range used {
-		if wrong[i] || v.changed(ver) {
+		if wrong[i] || v.changed(ver) || v.leftUnverified(ver) {
 			damaged = append(damaged, ver.digest)
 		}
 	}
@@ -176,6 +177,15 @@ func (v *Vouching) changed(ver version) bool {
 		return now.strange != used.strange
 	}
 	return len(v.by.files.since(strange, []digest.Digest{ver.digest}, used.before)) > 0
+}
+
+// leftUnverified reports whether a file that came after its use was announced has left while it was
+// unverified. No check prevented that, unlike for a file that was there.
+func (v *Vouching) leftUnverified(ver version) bool {
+	v.mu.Lock()
+	used := v.used[ver]
+	v.mu.Unlock()
+	return ver.generation == 0 && len(v.by.files.since(unproven, []digest.Digest{ver.digest}, used.left)) > 0
 }
 
 // sound reports whether ver, or its successor, is right.

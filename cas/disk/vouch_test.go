@@ -192,6 +192,8 @@ func TestStrangersOfOtherFiles(t *testing.T) {
 		"used afterwards, gone":          {used: true, gone: true},
 		"used afterwards, came anew":     {used: true, gone: true, anew: true},
 		"used before it came":            {changed: true, damaged: true},
+		"used before it came, gone":      {changed: true, gone: true, damaged: true},
+		"used before it came, came anew": {changed: true, gone: true, anew: true, damaged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
@@ -217,6 +219,39 @@ func TestStrangersOfOtherFiles(t *testing.T) {
 			if c.gone {
 				evictAll(t, s, d)
 			}
+			if c.anew {
+				storePut(t, s, "text")
+			}
+			if c.damaged {
+				wantDamaged(t, v.Wait(t.Context()), d)
+			} else {
+				wantVouched(t, v)
+			}
+		})
+	}
+}
+
+// TestVouchingOfWhatCameUnverified: a file that arrived after its use was announced, and left before
+// anybody verified it, was read and may have been wrong.
+func TestVouchingOfWhatCameUnverified(t *testing.T) {
+	for name, c := range map[string]struct{ verified, anew, damaged bool }{
+		"verified":            {verified: true},
+		"unverified":          {damaged: true},
+		"unverified, anew":    {anew: true, damaged: true},
+		"verified, came anew": {verified: true, anew: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := digest.Of(digest.SHA256, []byte("text"))
+			storePut(t, s, "text")
+			forget(t, s, d)
+			evictAll(t, s, d) // before its use, which is none of the reader's
+			v := using(t, s, d)
+			storePut(t, s, "text")
+			if !c.verified {
+				forget(t, s, d)
+			}
+			evictAll(t, s, d)
 			if c.anew {
 				storePut(t, s, "text")
 			}
@@ -318,6 +353,11 @@ func TestVouchingWaitsForWhatLeaves(t *testing.T) {
 	case err := <-answer:
 		t.Errorf("it is answered before that is known: %v", err)
 	case <-time.After(50 * time.Millisecond): // what does not happen cannot be waited for
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if sound, err := v.sound(ctx, v.order[0], 0); sound || !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits for the answer any more: %v, %v", sound, err)
 	}
 	close(goOn)
 	group.Wait()
@@ -478,6 +518,9 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 	empty := digest.SHA256.Empty()
 	v.Used(empty)
 	wantVouched(t, v)
+	if sound, err := s.verifier.ContainsSound(t.Context(), empty); !sound || err != nil {
+		t.Errorf("it is missing: %v, %v", sound, err)
+	}
 	if err := os.Chmod(s.files.emptyPath(), 0o644); err != nil {
 		t.Fatal(err)
 	}
