@@ -59,11 +59,10 @@ type Relay struct {
 	at     place  // up to which what others have published was taken over
 	hasAll bool   // the last Pull took over all that there was
 
-	// What is published goes to a slot, which is known once that of the last one was read.
+	// What is published goes to a slot; nil: that of the last one was not read yet.
 	slot      []byte
 	number    uint64 // of slot
-	isLocated bool
-	isChanged bool // the store does not have all of slot
+	isChanged bool   // the store does not have all of slot
 
 	mu      sync.Mutex
 	waiting []byte // records, each with its length before it

@@ -27,7 +27,7 @@ func (r *Relay) Publish(ctx context.Context) bool {
 		if !r.isWaiting() {
 			return true
 		}
-		if !r.isLocated && !r.locate(ctx) {
+		if r.slot == nil && !r.locate(ctx) {
 			return false
 		}
 		block := r.pack(r.take())
@@ -90,7 +90,6 @@ func (r *Relay) locate(ctx context.Context) bool {
 	} else {
 		r.begin(last + 1)
 	}
-	r.isLocated = true
 	return true
 }
 
