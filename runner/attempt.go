@@ -165,6 +165,9 @@ func (a *attempt) died(ctx context.Context, cause error) error {
 	}
 	select {
 	case <-a.l.gone:
+		if a.l.sandbox == nil {
+			err = errors.Join(err, parentOf().killOrphans(ctx))
+		}
 		return err
 	case <-ctx.Done():
 		return errors.Join(err, fmt.Errorf("%w: the launcher, process %d, or one of its namespace", ErrUnkillable, a.l.proc.Pid))

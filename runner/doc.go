@@ -18,8 +18,8 @@
 // group, as root may. Without a group, fork bombs are fought group by process
 // group and round by round. When the worker dies the launcher sees its socket
 // close, kills everything and exits. When the launcher dies the command dies with
-// it (PDEATHSIG), Run kills the slot's group, and without a group descendants
-// that detached survive: have a group, or a sandbox. In a sandbox the launcher is
+// it (PDEATHSIG), and Run kills the slot's group. The worker is a child subreaper, too:
+// what detached becomes its child then, and Run kills and reaps that. In a sandbox the launcher is
 // the first process of its process namespace: one signal reaches all others, none
 // can leave, and the kernel ends them with the launcher.
 //
@@ -60,7 +60,8 @@
 //
 // A Launcher has one goroutine, which reads what the launcher process says and reaps it; Close
 // waits for it as long as its context lasts. Its mutex guards who may run and is never held across
-// I/O other than a write to the socket. In the launcher process the main goroutine owns all state;
+// I/O other than a write to the socket. One thread starts all launchers, and looks for what they
+// left when they died. In the launcher process the main goroutine owns all state;
 // a reader, locked threads that fork (one for each set of system calls) and one that makes
 // networks, a reaper and two copiers report to it by channels. The garbage collector runs only
 // between commands there, because a thread that waits in exec cannot be stopped for it.

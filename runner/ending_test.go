@@ -171,13 +171,56 @@ func TestDeathOfTheLauncherInASandbox(t *testing.T) {
 	launchertest.AssertNothingLeft(t)
 }
 
-// Only what the kernel promises: without a group the command itself dies.
+// TestDeathOfTheLauncherWithoutGroup: what detached from the command ends with it, and commands of
+// other launchers go on.
 func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
-	l := launchertest.Plain(t, nil)
-	if r, err := l.Run(t.Context(), launchertest.Shell(t, "kill -9 $PPID; while :; do :; done")); !errors.Is(err, runner.ErrLauncherDied) {
-		t.Errorf("got %+v, %v", r, err)
+	dir := t.TempDir()
+	other := launchertest.Plain(t, nil)
+	ended := make(chan runner.Result, 1)
+	go func() {
+		ended <- launchertest.Run(t, other, launchertest.Shell(t, "touch "+dir+"/runs; until test -e "+dir+"/end; do sleep 0.1; done; exit 3"))
+	}()
+	launchertest.Eventually(t, "the other command runs", func() bool { _, err := os.Stat(dir + "/runs"); return err == nil })
+	for range 3 {
+		l := launchertest.Plain(t, nil)
+		r, err := l.Run(t.Context(), launchertest.Shell(t, `trap '' TERM HUP
+			setsid sh -c 'trap "" TERM; mark=left; sleep 1000; :' &
+			(setsid sh -c 'sleep 1000; :' left &)
+			kill -9 $PPID; sleep 1000; :`))
+		if !errors.Is(err, runner.ErrLauncherDied) || errors.Is(err, runner.ErrUnkillable) {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		if left := launchertest.Left(); len(left) > 2 { // the shell of the other one, and its sleep
+			t.Errorf("%d processes are left beside those of the other command", len(left)-2)
+		}
 	}
-	launchertest.Eventually(t, "the command is gone", func() bool { return len(launchertest.Left()) == 0 })
+	if err := os.WriteFile(dir+"/end", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-ended; r.ExitCode != 3 {
+		t.Errorf("the other command: %+v", r)
+	}
+	launchertest.AssertNothingLeft(t)
+}
+
+// TestProcessesWithoutGroup: a command's processes are known without a group, wherever they are.
+func TestProcessesWithoutGroup(t *testing.T) {
+	for name, l := range map[string]*runner.Launcher{"plain": launchertest.Plain(t, nil), "in a sandbox": launchertest.Sandboxed(t, nil)} {
+		if pids := l.Processes(); len(pids) > 0 {
+			t.Errorf("%s: processes %v before the command", name, pids)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := l.Run(ctx, launchertest.Complete(t, l, launchertest.Shell(t, "(setsid sleep 1000 &); setsid sleep 1000 & sleep 1000; :")))
+			ended <- err
+		}()
+		launchertest.Eventually(t, name+": its processes are there", func() bool { return len(l.Processes()) == 4 })
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func TestDeathOfTheWorker(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -130,7 +129,7 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	if sandboxed {
 		sys.Cloneflags = sandbox.CloneFlags
 	}
-	proc, err := startProcess(program, []string{launcherName}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys})
+	proc, err := parentOf().start(program, []string{launcherName}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys}, !sandboxed)
 	if err != nil {
 		if sandboxed {
 			err = sandbox.Unavailable(err)
@@ -140,40 +139,13 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	return lk, proc, nil
 }
 
-// starts is the work of the thread that starts launchers.
-var starts = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread() // for good
-		if err := setTimerSlack(launcherSlack); err != nil {
-			panic(err)
-		}
-		for call := range calls {
-			call()
-		}
-	}()
-	return calls
-})
-
-// startProcess is os.StartProcess on a thread that lives as long as this process: Pdeathsig reports
-// the thread's death, and other threads may end earlier.
-func startProcess(name string, argv []string, attr *os.ProcAttr) (proc *os.Process, err error) {
-	ended := make(chan struct{})
-	starts() <- func() {
-		defer close(ended)
-		proc, err = os.StartProcess(name, argv, attr)
-	}
-	<-ended
-	return proc, err
-}
-
 // read passes on the launcher's messages until it is gone. The first process of a namespace is
 // reaped after all others in it, which may be never.
 func (l *Launcher) read() {
 	defer close(l.gone)
 	l.hear()
 	// Its end of the socket is closed, so it is dead or about to exit.
-	if _, err := l.proc.Wait(); err != nil {
+	if err := parentOf().wait(l.proc); err != nil {
 		l.log.Warn("cannot wait for the launcher", zap.Error(err))
 	}
 }
@@ -233,10 +205,19 @@ func (l *Launcher) Limits() cgroup.Limits {
 	return l.slot.Limits()
 }
 
-// Processes are those of the command that runs, in no order; none without a group.
+// Processes are those of the command that runs, in no order. Without a group they are looked for
+// among all processes of the machine.
 func (l *Launcher) Processes() []int {
 	if l.slot == nil {
-		return nil
+		all, err := readProcesses()
+		if err != nil {
+			return nil
+		}
+		var pids []int
+		for _, p := range membersOf(all, l.proc.Pid, nil) {
+			pids = append(pids, p.pid)
+		}
+		return pids
 	}
 	pids, err := l.slot.Pids()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 
 // process is a line of the process table.
 type process struct {
-	pid, ppid, pgid int
-	state           byte
-	start           uint64 // with pid it names the process for good
+	pid, ppid, pgid, session int
+	state                    byte
+	start                    uint64 // with pid it names the process for good
 }
 
 // readProcesses reads the process table. It is no snapshot: what forks or ends
@@ -49,7 +49,7 @@ func readProcess(pid int) (process, error) {
 	return parseStat(pid, text)
 }
 
-// parseStat takes fields 3 (state), 4 (ppid), 5 (pgrp) and 22 (starttime) of
+// parseStat takes fields 3 (state), 4 (ppid), 5 (pgrp), 6 (session) and 22 (starttime) of
 // proc_pid_stat(5). The second field, a name in parentheses, may hold anything.
 func parseStat(pid int, text []byte) (process, error) {
 	i := bytes.LastIndexByte(text, ')')
@@ -61,11 +61,12 @@ func parseStat(pid int, text []byte) (process, error) {
 		return process{}, fmt.Errorf("stat of process %d: %d fields", pid, len(f))
 	}
 	p := process{pid: pid, state: f[0][0]}
-	var err1, err2, err3 error
+	var err1, err2, err3, err4 error
 	p.ppid, err1 = strconv.Atoi(string(f[1]))
 	p.pgid, err2 = strconv.Atoi(string(f[2]))
-	p.start, err3 = strconv.ParseUint(string(f[19]), 10, 64)
-	for _, err := range []error{err1, err2, err3} {
+	p.session, err3 = strconv.Atoi(string(f[3]))
+	p.start, err4 = strconv.ParseUint(string(f[19]), 10, 64)
+	for _, err := range []error{err1, err2, err3, err4} {
 		if err != nil {
 			return process{}, fmt.Errorf("stat of process %d: %w", pid, err)
 		}
