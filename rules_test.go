@@ -93,6 +93,7 @@ var floors = map[string]int{
 	"runner":              2,
 	"scheduler/sizeclass": 2,
 	"worker/fault":        2,
+	"worker/census":       2,
 	"worker/live":         2,
 	"worker/machine":      1,
 	"worker/reuse":        3,

@@ -26,6 +26,24 @@ const (
 func (r *run) runBounded(
 	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
+	if err := r.w.scarce.gate.Enter(ctx); err != nil {
+		return runner.Result{Cause: runner.Cancelled}, nil
+	}
+	result, found, err := r.runWatched(ctx, launcher, run)
+	r.w.scarce.gate.Leave()
+	if found != nil && !found.own {
+		r.w.scarce.settle(ctx)
+	}
+	if found != nil && err == nil {
+		err = r.tooMuch(found)
+	}
+	return result, err
+}
+
+// runWatched is runBounded without the error for uncharged memory.
+func (r *run) runWatched(
+	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
+) (runner.Result, *excess, error) {
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
@@ -37,20 +55,19 @@ func (r *run) runBounded(
 		full <- false
 	}
 	exceeds := make(chan *excess, 1)
-	go func() { exceeds <- r.watchUncharged(ctx, launcher, cancel) }()
+	watch := r.newUnchargedWatch(launcher)
+	go func() { exceeds <- watch.until(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
 	stopped := !looks.Stop() && <-exceeded
-	if e := <-exceeds; e != nil && err == nil {
-		return result, r.tooMuch(e)
-	}
+	found := <-exceeds
 	// A short command has ended before anybody looked.
-	if !stopped && r.written(most) <= most || err != nil {
-		return result, err
+	if found != nil || err != nil || !stopped && r.written(most) <= most {
+		return result, found, err
 	}
 	r.w.refusals.add(r.a.digest, time.Now())
-	return result, fault.Errorf(codes.ResourceExhausted,
+	return result, nil, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
 			"each of which counts as 4 KiB at least (max_scratch)", most)
 }

@@ -3,13 +3,12 @@ package worker
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/worker/census"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/uncharged"
 )
@@ -21,17 +20,13 @@ const (
 	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that
 	// time.
 	unchargedInterval = 100 * time.Millisecond
-	// looksForLocks is how many checks there are for each that counts file systems and locks:
-	// during a count of locks the kernel grants none to any process.
-	looksForLocks = 10
-	// mostFileSystems may come while a command runs, or as many as fileSystemsOfSlot allow for each
-	// slot, if that is more. A process mounts some 10,000 in a second.
-	mostFileSystems   = 1 << 12
-	fileSystemsOfSlot = 1 << 6
+	// scarceInterval is how often file systems and locks are counted: during a count of locks the
+	// kernel grants none to any process. They are counted earlier if the machine's small objects
+	// have grown by scarceGrowth.
+	scarceInterval = time.Second
+	scarceGrowth   = 8 << 20
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
-	// mostLocks of files that come while a command runs take some 14 MB.
-	mostLocks = 1 << 16
 	// mostKernel is the part of a machine's memory, one in so many, that small objects of its
 	// kernel may grow by while a command runs and less than such a part is available to anybody.
 	mostKernel = 8
@@ -43,21 +38,14 @@ const (
 // for.
 type unchargedWatch struct {
 	launcher *runner.Launcher
-	lately   *lockCount
+	scarce   []scarceKind
 	network  bool // the command has the machine's
-	looks    int  // so far
-	// The use of others when the command began. unknown: their locks could not be counted, or are
-	// too many to count.
-	locks   int
-	systems int // of files; 0: nobody knows
+	// The use of others before the command began.
 	netlink int64
-	kernel  int64
-	unknown bool
-	// count is uncharged.Locks; fileSystems and mounts are the functions of that name.
-	count       func(most int, pids []int) (all, own int, err error)
-	fileSystems func() (int, error)
-	mounts      func(pids []int, most int) int
-	mostSystems int
+	kernel  int64 // unknown: 0
+	// When file systems and locks were counted, when that may be early, and the small objects then.
+	counted, early time.Time
+	kernelCounted  int64
 }
 
 // An excess is uncharged memory that is too much. own: it is the command's for certain.
@@ -66,37 +54,25 @@ type excess struct {
 	own  bool
 }
 
-// A lockCount is how many locks of files there were within the last second. To count them the
-// kernel waits for some 20 ms, so that one count is for all commands that begin.
-type lockCount struct {
-	mu     sync.Mutex
-	at     time.Time           // guarded by mu, as all below: when the latest count began
-	latest func() (int, error) // returns when that has ended
-}
-
-// get returns the latest count, and has count begin one if that is too old.
-func (c *lockCount) get(count func(most int, pids []int) (all, own int, err error)) (int, error) {
-	c.mu.Lock()
-	if c.latest == nil || time.Since(c.at) > time.Second {
-		c.at, c.latest = time.Now(), sync.OnceValues(func() (int, error) {
-			n, _, err := count(2*mostLocks+1, nil)
-			return n, err
-		})
-	}
-	latest := c.latest
-	c.mu.Unlock()
-	return latest()
-}
-
-// watchUncharged calls stop when there is an excess, and returns it. It returns nil when ctx ends.
-func (r *run) watchUncharged(ctx context.Context, launcher *runner.Launcher, stop func()) *excess {
+// newUnchargedWatch returns the watch of a command that is about to begin; nil if it can do all
+// that the worker can.
+func (r *run) newUnchargedWatch(launcher *runner.Launcher) *unchargedWatch {
 	if !r.w.opts.Isolation.Sandboxed {
-		return nil // such a command can do all that the worker can
+		return nil
 	}
-	u := &unchargedWatch{
-		launcher: launcher, lately: &r.w.locks, network: !r.a.how.Sandbox.NoNetwork, count: uncharged.Locks,
-		fileSystems: uncharged.FileSystems, mounts: uncharged.Mounts,
-		mostSystems: max(mostFileSystems, fileSystemsOfSlot*len(r.w.opts.Launchers)),
+	u := &unchargedWatch{launcher: launcher, scarce: r.w.scarce.kinds, network: !r.a.how.Sandbox.NoNetwork}
+	if u.network {
+		u.netlink, _ = uncharged.Netlink("")
+	}
+	memory, _ := uncharged.Machine()
+	u.kernel = memory.Kernel
+	return u
+}
+
+// until calls stop when there is an excess, and returns it. It returns nil when ctx ends.
+func (u *unchargedWatch) until(ctx context.Context, stop func()) *excess {
+	if u == nil {
+		return nil
 	}
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
@@ -106,37 +82,53 @@ func (r *run) watchUncharged(ctx context.Context, launcher *runner.Launcher, sto
 			return nil
 		case <-timer.C:
 		}
-		began := time.Now()
-		if found := u.look(); found != nil {
+		pids, began := u.launcher.Processes(), time.Now()
+		found, kernel := u.look(pids)
+		pause := max(unchargedInterval, unchargedShare*time.Since(began))
+		if found == nil {
+			found = u.lookAtScarce(pids, kernel)
+		}
+		if found != nil {
 			stop()
 			return found
 		}
-		timer.Reset(max(unchargedInterval, unchargedShare*time.Since(began)))
+		timer.Reset(pause)
 	}
 }
 
-// look returns the kind of memory of which the command has too much. Kinds that the kernel does not
-// report are skipped.
-func (u *unchargedWatch) look() *excess {
-	pids := u.launcher.Processes()
-	slices.Sort(pids)
+// look returns the kind of memory of which the command has too much, and the small objects of the
+// kernel. Kinds that the kernel does not report are skipped.
+func (u *unchargedWatch) look(pids []int) (found *excess, kernel int64) {
 	if found := u.lookAtNetlink(pids); found != nil {
-		return found
+		return found, 0
 	}
 	memory, err := uncharged.Machine()
-	if err == nil {
-		if found := u.lookAtMachine(memory); found != nil {
-			return found
+	if err != nil {
+		return nil, 0
+	}
+	return u.lookAtMachine(memory), memory.Kernel
+}
+
+// lookAtScarce counts what the kernel has once, if it is time for that. A Census bounds the time
+// that counts of others take.
+func (u *unchargedWatch) lookAtScarce(pids []int, kernel int64) *excess {
+	now, age := time.Now(), scarceInterval
+	switch {
+	case now.Sub(u.counted) >= scarceInterval:
+	case kernel-u.kernelCounted > scarceGrowth && !now.Before(u.early):
+		age = unchargedInterval
+	default:
+		return nil
+	}
+	u.counted, u.kernelCounted = now, kernel
+	for _, k := range u.scarce {
+		if verdict := k.Look(pids, age); verdict != census.Innocent {
+			return &excess{k.what, verdict == census.Guilty}
 		}
 	}
-	var found *excess
-	if u.looks%looksForLocks == 0 {
-		if found = u.lookAtLocks(pids); found == nil {
-			found = u.lookAtFileSystems(pids)
-		}
-	}
-	u.looks++
-	return found
+	took := time.Since(now)
+	u.counted, u.early = now.Add(took), now.Add(took+min(unchargedShare*took, scarceInterval))
+	return nil
 }
 
 func (u *unchargedWatch) lookAtNetlink(pids []int) *excess {
@@ -148,11 +140,10 @@ func (u *unchargedWatch) lookAtNetlink(pids []int) *excess {
 	switch {
 	case err != nil:
 		return nil
-	case u.network && u.looks == 0:
-		u.netlink = bytes
 	case bytes-u.netlink > mostNetlink:
 		return &excess{fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), !u.network}
 	}
+	u.netlink = min(u.netlink, bytes)
 	return nil
 }
 
@@ -161,46 +152,10 @@ func (u *unchargedWatch) lookAtNetlink(pids []int) *excess {
 // objects, too.
 func (u *unchargedWatch) lookAtMachine(m uncharged.Memory) *excess {
 	part := m.Total / mostKernel
-	switch {
-	case u.looks == 0:
-		u.kernel = m.Kernel
-	case m.Available < part && m.Kernel-u.kernel > part:
+	if u.kernel > 0 && m.Available < part && m.Kernel-u.kernel > part {
 		return &excess{fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), false}
 	}
 	return nil
-}
-
-func (u *unchargedWatch) lookAtLocks(pids []int) *excess {
-	if u.looks == 0 {
-		var err error
-		u.locks, err = u.lately.get(u.count)
-		u.unknown = err != nil || u.locks > 2*mostLocks
-		return nil
-	}
-	if u.unknown {
-		return nil
-	}
-	all, own, err := u.count(u.locks+2*mostLocks+1, pids)
-	if err != nil || all-u.locks <= mostLocks && own <= mostLocks {
-		return nil
-	}
-	return &excess{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), own > mostLocks}
-}
-
-// lookAtFileSystems checks the file systems that commands mount in their own namespaces: the
-// machine has numbers for about a million.
-func (u *unchargedWatch) lookAtFileSystems(pids []int) *excess {
-	n, err := u.fileSystems()
-	switch {
-	case err != nil:
-		return nil
-	case u.looks == 0:
-		u.systems = n
-		return nil
-	case u.systems == 0 || n-u.systems <= u.mostSystems:
-		return nil
-	}
-	return &excess{fmt.Sprintf("%d mounted file systems", u.mostSystems), u.mounts(pids, u.mostSystems+1) > u.mostSystems}
 }
 
 // tooMuch is the error of an action whose command was stopped for an excess. If another command

@@ -199,7 +199,7 @@ type Worker struct {
 	sizes    *inputs.Sizes
 	live     *live.Outputs
 	totals   totals
-	locks    lockCount
+	scarce   *scarceObjects
 
 	peers *peer.Pool
 	// boot distinguishes this Worker from others with the same identity.
@@ -257,6 +257,7 @@ func New(o Options) (*Worker, error) {
 		peers:    peer.NewPool(o.DialPeer, o.Logger),
 		sizes:    inputs.NewSizes(),
 		refusals: newRefusals(),
+		scarce:   newScarceObjects(len(o.Launchers)),
 	}
 	w.boot = rand.Text()
 	if w.hello, err = w.opts.hello(w.boot); err != nil {
@@ -272,6 +273,9 @@ func New(o Options) (*Worker, error) {
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg, watched sync.WaitGroup
 	var ids []map[string]string
+	if w.opts.Isolation.Sandboxed {
+		w.scarce.begin()
+	}
 	called := make([]chan struct{}, w.pipeline.Size())
 	w.live.OnCall(func(position int) {
 		if position < len(called) {

@@ -2,7 +2,6 @@ package folder
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -19,18 +18,10 @@ func Nameless(ctx context.Context, pids []int, most int64) int64 {
 	l := nameless{ctx: ctx, most: most, seen: map[file]bool{}}
 	for _, pid := range pids {
 		process := filepath.Join("/proc", strconv.Itoa(pid))
-		l.each(filepath.Join(process, "map_files"), l.count)
-		var tables []int
-		l.each(filepath.Join(process, "task"), func(thread string) {
-			tid, _ := strconv.Atoi(filepath.Base(thread))
-			// Threads usually share their open files. Two that do not are told apart from the
-			// others.
-			if n := len(tables); n > 0 && (sharesFiles(tid, tables[0]) || sharesFiles(tid, tables[n-1])) {
-				return
-			}
-			tables = append(tables, tid)
-			l.each(filepath.Join(thread, "fd"), l.count)
-		})
+		l.countAll(filepath.Join(process, "map_files"))
+		for thread := range Tables(pid) {
+			l.countAll(filepath.Join(process, "task", strconv.Itoa(thread), "fd"))
+		}
 	}
 	return l.sum
 }
@@ -43,32 +34,14 @@ type nameless struct {
 	seen map[file]bool
 }
 
-// each calls do with the path of each name in a folder, until there is no more to do.
-func (l *nameless) each(dir string, do func(path string)) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return // the process has ended
-	}
-	defer f.Close()
-	for {
-		names, err := f.Readdirnames(namesAtOnce)
-		for _, name := range names {
-			if l.sum > l.most || l.ctx.Err() != nil {
-				return
-			}
-			do(filepath.Join(dir, name))
-		}
-		if err != nil {
+// countAll counts the files of a folder in /proc, until there is no more to do.
+func (l *nameless) countAll(dir string) {
+	for path := range Names(dir) {
+		if l.sum > l.most || l.ctx.Err() != nil {
 			return
 		}
+		l.count(path)
 	}
-}
-
-// sharesFiles reports whether two threads have the same open files.
-func sharesFiles(one, other int) bool {
-	const files = 2 // KCMP_FILES
-	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), files, 0, 0, 0)
-	return errno == unix.ENOSYS || errno == 0 && same == 0
 }
 
 // count adds the file at path, if it has no name and was not seen. It asks no server of a network.

@@ -4,11 +4,14 @@
 #include <linux/netlink.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,10 +41,10 @@ static void *netlink(void *unused)
 		pause();
 }
 
-// locks takes them until it is stopped.
-static void locks(int command)
+// locks takes 100,000. Without open files it only has them mapped.
+static void locks(int command, int opened)
 {
-	for (int i = 0;; i++) {
+	for (int i = 0; i < 100; i++) {
 		char name[24];
 		int f;
 
@@ -57,20 +60,45 @@ static void locks(int command)
 				exit(1);
 			}
 		}
+		if (!opened) {
+			if (mmap(NULL, 1, PROT_READ, MAP_SHARED, f, 0) == MAP_FAILED)
+				pause();
+			close(f);
+		}
 	}
+	for (;;)
+		pause();
 }
 
-// mounts file systems until it is stopped.
-static void mounts(void)
+// mounts file systems in a namespace of its own until there are so many.
+static void mounts(int most)
 {
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) {
 		perror("unshare");
 		exit(1);
 	}
-	while (!mount("none", "/tmp", "tmpfs", 0, "size=4k"))
-		;
-	perror("mount");
-	pause();
+	for (int i = 0; i < most; i++)
+		if (mount("none", "/tmp", "tmpfs", 0, "size=4k")) {
+			perror("mount");
+			pause();
+		}
+}
+
+// hidden_mounts are in namespaces that no process is in, until it is stopped.
+static void hidden_mounts(void)
+{
+	for (;;) {
+		int status;
+
+		if (!syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0)) {
+			mounts(1000);
+			_exit(open("/proc/self/ns/mnt", O_RDONLY) < 0);
+		}
+		if (wait(&status) < 0 || status) {
+			fprintf(stderr, "mounts ended with %d\n", status);
+			pause();
+		}
+	}
 }
 
 int main(int argc, char **argv)
@@ -82,10 +110,14 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "netlink-of-a-thread") && !pthread_create(&thread, NULL, netlink, NULL))
 		pthread_exit(NULL); // the first thread has ended
 	if (argc > 1 && !strcmp(argv[1], "locks"))
-		locks(F_SETLK);
+		locks(F_SETLK, 1);
 	if (argc > 1 && !strcmp(argv[1], "locks-of-files"))
-		locks(F_OFD_SETLK);
+		locks(F_OFD_SETLK, 1);
+	if (argc > 1 && !strcmp(argv[1], "locks-of-mapped"))
+		locks(F_OFD_SETLK, 0);
 	if (argc > 1 && !strcmp(argv[1], "mounts"))
-		mounts();
+		mounts(1 << 20);
+	if (argc > 1 && !strcmp(argv[1], "hidden-mounts"))
+		hidden_mounts();
 	return 2;
 }

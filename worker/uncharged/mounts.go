@@ -2,6 +2,7 @@ package uncharged
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // FileSystems returns how many file systems without a disk of their own the machine has: it makes
@@ -36,44 +39,61 @@ func FileSystems() (int, error) {
 	return int(unix.Minor(st.Dev)), nil
 }
 
-// Mounts counts the mounts that the threads of processes see, up to most, in each namespace once.
-func Mounts(pids []int, most int) (n int) {
+// Mounted counts the file systems without a disk that the threads of processes see mounted, up to
+// most, and only those with numbers of at most last. It reads the mounts of each namespace once.
+func Mounted(pids []int, last, most int) int {
+	m := mounted{last: last, most: most, numbers: map[int]bool{}}
 	seen := map[string]bool{}
 	for _, pid := range pids {
-		threads := filepath.Join("/proc", strconv.Itoa(pid), "task")
-		names, err := os.ReadDir(threads)
-		if err != nil {
-			continue // it has ended
-		}
-		for _, name := range names {
-			thread := filepath.Join(threads, name.Name())
+		for thread := range folder.Names(filepath.Join("/proc", strconv.Itoa(pid), "task")) {
 			namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
 			if err != nil || seen[namespace] {
 				continue
 			}
 			seen[namespace] = true
-			if n += mountsOf(filepath.Join(thread, "mountinfo"), most-n); n >= most {
-				return n
+			if m.read(filepath.Join(thread, "mountinfo")); len(m.numbers) >= most {
+				return len(m.numbers)
 			}
 		}
 	}
-	return n
+	return len(m.numbers)
 }
 
-// mountsOf counts the lines of a table of mounts, however long they are.
-func mountsOf(table string, most int) (n int) {
+// mounted collects the numbers of file systems.
+type mounted struct {
+	last, most int
+	numbers    map[int]bool
+}
+
+// read adds those of a table of mounts, however long its lines are.
+func (m *mounted) read(table string) {
 	f, err := os.Open(table)
 	if err != nil {
-		return 0
+		return // the thread has ended
 	}
 	defer f.Close()
-	for lines := bufio.NewReader(f); n < most; {
-		switch _, err := lines.ReadSlice('\n'); {
-		case err == nil:
-			n++
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return n
+	begins := true
+	for lines := bufio.NewReader(f); len(m.numbers) < m.most; {
+		text, err := lines.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
 		}
+		if begins {
+			m.add(text)
+		}
+		begins = err == nil
 	}
-	return n
+}
+
+// add adds that of a line of proc_pid_mountinfo(5), which begins with the numbers of the mount, of
+// its parent, and of the file system (0:NUMBER).
+func (m *mounted) add(line []byte) {
+	fields := bytes.SplitN(line, []byte(" "), 4)
+	if len(fields) < 4 {
+		return
+	}
+	minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
+	if n, err := strconv.Atoi(string(minor)); ok && err == nil && n <= m.last {
+		m.numbers[n] = true
+	}
 }

@@ -27,7 +27,7 @@ func TestFileSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := []int{os.Getpid(), 1 << 30, os.Getpid()}
-	seen := Mounts(here, 1<<20)
+	seen := Mounted(here, 1<<20, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -52,11 +52,14 @@ func TestFileSystems(t *testing.T) {
 	if n, err := FileSystems(); err != nil || n < some || n < before+some/2 {
 		t.Errorf("%d file systems, %v, after %d of %d more", n, err, some, before)
 	}
-	// The thread has a copy of the other mounts, some of which may come and go.
-	if n := Mounts(here, 1<<20) - 2*seen; n < some/2 || n > 2*some {
-		t.Errorf("%d mounts more, want %d", n, some)
+	// Some of the others may come and go.
+	if n := Mounted(here, 1<<20, 1<<20) - seen; n < some/2 || n > 2*some {
+		t.Errorf("%d file systems more, want %d", n, some)
 	}
-	if n := Mounts(here, 10); n != 10 {
-		t.Errorf("%d mounts of 10 at most", n)
+	if n := Mounted(here, 1<<20, 10); n != 10 {
+		t.Errorf("%d file systems of 10 at most", n)
+	}
+	if n := Mounted(here, 5, 1<<20); n > 5 {
+		t.Errorf("%d file systems with the numbers 1 to 5", n)
 	}
 }

@@ -12,39 +12,6 @@ import (
 	"strings"
 )
 
-// Locks counts the locks of files that the kernel keeps, up to most, and those among them that
-// processes of pids, which are sorted, have taken. Of some it does not say who has them: such as
-// belong to an open file (F_OFD_SETLK), or were taken by a process that has ended.
-func Locks(most int, pids []int) (all, own int, err error) {
-	f, err := os.Open("/proc/locks")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer f.Close()
-	return countLocks(f, most, pids)
-}
-
-// countLocks counts in a table like that of proc_locks(5): number, kind, mode, access, process,
-// file, range.
-func countLocks(r io.Reader, most int, pids []int) (all, own int, err error) {
-	lines := bufio.NewScanner(r)
-	for all < most && lines.Scan() {
-		all++
-		fields := strings.Fields(lines.Text())
-		if len(fields) > 1 && fields[1] == "->" { // it waits
-			fields = fields[1:]
-		}
-		if len(fields) < 5 {
-			continue
-		}
-		pid, err := strconv.Atoi(fields[4])
-		if _, found := slices.BinarySearch(pids, pid); err == nil && found {
-			own++
-		}
-	}
-	return all, own, lines.Err()
-}
-
 // Netlink returns how many bytes wait in the netlink sockets of a process's network namespace. An
 // empty process is this one.
 func Netlink(process string) (bytes int64, err error) {

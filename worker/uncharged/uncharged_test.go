@@ -3,51 +3,12 @@ package uncharged
 import (
 	"encoding/binary"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
-
-func TestCountLocks(t *testing.T) {
-	const table = `1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 EOF
-2: FLOCK  ADVISORY  WRITE 11 fe:01:77 0 EOF
-3: OFDLCK ADVISORY  READ -1 fe:00:77 0 EOF
-3: -> POSIX  ADVISORY  WRITE 12 fe:00:78 0 EOF
-4: LEASE
-`
-	for _, c := range []struct {
-		most     int
-		pids     []int
-		all, own int
-	}{{100, []int{10, 12}, 5, 2}, {100, nil, 5, 0}, {2, []int{10, 12}, 2, 1}} {
-		all, own, err := countLocks(strings.NewReader(table), c.most, c.pids)
-		if all != c.all || own != c.own || err != nil {
-			t.Errorf("%d locks, %d of %v, %v; want %d and %d", all, own, c.pids, err, c.all, c.own)
-		}
-	}
-}
-
-// TestLocks takes some of a file.
-func TestLocks(t *testing.T) {
-	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	const some = 100
-	for i := range int64(some) {
-		if err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: 2 * i, Len: 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all, own, err := Locks(1<<20, []int{os.Getpid()})
-	if own < some || all < own || err != nil {
-		t.Errorf("%d locks, %d of this process, %v; it has %d", all, own, err, some)
-	}
-}
 
 // TestNetlink has an answer wait in a socket.
 func TestNetlink(t *testing.T) {

@@ -1,0 +1,62 @@
+package folder
+
+import (
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tables returns the threads of a process with which its tables of open files are seen: usually
+// one, because threads share theirs. A thread comes in vain if another one, neither the first nor
+// the last so far, has the same table. The files are below /proc/PID/task/THREAD.
+func Tables(pid int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		var first, last int
+		for thread := range Names(filepath.Join("/proc", strconv.Itoa(pid), "task")) {
+			tid, err := strconv.Atoi(filepath.Base(thread))
+			if err != nil || first != 0 && (sharesFiles(tid, first) || sharesFiles(tid, last)) {
+				continue
+			}
+			if first == 0 {
+				first = tid
+			}
+			last = tid
+			if !yield(tid) {
+				return
+			}
+		}
+	}
+}
+
+// Names returns the path of each name in a folder, in no order. It holds few of them at a time. A
+// folder that cannot be read has none, such as that of a process that has ended.
+func Names(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		f, err := os.Open(dir)
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		for {
+			names, err := f.Readdirnames(namesAtOnce)
+			for _, name := range names {
+				if !yield(filepath.Join(dir, name)) {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// sharesFiles reports whether two threads have the same open files.
+func sharesFiles(one, other int) bool {
+	const files = 2 // KCMP_FILES
+	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(one), uintptr(other), files, 0, 0, 0)
+	return errno == unix.ENOSYS || errno == 0 && same == 0
+}

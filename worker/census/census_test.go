@@ -1,0 +1,181 @@
+package census
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A machine has objects: in all, those that its processes show, and those of one command.
+type machine struct {
+	all, shown, own int
+	unsure          bool
+	err             error
+	counts, asked   int // how often all were counted, and those of the command
+}
+
+func (m *machine) census() *Census {
+	return New(Kind{
+		Most: 100, Countable: 1000,
+		All:   func(most int) (int, error) { m.counts++; return min(m.all, most), m.err },
+		Of:    func([]int, int) (int, bool) { m.asked++; return m.own, !m.unsure },
+		Shown: func(int) int { return m.shown },
+	})
+}
+
+// TestVerdicts looks at a command again and again for three seconds.
+func TestVerdicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, now machine
+		first, last Verdict
+	}{
+		"few":                           {machine{}, machine{all: 100, own: 100}, Innocent, Innocent},
+		"many of its own":               {machine{}, machine{all: 101, shown: 101, own: 101}, Guilty, Guilty},
+		"those of others went":          {machine{all: 90}, machine{all: 101, shown: 101, own: 101}, Guilty, Guilty},
+		"as many as it may have":        {machine{}, machine{all: 200, shown: 200, own: 100}, Innocent, Innocent},
+		"perhaps its own":               {machine{}, machine{all: 150, shown: 101, own: 101, unsure: true}, Suspect, Suspect},
+		"another command shows them":    {machine{}, machine{all: 900, shown: 890}, Innocent, Innocent},
+		"nobody shows them":             {machine{}, machine{all: 900, shown: 799}, Innocent, Unknown},
+		"few are hidden":                {machine{}, machine{all: 900, shown: 800}, Innocent, Innocent},
+		"they were hidden before":       {machine{all: 500, shown: 10}, machine{all: 600, shown: 10}, Innocent, Innocent},
+		"more are hidden than before":   {machine{all: 500, shown: 10}, machine{all: 601, shown: 10}, Innocent, Unknown},
+		"those before were shown":       {machine{all: 500, shown: 500}, machine{all: 601, shown: 500}, Innocent, Unknown},
+		"nobody knows those before":     {machine{all: 500, err: errors.New("no")}, machine{all: 500}, Innocent, Unknown},
+		"too many to look at":           {machine{}, machine{all: 1001, shown: 1001, own: 1001}, Unknown, Unknown},
+		"others have too many":          {machine{all: 5000, shown: 5000}, machine{all: 5100}, Innocent, Innocent},
+		"others have, and it has many":  {machine{all: 5000, shown: 5000}, machine{all: 5101, own: 101}, Guilty, Guilty},
+		"others have, some are hidden":  {machine{all: 5000, shown: 5000}, machine{all: 5101}, Innocent, Unknown},
+		"others have, too many to look": {machine{all: 5000, shown: 5000}, machine{all: 6001, own: 1001}, Unknown, Unknown},
+		"they cannot be counted":        {machine{}, machine{all: 900, own: 900, err: errors.New("no")}, Innocent, Innocent},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := c.before
+			census := m.census()
+			census.Begin()
+			m = c.now
+			first := census.Look(nil, time.Second)
+			var last Verdict
+			for range 3 {
+				time.Sleep(time.Second + 1)
+				last = census.Look(nil, time.Second)
+			}
+			if first != c.first || last != c.last {
+				t.Errorf("%s: %d at first and %d at last, want %d and %d", name, first, last, c.first, c.last)
+			}
+			if tooMany := m.all > 1000+c.before.all; tooMany && m.asked > 0 {
+				t.Errorf("%s: the command's own were counted although they are too many", name)
+			}
+		})
+	}
+}
+
+// TestOthersHaveFewerLater: what others had once, commands may not have later.
+func TestOthersHaveFewerLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{all: 500}
+		c := m.census()
+		c.Begin()
+		for _, step := range []struct {
+			all  int
+			want Verdict
+		}{{500, Innocent}, {300, Innocent}, {401, Innocent}, {401, Innocent}, {401, Unknown}} {
+			m.all = step.all
+			time.Sleep(time.Second + 1)
+			if got := c.Look(nil, time.Second); got != step.want {
+				t.Fatalf("%d objects: %d, want %d", step.all, got, step.want)
+			}
+		}
+	})
+}
+
+// TestFreeing: objects that the kernel is freeing accuse nobody, and an excess that was found stays
+// until others' are counted anew.
+func TestFreeing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.census()
+		c.Begin()
+		look := func() Verdict {
+			time.Sleep(time.Second + 1)
+			return c.Look(nil, time.Second)
+		}
+		for m.all = 900; m.all > 110; m.all -= m.all/falls + 2 {
+			if got := look(); got != Innocent {
+				t.Fatalf("%d objects are left: %d", m.all, got)
+			}
+		}
+		m.all = 0
+		look()
+		m.all = 900
+		for range 2 {
+			if got := look(); got != Innocent || c.Found() {
+				t.Fatalf("hidden objects for less than %s: %d", patience, got)
+			}
+		}
+		if got := look(); got != Unknown || !c.Found() {
+			t.Fatalf("hidden objects: %d, found: %v", got, c.Found())
+		}
+		m.all = 0
+		if got := look(); got != Unknown {
+			t.Errorf("the owner was found, and was not stopped: %d", got)
+		}
+		c.Begin()
+		if got := look(); got != Innocent || c.Found() {
+			t.Errorf("after a new beginning: %d, found: %v", got, c.Found())
+		}
+	})
+}
+
+// TestCounts: commands that look at the same time share a count, and one that hangs holds up those
+// of its second only. Long ones are rare if there are many objects, and not more and more.
+func TestCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.census()
+		c.Begin()
+		m.counts = 0
+		hangs := make(chan struct{})
+		all := c.kind.All
+		c.kind.All = func(most int) (int, error) {
+			n, err := all(most)
+			if m.counts == 1 {
+				<-hangs
+			}
+			return n, err
+		}
+		ended := make(chan Verdict, 1)
+		go func() { ended <- c.Look(nil, time.Second) }()
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		c.Look(nil, time.Second)
+		c.Look(nil, time.Second)
+		if m.counts != 2 || len(ended) > 0 {
+			t.Errorf("%d counts, %d hung ones ended; want 2, and none", m.counts, len(ended))
+		}
+		close(hangs)
+		<-ended
+		c.kind.All = func(most int) (int, error) {
+			time.Sleep(time.Second)
+			return all(most)
+		}
+		m.counts = 0
+		for i, step := range []struct {
+			wait        time.Duration
+			all, counts int // each looks at all twice if there are many
+		}{
+			{time.Minute, 100, 1},
+			{time.Second, 100, 2},
+			{time.Second, 500, 4},
+			{time.Second, 512, 6}, // they had become more
+			{39 * time.Second, 512, 6},
+			{2 * time.Second, 512, 8},
+		} {
+			m.all, m.shown = step.all, step.all
+			time.Sleep(step.wait)
+			if c.Look(nil, time.Second); m.counts != step.counts {
+				t.Errorf("step %d: %d counts, want %d", i, m.counts, step.counts)
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package census
+
+import (
+	"context"
+	"sync"
+)
+
+// A Gate lets commands run side by side, or a function alone. The zero Gate is open.
+type Gate struct {
+	mu      sync.Mutex
+	running int           // guarded by mu, as all below
+	closed  chan struct{} // itself closed when the gate opens; nil: it is open
+	empty   chan struct{} // closed when nothing runs any more, while the gate is closed
+}
+
+// Enter waits until the gate is open. Call Leave when the command has ended, unless there is an
+// error, which is that of ctx.
+func (g *Gate) Enter(ctx context.Context) error {
+	for {
+		g.mu.Lock()
+		closed := g.closed
+		if closed == nil {
+			g.running++
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Leave is called by a command that has ended.
+func (g *Gate) Leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running--
+	if g.running == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// Alone lets no command in, waits until none runs any more, and calls do. It does nothing if
+// another call does that already, or if ctx ends before.
+func (g *Gate) Alone(ctx context.Context, do func()) {
+	g.mu.Lock()
+	if g.closed != nil {
+		g.mu.Unlock()
+		return
+	}
+	opened, empty := make(chan struct{}), make(chan struct{})
+	g.closed = opened
+	if g.running == 0 {
+		close(empty)
+	} else {
+		g.empty = empty
+	}
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		g.closed, g.empty = nil, nil
+		g.mu.Unlock()
+		close(opened)
+	}()
+	select {
+	case <-empty:
+		do()
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/forerunner-build/forerunner/worker/census"
+	"github.com/forerunner-build/forerunner/worker/uncharged"
+)
+
+const (
+	// mostLocks of files that a command has take some 14 MB.
+	mostLocks = 1 << 16
+	// countableLocks are all of the machine that can be attributed: to show as many locks of one
+	// file takes the kernel some 32 MB of the worker's memory.
+	countableLocks = 1 << 18
+	// mostFileSystems may be mounted by a command, or as many as fileSystemsOfSlot allow for each
+	// slot, if that is more. A process mounts some 10,000 in a second; the machine has numbers for
+	// machineFileSystems.
+	mostFileSystems    = 1 << 12
+	fileSystemsOfSlot  = 1 << 6
+	machineFileSystems = 1 << 20
+)
+
+// scarceObjects are what the kernel has once for all commands, and charges to no group.
+type scarceObjects struct {
+	gate  census.Gate // for commands
+	kinds []scarceKind
+}
+
+// A scarceKind is one of them.
+type scarceKind struct {
+	what string // how many of it a command may have
+	*census.Census
+}
+
+// newScarceObjects returns those of a worker with slots.
+func newScarceObjects(slots int) *scarceObjects {
+	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
+	return &scarceObjects{kinds: []scarceKind{
+		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
+			Most: mostLocks, Countable: countableLocks,
+			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
+			Of:  uncharged.LocksOf,
+			Shown: func(all int) int {
+				n, _ := uncharged.LocksOf(uncharged.Everyone(), all)
+				return n
+			},
+		})},
+		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
+			Most: systems, Countable: machineFileSystems,
+			All: func(int) (int, error) { return uncharged.FileSystems() },
+			Of: func(pids []int, most int) (int, bool) {
+				return uncharged.Mounted(pids, machineFileSystems, most), true
+			},
+			Shown: func(all int) int { return uncharged.Mounted(uncharged.Everyone(), all, all) },
+		})},
+	}}
+}
+
+// begin counts what others have. No command may be running.
+func (s *scarceObjects) begin() {
+	for _, k := range s.kinds {
+		k.Begin()
+	}
+}
+
+// settle counts anew what others have if an excess had an unknown owner. All commands are stopped
+// for that: settle waits for their end, and new ones wait for it.
+func (s *scarceObjects) settle(ctx context.Context) {
+	for _, k := range s.kinds {
+		if k.Found() {
+			s.gate.Alone(ctx, s.begin)
+			return
+		}
+	}
+}
