@@ -1,6 +1,12 @@
 package serve
 
-import "testing"
+import (
+	"context"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 func TestGCPercent(t *testing.T) {
 	const gigabytes = 16 << 30
@@ -17,4 +23,45 @@ func TestGCPercent(t *testing.T) {
 	if got := gcPercent(0, 0); got != garbagePercent {
 		t.Errorf("a process that knows of no memory: %d %%", got)
 	}
+}
+
+// TestPaceGarbage: the bound follows the need at once and then each second, but not for little, and
+// not where the environment has one.
+func TestPaceGarbage(t *testing.T) {
+	const other = 12_345 // no process has that
+	before := debug.SetGCPercent(other)
+	defer debug.SetGCPercent(before)
+	get := func() int {
+		percent := debug.SetGCPercent(other)
+		debug.SetGCPercent(percent)
+		return percent
+	}
+	t.Setenv("GOGC", "70")
+	PaceGarbage(t.Context(), 16<<30)()
+	if got := get(); got != other {
+		t.Errorf("with GOGC in the environment: %d %%", got)
+	}
+	t.Setenv("GOGC", "")
+	synctest.Test(t, func(t *testing.T) {
+		stop := PaceGarbage(t.Context(), 16<<30)
+		synctest.Wait()
+		paced := get()
+		if want := gcPercent(neededBytes(), 16<<30); paced < want/2 || paced > 2*want {
+			t.Errorf("%d %%, want about %d", paced, want)
+		}
+		debug.SetGCPercent(other)
+		time.Sleep(2 * garbageEvery)
+		synctest.Wait()
+		// The need is what it was, so that the world is not stopped again.
+		if got := get(); got != other {
+			t.Errorf("the bound was set again for the same need: %d %%", got)
+		}
+		stop()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		PaceGarbage(ctx, 0)()
+		if got := get(); got != garbagePercent {
+			t.Errorf("a process without memory: %d %%, want %d", got, garbagePercent)
+		}
+	})
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/intake"
@@ -43,5 +45,33 @@ func TestPagesSpeakHTTP1(t *testing.T) {
 	defer conn.Close()
 	if got := conn.ConnectionState().NegotiatedProtocol; got != "http/1.1" {
 		t.Errorf("pages speak %q", got)
+	}
+}
+
+// TestOpen: half of what TLS needs is an error, and nothing of it is no TLS.
+func TestOpen(t *testing.T) {
+	a := certtest.New(t)
+	cert, key := a.Server("server")
+	for name, c := range map[string]struct {
+		ports   Ports
+		tls, ok bool
+	}{
+		"nothing":                   {Ports{}, false, true},
+		"all":                       {Ports{Cert: cert, Key: key, ClientCA: a.File}, true, true},
+		"authorities alone":         {Ports{ClientCA: a.File}, false, false},
+		"a key alone":               {Ports{Key: key}, false, false},
+		"a certificate alone":       {Ports{Cert: cert}, false, false},
+		"a key and the authorities": {Ports{Key: key, ClientCA: a.File}, false, false},
+	} {
+		protect, err := c.ports.Protect(auth.Options{Logger: zap.NewNop()})
+		if (err == nil) != c.ok || (protect.source != nil) != c.tls {
+			t.Errorf("%s: TLS: %t, %v", name, protect.source != nil, err)
+		}
+		if err == nil && (protect.Guard != nil) != (c.ports.ClientCA != "") {
+			t.Errorf("%s: callers need an identity: %t", name, protect.Guard != nil)
+		}
+	}
+	if l := (Protection{}).encrypt(nil); l != nil {
+		t.Errorf("a listener without TLS becomes %T", l)
 	}
 }

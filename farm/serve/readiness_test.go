@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -62,4 +63,17 @@ func TestProbesAreRemembered(t *testing.T) {
 		fault = nil
 		ask(http.StatusOK, 5)
 	})
+}
+
+// TestServing: a program that was told to stop is not ready.
+func TestServing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	try := Serving(ctx)
+	if err := try(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if try() == nil {
+		t.Error("it is ready although it was told to stop")
+	}
 }
