@@ -1,8 +1,10 @@
 package intake
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"log"
 	"net"
 	"net/http"
 	"time"
@@ -49,8 +51,8 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 		&http.Server{
 			Handler:           http.MaxBytesHandler(inTime(handler), formBytes),
 			ReadHeaderTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
-			MaxHeaderBytes: requestHeaderBytes,
-			Protocols:      onlyHTTP1(),
+			MaxHeaderBytes: requestHeaderBytes, ErrorLog: log.New(faults{}, "", log.LstdFlags),
+			Protocols: onlyHTTP1(),
 			ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 				c := through(conn)
 				if t, ok := c.Conn.(*net.TCPConn); ok {
@@ -66,6 +68,19 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 			count(reason)
 		}),
 	}
+}
+
+// faults writes to the standard log what a server says of itself. It drops failed handshakes, of
+// which everyone that reaches the port can make thousands a second, a line each: the log has the
+// disk of other things.
+type faults struct{}
+
+// Write implements io.Writer.
+func (faults) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("http: TLS handshake error")) {
+		return len(line), nil
+	}
+	return log.Writer().Write(line)
 }
 
 // onlyHTTP1 limits a connection to one request at a time. Over HTTP/2 it could have many, each with

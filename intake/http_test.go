@@ -2,12 +2,18 @@ package intake
 
 import (
 	"bufio"
+	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,13 +23,17 @@ import (
 // servePages serves over HTTP until the test ends, and returns the address.
 func servePages(t *testing.T, b Bounds, handler http.HandlerFunc, metrics prometheus.Registerer) string {
 	t.Helper()
-	s := NewHTTPServer(b, handler, metrics)
+	return serveEncrypted(t, NewHTTPServer(b, handler, metrics), func(l net.Listener) net.Listener { return l })
+}
+
+func serveEncrypted(t *testing.T, s *HTTPServer, encrypt func(net.Listener) net.Listener) string {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener, func(l net.Listener) net.Listener { return l }) }()
+	go func() { served <- s.Serve(listener, encrypt) }()
 	t.Cleanup(func() {
 		_ = s.Close()
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
@@ -45,6 +55,56 @@ func connect(t *testing.T, address, text string) net.Conn {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// logged is the text of a log.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// String implements fmt.Stringer.
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// TestLogOfPages has a client that does not speak TLS, and then a request that finds a fault of the
+// program: only that is worth a line.
+func TestLogOfPages(t *testing.T) {
+	said := &logged{}
+	log.SetOutput(said)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	model := httptest.NewTLSServer(http.NotFoundHandler())
+	model.Close()
+	address := serveEncrypted(t, NewHTTPServer(BoundsFor(32<<20), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") }), nil),
+		func(l net.Listener) net.Listener { return tls.NewListener(l, model.TLS) })
+	stranger := connect(t, address, strings.Repeat("\x00", 100))
+	if _, err := io.Copy(io.Discard, stranger); err != nil {
+		t.Log(err) // it may be reset
+	}
+	friend, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer friend.Close()
+	if _, err := friend.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, friend); err != nil {
+		t.Fatal(err)
+	}
+	if text := said.String(); !strings.Contains(text, "a fault") || strings.Contains(text, "handshake") {
+		t.Errorf("the log has %q", text)
+	}
 }
 
 // TestPagesUnderFlood has many more connections than there may be, which send nothing, a part of a
