@@ -1,0 +1,40 @@
+package login
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestFailuresAreLoggedSeldom has many log-ins fail, as whoever reaches the pages can have them do:
+// one line a second says so, and how many there were.
+func TestFailuresAreLoggedSeldom(t *testing.T) {
+	d := newDesk(t)
+	core, lines := observer.New(zapcore.WarnLevel)
+	d.options.Logger = zap.New(core)
+	synctest.Test(t, func(t *testing.T) {
+		d.open()
+		d.logins.issuers[0].client.Transport = d.issuer
+		d.issuer.Say(map[string]any{"email": "ann@example.com", "email_verified": false})
+		for range 10 {
+			if err := d.direct(); err == nil {
+				t.Fatal("somebody whose address is not verified logs in")
+			}
+		}
+		if n := lines.Len(); n != 1 {
+			t.Errorf("%d lines of 10 failures", n)
+		}
+		time.Sleep(loggedEvery)
+		if err := d.direct(); err == nil {
+			t.Fatal("somebody whose address is not verified logs in")
+		}
+		last := lines.All()[lines.Len()-1]
+		if got := last.ContextMap()["lines_left_out"]; lines.Len() != 2 || got != int64(9) {
+			t.Errorf("%d lines, and %v left out", lines.Len(), got)
+		}
+	})
+}
