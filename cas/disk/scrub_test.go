@@ -166,7 +166,7 @@ func TestScrubNotesWhatIsGone(t *testing.T) {
 }
 
 // TestScrubReadsWhatMayBeWrong: what was verified before the pass, and what was changed after it
-// had been verified in its course.
+// had been verified in its course, even if the store has seen the change.
 func TestScrubReadsWhatMayBeWrong(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	old, changed, fine := storePut(t, s, "old"), storePut(t, s, "changed"), storePut(t, s, "fine")
@@ -175,13 +175,17 @@ func TestScrubReadsWhatMayBeWrong(t *testing.T) {
 	s.files.index.lookup(old).proof.at -= 3600
 	s.files.mu.Unlock()
 	rot(t, s, changed)
+	seen := storePut(t, s, "seen")
+	rot(t, s, seen)
+	settle(t, s, seen)
+	s.verifier.notice(seen)
 	began := time.Now().Add(-time.Minute)
-	for d, want := range map[digest.Digest]bool{old: false, changed: false, fine: true} {
+	for d, want := range map[digest.Digest]bool{old: false, changed: false, seen: false, fine: true} {
 		if got := s.verifier.verifiedSince(d, began); got != want {
 			t.Errorf("%s was verified since the pass began: %t", d, got)
 		}
 	}
-	if st := scrubOnce(t, s, nil); st.Damaged != 2 {
+	if st := scrubOnce(t, s, nil); st.Damaged != 3 {
 		t.Errorf("%+v", st)
 	}
 }
