@@ -45,7 +45,7 @@ func ExampleNewCommand() {
 	// PATH=/usr/bin:/bin
 }
 
-// A command runs on a folder of this machine, and what it makes is brought back.
+// A command runs on a folder of this machine, and its outputs come back.
 func ExampleExecute() {
 	ctx := context.Background()
 	conn, err := grpc.NewClient("127.0.0.1:8980", grpc.WithTransportCredentials(insecure.NewCredentials()))

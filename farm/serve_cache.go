@@ -140,11 +140,11 @@ func (w *Worker) reaches(host string) bool {
 func countServed(registry *prometheus.Registry, s *peer.Server) error {
 	return errors.Join(
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "forerunner_worker_lent_blobs_total",
+			Name: "forerunner_worker_served_blobs_total",
 			Help: "Blobs that other workers read from this worker's store.",
 		}, func() float64 { blobs, _ := s.Served(); return float64(blobs) })),
 		registry.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "forerunner_worker_lent_bytes_total",
+			Name: "forerunner_worker_served_bytes_total",
 			Help: "Bytes of blobs that other workers read from this worker's store.",
 		}, func() float64 { _, bytes := s.Served(); return float64(bytes) })))
 }

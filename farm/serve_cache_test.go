@@ -172,7 +172,7 @@ func hearTokens(t *testing.T) (address string, heard <-chan string) {
 }
 
 // A worker's token is for its scheduler, and for nobody whom that names.
-func TestNeighboursGetNoToken(t *testing.T) {
+func TestPeersGetNoToken(t *testing.T) {
 	address, heard := hearTokens(t)
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {

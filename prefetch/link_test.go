@@ -125,7 +125,7 @@ func (s *distant) bring(ctx context.Context, ds []digest.Digest) (fetched []dige
 	return fetched, ctx.Err()
 }
 
-// need has a blob brought for somebody who waits, and returns for how long.
+// need has a blob fetched for somebody who waits, and returns for how long.
 func (s *distant) need(t testing.TB, d digest.Digest) time.Duration {
 	began := time.Now()
 	for !s.has(d) {

@@ -90,9 +90,9 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 		}, resting),
 		unreachable: counter("synchronize_failures_total", "Calls to the scheduler that failed."),
 
-		peerBlobs: counter("neighbour_blobs_total",
+		peerBlobs: counter("peer_blobs_total",
 			"Blobs fetched from other workers instead of storage."),
-		peerBytes: counter("neighbour_bytes_total",
+		peerBytes: counter("peer_bytes_total",
 			"Bytes of blobs fetched from other workers instead of storage."),
 	}
 	m.slots.Set(float64(slots))

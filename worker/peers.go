@@ -49,5 +49,5 @@ func (a *action) peerFields() []zap.Field {
 	blobs, bytes := a.peers.FromPeers()
 	a.w.metrics.peerBlobs.Add(float64(blobs))
 	a.w.metrics.peerBytes.Add(float64(bytes))
-	return []zap.Field{zap.Int64("neighbour_blobs", blobs), zap.Int64("neighbour_bytes", bytes)}
+	return []zap.Field{zap.Int64("peer_blobs", blobs), zap.Int64("peer_bytes", bytes)}
 }

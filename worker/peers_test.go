@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// lendTo serves the store of a worker to others, who find it over the connection.
-func lendTo(t *testing.T, store *disk.Store, options ...grpc.ServerOption) *grpc.ClientConn {
+// serveStore serves the store of a worker to others, who find it over the connection.
+func serveStore(t *testing.T, store *disk.Store, options ...grpc.ServerOption) *grpc.ClientConn {
 	return serve(t, func(s *grpc.Server) { peer.NewServer(store, nil).Register(s) }, options...)
 }
 
@@ -31,9 +31,9 @@ func garble(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.Unary
 	return answer, err
 }
 
-// TestInputsFromNeighbours has an action that one worker has run run on another one, and then on a
+// TestInputsFromPeers has an action that one worker has run run on another one, and then on a
 // third, for whom storage has its command and nothing else, ever.
-func TestInputsFromNeighbours(t *testing.T) {
+func TestInputsFromPeers(t *testing.T) {
 	needRoot(t)
 	first := newFarm(t)
 	work := spec{inputs: tree{"a": "first\n", "d/b": "second\n", "d/e/c": "third\n"}, shell: "cat a d/b d/e/c > out", paths: []string{"out"}}
@@ -42,8 +42,8 @@ func TestInputsFromNeighbours(t *testing.T) {
 	dead, err := grpc.NewClient("127.0.0.1:1", grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	near := map[string]*grpc.ClientConn{
-		"grpc://dead:1": dead, "grpc://liar:1": lendTo(t, first.local, grpc.UnaryInterceptor(garble)),
-		"grpc://first:1": lendTo(t, first.local), "grpc://again:1": lendTo(t, first.local),
+		"grpc://dead:1": dead, "grpc://liar:1": serveStore(t, first.local, grpc.UnaryInterceptor(garble)),
+		"grpc://first:1": serveStore(t, first.local), "grpc://again:1": serveStore(t, first.local),
 	}
 	for _, named := range [][]string{{"grpc://first:1"}, {"grpc://dead:1", "grpc://liar:1", "grpc://again:1"}} {
 		registry := prometheus.NewRegistry()
@@ -64,7 +64,7 @@ func TestInputsFromNeighbours(t *testing.T) {
 		if cold.scheduler.caches[0] != "grpc://cold:1" {
 			t.Errorf("the scheduler heard of stores at %q", cold.scheduler.caches)
 		}
-		if n := counter(t, registry, "forerunner_worker_neighbour_blobs_total"); n < 6 {
+		if n := counter(t, registry, "forerunner_worker_peer_blobs_total"); n < 6 {
 			t.Errorf("%v blobs came from peers, want three files and three directories", n)
 		}
 	}

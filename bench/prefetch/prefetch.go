@@ -68,7 +68,7 @@ type column string
 const (
 	allFirst    column = "all_first"    // downloaded before the start
 	none        column = "none"         // read through FUSE, never seen before
-	near        column = "near"         // as none, on a worker whose neighbour has run them
+	near        column = "near"         // as none, on a worker that has a peer which has run them
 	coarse      column = "coarse"       // with what other sources of the kind read
 	exact       column = "exact"        // with what the same command read
 	misfit      column = "misfit"       // with what another program of the same kind read

@@ -80,7 +80,7 @@ func requireFUSE(t *testing.T, err error) {
 }
 
 func TestPrefetchRows(t *testing.T) {
-	only := []string{"exact_0ms", "neighbour_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost, rowMisfit}
+	only := []string{"exact_0ms", "peer_50ms", "none_2ms", "all_first_2ms", "coarse_50ms", rowBytes, rowWarmCost, rowMisfit}
 	b := newTinyPrefetch(t, 2, only...)
 	requireFUSE(t, b.measure(t.Context()))
 	var names []string
@@ -90,7 +90,7 @@ func TestPrefetchRows(t *testing.T) {
 			t.Errorf("row %s has no value: %+v", r.Name, r)
 		}
 	}
-	if want := "exact_0ms neighbour_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost misfit_coarse_50ms"; strings.Join(names, " ") != want {
+	if want := "exact_0ms peer_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost misfit_coarse_50ms"; strings.Join(names, " ") != want {
 		t.Errorf("rows %q, want %q", names, want)
 	}
 	// Three actions read two files of 6,000 bytes each; on the worker they are once.

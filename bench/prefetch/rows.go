@@ -40,7 +40,7 @@ func ratioRows() []ratioRow {
 		{name: "exact_10ms", cell: cell{workGo, exact, nearMS}, wanted: "≤ 1.08", peer: "1.42"},
 		{name: "exact_50ms", cell: cell{workGo, exact, farMS}, wanted: "≤ 1.10", peer: "2.6"},
 		{name: "none_50ms", cell: cell{workGo, none, farMS}, wanted: "≤ 1.5", peer: "9.3"},
-		{name: "neighbour_50ms", cell: cell{workGo, near, farMS}},
+		{name: "peer_50ms", cell: cell{workGo, near, farMS}},
 		{name: "all_first_50ms", cell: cell{workGo, allFirst, farMS}, peer: "18.7"},
 		{name: "coarse_50ms", cell: cell{workCXX, coarse, farMS}, wanted: "≤ 1.25"},
 		{name: "cxx_exact_50ms", cell: cell{workCXX, exact, farMS}},

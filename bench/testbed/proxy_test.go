@@ -27,8 +27,8 @@ func (a *arrivals) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLaneDelays: every byte is late by the delay, and those behind it no later.
-func TestLaneDelays(t *testing.T) {
+// TestProxyDelays: every byte is late by the delay, and those behind it no later.
+func TestProxyDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
 		l := newDirection(Distance{RoundTrip: 50 * time.Millisecond})
@@ -53,8 +53,8 @@ func TestLaneDelays(t *testing.T) {
 	})
 }
 
-// TestLaneBandwidth: what is sent at once leaves at the bandwidth's speed.
-func TestLaneBandwidth(t *testing.T) {
+// TestProxyBandwidth: what is sent at once leaves at the bandwidth's speed.
+func TestProxyBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newDirection(Distance{RoundTrip: 2 * time.Second, Bandwidth: packetBytes})
 		out := &arrivals{began: time.Now()}

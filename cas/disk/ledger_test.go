@@ -289,7 +289,7 @@ func TestOpenBlobIsAUse(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthers: what lies where a blob would is none until the store has brought it.
+// TestFilesOfOthers: what lies where a blob would is none until the store has fetched it.
 func TestFilesOfOthers(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := digest.Of(digest.SHA256, []byte("text"))

@@ -78,7 +78,7 @@ func TestTempFolderThatStays(t *testing.T) {
 	letGo()
 }
 
-// TestFolderThatGoesWhileTheStoreIsOpen: what cannot be brought for it is the disk's fault.
+// TestFolderThatGoesWhileTheStoreIsOpen: what cannot be fetched for it is the disk's fault.
 func TestFolderThatGoesWhileTheStoreIsOpen(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"file":    func(path string) error { return os.WriteFile(path, nil, 0o600) },

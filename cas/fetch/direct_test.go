@@ -20,7 +20,7 @@ func (u storeBeside) Fetch(
 
 func (u storeBeside) Direct() cas.Fetcher { return u.storage }
 
-// TestMessagesComeFromStorage: neighbours do not keep what hardly anybody reads twice.
+// TestMessagesComeFromStorage: peers do not keep what hardly anybody reads twice.
 func TestMessagesComeFromStorage(t *testing.T) {
 	near, ds := storeNewUpstream("blob", "message")
 	storage, _ := storeNewUpstream("blob", "message")
@@ -32,6 +32,6 @@ func TestMessagesComeFromStorage(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	if len(near.calls) != 1 || len(storage.calls) != 1 {
-		t.Errorf("neighbours were asked %d times, storage %d times", len(near.calls), len(storage.calls))
+		t.Errorf("peers were asked %d times, storage %d times", len(near.calls), len(storage.calls))
 	}
 }

@@ -135,7 +135,7 @@ func TestStoreOpensOvertake(t *testing.T) {
 
 // Calls for directories, small blobs and large ones do not wait for one another,
 // and one who needs a blob that waits does not wait for its queue.
-func TestStoreLanesArePassedOn(t *testing.T) {
+func TestStoreQueuesDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{})
 		texts := []string{"directory"}

@@ -245,11 +245,11 @@ func TestStoreFetcherThatKeepsSilentMissesTheBlob(t *testing.T) {
 	}
 }
 
-func TestStoreDoesNotFetchWhatHasLanded(t *testing.T) {
+func TestStoreDoesNotFetchWhatHasArrived(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), storeOptions{})
 	u, ds := storeNewUpstream("a")
 	r := s.Through(u)
-	// The blob lands after the caller has looked and before it asks.
+	// The blob arrives after the caller has looked and before it asks.
 	storePut(t, s, "a")
 	asked, err := r.ask(context.Background(), ds)
 	if err != nil || len(asked.flights) > 0 || !slices.Equal(asked.present, ds) {

@@ -27,7 +27,7 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A peerFarm is a store that is lent to others.
+// A peerFarm is a store that peers read.
 type peerFarm struct {
 	*servertest.Farm
 	server *Server
@@ -39,7 +39,7 @@ type peerFarm struct {
 	garble bool
 }
 
-func lendStart(t *testing.T, texts ...string) *peerFarm {
+func startPeer(t *testing.T, texts ...string) *peerFarm {
 	t.Helper()
 	f := &peerFarm{Farm: &servertest.Farm{Store: castest.OpenDisk(t, t.TempDir(), disk.Options{})}}
 	f.server = NewServer(f.Store, nil)
@@ -107,16 +107,16 @@ func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, c
 	return call(srv, s)
 }
 
-// neighboursTexts makes texts of the sizes that are treated differently, but for that which peers
+// peerTexts makes texts of the sizes that are treated differently, but for that which peers
 // are not asked for.
-func neighboursTexts() (texts []string) {
+func peerTexts() (texts []string) {
 	for _, n := range []int{1, 100, cas.StreamAbove + 1} {
 		texts = append(texts, strings.Repeat("x", n))
 	}
 	return texts
 }
 
-func neighboursDigests(texts ...string) (ds []digest.Digest) {
+func digestsOf(texts ...string) (ds []digest.Digest) {
 	for _, text := range texts {
 		ds = append(ds, digest.Of(digest.SHA256, []byte(text)))
 	}
@@ -131,7 +131,7 @@ type peersCase struct {
 	texts   []string
 }
 
-func peersStart(t *testing.T, texts []string, near ...*peerFarm) *peersCase {
+func startPeers(t *testing.T, texts []string, near ...*peerFarm) *peersCase {
 	t.Helper()
 	c := &peersCase{texts: texts}
 	c.farm = servertest.Start(t, servertest.Config{Unary: c.storage.unary, Stream: c.storage.stream})
@@ -163,31 +163,31 @@ func (c *peersCase) fetch(t *testing.T, fetched int) {
 func (c *peersCase) fetchAll(t *testing.T) {
 	t.Helper()
 	want := map[digest.Digest][]byte{}
-	for i, d := range neighboursDigests(c.texts...) {
+	for i, d := range digestsOf(c.texts...) {
 		want[d] = []byte(c.texts[i])
 	}
 	var sink servertest.Sink
-	if err := c.peers.Fetch(t.Context(), neighboursDigests(c.texts...), sink.Take); err != nil {
+	if err := c.peers.Fetch(t.Context(), digestsOf(c.texts...), sink.Take); err != nil {
 		t.Fatal(err)
 	}
 	sink.Check(t, want)
 }
 
-func TestNeighboursGoBeforeStorage(t *testing.T) {
+func TestPeersGoBeforeStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		texts := neighboursTexts()
-		c := peersStart(t, texts, lendStart(t, texts[1]), lendStart(t, texts...))
+		texts := peerTexts()
+		c := startPeers(t, texts, startPeer(t, texts[1]), startPeer(t, texts...))
 		c.fetch(t, len(texts))
 		if blobs, size := c.peers.FromPeers(); blobs != 3 || size != 101+cas.StreamAbove+1 {
 			t.Errorf("%d blobs, %d bytes", blobs, size)
 		}
 		// What nobody near has is storage's, as is what is large.
 		large := strings.Repeat("x", maxBlobBytes+1)
-		c = peersStart(t, append(texts, large), lendStart(t, texts[1], large))
+		c = startPeers(t, append(texts, large), startPeer(t, texts[1], large))
 		c.fetch(t, 1)
 		// So are ranges.
 		var tail bytes.Buffer
-		if err := c.peers.FetchRange(t.Context(), neighboursDigests(large)[0], span.Span{From: maxBlobBytes, To: int64(len(large))}, &tail); err != nil || tail.String() != large[maxBlobBytes:] {
+		if err := c.peers.FetchRange(t.Context(), digestsOf(large)[0], span.Span{From: maxBlobBytes, To: int64(len(large))}, &tail); err != nil || tail.String() != large[maxBlobBytes:] {
 			t.Errorf("%d bytes, %v", tail.Len(), err)
 		}
 	})
@@ -195,8 +195,8 @@ func TestNeighboursGoBeforeStorage(t *testing.T) {
 
 // A peer that fails, lies or is slow changes nothing but who brings the blobs, and is not asked
 // again at once.
-func TestBadNeighbours(t *testing.T) {
-	texts := neighboursTexts()
+func TestBadPeers(t *testing.T) {
+	texts := peerTexts()
 	unavailable := status.Error(codes.Unavailable, "as the test wants")
 	for what, spoil := range map[string]func(f *peerFarm){
 		"fails": func(f *peerFarm) {
@@ -226,9 +226,9 @@ func TestBadNeighbours(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				bad, good := lendStart(t, texts...), lendStart(t, texts[:2]...)
+				bad, good := startPeer(t, texts...), startPeer(t, texts[:2]...)
 				spoil(bad)
-				c := peersStart(t, texts, bad, good)
+				c := startPeers(t, texts, bad, good)
 				began := time.Now()
 				c.fetch(t, 2)
 				asked := bad.asked.Load()
@@ -249,14 +249,14 @@ func TestBadNeighbours(t *testing.T) {
 	}
 }
 
-func TestSlowNeighbours(t *testing.T) {
+func TestSlowPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow, good := lendStart(t, "a", "b"), lendStart(t, "a", "b")
+		slow, good := startPeer(t, "a", "b"), startPeer(t, "a", "b")
 		slow.answer = func(ctx context.Context, _ func() (any, error)) (any, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		c := peersStart(t, []string{"a", "b"}, slow, good)
+		c := startPeers(t, []string{"a", "b"}, slow, good)
 		began := time.Now()
 		c.fetch(t, 0)
 		if took := time.Since(began); took != headStart(2) {
@@ -278,14 +278,14 @@ func TestSlowNeighbours(t *testing.T) {
 }
 
 // Storage that is slower than a peer is not waited for.
-func TestNeighboursOvertakeStorage(t *testing.T) {
+func TestPeersOvertakeStorage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near := lendStart(t, "a", "b")
+		near := startPeer(t, "a", "b")
 		near.answer = func(_ context.Context, call func() (any, error)) (any, error) {
 			time.Sleep(time.Second)
 			return call()
 		}
-		c := peersStart(t, []string{"a", "b"}, near)
+		c := startPeers(t, []string{"a", "b"}, near)
 		c.storage.gate = make(chan struct{})
 		began := time.Now()
 		c.fetchAll(t)
@@ -300,10 +300,10 @@ func TestNeighboursOvertakeStorage(t *testing.T) {
 }
 
 // A peer that never has anything is hardly asked.
-func TestNeighboursInVain(t *testing.T) {
+func TestPeersInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near := lendStart(t)
-		c := peersStart(t, []string{"a"}, near)
+		near := startPeer(t)
+		c := startPeers(t, []string{"a"}, near)
 		for range 2 * maxInVain {
 			c.fetch(t, 0)
 		}
@@ -341,7 +341,7 @@ func TestStorageIsAskedAgain(t *testing.T) {
 			},
 		})
 		d := f.Put(t, digest.SHA256, []byte(text))
-		n := NewFetcher(client.New(f.Conn, client.Options{NoCompression: true}), []*Peer{lendStart(t).peer}, "main")
+		n := NewFetcher(client.New(f.Conn, client.Options{NoCompression: true}), []*Peer{startPeer(t).peer}, "main")
 		var got []byte
 		err := n.Fetch(t.Context(), []digest.Digest{d}, func(_ digest.Digest, r io.Reader) (err error) {
 			got, err = io.ReadAll(r)
@@ -354,11 +354,11 @@ func TestStorageIsAskedAgain(t *testing.T) {
 }
 
 // What is missing everywhere and what cannot be stored is told apart.
-func TestNeighboursAndErrors(t *testing.T) {
+func TestPeersAndErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near := lendStart(t, "a", "b")
-		c := peersStart(t, []string{"b", "c"}, near)
-		ds := neighboursDigests("a", "b", "c", "d")
+		near := startPeer(t, "a", "b")
+		c := startPeers(t, []string{"b", "c"}, near)
+		ds := digestsOf("a", "b", "c", "d")
 		full := errors.New("disk is full")
 		var came []digest.Digest
 		var mu sync.Mutex

@@ -16,10 +16,10 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
-func TestLenderReadsOnly(t *testing.T) {
-	f := lendStart(t, "here")
+func TestServerReadsOnly(t *testing.T) {
+	f := startPeer(t, "here")
 	storage, streams := repb.NewContentAddressableStorageClient(f.Conn), bytestream.NewByteStreamClient(f.Conn)
-	ds := neighboursDigests("here", "not here", "")
+	ds := digestsOf("here", "not here", "")
 	missing, err := storage.FindMissingBlobs(t.Context(), &repb.FindMissingBlobsRequest{BlobDigests: []*repb.Digest{ds[0].Proto(), ds[1].Proto(), ds[2].Proto()}})
 	if err != nil || len(missing.GetMissingBlobDigests()) != 1 || missing.GetMissingBlobDigests()[0].GetHash() != ds[1].Hash() {
 		t.Errorf("missing: %v, %v", missing, err)
@@ -46,13 +46,13 @@ func TestLenderReadsOnly(t *testing.T) {
 		}
 	}
 	if blobs, size := f.server.Served(); blobs != 1 || size != 4 || f.Store.Contains(ds[1]) {
-		t.Errorf("lent %d blobs, %d bytes", blobs, size)
+		t.Errorf("peers read %d blobs, %d bytes", blobs, size)
 	}
 }
 
-// A blob is lent when it is whole, and not before.
-func TestLenderLendsNothingHalf(t *testing.T) {
-	f := lendStart(t)
+// Peers can read a blob when it is whole, and not before.
+func TestServerHasNothingHalf(t *testing.T) {
+	f := startPeer(t)
 	whole := []byte("first half, second half")
 	d := digest.Of(digest.SHA256, whole)
 	reads := func() bool {
@@ -70,7 +70,7 @@ func TestLenderLendsNothingHalf(t *testing.T) {
 	go func() { stored <- f.Store.Put(t.Context(), d, from) }()
 	_, _ = to.Write(whole[:10])
 	if reads() {
-		t.Error("half a blob was lent")
+		t.Error("half a blob was read")
 	}
 	_, _ = to.Write(whole[10:])
 	_ = to.Close()
@@ -78,13 +78,13 @@ func TestLenderLendsNothingHalf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !reads() {
-		t.Error("the blob is not lent")
+		t.Error("the blob cannot be read")
 	}
 }
 
 // What others read goes as if they had not.
-func TestLenderIsNoUser(t *testing.T) {
-	f := lendStart(t)
+func TestReadsByPeersAreNoUse(t *testing.T) {
+	f := startPeer(t)
 	var err error
 	f.Store, err = disk.Open(t.TempDir(), disk.Options{MaxBytes: 30})
 	if err != nil {
@@ -119,9 +119,9 @@ func TestLenderIsNoUser(t *testing.T) {
 	}
 }
 
-func TestLenderIsBounded(t *testing.T) {
+func TestServerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := lendStart(t, "here")
+		f := startPeer(t, "here")
 		ask := func() error {
 			_, err := (&storageService{s: f.server}).BatchReadBlobs(t.Context(), &repb.BatchReadBlobsRequest{})
 			return err
@@ -137,7 +137,7 @@ func TestLenderIsBounded(t *testing.T) {
 		if err := ask(); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("one too many: %v", err)
 		}
-		c := peersStart(t, []string{"here"}, f)
+		c := startPeers(t, []string{"here"}, f)
 		c.fetch(t, 0)
 		for _, end := range ends {
 			end()

@@ -79,10 +79,10 @@ func TestLostOutputs(t *testing.T) {
 		}
 		err = e.run(t.Context(), []string{"true"})
 		if good && err != nil || !good && !errors.Is(err, cas.ErrNotFound) {
-			t.Errorf("brought back %t: %v", good, err)
+			t.Errorf("fetched %t: %v", good, err)
 		}
 		if got, _ := os.ReadFile(filepath.Join(dir, "got", "out")); good != (string(got) == lostText) {
-			t.Errorf("brought back %t: %q", good, got)
+			t.Errorf("fetched %t: %q", good, got)
 		}
 		g.Stop()
 		if err := errors.Join(<-served, store.Close()); err != nil {

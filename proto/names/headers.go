@@ -17,7 +17,7 @@ const (
 	RequiredHeader = "forerunner-required-bin"
 	// PeerHeader is where a scheduler that gives out an action names such addresses, in
 	// the order in which to ask.
-	PeerHeader = "forerunner-neighbour"
+	PeerHeader = "forerunner-peer"
 	// TermHeader has the turn of a scheduler that takes turns with others, a number that grows.
 	TermHeader = "forerunner-term"
 	// CommandHeader says, with each call of a worker, that it accepts the Command of an action with

@@ -156,7 +156,7 @@ func used(f *programs.Test, name, remote string, who []string, lasts time.Durati
 	begin := time.Now()
 	f.Start(append(append([]string{"forerunner", "exec", "--quiet", "--remote", remote, "--input", in}, who...),
 		"--", "/usr/bin/wc", "-c", "data")...).Expect(0, "100000000 data\n")
-	f.Logf("100 MB were brought and used in %v", time.Since(begin).Round(time.Millisecond))
+	f.Logf("100 MB were uploaded and used in %v", time.Since(begin).Round(time.Millisecond))
 	if err := os.RemoveAll(in); err != nil {
 		f.Error(err)
 	}

@@ -152,8 +152,8 @@ func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	return &client.Inputs{Root: root, Blobs: blobs}
 }
 
-// build gets the result of an action as a build tool does: what the farm says it lacks it is
-// brought, or made again; what the farm could not do it is asked for again.
+// build gets the result of an action as a build tool does: what the farm lacks is uploaded or
+// made again; what the farm could not do is asked for again.
 func (t *rotTest) build(ctx context.Context, a *rotAction) {
 	ctx, cancel := context.WithTimeout(ctx, rotPatience)
 	defer cancel()

@@ -198,7 +198,7 @@ func (t *rotTest) tell(took time.Duration) {
 		all += t.faults[kind]
 		t.Logf("%6d %s", t.faults[kind], kind)
 	}
-	t.Logf("%6d faults; blobs that clients brought again: %d; actions that clients had executed again: %d; calls tried again: %v",
+	t.Logf("%6d faults; blobs that clients uploaded again: %d; actions that clients had executed again: %d; calls tried again: %v",
 		all, t.healed.Load(), t.redone.Load(), t.again)
 	var counted []string
 	for _, name := range slices.Sorted(maps.Keys(t.total)) {
