@@ -1,5 +1,5 @@
 // Package program starts the programs of Forerunner, and others, for benchmarks that measure them
-// as processes of their own, and says what such a process and those below it have used.
+// as processes of their own, and measures what such a process and those below it use.
 //
-// Each Program has one goroutine, which waits for its process; who started it ends it.
+// Each Program has one goroutine, which waits for its process; the caller of Start ends it.
 package program

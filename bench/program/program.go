@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What the programs print when they serve.
+// The lines that the programs print when they serve.
 var (
 	// UpLine is of forerunner up, ServesLine of the scheduler, with their address; ReadyLine is of
 	// a worker with --log-json.
@@ -33,8 +33,8 @@ type Program struct {
 	gone chan struct{}
 }
 
-// Start starts a program, which logs to a file, and returns what says in it that it serves: the
-// first group of said. The caller ends it.
+// Start starts a program that logs to a file, waits for output that matches said, and returns its
+// first group. The caller ends the program.
 func Start(ctx context.Context, said *regexp.Regexp, log string, program ...string) (_ *Program, found string, err error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -70,13 +70,13 @@ func Start(ctx context.Context, said *regexp.Regexp, log string, program ...stri
 	return nil, "", errors.Join(fmt.Errorf("%s does not serve after %v", filepath.Base(program[0]), startTimeout), p.End())
 }
 
-// Tail is the end of what a program printed.
+// Tail returns the end of the output of a program.
 func Tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 
 // PID is that of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// End has the process end, and waits for that.
+// End ends the process and waits for that.
 func (p *Program) End() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone, which is told below
 	select {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is what a process and those below it have used so far.
+// A Usage is the resource usage of a process and those below it so far.
 type Usage struct {
 	Self     time.Duration // CPU time of that process itself
 	Children time.Duration // of its children that live: launchers, where it is a worker
@@ -21,7 +21,7 @@ type Usage struct {
 	Below    int64         // how often those of its children did
 }
 
-// Less is what was used after before.
+// Less returns the usage since before.
 func (u Usage) Less(before Usage) Usage {
 	return Usage{
 		u.Self - before.Self, u.Children - before.Children, u.Ended - before.Ended,
@@ -59,7 +59,7 @@ func UsageOf(pid int) (u Usage, err error) {
 	return u, nil
 }
 
-// clockOf is the CPU time that the threads of a process have used, with those that have ended.
+// clockOf returns the CPU time of the threads of a process, including those that have ended.
 func clockOf(pid int) (time.Duration, error) {
 	const ofProcess = 2 // CPUCLOCK_SCHED: what the scheduler counts
 	var ts unix.Timespec

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/benchtest"
 )
 
-// TestUsage sees what processes below this one use, those that live and those that have ended.
+// TestUsage measures processes below this one, those that live and those that have ended.
 func TestUsage(t *testing.T) {
 	before, err := UsageOf(os.Getpid())
 	benchtest.Check(t, err)

@@ -26,10 +26,10 @@ type quotaShape struct {
 	workers, instances int
 	// Half of the actions take less than typical and a second, one of a hundred 16 times that.
 	typical, length time.Duration
-	// pace is for how long an instance wants the same, and half of that how long it wants nothing,
+	// pace is how long the demand of an instance stays the same; it is idle for half of that,
 	// on average.
 	pace time.Duration
-	// delay, grace and atMost are those of preemption, stop how long it takes a worker.
+	// delay, grace and atMost are settings of preemption; a worker takes stop to end a run.
 	delay, grace, stop time.Duration
 	atMost             int
 	// greedy: the first instance of each cohort has no quota and always more than there are workers
@@ -56,7 +56,7 @@ type quotaFarm struct {
 	made       int
 	cohortList []*quotaCohort
 
-	// done is the work of runs that ended, lost that of those that were stopped; seconds.
+	// done is the work of completed runs, lost the work of stopped ones, in seconds.
 	done, lost float64
 	stopped    int
 	// offered is what workers could have run while something waited that might, used what
@@ -69,7 +69,7 @@ type quotaCohort struct {
 	platform  request.Platform
 	workers   []*quotaWorker
 	instances []*quotaInstance
-	// busy counts workers, ready the instances with something that waits and may run.
+	// busy counts workers, ready counts instances with an operation that waits and may run.
 	busy, ready int
 }
 
@@ -79,7 +79,7 @@ type quotaInstance struct {
 	quota  quota.Quota
 	demand int
 	used   int64
-	// waiting is in the order in which it began to wait.
+	// waiting has the longest wait first.
 	waiting []*quotaOperation
 	ready   bool
 	// below is since when it is below its minimum and has something waiting; zero: it is not.
@@ -91,7 +91,7 @@ type quotaOperation struct {
 	action   digest.Digest
 	instance *quotaInstance
 	duration time.Duration
-	// since is when it began to wait, or to run; stopped counts its preemptions.
+	// since is the start of its wait or of its run; stopped counts its preemptions.
 	since   time.Time
 	stopped int
 }
@@ -105,7 +105,7 @@ type quotaWorker struct {
 	next uint64
 }
 
-// A swing is what happens next: a worker calls, or an instance wants more or less.
+// A swing is the next event: a worker calls, or the demand of an instance changes.
 type swing struct {
 	at       time.Time
 	order    uint64
@@ -266,8 +266,8 @@ func (f *quotaFarm) pass(to time.Time) {
 	f.now = to
 }
 
-// swing has an instance want something else: now and then nothing, or up to six times
-// what it is guaranteed.
+// swing changes the demand of an instance: now and then to nothing, or up to six times
+// its guarantee.
 func (f *quotaFarm) swing(n *quotaInstance) error {
 	length := f.exponential(f.pace)
 	switch {
@@ -284,7 +284,7 @@ func (f *quotaFarm) swing(n *quotaInstance) error {
 
 func (f *quotaFarm) isGreedy(n *quotaInstance) bool { return f.greedy && n == n.cohort.instances[0] }
 
-// ask has an instance submit what it wants.
+// ask submits operations up to the demand of an instance.
 func (f *quotaFarm) ask(n *quotaInstance) error {
 	for int(n.used)+len(n.waiting) < n.demand {
 		f.made++
@@ -334,7 +334,7 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 	return f.ask(ended.instance) // its client goes on
 }
 
-// do takes what State answers.
+// do applies the answer of State.
 func (f *quotaFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -385,7 +385,7 @@ func (f *quotaFarm) free(w *quotaWorker) {
 	w.op = nil
 }
 
-// stopRun has a worker's operation wait again.
+// stopRun queues a worker's operation again.
 func (f *quotaFarm) stopRun(w *quotaWorker) {
 	op := w.op
 	f.free(w)

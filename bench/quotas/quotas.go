@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// quotasFarm is the farm that issue 8 asks for.
+// quotasFarm is the farm of the benchmark.
 func quotasFarm() quotaShape {
 	return quotaShape{
 		cohorts: 5, workers: 1000, instances: 40, typical: 5 * time.Minute, length: time.Hour, pace: 10 * time.Minute,
@@ -90,8 +90,8 @@ func (f *quotaFarm) figures(took time.Duration) quotaFigures {
 	}
 }
 
-// printInstances prints for how long each instance was below its minimum although
-// something of it waited.
+// printInstances prints how long each instance was below its minimum while
+// its operations waited.
 func (f *quotaFarm) printInstances(w io.Writer) error {
 	table := [][]string{{"instance", "min", "max", "times below", "seconds below", "longest", "share of the time"}}
 	for _, c := range f.cohortList {

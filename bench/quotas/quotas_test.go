@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// checkQuotas returns in which way the farm breaks its promises: nobody is above a
-// maximum, and while somebody below his minimum has waited for longer than delay and
-// grace, nobody has a slot above his that could be taken.
+// checkQuotas returns which promise the farm breaks: no instance is above its
+// maximum, and while an instance below its minimum has waited for longer than delay and
+// grace, no other instance has a slot above its minimum that could be preempted.
 func (f *quotaFarm) checkQuotas() error {
 	limit := f.delay + f.grace
 	for _, c := range f.cohortList {
@@ -56,7 +56,7 @@ func TestQuotasAreKept(t *testing.T) {
 	}
 }
 
-// TestQuotasCheckCanFail has a farm without preemption found out.
+// TestQuotasCheckCanFail: the check reports a farm without preemption.
 func TestQuotasCheckCanFail(t *testing.T) {
 	f, err := newQuotaFarm(quotaShape{
 		cohorts: 1, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, pace: 10 * time.Minute, delay: 10 * time.Hour, grace: 5 * time.Second, atMost: 1,
@@ -72,6 +72,6 @@ func TestQuotasCheckCanFail(t *testing.T) {
 		}
 		return nil
 	}); !errors.Is(err, broken) {
-		t.Errorf("nobody waits for his minimum: %v", err)
+		t.Errorf("no instance waits for its minimum: %v", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DropCache has the kernel forget what it holds in memory of the files below dir, which are written
-// to the disk first.
+// DropCache drops the files below dir from the page cache of the kernel, after they are written
+// to the disk.
 func DropCache(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

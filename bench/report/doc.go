@@ -1,5 +1,5 @@
-// Package report is what benchmarks are told and what they tell: options, progress, the machine,
-// and rows as a table for people and as JSON. A benchmark fails when something does not work, never
+// Package report has the options and the output of benchmarks: progress, the machine,
+// and rows as a table for people and as JSON. A benchmark fails if something does not work, never
 // because something is slow.
 //
 // It has no goroutines and no locks.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine describes where the figures come from, in one line.
+// Machine describes the measured machine in one line.
 func Machine(dir string) string {
 	var name unix.Utsname
 	kernel := "unknown"
@@ -27,7 +27,7 @@ func Machine(dir string) string {
 	return fmt.Sprintf("%d cores, Linux %s, %s, load %s at the start", runtime.NumCPU(), kernel, FileSystem(dir), load)
 }
 
-// FileSystem names the one that dir is on.
+// FileSystem returns the name of the file system of dir.
 func FileSystem(dir string) string {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -44,7 +44,7 @@ func FileSystem(dir string) string {
 	return fmt.Sprintf("file system %#x", fs.Type)
 }
 
-// CPUTime is what this process has used so far, in the kernel too.
+// CPUTime returns the CPU time of this process so far, user and system.
 func CPUTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -81,5 +81,5 @@ func ProfileCPU(file string) (end func() error, err error) {
 	}, nil
 }
 
-// MemoryBytes is as much as PaceGarbage makes use of.
+// MemoryBytes is as much as PaceGarbage uses.
 const MemoryBytes = 8 << 30

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Options are what all benchmarks can be told.
+// Options are the options of all benchmarks.
 type Options struct {
 	Runs int      // of each row
 	Only []string // names of rows; empty is all
@@ -21,8 +21,8 @@ type Options struct {
 	Profile string // folder for profiles; empty: none. Of the scheduler only.
 }
 
-// File names the report of a benchmark. One that does not have all rows is not to be taken for the
-// whole.
+// File names the report of a benchmark. A report without all rows has another name than the
+// whole one.
 func (o *Options) File(benchmark string, err error) string {
 	if len(o.Only) > 0 || err != nil {
 		return benchmark + "-partial.json"
@@ -31,7 +31,7 @@ func (o *Options) File(benchmark string, err error) string {
 }
 
 // Flags registers those that do not depend on a disk; runs is the default number of
-// runs, said what they are.
+// runs, said describes them.
 func (o *Options) Flags(cmd *cobra.Command, runs int, said string) {
 	f := cmd.Flags()
 	f.IntVar(&o.Runs, "runs", runs, said)
@@ -64,7 +64,7 @@ func (o *Options) Wants(names ...string) bool {
 	return len(o.Only) == 0 || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(o.Only, n) })
 }
 
-// Progress says on standard error what goes on.
+// Progress prints a line of progress to standard error.
 func Progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }

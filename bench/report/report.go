@@ -28,7 +28,7 @@ func NewRow(name string, value float64, unit string) Row {
 	return Row{Name: name, Value: &value, Unit: unit}
 }
 
-// NotMeasured is the row of something that this machine lacks.
+// NotMeasured is the row of a measurement for which this machine lacks something.
 func NotMeasured(name, unit, why string) Row {
 	return Row{Name: name, Unit: unit, Note: "not measured: " + why}
 }
@@ -71,7 +71,7 @@ func PrintTable(w io.Writer, table [][]string) error {
 	return errors.Join(errs...)
 }
 
-// FormatValue keeps three digits that say something.
+// FormatValue keeps three significant digits.
 func FormatValue(v float64) string {
 	switch {
 	case v >= 100:
@@ -110,7 +110,7 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Spread tells the smallest and the largest of values.
+// Spread returns the smallest and the largest of values as text.
 func Spread(values []float64) string {
 	return FormatValue(slices.Min(values)) + "–" + FormatValue(slices.Max(values))
 }

@@ -50,7 +50,7 @@ func cpuNow() (s cpuSample, err error) {
 	return s, nil
 }
 
-// since is what was used after before.
+// since returns the CPU time used after before.
 func (s cpuSample) since(before cpuSample) cpuSample {
 	return cpuSample{s.farm - before.farm, s.launchers - before.launchers, s.commands - before.commands}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// outputBytes is what an action of the utilisation rows makes.
+// outputBytes is the size of the output of an action in the utilisation rows.
 const outputBytes = 50_000_000
 
 // A workerCell is a worker, and as many clients as keep it busy.
@@ -74,7 +74,7 @@ func (b *workerBench) measure(ctx context.Context) (err error) {
 	return b.measureVerify(ctx)
 }
 
-// run takes a sample of a cell on a new worker, which has seen none of the actions.
+// run takes a sample of a cell on a new worker, which has run none of the actions.
 func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, err error) {
 	f := b.farm
 	f.Starts++

@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// A workerKind is how commands are kept apart.
+// A workerKind is the isolation of commands.
 type workerKind struct{ suffix, sandbox, cgroup, note string }
 
 func workerKinds() []workerKind {
@@ -19,7 +19,7 @@ func workerKinds() []workerKind {
 	}
 }
 
-// A workerRow is made of the samples of one cell.
+// A workerRow is computed from the samples of one cell.
 type workerRow struct {
 	row  report.Row
 	cell workerCell
@@ -64,7 +64,7 @@ func workerRows() []workerRow {
 	return rows
 }
 
-// makes reports whether the cell's actions make outputs.
+// makes reports whether the cell's actions have outputs.
 func (c workerCell) makes() bool { return c.clients > c.slots }
 
 func workerNames() []string {
@@ -89,7 +89,7 @@ func (b *workerBench) wanted() []workerCell {
 	return cells
 }
 
-// rows are the medians of what was measured.
+// rows are the medians of the measurements.
 func (b *workerBench) rows() []report.Row {
 	var rows []report.Row
 	medians := map[string]float64{}

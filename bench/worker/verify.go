@@ -65,7 +65,7 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 				return fmt.Errorf("forget what is verified: %w", err)
 			}
 			if err := report.DropCache(filepath.Join(data, "cas", "sha256")); err != nil {
-				return fmt.Errorf("have the kernel forget what it has read: %w", err)
+				return fmt.Errorf("drop the page cache: %w", err)
 			}
 		}
 		f.Starts++
@@ -83,7 +83,7 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	return nil
 }
 
-// storeHeaders brings actions to the storage, each of which reads some headers of its own and some
+// storeHeaders uploads actions, each of which reads some headers of its own and some
 // that the ones before it read.
 func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
 	var blobs []casclient.Blob
@@ -119,7 +119,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
 }
 
-// header is the text of one: half of it declarations, half a comment, as they are.
+// header returns the text of a header: half declarations, half comment, as in real ones.
 func header(n int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#pragma once\n")
@@ -133,7 +133,7 @@ func header(n int) []byte {
 	return append(b.Bytes()[:headerBytes-3], "*/\n"...)
 }
 
-// loadHeaders executes the actions one after the other. What delays an answer when its outputs are
+// loadHeaders executes the actions one after the other. What delays a response when its outputs are
 // stored is the verification.
 func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, s *verifySample) error {
 	for i, action := range actions {
@@ -158,7 +158,7 @@ func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, 
 	return nil
 }
 
-// verifyRows are of what measureVerify has measured.
+// verifyRows are the rows of measureVerify.
 func (b *workerBench) verifyRows() (rows []report.Row) {
 	if len(b.warm.ms) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
-// workerOptions are what this benchmark can be told beside the options of all.
+// workerOptions are the options of this benchmark beside those of all benchmarks.
 type workerOptions struct {
 	report.Options
 	noops, outputs int // actions in each run of a row
@@ -43,7 +43,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// benchWorker measures what is wanted and reports it, also when something failed.
+// benchWorker measures the selected rows and reports them, even if some failed.
 func benchWorker(ctx context.Context, o *workerOptions, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {

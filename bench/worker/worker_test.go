@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
-// TestWorkerRows sees that real workers give each row that is asked for a value, and
-// leave nothing.
+// TestWorkerRows checks that each selected row has a value with real workers, which
+// leave nothing behind.
 func TestWorkerRows(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
