@@ -11,12 +11,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/oauth2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -43,7 +43,6 @@ type issuer struct {
 	client *http.Client
 	log    *zap.Logger
 	known  atomic.Pointer[provider]
-	said   seldom
 	// fetching has room for one; the goroutine that filled it owns tried and fault, of the last
 	// try.
 	fetching chan struct{}
@@ -62,7 +61,7 @@ type provider struct {
 
 func newIssuer(s Issuer, back string, log *zap.Logger) (*issuer, error) {
 	i := &issuer{
-		Issuer: s, back: back, log: log, fetching: make(chan struct{}, 1),
+		Issuer: s, back: back, log: seldom(log), fetching: make(chan struct{}, 1),
 		client: &http.Client{Transport: careful{http.DefaultTransport}, Timeout: askTimeout},
 	}
 	i.Leeway = cmp.Or(i.Leeway, auth.DefaultLeeway)
@@ -234,13 +233,13 @@ func (i *issuer) explainToken(ctx context.Context, err error) error {
 	if ctx.Err() == nil && !strings.HasPrefix(err.Error(), noKeys) {
 		return status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
 	}
-	i.warn("cannot fetch the keys of an issuer; users cannot log in with it", err)
+	i.log.Warn("cannot fetch the keys of an issuer; users cannot log in with it", zap.String("issuer", i.Name), zap.Error(err))
 	return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
 }
 
 // explain explains an issuer's rejection of a code; the log has its text.
 func (i *issuer) explain(err error) error {
-	i.warn("an issuer rejects the code of a log-in to the pages", err)
+	i.log.Warn("an issuer rejects the code of a log-in to the pages", zap.String("issuer", i.Name), zap.Error(err))
 	refused := &oauth2.RetrieveError{}
 	if !errors.As(err, &refused) {
 		return status.Errorf(codes.Unavailable, "%s does not answer: try again in a moment", i.title())
@@ -254,32 +253,10 @@ func (i *issuer) explain(err error) error {
 	return status.Errorf(codes.Unavailable, "%s did not log you in: %s", i.title(), cmp.Or(refused.ErrorCode, refused.Response.Status))
 }
 
-// warn logs why a log-in failed. Everyone who reaches the pages can make log-ins fail, so that most
-// of many failures are only counted.
-func (i *issuer) warn(what string, err error) {
-	if before, ok := i.said.at(time.Now()); ok {
-		i.log.Warn(what, zap.String("issuer", i.Name), zap.Error(err), zap.Int("lines_left_out", before))
-	}
-}
-
-// loggedEvery is how often failures of log-ins are logged for each issuer.
-const loggedEvery = time.Second
-
-// seldom is the times of log lines.
-type seldom struct {
-	mu      sync.Mutex
-	last    time.Time // guarded by mu, as is skipped
-	skipped int       // since then
-}
-
-// at reports whether there may be a line now, and how many there were not since the last one.
-func (s *seldom) at(now time.Time) (skipped int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.last) < loggedEvery {
-		s.skipped++
-		return 0, false
-	}
-	skipped, s.skipped, s.last = s.skipped, 0, now
-	return skipped, true
+// seldom returns a log that has each of log's messages once a second. Everyone who reaches the
+// pages can make log-ins fail, many times a second.
+func seldom(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, 1, 0)
+	}))
 }

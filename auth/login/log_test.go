@@ -11,7 +11,7 @@ import (
 )
 
 // TestFailuresAreLoggedSeldom has many log-ins fail, as whoever reaches the pages can have them do:
-// one line a second says so, and how many there were.
+// one line a second says so.
 func TestFailuresAreLoggedSeldom(t *testing.T) {
 	d := newDesk(t)
 	core, lines := observer.New(zapcore.WarnLevel)
@@ -28,13 +28,12 @@ func TestFailuresAreLoggedSeldom(t *testing.T) {
 		if n := lines.Len(); n != 1 {
 			t.Errorf("%d lines of 10 failures", n)
 		}
-		time.Sleep(loggedEvery)
+		time.Sleep(time.Second)
 		if err := d.direct(); err == nil {
 			t.Fatal("somebody whose address is not verified logs in")
 		}
-		last := lines.All()[lines.Len()-1]
-		if got := last.ContextMap()["lines_left_out"]; lines.Len() != 2 || got != int64(9) {
-			t.Errorf("%d lines, and %v left out", lines.Len(), got)
+		if n := lines.Len(); n != 2 {
+			t.Errorf("%d lines a second later", n)
 		}
 	})
 }

@@ -203,7 +203,7 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 		return p.To, errCrowded
 	}
 	if err != nil {
-		i.warn("a log-in to the pages failed", err)
+		i.log.Warn("a log-in to the pages failed", zap.String("issuer", i.Name), zap.Error(err))
 		return p.To, err
 	}
 	if err := l.begin(w, who); err != nil {
