@@ -13,6 +13,7 @@ type machine struct {
 	unsure          bool
 	err             error
 	counts, asked   int // how often all were counted, and those of the command
+	looked          int // how often those that are shown were
 }
 
 func (m *machine) census() *Census {
@@ -20,7 +21,7 @@ func (m *machine) census() *Census {
 		Most: 100, Countable: 1000,
 		All:   func(most int) (int, error) { m.counts++; return min(m.all, most), m.err },
 		Of:    func([]int, int) (int, bool) { m.asked++; return m.own, !m.unsure },
-		Shown: func(int) int { return m.shown },
+		Shown: func(int) int { m.looked++; return m.shown },
 	})
 }
 
@@ -53,6 +54,9 @@ func TestVerdicts(t *testing.T) {
 			m := c.before
 			census := m.census()
 			census.Begin()
+			if m.all > 1000 && m.looked > 0 {
+				t.Errorf("%s: %d objects were looked at before", name, m.all)
+			}
 			m = c.now
 			first := census.Look(nil, time.Second)
 			var last Verdict
@@ -65,6 +69,9 @@ func TestVerdicts(t *testing.T) {
 			}
 			if tooMany := m.all > 1000+c.before.all; tooMany && m.asked > 0 {
 				t.Errorf("%s: the command's own were counted although they are too many", name)
+			}
+			if c.before.all > 1000 && m.looked > 0 {
+				t.Errorf("%s: %d objects were looked at", name, m.all)
 			}
 		})
 	}
@@ -87,6 +94,19 @@ func TestOthersHaveFewerLater(t *testing.T) {
 			}
 		}
 	})
+	// Of very many, too.
+	m := &machine{all: 5000}
+	c := m.census()
+	c.Begin()
+	for _, step := range []struct {
+		all  int
+		want Verdict
+	}{{300, Innocent}, {1300, Innocent}, {1301, Unknown}} {
+		m.all, m.shown = step.all, step.all
+		if got := c.Look(nil, 0); got != step.want {
+			t.Errorf("%d objects after more: %d, want %d", step.all, got, step.want)
+		}
+	}
 }
 
 // TestFreeing: objects that the kernel is freeing accuse nobody, and an excess that was found stays
@@ -123,6 +143,23 @@ func TestFreeing(t *testing.T) {
 		c.Begin()
 		if got := look(); got != Innocent || c.Found() {
 			t.Errorf("after a new beginning: %d, found: %v", got, c.Found())
+		}
+	})
+}
+
+// TestEndMeanwhile: objects that go while those that are shown are counted are not hidden.
+func TestEndMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.census()
+		c.Begin()
+		c.kind.Shown = func(int) int { m.all = 10; return 10 }
+		for range 4 {
+			m.all = 900
+			if got := c.Look(nil, time.Second); got != Innocent {
+				t.Errorf("%d, want %d", got, Innocent)
+			}
+			time.Sleep(time.Minute)
 		}
 	})
 }
@@ -176,6 +213,15 @@ func TestCounts(t *testing.T) {
 			if c.Look(nil, time.Second); m.counts != step.counts {
 				t.Errorf("step %d: %d counts, want %d", i, m.counts, step.counts)
 			}
+		}
+		// Hidden ones are followed.
+		time.Sleep(time.Minute)
+		for i := range 3 {
+			m.counts, m.shown = 0, 0
+			if c.Look(nil, time.Second); m.counts != 2 && !c.Found() {
+				t.Errorf("%d counts in look %d for hidden objects", m.counts, i)
+			}
+			time.Sleep(time.Second)
 		}
 	})
 }

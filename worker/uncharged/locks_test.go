@@ -93,6 +93,16 @@ func TestLocks(t *testing.T) {
 	if n, certain := LocksOf(here, some); n <= some || certain {
 		t.Errorf("%d locks, certain: %v, after many of %d times %d were shown", n, certain, copies+1, 2*some)
 	}
+	for range shownAgain {
+		fd, err := unix.Dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+	}
+	if n, certain := LocksOf(here, 2*some+before); n <= 2*some+before || certain {
+		t.Errorf("%d locks, certain: %v, after as many as there may be were shown again and again", n, certain)
+	}
 	if n, certain := LocksOf(nil, 1); n != 0 || !certain {
 		t.Errorf("%d locks of nobody, certain: %v", n, certain)
 	}
