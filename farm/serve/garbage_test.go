@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
@@ -56,6 +57,14 @@ func TestPaceGarbage(t *testing.T) {
 		if got := get(); got != other {
 			t.Errorf("the bound was set again for the same need: %d %%", got)
 		}
+		more := make([]byte, 256<<20)
+		runtime.GC()
+		time.Sleep(2 * garbageEvery)
+		synctest.Wait()
+		if got := get(); got > 250 {
+			t.Errorf("a process that needs %d MiB more: %d %%", len(more)>>20, got)
+		}
+		runtime.KeepAlive(more)
 		stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

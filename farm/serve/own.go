@@ -100,7 +100,7 @@ func checkOwn(remote, local net.Addr) error {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("which user calls is not known: %w", err)
-	case isOwn(uid):
+	case isOwn(uid, os.Geteuid()):
 		return nil
 	default:
 		err = fmt.Errorf("user %s may not call", nameOf(uid))
@@ -109,8 +109,8 @@ func checkOwn(remote, local net.Addr) error {
 		"to let others in, set --tls-client-ca or tokens in --config", nameOf(os.Geteuid()), err)
 }
 
-// isOwn reports whether a user is that of this process, or root.
-func isOwn(uid int) bool { return uid == os.Geteuid() || uid == 0 }
+// isOwn reports whether a user is own, who is that of this process, or root.
+func isOwn(uid, own int) bool { return uid == own || uid == 0 }
 
 // remoteOf is the client's address of a request.
 type remoteOf string

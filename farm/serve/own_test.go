@@ -35,6 +35,13 @@ func TestUserOf(t *testing.T) {
 			if err := checkOwn(server.RemoteAddr(), server.LocalAddr()); err != nil {
 				t.Error(err)
 			}
+			dir := t.TempDir()
+			if uid, err := userOf(remote, local, append([]string{dir + "/none"}, socketTables...)); err != nil || uid != os.Getuid() {
+				t.Errorf("of a kernel that lacks a table: user %d, %v", uid, err)
+			}
+			if uid, err := userOf(remote, local, []string{dir}); err == nil || errors.Is(err, errNoOwner) {
+				t.Errorf("of a table that cannot be read: user %d, %v", uid, err)
+			}
 			// The kernel says root of a socket that is closed, and that has not been read to its
 			// end.
 			if _, err := client.Write([]byte("run this")); err != nil {
@@ -64,6 +71,7 @@ func TestFindSocket(t *testing.T) {
 		},
 		"the other end": {"0: 0100007F:2314 0100007F:1234 01 0:0 00:0 0 1001 0 77 1", 0, errNoOwner},
 		"another port":  {"0: 0100007F:1235 0100007F:2314 01 0:0 00:0 0 1001 0 77 1", 0, errNoOwner},
+		"to another":    {"0: 0100007F:1234 0100007F:2315 01 0:0 00:0 0 1001 0 77 1", 0, errNoOwner},
 		"closed":        {"0: 0100007F:1234 0100007F:2314 04 0:0 00:0 0 0 0 0 1", 0, errNoOwner},
 		"nobody's":      {"0: 0100007F:1234 0100007F:2314 01 0:0 00:0 0 0 0 0 1", 0, errNoOwner},
 		"nonsense":      {"0: x y 01", 0, errNoOwner},
@@ -74,5 +82,21 @@ func TestFindSocket(t *testing.T) {
 				t.Errorf("user %d, %v, want %d, %v", uid, err, c.uid, c.err)
 			}
 		})
+	}
+}
+
+// TestParseSocket: what is no address is not one by half.
+func TestParseSocket(t *testing.T) {
+	for text, want := range map[string]netip.AddrPort{
+		"0100007F:1234":  netip.MustParseAddrPort("127.0.0.1:4660"),
+		"X100007F:1234":  {},
+		"0100007F:12345": {},
+		"0100007F:X":     {},
+		"0100007F":       {},
+		"01007F:1234":    {},
+	} {
+		if got := parseSocket(text); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
 	}
 }
