@@ -75,3 +75,14 @@ func TestOpen(t *testing.T) {
 		t.Errorf("a listener without TLS becomes %T", l)
 	}
 }
+
+// TestNoPages: a program without an address for pages serves none.
+func TestNoPages(t *testing.T) {
+	stop, err := (&Ports{}).ServeHTTP(t.Context(), "", Callers{}, Protection{}, Shown{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

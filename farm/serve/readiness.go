@@ -30,7 +30,7 @@ type probe struct {
 
 	mu      sync.Mutex
 	running chan struct{} // closed when the try under way has ended; nil: none is. Guarded by mu, as all below
-	asked   time.Time
+	asked   time.Time     // zero: never
 	err     error
 }
 
@@ -64,7 +64,7 @@ func (r *Readiness) missing() error {
 func (p *probe) ask() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.running == nil && !p.asked.IsZero() && p.err == nil && time.Since(p.asked) < probeAge {
+	if p.err == nil && time.Since(p.asked) < probeAge {
 		return nil
 	}
 	if p.running == nil {
