@@ -125,6 +125,21 @@ func TestDrainTells(t *testing.T) {
 	})
 }
 
+// TestDrainOfManyTells has a drain of more workers than one event drains tell what waits for them.
+func TestDrainOfManyTells(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		const workers = 1000
+		for i := range workers {
+			f.worker(fmt.Sprint("w", i)).running(f.storage.action(fmt.Sprint("running", i)))
+		}
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED)
+		told := asked(t, f.operator().Drain, &admin.DrainRequest{Pattern: matching("host=w*")})
+		if told.GetWorkers() != workers || told.GetWaiting() != 1 {
+			t.Errorf("told %v", told)
+		}
+	})
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // TestDrainsAreKept has a drain that outlives the server.

@@ -124,9 +124,13 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	var tally view.Tally
 	var cohorts []view.Cohort
 	var suspects []map[string]string
-	m.engine.Look(func(v *core.View) {
-		n, queues, tally, cohorts, suspects = v.Counts(), v.QueueCounts(), v.Tally(), v.Cohorts(), v.Suspects(maxSuspectMetrics)
-	})
+	for _, see := range []func(*core.View){ // one at a time, as some look at every worker
+		func(v *core.View) { n, tally = v.Counts(), v.Tally() },
+		func(v *core.View) { queues = v.QueueCounts() },
+		func(v *core.View) { cohorts, suspects = v.Cohorts(), v.Suspects(maxSuspectMetrics) },
+	} {
+		m.engine.Look(see)
+	}
 	m.collectQueues(c, queues)
 	workers, slots := m.workersOf(queues)
 	m.collectSuspects(c, suspects)

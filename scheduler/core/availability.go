@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
@@ -101,6 +102,7 @@ func (d *dispatcher) vacate(q *queue) {
 	if q.line.Len() == 0 || q.served() {
 		return
 	}
+	d.effort.Spend(d.pools.Len() / poolsPerEffort)
 	if d.pools.hasOther(q) || !q.open() {
 		d.sweep(&q.line)
 	}
@@ -109,6 +111,7 @@ func (d *dispatcher) vacate(q *queue) {
 // relieve gives a queue that is served again the tasks that wait for queues that are not served.
 func (d *dispatcher) relieve(q *queue) {
 	var left []*queue
+	d.effort.Spend(d.pools.Len() / poolsPerEffort)
 	for p := range d.pools.All() {
 		for _, other := range p.queues {
 			if !other.served() && len(other.asked) > 0 && (p == q.pool || q.pool.mayTake(other)) {
@@ -196,6 +199,10 @@ func (d *dispatcher) discard(q *queue) {
 // or has a timer due.
 const moveEffort, endEffort = 4, 16
 
+// poolsPerEffort is how many pools are looked at for an effort of one, drainsPerEffort how many
+// drains are compared with a worker.
+const poolsPerEffort, drainsPerEffort = 8, 8
+
 // sweep schedules a look at all tasks of a line, and a move of those for which another location is
 // now right.
 func (d *dispatcher) sweep(l *sweep.Line[*task]) {
@@ -238,5 +245,62 @@ func (d *dispatcher) discardSwept() {
 
 // isBehind reports whether work of earlier events is left.
 func (d *dispatcher) isBehind() bool {
-	return d.sweeps.IsBehind() || len(d.freed) > 0 || d.reaches.isBehind() || len(d.stirred) > 0
+	return d.sweeps.IsBehind() || d.reaches.isBehind() || len(d.stirred) > 0 ||
+		slices.ContainsFunc(d.pools.cohorts, func(c *cohort) bool { return c.IsBehind() })
+}
+
+// reviews look at all workers again, in the order in which they came, when something has changed
+// for all of them: State has settled, or the drains are others. An event does as much of it as its
+// effort allows. A worker that calls meanwhile is looked at then.
+type reviews struct {
+	drains   *drain.List
+	dispatch *dispatcher
+	// everybody are the workers.
+	everybody sweep.Line[*worker]
+	passes    sweep.Passes[*worker]
+}
+
+// start schedules a look at all workers, which begins when the event ends.
+func (r *reviews) start() { r.passes.Start(&r.everybody) }
+
+func (r *reviews) isBehind() bool { return r.passes.IsBehind() }
+
+// goOn continues a look at all workers.
+func (r *reviews) goOn() {
+	e := &r.dispatch.effort
+	r.passes.GoOn(e, func(l *sweep.Line[*worker]) {
+		for _, w := range l.Look(e, endEffort, r.isCurrent) {
+			r.review(w)
+		}
+	})
+	r.passes.Ended()
+}
+
+// mayServe reports whether operators let a worker take work. It compares a worker that calls only
+// if the drains may be others than when it was compared last.
+func (r *reviews) mayServe(w *worker) bool {
+	if w.takes == Unheard || r.isBehind() {
+		return !r.drains.Matches(w.Attribute)
+	}
+	return w.takes != Drained
+}
+
+// isCurrent reports whether there is nothing to change for a worker.
+func (r *reviews) isCurrent(w *worker) bool {
+	r.dispatch.effort.Spend(r.drains.Len() / drainsPerEffort)
+	return r.mayServe(w) == (w.takes != Drained) &&
+		(!w.held || w.takes != Serving || w.entry.Waits() || r.dispatch.isSettling())
+}
+
+// review applies the drains to a worker, and gives it a queued task if its call is held.
+func (r *reviews) review(w *worker) {
+	if may := r.mayServe(w); may != (w.takes != Drained) {
+		if !may {
+			w.unidle() // a call that is held stays so: the worker would come back at once
+		}
+		r.dispatch.serve(w, may)
+	}
+	if w.held && !w.entry.Waits() {
+		r.dispatch.offer(w)
+	}
 }

@@ -194,11 +194,11 @@ func (s *checker) checkWorker(key string, w *worker) string {
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
 	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) &&
-		!slices.Contains(s.dispatch.freed, w):
+		!s.reviews.isBehind():
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == Unheard || (w.takes == Drained) != s.drains.Matches(w.Attribute) ||
+	case w.takes == Unheard || (w.takes == Drained) != s.drains.Matches(w.Attribute) && !s.reviews.isBehind() ||
 		w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
 		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
 	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):
@@ -232,7 +232,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			}
 			if len(tasks) != q.waiting ||
 				q.waiting > 0 && !q.open() && !q.declared && !q.line.IsSwept() ||
-				root.Idle > 0 && q.head(s.Now) != nil && !s.dispatch.isBehind() {
+				root.Idle > 0 && q.head(s.Now) != nil && !(*State)(s).isBehind() {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(),
 					q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}

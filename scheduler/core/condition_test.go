@@ -53,7 +53,7 @@ func TestProgramsAreCounted(t *testing.T) {
 			for line := range strings.SplitSeq("config; "+test.events, "; ") {
 				h.run(strings.Fields(line))
 			}
-			queues, _ := h.state.View().Queues(10)
+			queues := queuesOf(h.state, 10)
 			q := queues[0]
 			serve := 0
 			for _, l := range q.Loads {

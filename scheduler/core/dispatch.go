@@ -29,10 +29,8 @@ type dispatcher struct {
 	reserved []*program
 	// reaches know the other pools where queued tasks may run, and when to look again.
 	reaches *reaches
-	// stirred are the cohorts of which something may run that could not before; freed are the
-	// workers that may have work since the State has settled, or since they are no longer drained.
+	// stirred are the cohorts of which something may run that could not before.
 	stirred []*cohort
-	freed   []*worker
 	// sweeps go through the tasks that may belong elsewhere; effort is the remaining effort of the
 	// event.
 	sweeps sweep.Passes[*task]
@@ -257,16 +255,10 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerFreed gives queued tasks to the workers that may have them now, within the effort of the
-// event.
-func (d *dispatcher) offerFreed() {
-	for len(d.freed) > 0 && d.effort.Spend(endEffort) {
-		w := d.freed[0]
-		d.freed[0] = nil
-		d.freed = d.freed[1:]
-		if w.held && !w.entry.Waits() {
-			d.offer(w)
-		}
+// stopOverMax marks runs above the maximums of their instances, as operators have asked.
+func (d *dispatcher) stopOverMax() {
+	for _, c := range d.pools.cohorts {
+		c.GoOn(func() bool { return d.effort.Spend(moveEffort) })
 	}
 }
 

@@ -45,8 +45,8 @@ func FuzzState(f *testing.F) {
 
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
-	waits, spilled, moved := 0, uint64(0), uint64(0)
-	for seed := range uint64(100) {
+	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
+	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
 		for i := range b {
@@ -56,6 +56,13 @@ func TestRandomHistories(t *testing.T) {
 		f.tellAll()
 		tally := f.state.View().Tally()
 		waits, spilled, moved = waits+f.spills, spilled+tally.Spilled, moved+tally.Moved
+		full += f.full
+		for _, c := range f.state.dispatch.pools.cohorts {
+			preempted += c.Preemptions()
+		}
+	}
+	if full < 40 || preempted < 1 {
+		t.Errorf("instances used all of their maximum %d times, and %d actions were stopped for others", full, preempted)
 	}
 	if waits < 10 || spilled < 10 || moved < 5 {
 		t.Errorf("actions waited beside idle larger workers %d times, went there %d times, and to other pools %d times", waits, spilled, moved)
@@ -66,9 +73,14 @@ func TestRandomHistories(t *testing.T) {
 type fuzzer struct {
 	*history
 	script []byte
-	at     time.Duration
-	ops    int
-	log    strings.Builder
+	// calm: workers stay as they are, and nobody drains, kills or restores anything, so that more runs
+	// and quotas matter.
+	calm bool
+	// plain is the platform of most workers, which are in a cohort if there are quotas.
+	plain string
+	at    time.Duration
+	ops   int
+	log   strings.Builder
 	// waiting are the calls that have no answer yet; clients the number of those
 	// who wait for each operation.
 	waiting map[uint64]bool
@@ -76,6 +88,9 @@ type fuzzer struct {
 	// restored were known of an earlier scheduler, and nobody has come back for them yet.
 	restored map[string]bool
 	places   places
+	// quotas are those in force. full counts the actions that made an instance use all of its maximum.
+	quotas map[string]quota.Quota
+	full   int
 	// spills counts how often something waited while a larger worker was idle.
 	spills int
 }
@@ -118,13 +133,15 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 	cfg.Sizes = []tuning.Sizes{{Classes: []uint32{1, 3}, Patience: 45 * time.Second}}
 	cfg.Quotas = quota.Config{
 		Labels: []quota.Label{
-			{Name: "plain", Properties: map[string]string{"": ""}},
+			{Name: "plain", Properties: map[string]string{"pool": "c"}},
 			{Name: "x", Properties: map[string]string{"OS": "x"}},
 		},
 		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain", "x"}}},
 	}
+	plain := "platform=pool=c"
+	cfg.Sizes[0].Platform = map[string]string{"pool": "c"}
 	if f := len(script); f > 0 && script[0]%3 == 0 {
-		cfg.Quotas = quota.Config{}
+		cfg.Quotas, plain, cfg.Sizes[0].Platform = quota.Config{}, "platform=", nil
 	}
 	if f := len(script); f > 1 && script[1]%2 == 0 {
 		cfg.ResultHold = 2 * time.Second
@@ -143,23 +160,31 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 			t: t, cfg: cfg, state: state, calls: map[uint64]string{},
 			actions: map[string]string{}, lastOf: map[string]uint64{},
 		},
-		script:  script,
+		script: script, plain: plain, calm: len(script) > 3 && script[3]%2 == 0,
 		waiting: map[uint64]bool{},
 		clients: map[string]int{}, restored: map[string]bool{}, places: places{},
+		quotas: map[string]quota.Quota{},
 	}
 }
 
 func (f *fuzzer) step() {
 	delay, _ := time.ParseDuration(f.pick("0s", "1s", "1s", "3s", "7s", "29s", "70s", "-5s"))
+	if f.calm && delay > 10*time.Second {
+		delay /= 20 // workers are not lost
+	}
 	f.at += delay
 	now := epoch.Add(f.at)
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
-	switch f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
-		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore") {
+	what := f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore")
+	if f.calm && slices.Contains([]string{"disconnect", "drain", "kill", "restore"}, what) {
+		what = "sync"
+	}
+	switch what {
 	case "restore":
 		w := f.report([]string{
-			worker, "idle", "of=h1", f.pick("platform=", "platform=OS=x"),
+			worker, "idle", "of=h1", f.pick(f.plain, "platform=OS=x"),
 			f.pick("prefix=", "prefix=i"), f.pick("class=1", "class=2"),
 		})
 		one := f.operation([]string{
@@ -176,11 +201,17 @@ func (f *fuzzer) step() {
 	case "quota":
 		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
+		before := f.quotas[k.Instance]
+		f.quotas[k.Instance] = q
 		if f.tell(now, PutQuota{
 			Record:  quota.Record{Key: k, Quota: q},
 			Preempt: f.pick("leave", "preempt") == "preempt",
-		}).Err != nil {
-			f.tell(now, DeleteQuota{Key: k})
+		}).Err == nil {
+			break
+		}
+		delete(f.quotas, k.Instance)
+		if f.tell(now, DeleteQuota{Key: k}).Err != nil {
+			f.quotas[k.Instance] = before
 		}
 	case "kill":
 		f.tell(now, Kill{Names: []string{op, "op1"}, Reason: "test"})
@@ -241,10 +272,14 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	words := []string{worker}
 	action := f.pick("a", "b", "c", "d")
 	w := f.state.workers.Get(worker)
-	if w != nil && w.task != nil && f.pick("true", "true", "true", "lie") == "true" {
+	if w != nil && w.task != nil && (f.pick("true", "true", "true", "lie") == "true" || f.calm) {
 		action = f.actions[w.task.action.String()]
 	}
-	switch f.pick("idle", "idle", "executing", "executing", "completed", "completed") {
+	doing := f.pick("idle", "idle", "executing", "executing", "completed", "completed")
+	if f.calm && w != nil && w.task != nil && doing == "idle" {
+		doing = "executing"
+	}
+	switch doing {
 	case "idle":
 		words = append(words, "idle")
 	case "executing":
@@ -258,7 +293,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	case "completed":
 		words = append(words, "completed", action, f.pick("exit=0", "exit=1", "error=x"))
 	}
-	words = append(words, f.pick("platform=", "platform=", "platform=", "platform=", "platform=", "platform=",
+	words = append(words, f.pick(f.plain, f.plain, f.plain, f.plain, f.plain, f.plain,
 		"platform=OS=x", "platform=OS=x,gpu=1", "platform=OS=x,container-image=i"))
 	if given := f.pick("", "", "", "", "", "", "", "", "", "", "implied=OSFamily=linux",
 		"implied=OSFamily=plan9", "require=gpu=1"); given != "" {
@@ -267,11 +302,14 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
 	words = append(words, "of="+map[string]string{"w1": "h1", "w2": "h1", "w3": "h2", "w4": "h3"}[worker])
-	words = append(words, "over="+f.pick("0", "1", "2", "3"), "boot="+f.pick("", "b1", "b1", "b1", "b2"))
-	if f.pick("stay", "stay", "stay", "drain") == "drain" {
+	words = append(words, "over="+f.pick("0", "1", "2", "3"))
+	if boot := f.pick("", "b1", "b1", "b1", "b2"); !f.calm {
+		words = append(words, "boot="+boot)
+	}
+	if f.pick("stay", "stay", "stay", "drain") == "drain" && !f.calm {
 		words = append(words, "drain")
 	}
-	if w != nil && f.pick("stay", "stay", "move") == "stay" {
+	if w != nil && (f.pick("stay", "stay", "move") == "stay" || f.calm) {
 		words = append(words, "prefix="+w.pool.Prefix, fmt.Sprintf("class=%d", w.queue.class))
 	}
 	r := f.report(words)
@@ -304,6 +342,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 		if r.Do == event.Execute && !f.somebodyWaits(f.state.workers.Get(f.calls[r.Call]), r.Run) {
 			f.t.Fatalf("%s is given %s, which nobody waits for\n%s", f.calls[r.Call], r.Run.Name, f.log.String())
 		}
+		if r.Do == event.Execute {
+			f.checkMaximum(f.state.workers.Get(f.calls[r.Call]), r.Run)
+		}
 		delete(f.waiting, r.Call)
 	}
 	for call := range f.waiting {
@@ -326,12 +367,12 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.places.check(f.state, e, out.Err); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	if problem := f.places.checkMoves(f.state); problem != "" && !f.state.dispatch.isBehind() {
+	if problem := f.places.checkMoves(f.state); problem != "" && !f.state.isBehind() {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	for p := range f.state.dispatch.pools.All() {
 		for _, q := range p.queues {
-			if f.state.dispatch.isBehind() {
+			if f.state.isBehind() {
 				break
 			}
 			f.checkSpills(q)
@@ -377,6 +418,30 @@ func (f *fuzzer) checkSpills(q *queue) {
 	f.spills++
 }
 
+// checkMaximum sees that an action that a worker has been given now does not bring its instance above
+// its maximum, by what all workers have.
+func (f *fuzzer) checkMaximum(given *worker, what *request.Operation) {
+	if given == nil || given.task == nil || given.task.spec != what || given.pool.cohort == nil ||
+		given.task.worker() != given || given.task.run().resends > 0 {
+		return
+	}
+	used, most := int64(0), f.quotas[what.Instance].Max
+	for _, w := range f.state.workers.All() {
+		if t := w.task; t != nil && t.spec != nil && t.worker() == w && w.pool.cohort != nil && t.spec.Instance == what.Instance {
+			used += max(int64(w.queue.class), 1)
+		}
+	}
+	if most == 0 {
+		return
+	}
+	if used > most {
+		f.t.Fatalf("with %s instance %q uses %d, its maximum is %d\n%s", what.Name, what.Instance, used, most, f.log.String())
+	}
+	if used == most {
+		f.full++
+	}
+}
+
 // somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has
 // made clients come and go, or one may after a restart.
 func (f *fuzzer) somebodyWaits(w *worker, given *request.Operation) bool {
@@ -404,7 +469,7 @@ func (f *fuzzer) finish() {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
 	for _, c := range s.dispatch.pools.cohorts {
-		if len(c.pools) > 0 || len(c.Used()) > 0 {
+		if len(c.pools) > len(s.cfg.Sizes) || len(c.Used()) > 0 { // the declared one stays
 			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.Used())
 		}
 	}

@@ -47,7 +47,7 @@ func TestBranches(t *testing.T) {
 		{2, "4/1 [bob 3/0 [2 more] ann 1/4 [1 more] 1 more]"},
 		{0, "4/1 [3 more]"},
 	} {
-		queues, _ := h.state.View().Queues(test.atMost)
+		queues := queuesOf(h.state, test.atMost)
 		if got := strings.TrimSpace(branchText(queues[0].Root)); got != test.want {
 			t.Errorf("of at most %d: %s, want %s", test.atMost, got, test.want)
 		}
@@ -90,13 +90,22 @@ func TestBusiestOfMany(t *testing.T) {
 			}})
 		}
 	}
-	all, _ := state.View().Queues(1000)
+	all := queuesOf(state, 1000)
 	root := all[0].Root
 	for _, atMost := range []int{0, 1, 10, 150, 199, invocations} {
-		some, _ := state.View().Queues(atMost)
+		some := queuesOf(state, atMost)
 		want := branchText(view.Branch{Queued: root.Queued, Children: root.Children[:atMost], Omitted: invocations - atMost})
 		if got := branchText(some[0].Root); got != want {
 			t.Errorf("of at most %d: %s, want %s", atMost, got, want)
 		}
 	}
+}
+
+// queuesOf returns the state of all queues.
+func queuesOf(s *State, branches int) []view.Queue {
+	queues := s.View().QueueCounts()
+	for i := range queues {
+		s.View().Fill(&queues[i], branches)
+	}
+	return queues
 }

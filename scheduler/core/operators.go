@@ -9,7 +9,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
-	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
@@ -17,8 +16,8 @@ import (
 type operators struct {
 	*timer.Clock
 	operations *operations
-	workers    *roster.Roster[*worker]
 	drains     *drain.List
+	reviews    *reviews
 	dispatch   *dispatcher
 	clients    *clients
 	// killed counts the operations that the present event ended.
@@ -78,7 +77,7 @@ func (d Drain) do(op *operators) error {
 	}
 	changed, err := op.drains.Put(d.Record)
 	if changed {
-		op.redrain()
+		op.reviews.start()
 	}
 	return err
 }
@@ -94,30 +93,8 @@ func (u Undrain) do(op *operators) error {
 	if !op.drains.Delete(u.Pattern) {
 		return event.ErrUnknown
 	}
-	op.redrain()
+	op.reviews.start()
 	return nil
-}
-
-// redrain applies the patterns in force to all workers, in the order of their names.
-func (op *operators) redrain() {
-	waiting := map[*worker]bool{}
-	for _, w := range op.dispatch.freed {
-		waiting[w] = true
-	}
-	for _, w := range op.workers.Sorted() {
-		may := !op.drains.Matches(w.Attribute)
-		if may == (w.takes != Drained) {
-			continue
-		}
-		if !may {
-			// A call that is held stays so: the worker would come back at once.
-			w.unidle()
-		}
-		op.dispatch.serve(w, may)
-		if may && w.held && !waiting[w] {
-			op.dispatch.freed = append(op.dispatch.freed, w)
-		}
-	}
 }
 
 // PutQuota gives an instance a quota of a cohort. Running actions above its maximum continue or,

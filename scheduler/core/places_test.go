@@ -35,6 +35,7 @@ func (ps places) hear(e event.Event, out event.Out, known func(worker string) bo
 	case event.Restore:
 		departed := func(d event.Departure) bool { return d.Worker == e.Worker }
 		if !known(e.Worker) || slices.ContainsFunc(out.Departures, departed) {
+			ps.remember(ps[e.Worker]) // its pool may be declared, and stay
 			ps[e.Worker] = placeOf(e.Prefix, e.WorkerPlatform)
 		}
 	}
@@ -134,7 +135,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 		}
 	}
 	for _, t := range s.dispatch.unmatched.All() {
-		if s.dispatch.isBehind() {
+		if s.isBehind() {
 			break
 		}
 		asked := placeOf("", t.spec.Platform).has

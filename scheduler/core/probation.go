@@ -1,13 +1,13 @@
 package core
 
 import (
-	"maps"
 	"slices"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/roster"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
@@ -17,7 +17,9 @@ import (
 // leave undoes queue.join. The standing of a program without workers is forgotten.
 func (d *dispatcher) leave(w *worker) {
 	p := w.program
-	p.positions = slices.DeleteFunc(p.positions, func(x *worker) bool { return x == w })
+	if at, found := slices.BinarySearchFunc(p.positions, w, roster.Compare); found {
+		p.positions = slices.Delete(p.positions, at, at+1)
+	}
 	if len(p.positions) == 0 {
 		p.note((*trust.Record).Absolve)
 		d.Timers.Stop(&p.timer)
@@ -81,10 +83,15 @@ func (d *dispatcher) amnesty(q *queue) {
 	if q.suspended == 0 || q.served() {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(q.programs)) {
-		if p := q.programs[key]; p.record.Standing() != trust.Trusted {
-			d.trusts(p)
+	var keys []string // few of many
+	for key, p := range q.programs {
+		if p.record.Standing() != trust.Trusted {
+			keys = append(keys, key)
 		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		d.trusts(q.programs[key])
 	}
 }
 

@@ -53,7 +53,7 @@ func whole(_ int, s *core.State) error {
 func TestReplay(t *testing.T) {
 	all := map[string]int{}
 	for seed := range uint64(6) {
-		recording, kinds := randomRecording(t, seed, 3300)
+		recording, kinds := randomRecording(t, seed, 4200)
 		r, err := journal.Replay(bytes.NewReader(recording), whole)
 		if err != nil {
 			t.Fatal(err)

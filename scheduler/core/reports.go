@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/orphan"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -31,7 +30,7 @@ type reports struct {
 	inFlight   *inFlight
 	orphans    *orphan.Results
 	workers    *roster.Roster[*worker]
-	drains     *drain.List
+	reviews    *reviews
 	dispatch   *dispatcher
 	calls      *calls
 	hedges     *hedges
@@ -61,7 +60,7 @@ func (rs *reports) report(r *event.Report) error {
 	w.boot, w.address = r.Boot, r.Address
 	rs.workers.Connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
-	rs.dispatch.serve(w, rs.mayServe(w))
+	rs.dispatch.serve(w, rs.reviews.mayServe(w))
 	w.call, w.held = r.Call, true
 	has := w.ran(r)
 	if w.duty == yielding && (r.Doing != event.Executing || has != w.stopping) {
@@ -108,14 +107,6 @@ func (rs *reports) hear(now time.Time, r *event.Report) {
 	}
 }
 
-// mayServe reports whether operators let a worker take work.
-func (rs *reports) mayServe(w *worker) bool {
-	if w.takes == Unheard {
-		return !rs.drains.Matches(w.Attribute)
-	}
-	return w.takes != Drained
-}
-
 // isTwin reports whether a report is from another process than that of a worker whose connection is
 // alive.
 func (w *worker) isTwin(r *event.Report) bool {
@@ -143,6 +134,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	w.queue.workers++
 	w.queue.join(w)
 	rs.workers.Add(w)
+	rs.reviews.everybody.Push(w, rs.Awake())
 	return w
 }
 
@@ -151,6 +143,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 func (rs *reports) remove(w *worker) {
 	rs.Timers.Stop(&w.timer)
 	rs.workers.Remove(w)
+	rs.reviews.everybody.Remove(w)
 	rs.dispatch.withdraw(w)
 	rs.dispatch.leave(w)
 	if w.task != nil {
@@ -421,8 +414,8 @@ func (rs *reports) rested(q *queue) {
 }
 
 // settled ends the time in which no worker gets an action (tuning.Config.Settle). The workers that
-// came meanwhile get queued tasks, in the order of their names.
-func (rs *reports) settled() { rs.dispatch.freed = rs.workers.Sorted() }
+// came meanwhile get queued tasks, in the order in which they came.
+func (rs *reports) settled() { rs.reviews.start() }
 
 // settleNow is settled before the time is over: all workers that could report a running action have
 // called.
@@ -445,7 +438,7 @@ func (rs *reports) restore(e event.Restore) {
 			Platform: h.WorkerPlatform, SizeClass: h.SizeClass,
 		})
 		w.duty = away
-		rs.dispatch.serve(w, rs.mayServe(w))
+		rs.dispatch.serve(w, rs.reviews.mayServe(w))
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
 	a := request.KeyOf(h.Digest)

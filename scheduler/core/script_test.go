@@ -303,7 +303,7 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 			h.step(now, event.Restore{Held: one})
 		}
 	case "queues":
-		queues, _ := h.state.View().Queues(0)
+		queues := queuesOf(h.state, 0)
 		for _, q := range queues {
 			fmt.Fprintf(&h.out, "class %d: %d workers, %d queued", q.SizeClass, q.Workers.All, q.Queued)
 			if q.Why != "" {
@@ -350,7 +350,7 @@ func (h *history) quotas() {
 			fmt.Fprintf(&h.out, "  %q uses %d of %d to %d, %d wait\n", u.Instance, u.Used, u.Min, u.Max, u.Waiting)
 		}
 	}
-	queues, _ := h.state.View().Queues(100)
+	queues := queuesOf(h.state, 100)
 	for _, q := range queues {
 		for _, b := range q.Root.Children {
 			if b.Why != "" {

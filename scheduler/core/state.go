@@ -27,6 +27,7 @@ type State struct {
 	// tasks.
 	workers  *roster.Roster[*worker]
 	drains   drain.List
+	reviews  *reviews
 	dispatch *dispatcher
 	calls    *calls
 	hedges   *hedges
@@ -56,6 +57,7 @@ func NewState(c tuning.Config) (*State, error) {
 	s.orphans = orphan.New(s.Clock, c.ClientGrace, c.MaxCompleted)
 	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
+	s.reviews = &reviews{drains: &s.drains, dispatch: s.dispatch}
 	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, reaches: s.dispatch.reaches}
 	s.hedges = &hedges{Clock: s.Clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	s.runs = &runs{
@@ -72,12 +74,12 @@ func NewState(c tuning.Config) (*State, error) {
 	}
 	s.reports = &reports{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
-		workers: s.workers, drains: &s.drains, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
+		workers: s.workers, reviews: s.reviews, dispatch: s.dispatch, calls: s.calls, hedges: s.hedges, runs: s.runs, clients: s.clients,
 		probation:  s.probation,
 		departures: &s.out.Departures,
 	}
 	s.operators = &operators{
-		Clock: s.Clock, operations: s.operations, workers: s.workers, drains: &s.drains, dispatch: s.dispatch, clients: s.clients,
+		Clock: s.Clock, operations: s.operations, drains: &s.drains, reviews: s.reviews, dispatch: s.dispatch, clients: s.clients,
 		killed: &s.out.Killed,
 	}
 	return s, nil
@@ -178,7 +180,8 @@ func (s *State) due(owner any) {
 	case *program:
 		s.probation.over(x)
 	case *preemption.Line:
-		x.Ripen()
+		e := &s.dispatch.effort
+		e.Spend(moveEffort * x.Ripen(max(1, e.Left/moveEffort)))
 	case *preemption.Mark:
 		x.StandBy()
 	case *absence:
@@ -196,17 +199,21 @@ func (s *State) due(owner any) {
 
 // end ends an event.
 func (s *State) end() event.Out {
+	s.dispatch.stopOverMax()
 	s.dispatch.goOn()
-	s.dispatch.offerFreed()
+	s.reviews.goOn()
 	s.dispatch.offerReserved()
 	s.dispatch.offerStirred()
 	s.overflows.settle()
 	s.dispatch.discardSwept()
 	out := s.out
 	out.Notices = s.operations.notices()
-	if out.NextTick = s.Timers.Next(); s.dispatch.isBehind() {
+	if out.NextTick = s.Timers.Next(); s.isBehind() {
 		out.NextTick = s.Now
 	}
 	s.out = event.Out{}
 	return out
 }
+
+// isBehind reports whether work of earlier events is left.
+func (s *State) isBehind() bool { return s.dispatch.isBehind() || s.reviews.isBehind() }

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
@@ -82,7 +83,7 @@ func (h *herd) tell(e event.Event) event.Out {
 	h.ended += done
 	h.most = max(h.most, moved, -moved, len(out.Notices))
 	h.steps++
-	if next := out.NextTick; h.state.dispatch.isBehind() && next.After(h.now) {
+	if next := out.NextTick; h.state.isBehind() && next.After(h.now) {
 		h.t.Fatalf("something is left to do, and the next event is to come at %s", next.Sub(h.now))
 	}
 	return out
@@ -233,5 +234,126 @@ func TestManyWorkersAreUndrained(t *testing.T) {
 	h.catchUp()
 	if len(h.given) != workers || h.most > tuning.DefaultEffort/endEffort+1 {
 		t.Errorf("%d workers have an action, at most %d were given one at once", len(h.given), h.most)
+	}
+}
+
+// TestManyWorkersAreDrained has many idle workers be drained and undrained, in events that change
+// few. One that calls meanwhile is not given anything any more.
+func TestManyWorkersAreDrained(t *testing.T) {
+	const workers = 2000
+	h := &herd{t: t, state: must(NewState(tuning.Config{})), now: epoch}
+	all := drain.Record{Pattern: must(pattern.Parse("name=*"))}
+	for i := range workers {
+		h.report(fmt.Sprint("w", i), event.Idle)
+	}
+	most, last := 0, fmt.Sprint("w", workers-1)
+	change := func(e event.Event) {
+		before := h.state.View().Counts().Draining
+		h.tell(e)
+		n := h.state.View().Counts().Draining - before
+		most = max(most, n, -n)
+	}
+	change(Drain{Record: all})
+	if !h.state.View().IsReviewing() || h.state.workers.Get(last).takes == Drained {
+		t.Error("all are drained at once")
+	}
+	h.report(last, event.Idle)
+	if h.state.workers.Get(last).takes != Drained {
+		t.Error("one that calls is not drained")
+	}
+	for h.state.View().IsReviewing() {
+		change(event.Tick{})
+	}
+	if n := h.state.View().Counts(); n.Draining != workers {
+		t.Errorf("%+v", n)
+	}
+	change(Undrain{Pattern: all.Pattern})
+	for h.state.View().IsReviewing() {
+		change(event.Tick{})
+	}
+	if n := h.state.View().Counts(); n.Idle != workers || most > tuning.DefaultEffort/endEffort+1 {
+		t.Errorf("%+v, at most %d were drained or undrained at once", n, most)
+	}
+	if problem := h.state.Check(); problem != "" {
+		t.Error(problem)
+	}
+}
+
+// TestManyAboveMaximum has the maximum of an instance be lowered far below what it runs, with its
+// runs to be stopped, and then another instance get a minimum that is all of the farm: events that
+// mark few choose what is stopped.
+func TestManyAboveMaximum(t *testing.T) {
+	const workers = 3000
+	cohort := quota.Config{
+		Labels:  []quota.Label{{Name: "plain", Properties: map[string]string{"pool": "c"}}},
+		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain"}}},
+	}
+	h := &herd{t: t, now: epoch, state: must(NewState(tuning.Config{
+		Quotas: cohort, SyncInterval: never, WorkerSlack: never, PreemptionDelay: time.Second, PreemptionGrace: time.Second,
+	}))}
+	submit := func(instance string, n int) {
+		for i := range n {
+			name := fmt.Sprint(instance, i)
+			h.state.Step(h.now, event.Submit{Operation: &request.Operation{
+				Name: name, Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{}, Instance: instance,
+			}})
+		}
+	}
+	put := func(instance string, q quota.Quota) PutQuota {
+		return PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "c", Instance: instance}, Quota: q}, Preempt: true}
+	}
+	report := func(i int, doing event.Doing, action digest.Digest) {
+		h.calls++
+		name := fmt.Sprint("w", i)
+		h.state.Step(h.now, &event.Report{
+			Call: h.calls, Worker: name, ID: map[string]string{"name": name}, Doing: doing, Action: action, Stage: event.Running,
+			Platform: request.NewPlatform(properties([]string{"pool=c"})),
+		})
+	}
+	for i := range workers {
+		report(i, event.Idle, digest.Digest{})
+	}
+	submit("a", workers)
+	marked := func() (n int) {
+		for _, w := range h.state.workers.All() {
+			if sh := w.share(); sh != nil {
+				if _, _, must := sh.GivesWay(); must {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	most, before := 0, 0
+	tell := func(e event.Event) event.Out {
+		out := h.tell(e)
+		n := marked()
+		most, before = max(most, n-before), n
+		return out
+	}
+	tell(put("a", quota.Quota{Max: 1}))
+	for h.state.isBehind() {
+		tell(event.Tick{})
+	}
+	if before != workers-1 {
+		t.Errorf("%d of %d runs above a maximum of 1 are to stop", before, workers)
+	}
+	tell(put("a", quota.Quota{Max: workers}))
+	for i := range workers { // which need not stop any more
+		report(i, event.Executing, h.state.workers.Get(fmt.Sprint("w", i)).task.spec.Digest)
+	}
+	if before = marked(); before != 0 {
+		t.Fatalf("%d are still to stop", before)
+	}
+	submit("b", workers)
+	tell(put("b", quota.Quota{Min: workers}))
+	h.now = h.now.Add(time.Second)
+	for out := tell(event.Tick{}); !out.NextTick.After(h.now); out = tell(event.Tick{}) {
+	}
+	if limit := 1 + tuning.DefaultEffort/moveEffort; before != workers || most > limit {
+		t.Errorf("%d of %d are to stop for another instance; %d were chosen in one event, want %d at most", before, workers, most, limit)
+	}
+	if problem := h.state.Check(); problem != "" {
+		t.Error(problem)
 	}
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
@@ -64,19 +66,15 @@ func (s *View) Tally() view.Tally {
 	return t
 }
 
+// IsReviewing reports whether there are workers that are not drained or undrained yet although they
+// are to be, or that have not been offered work since State has settled.
+func (s *View) IsReviewing() bool { return s.reviews.isBehind() }
+
 // Drains returns those in force, the oldest first.
 func (s *View) Drains() []drain.Record { return slices.Collect(s.drains.All()) }
 
 // WorkerAttributes returns the names of the parts of workers' identities, in order.
-func (s *View) WorkerAttributes() []string {
-	names := map[string]struct{}{}
-	for _, w := range s.workers.All() {
-		for name := range w.ID {
-			names[name] = struct{}{}
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
+func (s *View) WorkerAttributes() []string { return s.workers.Attributes() }
 
 // WaitFor returns how many actions wait for workers that p matches to be undrained.
 func (s *View) WaitFor(p *pattern.Pattern) (n int) {
@@ -159,13 +157,8 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 }
 
 // QueueCounts returns the counts of all queues, in the order of their prefix, platform and size
-// class; the fields after Executing and Queued are empty. It looks at every worker.
+// class; Fill sets the fields after Executing and Queued. It looks at every worker.
 func (s *View) QueueCounts() (queues []view.Queue) {
-	s.eachQueue(func(_ *queue, v view.Queue) { queues = append(queues, v) })
-	return queues
-}
-
-func (s *View) eachQueue(do func(*queue, view.Queue)) {
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
 			v := view.Queue{Prefix: p.Prefix, Platform: p.Platform, SizeClass: q.class, Queued: q.waiting}
@@ -176,15 +169,23 @@ func (s *View) eachQueue(do func(*queue, view.Queue)) {
 				v.Loads = append(v.Loads, load)
 				v.Workers.Add(program.condition())
 			}
-			do(q, v)
+			queues = append(queues, v)
 		}
 	}
+	return queues
 }
 
-// Queues is QueueCounts with all fields and at most so many branches of each queue, and with the
-// state of unmatched actions.
-func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) {
-	s.eachQueue(func(q *queue, v view.Queue) {
+// Fill sets all fields of a queue of QueueCounts that are not set yet, with at most so many
+// branches, unless the queue has gone meanwhile.
+func (s *View) Fill(v *view.Queue, branches int) {
+	p := s.dispatch.pools.Get(offer.Offer{Prefix: v.Prefix, Platform: v.Platform, Exact: s.cfg.Match == tuning.MatchExact})
+	if p == nil {
+		return
+	}
+	for _, q := range p.queues {
+		if q.class != v.SizeClass {
+			continue
+		}
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.Now); t != nil {
 			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
@@ -192,13 +193,16 @@ func (s *View) Queues(branches int) (queues []view.Queue, unmatched view.Queue) 
 		} else if q.waiting > 0 {
 			v.Why = allHeld
 		}
-		queues = append(queues, v)
-	})
+	}
+}
+
+// Unmatched returns the state of unmatched actions.
+func (s *View) Unmatched() (unmatched view.Queue) {
 	unmatched.Queued = s.dispatch.unmatched.Len()
 	if t := s.dispatch.unmatched.First(); t != nil {
 		unmatched.Head, unmatched.HeadSince, unmatched.Why = t.spec, t.queued, s.dispatch.pools.explain(t.spec)
 	}
-	return queues, unmatched
+	return unmatched
 }
 
 // branches returns the queue by its keys; see view.BranchOf.
@@ -227,6 +231,20 @@ func (s *View) Programs(p *pattern.Pattern) map[string]string {
 		}
 	}
 	return list
+}
+
+// Matching counts the programs of which p matches a worker.
+func (s *View) Matching(p *pattern.Pattern) (n int) {
+	for pool := range s.dispatch.pools.All() {
+		for _, q := range pool.queues {
+			for _, of := range q.programs {
+				if of.matching(p) != nil {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // matching returns a worker of a program that p matches, any if it is nil; nil: there is none.
@@ -337,18 +355,16 @@ func (s *View) Cohorts() []view.Cohort {
 	return views
 }
 
-// QuotaRuns returns the runs behind the uses in Cohorts as of the same event, in the order of the
-// workers' keys.
-func (s *View) QuotaRuns() map[quota.Key][]view.QuotaRun {
-	runs := map[quota.Key][]view.QuotaRun{}
-	for _, w := range s.workers.Sorted() {
-		sh := w.share()
-		if sh == nil {
-			continue
+// QuotaRuns returns the runs behind the uses in Cohorts as of the same event, in any order. It looks
+// at every worker.
+func (s *View) QuotaRuns() []view.QuotaRun {
+	runs := make([]view.QuotaRun, 0, s.dispatch.executing)
+	for _, w := range s.workers.All() {
+		if sh := w.share(); sh != nil {
+			runs = append(runs, view.QuotaRun{
+				Key: sh.Key(), Operation: w.task.spec, Worker: w.Key, Started: w.task.started, Cost: sh.Cost(),
+			})
 		}
-		runs[sh.Key()] = append(runs[sh.Key()], view.QuotaRun{
-			Operation: w.task.spec, Worker: w.Key, Started: w.task.started, Cost: sh.Cost(),
-		})
 	}
 	return runs
 }

@@ -28,7 +28,7 @@ func TestWaitsFor(t *testing.T) {
 			t.Errorf("%s waits for %q, want %q", name, got, want)
 		}
 	}
-	queues, _ := h.state.View().Queues(10)
+	queues := queuesOf(h.state, 10)
 	if q := queues[1]; !strings.HasSuffix(q.Why, "; 100 % of the running actions belong to ann › x") {
 		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/roster"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
@@ -17,6 +18,7 @@ import (
 // A worker is one identity that calls Synchronize. It runs at most one task.
 type worker struct {
 	roster.Member
+	sweep.Place[*worker]
 	pool  *pool
 	queue *queue
 	// program are the workers that share its process.

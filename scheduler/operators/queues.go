@@ -31,10 +31,14 @@ func (s queues) ListQueues(
 	}
 	var queues []view.Queue
 	var unmatched view.Queue
-	s.Look(func(v *core.View) { queues, unmatched = v.Queues(branches) })
+	s.Look(func(v *core.View) { queues, unmatched = v.QueueCounts(), v.Unmatched() })
+	queues = queues[:min(len(queues), maxQueues)]
+	for i := range queues {
+		s.Look(func(v *core.View) { v.Fill(&queues[i], branches) })
+	}
 	resp := &admin.ListQueuesResponse{Unmatched: int64(unmatched.Queued), UnmatchedReason: unmatched.Why}
 	resp.WorkersLost = s.lost.count()
-	for _, v := range queues[:min(len(queues), maxQueues)] {
+	for _, v := range queues {
 		q := &admin.Queue{
 			InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
 			Workers: int32(v.Workers.All), Idle: int32(v.Workers.Idle), Busy: int32(v.Workers.Busy), Draining: int32(v.Workers.Draining),

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,13 +46,20 @@ func cohorts(e *engine.Engine) (views []view.Cohort) {
 	return views
 }
 
-// cohortsAndRuns returns cohorts and, if requested, their running operations at the same moment.
+// cohortsAndRuns returns cohorts and, if requested, their running operations at the same moment, in
+// the order of the workers' keys.
 func (s *quotas) cohortsAndRuns(wanted bool) (views []view.Cohort, runs map[quota.Key][]view.QuotaRun) {
+	var all []view.QuotaRun
 	s.Look(func(v *core.View) {
 		if views = v.Cohorts(); wanted {
-			runs = v.QuotaRuns()
+			all = v.QuotaRuns()
 		}
 	})
+	slices.SortFunc(all, func(a, b view.QuotaRun) int { return cmp.Compare(a.Worker, b.Worker) })
+	runs = map[quota.Key][]view.QuotaRun{}
+	for _, r := range all {
+		runs[r.Key] = append(runs[r.Key], r)
+	}
 	return views, runs
 }
 

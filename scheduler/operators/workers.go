@@ -153,13 +153,9 @@ func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.Dr
 		return nil, err
 	}
 	resp := &admin.DrainResponse{}
-	s.Step(func(t engine.Turn) (out event.Out) {
-		out = t.Feed(core.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
-		err = out.Err
-		v := t.View()
-		resp.Workers, resp.Waiting = int32(len(v.Programs(&p))), int64(v.WaitFor(&p))
-		return out
-	})
+	err = s.change(core.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})
+	s.Look(func(v *core.View) { resp.Workers = int32(v.Matching(&p)) })
+	s.Look(func(v *core.View) { resp.Waiting = int64(v.WaitFor(&p)) })
 	if errors.Is(err, drain.ErrTooMany) {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	} else if err != nil {
@@ -185,17 +181,31 @@ func (s *workers) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.
 	if err != nil {
 		return nil, err
 	}
-	matched := 0
-	s.Step(func(t engine.Turn) (out event.Out) {
-		out = t.Feed(core.Undrain{Pattern: p})
-		err = out.Err
-		matched = len(t.View().Programs(&p))
-		return out
-	})
-	if err != nil {
+	if err := s.change(core.Undrain{Pattern: p}); err != nil {
 		return nil, status.Errorf(codes.NotFound, "no drain %q is in force", p)
 	}
+	matched := 0
+	s.Look(func(v *core.View) { matched = v.Matching(&p) })
 	return &admin.UndrainResponse{Workers: int32(matched)}, s.keepDrains()
+}
+
+// change puts other drains in force, and returns when they are for all workers, or why it is
+// refused.
+func (s *workers) change(e event.Event) (err error) {
+	behind := false
+	s.Step(func(t engine.Turn) event.Out {
+		out := t.Feed(e)
+		err, behind = out.Err, t.View().IsReviewing()
+		return out
+	})
+	for behind && !s.IsStopped() {
+		s.Step(func(t engine.Turn) event.Out {
+			out := t.Feed(event.Tick{})
+			behind = t.View().IsReviewing()
+			return out
+		})
+	}
+	return err
 }
 
 // keepDrains stores the present drains, so that they survive a restart of the scheduler.

@@ -55,6 +55,9 @@ func (l *List) Matches(attribute func(name string) (string, bool)) bool {
 	return slices.ContainsFunc(l.records, func(r Record) bool { return r.Pattern.Match(attribute) })
 }
 
+// Len counts the drains in force.
+func (l *List) Len() int { return len(l.records) }
+
 // All yields the drains in force, the oldest first.
 func (l *List) All() iter.Seq[Record] { return slices.Values(l.records) }
 

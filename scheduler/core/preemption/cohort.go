@@ -35,6 +35,8 @@ type Cohort struct {
 	lines map[string][]*Line
 	// stirred: something may run that could not when the event began.
 	stirred bool
+	// above are the instances of which runs above the maximum are still to be marked.
+	above []string
 	// preemptions counts the runs that were stopped.
 	preemptions uint64
 }
@@ -69,14 +71,33 @@ func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.settle(instance, true)
 }
 
-// StopOverMax marks an instance's runs above its maximum, to yield for no other instance.
+// StopOverMax has an instance's runs above its maximum be marked by GoOn, to yield for no other
+// instance.
 func (c *Cohort) StopOverMax(instance string) {
-	for r := c.ledger.OverMax(instance); r != nil; r = c.ledger.OverMax(instance) {
+	if !slices.Contains(c.above, instance) {
+		c.above = append(c.above, instance)
+	}
+}
+
+// GoOn marks runs above maximums for as long as it may: spend is asked before each.
+func (c *Cohort) GoOn(spend func() bool) {
+	for len(c.above) > 0 {
+		r := c.ledger.OverMax(c.above[0])
+		switch {
+		case r == nil:
+			c.above = c.above[1:]
+			continue
+		case !spend():
+			return
+		}
 		c.ledger.Mark(r)
 		sh := r.Owner.(*Share)
 		sh.mark = &Mark{share: sh, deadline: c.Now}
 	}
 }
+
+// IsBehind reports whether GoOn is to be called again.
+func (c *Cohort) IsBehind() bool { return len(c.above) > 0 }
 
 // settle handles a change of the use or quota of an instance. If the instance may now run other
 // tasks, it asks for its grade again.

@@ -69,11 +69,12 @@ func (c *Cohort) arm(l *Line) {
 }
 
 // Ripen, when the timer of a line is due, marks as many tasks as the line needs, for those of it
-// that have waited for long enough.
-func (l *Line) Ripen() {
+// that have waited for long enough, but at most so many at once: it is due again then. It returns
+// how many it has marked.
+func (l *Line) Ripen(atMost int) (marked int) {
 	c := l.queue.cohort
 	if !l.Short() {
-		return
+		return 0
 	}
 	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
 	var next time.Time
@@ -87,6 +88,10 @@ func (l *Line) Ripen() {
 			next = ripe
 			break
 		}
+		if i == l.marked && marked == atMost {
+			next = c.Now
+			break
+		}
 		if i == l.marked {
 			r := c.ledger.Victim(l.queue)
 			if r == nil {
@@ -95,6 +100,7 @@ func (l *Line) Ripen() {
 			}
 			last := c.callBy(l.queue, ripe.Add(c.options.Grace))
 			m := c.markFor(r, l, last.Add(-c.options.Grace/secondChoice))
+			marked++
 			m.last.Owner = m
 			c.Timers.Set(&m.last, last)
 		}
@@ -103,6 +109,7 @@ func (l *Line) Ripen() {
 	if !next.IsZero() {
 		c.Timers.Set(&l.timer, next)
 	}
+	return marked
 }
 
 // callBy has all busy workers of a queue call at a time, or a little earlier if they do so anyway,

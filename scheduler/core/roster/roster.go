@@ -40,13 +40,15 @@ func Compare[W Worker](a, b W) int { return cmp.Compare(a.member().Key, b.member
 // A Roster has all workers that are known.
 type Roster[W Worker] struct {
 	byKey map[string]W
+	// attributes counts the workers whose identity has a part of a name.
+	attributes map[string]int
 	// connections are the workers by the connection that they last called over.
 	connections map[uint64]map[W]struct{}
 }
 
 // New returns an empty Roster.
 func New[W Worker]() *Roster[W] {
-	return &Roster[W]{byKey: map[string]W{}, connections: map[uint64]map[W]struct{}{}}
+	return &Roster[W]{byKey: map[string]W{}, attributes: map[string]int{}, connections: map[uint64]map[W]struct{}{}}
 }
 
 // Get returns the worker of a key, the zero W if it is not known.
@@ -65,12 +67,27 @@ func (r *Roster[W]) All() iter.Seq2[string, W] { return maps.All(r.byKey) }
 func (r *Roster[W]) Sorted() []W { return slices.SortedFunc(maps.Values(r.byKey), Compare) }
 
 // Add makes a worker known.
-func (r *Roster[W]) Add(w W) { r.byKey[w.member().Key] = w }
+func (r *Roster[W]) Add(w W) {
+	m := w.member()
+	r.byKey[m.Key] = w
+	for name := range m.ID {
+		r.attributes[name]++
+	}
+}
+
+// Attributes returns the names of the parts of workers' identities, in order.
+func (r *Roster[W]) Attributes() []string { return slices.Sorted(maps.Keys(r.attributes)) }
 
 // Remove forgets a worker.
 func (r *Roster[W]) Remove(w W) {
 	r.Connect(w, 0)
-	delete(r.byKey, w.member().Key)
+	m := w.member()
+	delete(r.byKey, m.Key)
+	for name := range m.ID {
+		if r.attributes[name]--; r.attributes[name] == 0 {
+			delete(r.attributes, name)
+		}
+	}
 }
 
 // Connect notes which connection a worker called over; 0: none.
@@ -107,7 +124,7 @@ func (r *Roster[W]) Disconnect(connection uint64) []W {
 
 // Check returns an inconsistency of the roster, empty if there is none.
 func (r *Roster[W]) Check() string {
-	connected := 0
+	connected, attributes := 0, map[string]int{}
 	for connection, ws := range r.connections {
 		connected += len(ws)
 		for w := range ws {
@@ -124,6 +141,12 @@ func (r *Roster[W]) Check() string {
 		if m.connection != 0 {
 			connected--
 		}
+		for name := range m.ID {
+			attributes[name]++
+		}
+	}
+	if !maps.Equal(attributes, r.attributes) {
+		return fmt.Sprintf("parts of identities are %v, counted %v", attributes, r.attributes)
 	}
 	if connected != 0 {
 		return fmt.Sprintf("%d connections of workers too many", connected)

@@ -57,6 +57,7 @@ type Cohort struct {
 
 // A QuotaRun is a run that counts.
 type QuotaRun struct {
+	Key quota.Key
 	// Operation was the first that asked for the action.
 	Operation *request.Operation
 	Worker    string
