@@ -64,6 +64,7 @@ func (s stateTime) less(o stateTime) stateTime {
 type virtualWorker struct {
 	index int
 	key   string
+	id    map[string]string
 	op    *virtualOperation
 	end   time.Time
 }
@@ -80,18 +81,22 @@ const keptCompleted = 10_000
 // succeeded is the report of every worker.
 var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 
-func newVirtualFarm(workers int) (*virtualFarm, error) {
+// newVirtualFarm returns one of so many workers with so many positions each, which are idle.
+func newVirtualFarm(workers, positions int) (*virtualFarm, error) {
 	state, err := core.NewState(tuning.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
 	if err != nil {
 		return nil, err
 	}
 	f := &virtualFarm{
 		state: state, now: time.Unix(1_800_000_000, 0), random: rand.New(rand.NewPCG(1, 2)),
-		workers: make([]virtualWorker, workers),
+		workers: make([]virtualWorker, workers*positions),
 	}
 	for i := range f.workers {
 		f.workers[i].index = i
-		f.workers[i].key = names.WorkerKey("", map[string]string{"host": fmt.Sprint(i)})
+		f.workers[i].id = map[string]string{
+			names.HostKey: fmt.Sprint(i / positions), names.PositionKey: fmt.Sprint(i % positions),
+		}
+		f.workers[i].key = names.WorkerKey("", f.workers[i].id)
 		f.sync(&f.workers[i], event.Report{Doing: event.Idle})
 	}
 	return f, nil
@@ -144,7 +149,7 @@ func (f *virtualFarm) submit(op *virtualOperation) error {
 func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
 	// A call's number identifies it.
 	f.calls++
-	r.Call, r.Worker, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), 1
+	r.Call, r.Worker, r.ID, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), w.id, 1
 	start := time.Now()
 	out := f.state.Step(f.now, &r)
 	if r.Doing == event.Idle {

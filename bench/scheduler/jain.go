@@ -24,7 +24,7 @@ func jainShape() [3]int { return [3]int{5, 5, 2} }
 // different demands, at each level.
 func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	report.Progress("fairness")
-	f, err := newVirtualFarm(jainWorkers)
+	f, err := newVirtualFarm(jainWorkers, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func TestJain(t *testing.T) {
 // as many actions queued after it.
 func TestVirtualFarm(t *testing.T) {
 	const workers, rests, queued, steps = 7, 2, 20, 100
-	f, err := newVirtualFarm(workers)
+	f, err := newVirtualFarm(workers, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestVirtualFarm(t *testing.T) {
 
 // TestAbandon sees that all operations of a farm without workers end, in several events.
 func TestAbandon(t *testing.T) {
-	f, err := newVirtualFarm(3)
+	f, err := newVirtualFarm(3, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

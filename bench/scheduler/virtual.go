@@ -111,7 +111,7 @@ func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns
 
 // decide fills a farm and measures it. A CPU profile goes to a folder, if one is named.
 func decide(ctx context.Context, queued int, profile string) (r decisionRun, err error) {
-	f, err := newVirtualFarm(virtualWorkers)
+	f, err := newVirtualFarm(virtualWorkers, 1)
 	if err != nil {
 		return r, err
 	}
