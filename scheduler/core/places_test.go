@@ -212,7 +212,8 @@ func (ps places) checkMoves(s *State) string {
 				}
 				for _, t := range q.tasks() {
 					of := levels.Bounded(t.spec.Instance)
-					if !t.wanted() || !q.hasRoom(of) || !idle.queue.hasRoom(of) || !idle.queue.admits(t.spec.Instance) {
+					if !t.wanted() || !q.hasRoom(of) || !idle.queue.hasRoom(of) || !idle.queue.admits(t.spec.Instance) ||
+						!q.promisesNoMore(t, idle.queue) { // of which a market has a model
 						continue
 					}
 					asked := placeOf("", t.spec.Platform).has
