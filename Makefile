@@ -133,16 +133,17 @@ test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (insta
 		"build/cgroup2/sandbox.test -test.v -test.run '(Attacks|OwnCgroups)/(v2|sandbox)|Abuse'"
 
 # What is tested is analysed: with -race, so that packages are compiled once for both. The analysers make much garbage. While
-# packages wait for each other, what else is compiled has the CPUs.
+# packages wait for each other, what else is compiled has the CPUs. "go tool" leaves GOFLAGS out, and would compile what
+# tools import once more.
 lint: export GOGC := 400
 lint: ## vet, gofumpt and staticcheck
-	$(GO) build -o build/staticcheck honnef.co/go/tools/cmd/staticcheck & staticcheck=$$!; \
-	$(GO) vet -race ./... && wait $$staticcheck
-	@unformatted="$$($(GO) tool gofumpt -l .)"; \
+	$(GO) build -o build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt & tools=$$!; \
+	$(GO) vet -race ./... && wait $$tools
+	@unformatted="$$(build/tools/gofumpt -l .)" || exit 1; \
 	if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run \"go tool gofumpt -w .\":"; echo "$$unformatted"; exit 1; \
 	fi
-	GOFLAGS="$$($(GO) env GOFLAGS) -race" build/staticcheck ./...
+	GOFLAGS="$$($(GO) env GOFLAGS) -race" build/tools/staticcheck ./...
 
 # Boost makes the row gxx what it is meant to be; without it, or g++, the row says so.
 bench-vfs: ## measure input roots against plain folders (needs root; many minutes, 5 GiB of disk)
