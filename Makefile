@@ -39,10 +39,11 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
 # longest begin first, or the last one would run alone; those that wait are between those that compute. Where actions find
 # the worker of their size is measured, so nothing else runs then. Lint has run vet already. Compilers and linkers make much
-# garbage, too; what they make is the same.
+# garbage, too; what they make is the same. FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
+test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
 test: test-needs lint ## check and test everything; installs what is missing if it is root
 	GOGC=400 $(GO) build -ldflags=-w -o build/test/ $(PROGRAMS)
 	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -toolexec 'env GOGC=400' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
