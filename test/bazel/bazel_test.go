@@ -13,7 +13,8 @@ import (
 )
 
 // TestBazel builds and tests a real workspace through a farm with Debian's bazel: first from
-// nothing, then again after "bazel clean", then downloading nothing but what is asked for.
+// nothing, then again after "bazel clean", then downloading nothing but what is asked for, and at
+// last with build events.
 func TestBazel(t *testing.T) {
 	t.Parallel()
 	bazel, workspace := Debian(t), Workspace(t)
@@ -57,11 +58,12 @@ func TestBazel(t *testing.T) {
 		c.Clean(t)
 		expectMinimal(t, c.With("--remote_download_minimal"))
 	})
+	t.Run("events", func(t *testing.T) { testEvents(t, c) })
 }
 
 // TestOldBazel builds a part of the workspace with bazel 2.1.0, which sets the platform on the
 // Command alone. The farm's worker has a property: what asks for it runs, and what asks for
-// another value is refused with the name of the property.
+// another value is refused with the name of the property. At last it publishes build events.
 func TestOldBazel(t *testing.T) {
 	t.Parallel() // each Bazel waits much for its farm
 	bazel, workspace := Old(t), Workspace(t)
@@ -88,6 +90,10 @@ func TestOldBazel(t *testing.T) {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.ExitCode, r.Output)
 	}
+	// In the background it uploads files that events name with calls of the build, which are cancelled
+	// at the build's end. That ends some builds and some servers of it, so that no files are uploaded
+	// there.
+	t.Run("events", func(t *testing.T) { testEvents(t, c, localFiles) })
 }
 
 // expectMinimal builds with a client that has nothing local and downloads nothing: everything

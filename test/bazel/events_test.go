@@ -14,35 +14,20 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestBuildEvents has Bazel publish builds while the connection to the scheduler is cut in the
-// middle of them. Each ends as it does without --bes_backend, at once or in the background, and its
-// page tells of it. What Bazel makes of a scheduler that stays away is its own.
-func TestBuildEvents(t *testing.T) {
-	t.Parallel() // each Bazel waits much for its farm
-	for name, c := range map[string]struct {
-		program             func(*testing.T) string
-		startup, background []string
-	}{
-		"new": {Debian, nil, nil},
-		// In the background it uploads files that events name with calls of the build, which are
-		// cancelled at the build's end. That ends some builds and some servers of it, so that no
-		// files are uploaded there.
-		"old": {Old, []string{"--nosystem_rc"}, []string{localFiles}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := programs.New(t, programs.ShareFolder)
-			pages := programs.FreeAddress(t)
-			farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
-			f.Cleanup(farm.Drain)
-			bazel := New(t, c.program(t), Plain(t), "--config=remote", "--keep_going", "--remote_executor=grpc://"+address)
-			bazel.startup = append(bazel.startup, c.startup...)
-			e := &events{f, bazel, pages, address}
-			e.large(t)
-			e.cuts(t)
-			e.cuts(t, append(c.background, "--bes_upload_mode=fully_async")...)
-		})
-	}
+// testEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of
+// them. Each ends as it does without --bes_backend, at once or in the background, for which more
+// flags may be given, and its page tells of it. What Bazel makes of a scheduler that stays away is
+// its own. The builds have a farm of their own, which shares a folder with them, and the Bazel server
+// of c.
+func testEvents(t *testing.T, c *Client, background ...string) {
+	f := programs.New(t, programs.ShareFolder)
+	pages := programs.FreeAddress(t)
+	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
+	f.Cleanup(farm.Drain)
+	e := &events{f, c.With("--keep_going", "--remote_executor=grpc://"+address), pages, address}
+	e.large(t)
+	e.cuts(t)
+	e.cuts(t, append(background, "--bes_upload_mode=fully_async")...)
 }
 
 // events are what a test of build events needs.
