@@ -32,6 +32,7 @@ func TestUncharged(t *testing.T) {
 		"locks-of-mapped":     {false, codes.Unavailable}, // no process has these files open
 		"mounts":              {false, codes.ResourceExhausted},
 		"hidden-mounts":       {false, codes.Unavailable},
+		"copies-of-mounts":    {false, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,29 @@ static void hidden_mounts(void)
 	}
 }
 
+// copies of mounts until it is stopped: each time there are twice as many, below the first one.
+static void copies(void)
+{
+	char at[24];
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS)) {
+		perror("unshare");
+		exit(1);
+	}
+	mkdir("/tmp/top", 0700);
+	if (mount("/tmp/top", "/tmp/top", NULL, MS_BIND, NULL)) {
+		perror("mount");
+		exit(1);
+	}
+	for (int i = 0; i < 30; i++) {
+		snprintf(at, sizeof(at), "/tmp/top/%d", i);
+		mkdir(at, 0700);
+		if (mount("/tmp/top", at, NULL, MS_BIND | MS_REC, NULL))
+			break;
+	}
+	pause();
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -119,5 +143,7 @@ int main(int argc, char **argv)
 		mounts(1 << 20);
 	if (argc > 1 && !strcmp(argv[1], "hidden-mounts"))
 		hidden_mounts();
+	if (argc > 1 && !strcmp(argv[1], "copies-of-mounts"))
+		copies();
 	return 2;
 }

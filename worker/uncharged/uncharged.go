@@ -51,7 +51,7 @@ func sumNetlink(r io.Reader) (bytes int64, err error) {
 type Memory struct {
 	Total     int64
 	Available int64 // to programs, without swapping
-	Kernel    int64 // in small objects of the kernel that it cannot take back, whoever is charged for them
+	Kernel    int64 // in objects of the kernel that it cannot take back, whoever is charged for them
 }
 
 // Machine returns the memory of this machine.
@@ -66,7 +66,8 @@ func Machine() (Memory, error) {
 
 // parseMemory reads a table like that of proc_meminfo(5).
 func parseMemory(r io.Reader) (m Memory, err error) {
-	fields := map[string]*int64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "SUnreclaim": &m.Kernel}
+	var counters int64 // of which each processor has one, as each mount does; Linux has told since 4.20
+	fields := map[string]*int64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "SUnreclaim": &m.Kernel, "Percpu": &counters}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), ":")
@@ -81,6 +82,8 @@ func parseMemory(r io.Reader) (m Memory, err error) {
 		}
 		*to <<= 10
 	}
+	delete(fields, "Percpu")
+	m.Kernel += counters
 	if len(fields) > 0 {
 		return m, errors.Join(fmt.Errorf("the kernel does not tell %v", slices.Sorted(maps.Keys(fields))), lines.Err())
 	}
