@@ -17,6 +17,8 @@ var (
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole store, because the
 	// stored blobs are in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
+	// ErrTooManyHolders: too many others have blobs. No other blob that leaves makes room.
+	ErrTooManyHolders = errors.New("no room for another instance name in the store")
 	// ErrUnwritable: the machine does not let the store change its folder, or the file in a blob's
 	// place. Other stores may have the blob, and this store may later.
 	ErrUnwritable = errors.New("the store cannot be written")

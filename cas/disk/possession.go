@@ -111,7 +111,7 @@ func (p *possession) gain(d digest.Digest, n holders.Name) error {
 	}
 	s, added, err := p.table.Add(e.holders, n)
 	if err != nil {
-		return fmt.Errorf("blob %s: %w: %w", d, cas.ErrNoSpace, err)
+		return fmt.Errorf("blob %s: %w: %w", d, cas.ErrTooManyHolders, err)
 	}
 	if e.holders = s; added {
 		p.changes.Gained(d, n)

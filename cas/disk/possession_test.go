@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
@@ -146,5 +147,30 @@ func TestPossessionIsWrittenAnew(t *testing.T) {
 		if got := s.possession.has(blob(i), a); got != want[i] {
 			t.Fatalf("blob %d: %t, want %t", i, got, want[i])
 		}
+	}
+}
+
+// TestCrowdOfHolders has one customer have blobs under as many instance names as he may: others
+// still can, and that his next one cannot is no want of space, for which uploads of others go.
+func TestCrowdOfHolders(t *testing.T) {
+	s := storeOpen(t, filepath.Join(t.TempDir(), "blobs"), Options{Isolate: true})
+	const blobs = 256 // each with few holders: to add one copies the others
+	var ds []digest.Digest
+	for i := range blobs {
+		ds = append(ds, storePut(t, s, fmt.Sprint("blob ", i)))
+	}
+	for i := range holders.MaxNames / 2 {
+		if err := s.possession.gain(ds[i%blobs], holders.NameOf(fmt.Sprint("a/", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.possession.gain(ds[0], holders.NameOf("a/next")); !errors.Is(err, cas.ErrTooManyHolders) || errors.Is(err, cas.ErrNoSpace) {
+		t.Errorf("one more of the same customer: %v", err)
+	}
+	if err := s.possession.gain(ds[0], holders.NameOf("b")); err != nil {
+		t.Errorf("another customer: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // Heading begins a file of changes; it changes with the format.
-const Heading = "FwHD1\n"
+const Heading = "FwHD2\n"
 
 // A file has blocks after its Heading. A block is the number of bytes of its records, a CRC-32C of
 // them, and the records, in little endian. These show an incomplete block after a crash.
 //
-//	name    1, its number, the SHA-256
+//	name    1, its number, its 32 bytes
 //	gained  2, the blob, the number of a name
 //	lost    3, the blob
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 )
 
 // MaxNames bounds the names that have something at the same time. To add one to a set costs a copy
@@ -16,11 +17,23 @@ const MaxNames = 1 << 16
 // ErrTooManyNames is the error of Add for a name beyond MaxNames.
 var ErrTooManyNames = errors.New("too many instance names have blobs here")
 
-// A Name stands for an instance name.
+// A Name stands for an instance name. It begins with its family.
 type Name [sha256.Size]byte
 
+// A family stands for all instance names with one first part. Rights for an instance name are also
+// for those below it: one customer can make as many of these as he likes, and is to leave room for
+// others.
+type family [8]byte
+
+func (n Name) family() family { return family(n[:]) }
+
 // NameOf returns the Name of an instance name.
-func NameOf(instance string) Name { return sha256.Sum256([]byte(instance)) }
+func NameOf(instance string) Name {
+	first, _, _ := strings.Cut(instance, "/")
+	n, of := Name(sha256.Sum256([]byte(instance))), sha256.Sum256([]byte(first))
+	copy(n[:], of[:len(family{})])
+	return n
+}
 
 // A Set is the names that have a blob. Nil is the empty set. It belongs to a Table and does not
 // change.
@@ -34,6 +47,9 @@ type Table struct {
 	ids   map[Name]uint32
 	names []known // by id
 	free  []uint32
+	// families are how many of names there are of each, of which a half at most.
+	families map[family]int
+
 	sets  map[string]*Set // by key
 	limit int             // MaxNames, less in tests
 
@@ -96,6 +112,11 @@ func (t *Table) Drop(s *Set) {
 			k.sets--
 		} else {
 			delete(t.ids, k.name)
+			if of := k.name.family(); t.families[of] > 1 {
+				t.families[of]--
+			} else {
+				delete(t.families, of)
+			}
 			*k = known{}
 			t.free = append(t.free, id)
 		}
@@ -122,10 +143,14 @@ func (t *Table) idOf(n Name) (uint32, error) {
 		return id, nil
 	}
 	if t.ids == nil {
-		t.ids, t.sets = map[Name]uint32{}, map[string]*Set{}
+		t.ids, t.sets, t.families = map[Name]uint32{}, map[string]*Set{}, map[family]int{}
 	}
-	if most := t.most(); len(t.ids) >= most {
+	of, most := n.family(), t.most()
+	if len(t.ids) >= most {
 		return 0, fmt.Errorf("%w: there are %d", ErrTooManyNames, most)
+	}
+	if t.families[of] >= most/2 {
+		return 0, fmt.Errorf("%w: %d have the same first part", ErrTooManyNames, most/2)
 	}
 	var id uint32
 	if last := len(t.free) - 1; last >= 0 {
@@ -136,6 +161,7 @@ func (t *Table) idOf(n Name) (uint32, error) {
 	}
 	t.names[id].name = n
 	t.ids[n] = id
+	t.families[of]++
 	return id, nil
 }
 

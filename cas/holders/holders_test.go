@@ -30,7 +30,7 @@ func (m model) equal(o model) bool {
 
 func blob(i int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, i)) }
 
-func name(i int) Name { return NameOf(fmt.Sprint("instance/", i)) }
+func name(i int) Name { return NameOf(fmt.Sprint("instance", i)) }
 
 // TestTable does many things to a Table and a model, and compares them.
 func TestTable(t *testing.T) {
@@ -195,4 +195,36 @@ func FuzzRead(f *testing.F) {
 	f.Add(append([]byte(Heading), c.Take()...))
 	f.Add([]byte(Heading))
 	f.Fuzz(func(t *testing.T, b []byte) { _ = read(t, b) })
+}
+
+// TestFamilies has one customer make instance names below his own until he may have no more: others
+// can have theirs, also when he gave some back.
+func TestFamilies(t *testing.T) {
+	table := Table{limit: 6}
+	var his []*Set
+	below := func(i int) Name { return NameOf(fmt.Sprint("a/", i)) }
+	for i := range 3 {
+		s, _, err := table.Add(nil, below(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		his = append(his, s)
+	}
+	for _, n := range []Name{below(3), NameOf("a")} {
+		if _, _, err := table.Add(nil, n); !errors.Is(err, ErrTooManyNames) {
+			t.Errorf("one more of a family: %v", err)
+		}
+	}
+	table.Drop(his[0])
+	if _, _, err := table.Add(nil, NameOf("a")); err != nil {
+		t.Errorf("in place of another: %v", err)
+	}
+	for _, n := range []string{"b", "ab", ""} {
+		if _, _, err := table.Add(nil, NameOf(n)); err != nil {
+			t.Errorf("%q, beside a full family: %v", n, err)
+		}
+	}
+	if _, _, err := table.Add(nil, NameOf("c")); !errors.Is(err, ErrTooManyNames) {
+		t.Errorf("one more: %v", err)
+	}
 }

@@ -206,7 +206,8 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 		code = codes.NotFound
 	case errors.As(err, new(*cas.NeverFitsError)):
 		code = codes.InvalidArgument // clients retry RESOURCE_EXHAUSTED
-	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, cas.ErrTooManyHolders),
+		errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		code = codes.ResourceExhausted
 	case errors.Is(err, cas.ErrUnwritable), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		code = codes.Unavailable // it may be otherwise in a moment, or elsewhere

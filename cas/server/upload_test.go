@@ -255,6 +255,19 @@ func TestUploadsGiveWayNoMoreThanNeeded(t *testing.T) {
 	}
 }
 
+// A caller whose instance name can have nothing does not take the uploads of others.
+func TestUploadsGiveNoWayToNames(t *testing.T) {
+	a := newUploads(castest.OpenDisk(t, t.TempDir(), disk.Options{}), 3, time.Minute)
+	idle := uploadOf(0, 1000)
+	uploadBegin(t, a, idle, 10).release()
+	if err := a.givingWay(func() error { return fmt.Errorf("blob: %w", cas.ErrTooManyHolders) }); !errors.Is(err, cas.ErrTooManyHolders) {
+		t.Error(err)
+	}
+	if n := a.committed(idle.name); n != 10 {
+		t.Errorf("%d bytes of the upload of another are left", n)
+	}
+}
+
 // Who comes while the file of what gave way is being removed finds room.
 func TestUploadsGiveWayAtOnce(t *testing.T) {
 	const size = 1000
