@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/forerunner-build/forerunner/worker/uncharged"
 )
@@ -21,7 +22,8 @@ const (
 type mountWatch struct {
 	// fullest and waiting are the functions of package uncharged.
 	fullest, waiting func(pids []int, most int) int
-	looks            int // so far
+	looks            int  // so far
+	slow             bool // the last one waited, perhaps for the command's own mounts
 }
 
 func newMountWatch() mountWatch {
@@ -30,8 +32,9 @@ func newMountWatch() mountWatch {
 
 // look returns what the command has too much of.
 func (m *mountWatch) look(pids []int) *excess {
-	seldom := m.looks%looksForOne == 0
+	seldom, began := m.slow || m.looks%looksForOne == 0, time.Now()
 	m.looks++
+	defer func() { m.slow = time.Since(began) > unchargedInterval }()
 	switch {
 	case seldom && m.waiting(pids, mostMounting+1) > mostMounting:
 		return &excess{fmt.Sprintf("%d mounts at a time", mostMounting), true}

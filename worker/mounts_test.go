@@ -1,6 +1,10 @@
 package worker
 
-import "testing"
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
 
 // TestWhoMounts has commands with many mounts, and with many threads that wait for mounts.
 func TestWhoMounts(t *testing.T) {
@@ -23,4 +27,20 @@ func TestWhoMounts(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
+}
+
+// TestSlowLook has a look wait for the mounts of others: the next one asks who waits.
+func TestSlowLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mountWatch{looks: 1, waiting: func(_ []int, most int) int { return most }, fullest: func([]int, int) int {
+			time.Sleep(time.Second)
+			return 1
+		}}
+		if found := m.look(nil); found != nil {
+			t.Fatalf("nobody asks: %+v", found)
+		}
+		if found := m.look(nil); found == nil {
+			t.Error("nobody asks who waits after a look that waited")
+		}
+	})
 }

@@ -10,16 +10,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// FullestNamespace counts the mounts in the one of these namespaces that has most, up to most.
+// patience is how long namespaces are asked: each answer waits for those who mount and unmount.
+const patience = time.Second
+
+// FullestNamespace counts the mounts in the one of the mount namespaces of processes that has most,
+// up to most. It asks no further namespace after a second.
 func FullestNamespace(pids []int, most int) (n int) {
+	began := time.Now()
 	eachNamespace(pids, func(thread string) bool {
 		n = max(n, mountsOf(thread, most))
-		return n < most
+		return n < most && time.Since(began) < patience
 	})
 	return n
 }
