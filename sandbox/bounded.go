@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitedKinds are those of namespaces that have limits.
-var limitedKinds = []string{"user", "pid", "uts", "ipc", "net", "mnt", "cgroup", "time"}
+// namespaceLimits are those of each kind.
+var namespaceLimits = map[string]int64{
+	"user": mostNamespaces, "pid": mostNamespaces, "uts": mostNamespaces, "ipc": mostNamespaces,
+	"net": mostNamespaces, "mnt": mostMountNamespaces, "cgroup": mostNamespaces, "time": mostNamespaces,
+}
 
 // namespaceLimit is where the limit of a kind is, below /proc.
 func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
@@ -58,8 +61,8 @@ func limit(outer *os.File, proc, pid int, ids uint32) error {
 	b.add(unix.SYS_CLOSE_RANGE, uintptr(proc+1), math.MaxUint32, 0)
 	all := fmt.Appendf(nil, "0 0 %d", ids)
 	files := map[string][]byte{fmt.Sprintf("%d/uid_map", pid): all, fmt.Sprintf("%d/gid_map", pid): all}
-	for _, kind := range limitedKinds {
-		files[namespaceLimit(kind)] = strconv.AppendInt(nil, mostNamespaces, 10)
+	for kind, most := range namespaceLimits {
+		files[namespaceLimit(kind)] = strconv.AppendInt(nil, most, 10)
 	}
 	for name, text := range files {
 		const first = 0 // descriptor

@@ -25,4 +25,7 @@ func Trusted(after time.Duration) (bool, error) {
 }
 
 // MostNamespaces is how many of a kind a command may have.
-const MostNamespaces = mostNamespaces
+const (
+	MostNamespaces      = mostNamespaces
+	MostMountNamespaces = mostMountNamespaces
+)

@@ -146,9 +146,9 @@ func TestNetworkNamespaces(t *testing.T) {
 	}
 }
 
-// hoardNamespaces takes all IPC namespaces that it gets as one user, and as another, and says how
+// hoardNamespaces takes all namespaces of a kind that it gets as one user, and as another, and says how
 // many that were.
-func hoardNamespaces([]string) error {
+func hoardNamespaces(kind []string) error {
 	switch os.Getenv(insideVar) {
 	case "user":
 		uid := os.Getuid()
@@ -160,7 +160,7 @@ func hoardNamespaces([]string) error {
 		}
 		return own.Run()
 	case "holder":
-		return holdNamespaces()
+		return holdNamespaces(kind[0])
 	}
 	var said []string
 	for _, uid := range []uint32{0, 1000} {
@@ -197,12 +197,13 @@ func again(what string) *exec.Cmd {
 	return c
 }
 
-// holdNamespaces takes namespaces, says how many, and holds them until its input ends.
-func holdNamespaces() error {
+// holdNamespaces takes namespaces of a kind, says how many, and holds them until its input ends.
+func holdNamespaces(kind string) error {
 	runtime.LockOSThread()
+	flag := map[string]int{"ipc": unix.CLONE_NEWIPC, "mnt": unix.CLONE_NEWNS}[kind]
 	got := 0
-	for ; got < 5*sandbox.MostNamespaces && unix.Unshare(unix.CLONE_NEWIPC) == nil; got++ {
-		if _, err := unix.Open("/proc/thread-self/ns/ipc", unix.O_RDONLY, 0); err != nil {
+	for ; got < 5*sandbox.MostNamespaces && unix.Unshare(flag) == nil; got++ {
+		if _, err := unix.Open("/proc/thread-self/ns/"+kind, unix.O_RDONLY, 0); err != nil {
 			return err
 		}
 	}
@@ -216,16 +217,18 @@ func holdNamespaces() error {
 func TestHeldNamespaces(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	l := launchertest.Sandboxed(t, nil)
-	cmd := abuse(t, "hoard namespaces")
-	cmd.User = launchertest.OwnIDs
-	launchertest.OpenParents(t, cmd.Dir)
-	var first, second int
-	said := launchertest.Say(t, l, cmd)
-	if _, err := fmt.Sscanf(said, "got %d %d", &first, &second); err != nil {
-		t.Fatalf("said %q", said)
-	}
-	if first < sandbox.MostNamespaces/2 || first+second > sandbox.MostNamespaces {
-		t.Errorf("got %d and then %d", first, second)
+	for kind, most := range map[string]int{"ipc": sandbox.MostNamespaces, "mnt": sandbox.MostMountNamespaces} {
+		cmd := abuse(t, "hoard namespaces", kind)
+		cmd.User = launchertest.OwnIDs
+		launchertest.OpenParents(t, cmd.Dir)
+		var first, second int
+		said := launchertest.Say(t, l, cmd)
+		if _, err := fmt.Sscanf(said, "got %d %d", &first, &second); err != nil {
+			t.Fatalf("%s: said %q", kind, said)
+		}
+		if first < most/2 || first+second > most {
+			t.Errorf("%s: got %d and then %d", kind, first, second)
+		}
 	}
 }
 

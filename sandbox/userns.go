@@ -28,8 +28,13 @@ var ErrNoUserNamespace = errors.New("no user namespaces")
 // command has in its own. A command may be many users. So its namespace lies in another one, in
 // which it is a single user, and that one has the limits.
 
-// mostNamespaces is how many namespaces of a kind a command may have at a time.
-const mostNamespaces = 1000
+const (
+	// mostNamespaces is how many namespaces of a kind a command may have at a time.
+	mostNamespaces = 1000
+	// mostMountNamespaces may be copied at once: each copy holds the kernel's one lock for all
+	// mounts of the machine, and whoever mounts waits for them. Nested sandboxes need one each.
+	mostMountNamespaces = 64
+)
 
 // UserNamespace returns a user namespace in which the ids from 0 on are those of u, with User.IDs
 // of them. It starts a process for a moment, so it comes before the first FUSE mount. An error that

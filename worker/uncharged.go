@@ -46,7 +46,6 @@ type unchargedWatch struct {
 	// When file systems and locks were counted, when that may be early, and the small objects then.
 	counted, early time.Time
 	kernelCounted  int64
-	mounting       mountWatch
 }
 
 // An excess is uncharged memory that is too much. own: it is the command's for certain.
@@ -61,7 +60,7 @@ func (r *run) newUnchargedWatch(launcher *runner.Launcher) *unchargedWatch {
 	if !r.w.opts.Isolation.Sandboxed {
 		return nil
 	}
-	u := &unchargedWatch{launcher: launcher, scarce: r.w.scarce.kinds, network: !r.a.how.Sandbox.NoNetwork, mounting: newMountWatch()}
+	u := &unchargedWatch{launcher: launcher, scarce: r.w.scarce.kinds, network: !r.a.how.Sandbox.NoNetwork}
 	if u.network {
 		u.netlink, _ = uncharged.Netlink("")
 	}
@@ -100,7 +99,7 @@ func (u *unchargedWatch) until(ctx context.Context, stop func()) *excess {
 // look returns the kind of memory of which the command has too much, and the small objects of the
 // kernel. Kinds that the kernel does not report are skipped.
 func (u *unchargedWatch) look(pids []int) (found *excess, kernel int64) {
-	if found := u.mounting.look(pids); found != nil {
+	if found := tooManyMounts(pids); found != nil {
 		return found, 0
 	}
 	if found := u.lookAtNetlink(pids); found != nil {

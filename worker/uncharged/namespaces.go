@@ -2,14 +2,11 @@ package uncharged
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -116,59 +113,4 @@ func described(table string, most int) (n int) {
 		}
 	}
 	return n
-}
-
-// mounting are the system calls that take the kernel's one lock for all mounts of the machine.
-var mounting = []uint64{
-	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_MOUNT_SETATTR, unix.SYS_PIVOT_ROOT,
-}
-
-// dividing are those that do so only for a new mount namespace, by their flags. In clone(2) a thread
-// also waits for a child that shares its memory; the flags of clone3(2) are not shown.
-var dividing = []uint64{unix.SYS_UNSHARE, unix.SYS_CLONE}
-
-// WaitToMount counts the threads of processes that wait in the kernel, without end, for a mount or
-// a mount namespace, up to most.
-func WaitToMount(pids []int, most int) int { return waitToMount("/proc", pids, most) }
-
-func waitToMount(proc string, pids []int, most int) (n int) {
-	for _, pid := range pids {
-		threads := filepath.Join(proc, strconv.Itoa(pid), "task")
-		names, err := os.ReadDir(threads)
-		if err != nil {
-			continue // it has ended
-		}
-		for _, name := range names {
-			if n >= most {
-				return n
-			}
-			if waitsToMount(filepath.Join(threads, name.Name())) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// waitsToMount reads the state of a thread, and only then its system call: number, arguments.
-func waitsToMount(thread string) bool {
-	stat, err := os.ReadFile(filepath.Join(thread, "stat"))
-	if err != nil {
-		return false
-	}
-	state := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(state) == 0 || string(state[0]) != "D" {
-		return false
-	}
-	text, err := os.ReadFile(filepath.Join(thread, "syscall"))
-	call := strings.Fields(string(text))
-	if err != nil || len(call) < 2 {
-		return false
-	}
-	number, err := strconv.ParseUint(call[0], 10, 64)
-	if err != nil || slices.Contains(mounting, number) {
-		return err == nil
-	}
-	flags, err := strconv.ParseUint(strings.TrimPrefix(call[1], "0x"), 16, 64)
-	return err == nil && slices.Contains(dividing, number) && flags&unix.CLONE_NEWNS != 0
 }
