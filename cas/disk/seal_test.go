@@ -128,7 +128,7 @@ func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, tamper.Sea
 
 // TestStrangersAtTheMove: who wants to write to a file after it was looked at, before it is in its
 // place, waits and is noticed; who has opened it just before is noticed, too, although he puts its
-// time back.
+// time back. So is who puts another file of the same size and time in its place.
 func TestStrangersAtTheMove(t *testing.T) {
 	for name, c := range map[string]struct {
 		early int // how somebody opens the file before the move
@@ -149,6 +149,15 @@ func TestStrangersAtTheMove(t *testing.T) {
 				return err
 			}
 			return os.Chtimes(path, info.ModTime(), info.ModTime())
+		}},
+		"replaces it": {os.O_RDONLY, func(path string, early *os.File) error {
+			info, err := early.Stat()
+			if err != nil {
+				return err
+			}
+			other := path + "-other"
+			return errors.Join(os.WriteFile(other, []byte("CONTENT"), 0o444),
+				os.Chtimes(other, info.ModTime(), info.ModTime()), os.Rename(other, path))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

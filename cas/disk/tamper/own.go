@@ -25,6 +25,8 @@ func NewOwn(file *os.File) *Own {
 type Seal struct {
 	alone bool // no other process had it open
 	mark  uint64
+	dev   uint64
+	inode uint64
 	size  int64
 	mtime unix.Timespec
 	held  *Lease // of a file that stays open
@@ -50,7 +52,7 @@ func (o *Own) Free() { o.lease.Release() }
 func (o *Own) seal() Seal {
 	var st unix.Stat_t
 	alone := unix.Fstat(int(o.Fd()), &st) == nil && o.alone && o.lease.Holds()
-	return Seal{alone: alone, mark: Mark(&st), size: st.Size, mtime: st.Mtim}
+	return Seal{alone: alone, mark: Mark(&st), dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim}
 }
 
 // Watch watches the file at path from before Whole until after its move. still reports whether
@@ -75,7 +77,8 @@ func (s *Seal) Whole(path string) bool {
 	return err == nil && s.alone && m == s.mark
 }
 
-// Moved reports whether nobody has written to the file while it was moved and got these attributes.
+// Moved reports whether it is the file that was moved and got these attributes, not another one
+// that others put in its place before, and nobody has written to it meanwhile.
 func (s *Seal) Moved(st *unix.Stat_t) bool {
-	return s == nil || st.Size == s.size && st.Mtim == s.mtime
+	return s == nil || st.Dev == s.dev && st.Ino == s.inode && st.Size == s.size && st.Mtim == s.mtime
 }

@@ -184,6 +184,10 @@ func TestSeals(t *testing.T) {
 			t.Errorf("%s: what was written anew is what was moved", name)
 		}
 		st.Mtim, st.Size = seal.mtime, seal.size
+		if st.Ino = seal.inode + 1; seal.Moved(&st) {
+			t.Errorf("%s: another file like it is what was moved", name)
+		}
+		st.Ino = seal.inode
 		if !seal.Moved(&st) {
 			t.Errorf("%s: what was only moved is not", name)
 		}
