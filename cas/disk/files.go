@@ -224,14 +224,15 @@ func (f *files[K]) remove(ks []K) {
 }
 
 // damageOf returns the damage of the file of k, which is leaving: this is the last chance for its
-// users. It reads the file only if it was changed after its verification.
+// users. It reads the file only if it was changed after it was hashed.
 func (f *files[K]) damageOf(k K) string {
 	if f.setAside == nil {
 		return ""
 	}
 	known, stamping := f.leaving(k)
 	m, err := tamper.MarkOf(f.path(k))
-	if known.at == 0 || err == nil && m == known.mark && !known.doubt {
+	hashed := known.at != 0 || known.open
+	if !hashed || err == nil && m == known.mark && !known.doubt {
 		return ""
 	}
 	file, found, err := f.openWhole(k)

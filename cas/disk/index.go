@@ -79,6 +79,9 @@ type proof struct {
 	strange uint16
 	// doubt: the file has changed since, and has not been verified again yet.
 	doubt bool
+	// open: the bytes were hashed while others could write to the file, so at is 0. Its users are
+	// told of a later change.
+	open bool
 }
 
 // provenAt is a proof of bytes that were hashed from that time on, in a file that had that mark.
@@ -104,7 +107,7 @@ func beginReading(fd uintptr) (reading, error) {
 // to the file without a change of the mark, the bytes may be right, but it is unknown for how long.
 func (r reading) proof() proof {
 	if !r.watched.Still() {
-		return proof{mark: r.mark}
+		return proof{mark: r.mark, open: true}
 	}
 	return provenAt(r.began, r.mark)
 }

@@ -229,7 +229,7 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	defer l.mu.Unlock()
 	for _, n := range notes {
 		e := l.index.lookup(n.key)
-		if e == nil || e.proof.at != 0 {
+		if e == nil || e.proof.at != 0 || e.proof.open {
 			continue
 		}
 		switch {

@@ -264,6 +264,56 @@ func TestVouchingOfWhatCameUnverified(t *testing.T) {
 	}
 }
 
+// TestVouchingOfWhatOthersHadOpen: a file that others had open for writing when it was hashed is
+// not verified, although it was right. Who used it is told when they write to it later, even if it
+// left before anybody looked again.
+func TestVouchingOfWhatOthersHadOpen(t *testing.T) {
+	for name, c := range map[string]struct{ verified, written, damaged bool }{
+		"verified before, written to":    {verified: true, written: true, damaged: true},
+		"verified meanwhile, written to": {written: true, damaged: true},
+		"verified before":                {verified: true},
+		"verified meanwhile":             {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), Options{})
+			d := storePut(t, s, "text")
+			err := errors.Join(os.Chmod(s.files.path(d), 0o644), s.verifier.Verify(t.Context(), d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.verified {
+				forget(t, s, d)
+			}
+			stranger, err := os.OpenFile(s.files.path(d), os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stranger.Close()
+			v := using(t, s, d)
+			if check := v.used[v.order[0]].check; check != nil {
+				<-check.done
+			}
+			if err := s.verifier.Verify(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if IsVerified(s, d) {
+				t.Error("it is verified")
+			}
+			if c.written {
+				if _, err := stranger.WriteString("TEXT"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			evictAll(t, s, d)
+			if c.damaged {
+				wantDamaged(t, v.Wait(t.Context()), d)
+			} else {
+				wantVouched(t, v)
+			}
+		})
+	}
+}
+
 // TestClosedVouching: nobody verifies or keeps for it any more what it used, or uses later.
 func TestClosedVouching(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 50})
