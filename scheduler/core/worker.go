@@ -4,6 +4,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
@@ -100,21 +101,28 @@ func (w *worker) busy() request.Key {
 }
 
 // ran returns what a report is about. If the worker does not name an instance name, its action is
-// the one that it is known to have.
+// the one that it is known to have, or has reported before in the same words.
 func (w *worker) ran(r *event.Report) request.Ran {
 	a := request.Ran{Key: request.KeyOf(r.Action), Instance: r.Instance, Named: r.Named}
 	if a.Named || a.Key == (request.Key{}) {
 		return a
 	}
 	switch {
+	case w.repeats(r):
+		return w.reported.action
 	case w.task != nil && w.task.action == a.Key:
 		return w.task.ran()
 	case w.stopping.Key == a.Key:
 		return w.stopping
-	case w.reported.action.Key == a.Key:
-		return w.reported.action
 	}
 	return a
+}
+
+// repeats reports whether a report is the last end once more, as the answer was lost: not if the
+// worker was told more than once to run its task since.
+func (w *worker) repeats(r *event.Report) bool {
+	return r.Doing == event.Completed && w.reported.action.Key == request.KeyOf(r.Action) &&
+		(w.task == nil || w.task.run().resends == 0) && proto.Equal(w.reported.response, r.Response)
 }
 
 // free takes its task from a worker.
