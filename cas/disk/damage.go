@@ -1,7 +1,10 @@
 package disk
 
-// maxDamage bounds how many damaged files an index remembers.
-const maxDamage = 1 << 14
+import "hash/maphash"
+
+// maxDamage bounds how many files with one fault an index remembers, with some 50 bytes each. A
+// reader for which that was not enough runs again, so it must be more than leave during a long one.
+const maxDamage = 1 << 17
 
 // A fault is an event of a file that matters to its earlier readers.
 type fault uint8
@@ -9,26 +12,32 @@ type fault uint8
 const (
 	damaged  fault = iota // it turned out to be damaged, or may have been
 	unproven              // it left while unverified, or after others had changed it before a use
+	unhashed              // it came since the start, and left before its bytes were ever hashed
 	strange               // others have changed it; if it still exists, its proof has the count
 	faults                // how many there are
 )
 
 // damage remembers the latest keys with files that had a fault: readers of such a file ask later,
-// when the key may have a good file again.
+// when the key may have a good file again. It has hashes of the keys: two keys with the same hash
+// are taken for each other, which is as if it was not known any more.
 type damage[K comparable] struct {
 	count  uint64 // of all since the start
 	forgot uint64 // how many of them, the oldest, are not remembered
-	last   map[K]uint64
-	order  []K // of those remembered, a key as often as it was added
+	last   map[uint64]uint64
+	order  []uint64 // of those remembered, a hash as often as it was added
 }
+
+// damageSeed makes hashes of keys unpredictable.
+var damageSeed = maphash.MakeSeed()
 
 func (m *damage[K]) add(k K) {
 	if m.last == nil {
-		m.last = map[K]uint64{}
+		m.last = map[uint64]uint64{}
 	}
 	m.count++
-	m.last[k] = m.count
-	m.order = append(m.order, k)
+	h := maphash.Comparable(damageSeed, k)
+	m.last[h] = m.count
+	m.order = append(m.order, h)
 	if len(m.order) <= maxDamage {
 		return
 	}
@@ -52,5 +61,5 @@ func (m *damage[K]) among(ks []K, count uint64) (some []K) {
 // since reports whether a file of k was damaged after so many others. If this is no longer known,
 // it returns the answer for all possible keys.
 func (m *damage[K]) since(k K, count uint64) bool {
-	return m.last[k] > count || m.forgot > count
+	return m.forgot > count || m.count > count && m.last[maphash.Comparable(damageSeed, k)] > count
 }

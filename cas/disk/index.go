@@ -27,6 +27,7 @@ type index[K comparable] struct {
 	count    int64 // present entries
 
 	generation uint64 // of the file that came last
+	loaded     uint64 // of the last one that was there at the start
 	// faults has the keys with files that had each of the faults.
 	faults [faults]damage[K]
 	// fresh reports whether a proof is valid; nil: all are.
@@ -256,6 +257,9 @@ func (x *index[K]) leave(e *entry[K]) {
 	x.count--
 	if x.fresh != nil && !x.fresh(e.proof) {
 		x.faults[unproven].add(e.key)
+		if e.proof.at == 0 && e.generation > x.loaded {
+			x.faults[unhashed].add(e.key)
+		}
 	}
 	e.state, e.settled = leaving, make(chan struct{})
 	if e.holders != nil {
@@ -317,6 +321,7 @@ func (x *index[K]) settleAbsent(e *entry[K]) {
 // load adds a file from disk as the most recently used one, regardless of the limit.
 func (x *index[K]) load(k K, cost, stamped int64) {
 	x.generation++
+	x.loaded = x.generation
 	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}
 	x.entries[k] = e
 	x.present += cost

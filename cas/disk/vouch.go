@@ -42,7 +42,7 @@ type use struct {
 	check   *check // of stale ones, otherwise nil
 	strange uint16 // how often others had changed its file
 	before  uint64 // how often all files had been
-	left    uint64 // how many unverified files had left
+	left    uint64 // how many files had left early (Verifier.early)
 }
 
 // Next begins another Vouching of the same reader: blobs that were read since v began, and are
@@ -76,7 +76,7 @@ func (v *Vouching) Used(d digest.Digest) {
 // use notes a use, before or after the reading.
 func (v *Vouching) use(d digest.Digest) {
 	by := v.by
-	before, left := by.files.count(strange), by.files.count(unproven)
+	before, left := by.files.count(strange), by.files.count(by.early())
 	generation, known, present := by.files.pinProof(d) // the empty blob never is
 	ver := version{d, generation}
 	fresh := by.fresh(known)
@@ -179,13 +179,23 @@ func (v *Vouching) changed(ver version) bool {
 	return len(v.by.files.since(strange, []digest.Digest{ver.digest}, used.before)) > 0
 }
 
+// early is the fault of a file that came after its use was announced, and left before it could be
+// vouched for. Where recent verifications count, it is right if its bytes were ever hashed, as they
+// are on the way. Most files that leave a store were not verified recently, and have no users.
+func (v *Verifier) early() fault {
+	if v.every < 0 {
+		return unproven
+	}
+	return unhashed
+}
+
 // leftUnverified reports whether a file that came after its use was announced has left while it was
 // unverified. No check prevented that, unlike for a file that was there.
 func (v *Vouching) leftUnverified(ver version) bool {
 	v.mu.Lock()
 	used := v.used[ver]
 	v.mu.Unlock()
-	return ver.generation == 0 && len(v.by.files.since(unproven, []digest.Digest{ver.digest}, used.left)) > 0
+	return ver.generation == 0 && len(v.by.files.since(v.by.early(), []digest.Digest{ver.digest}, used.left)) > 0
 }
 
 // sound reports whether ver, or its successor, is right.

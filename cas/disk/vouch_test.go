@@ -264,6 +264,32 @@ func TestVouchingOfWhatCameUnverified(t *testing.T) {
 	}
 }
 
+// TestVouchingWhileOtherFilesLeave: who reads for long what has just come need not do it again
+// because many old files, which nobody has verified for long, leave meanwhile.
+func TestVouchingWhileOtherFilesLeave(t *testing.T) {
+	dir := t.TempDir()
+	s := storeOpen(t, dir, Options{})
+	old := storePut(t, s, "old")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, notesName)); err != nil {
+		t.Fatal(err)
+	}
+	s = storeOpen(t, dir, Options{})
+	d := digest.Of(digest.SHA256, []byte("text"))
+	v := using(t, s, d)
+	storePut(t, s, "text")
+	for range maxDamage + 1 {
+		s.files.index.faults[unproven].add(old) // as its eviction does
+	}
+	evictAll(t, s, old)
+	wantVouched(t, v)
+	if n := s.files.count(unhashed); n > 0 || s.files.count(unproven) != maxDamage+2 {
+		t.Errorf("%d files came unhashed, %d left unverified", n, s.files.count(unproven))
+	}
+}
+
 // TestVouchingOfWhatOthersHadOpen: a file that others had open for writing when it was hashed is
 // not verified, although it was right. Who used it is told when they write to it later, even if it
 // left before anybody looked again.
