@@ -203,6 +203,17 @@ func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
 	launchertest.AssertNothingLeft(t)
 }
 
+// TestDeathOfTheLauncherSparesOthers: a child of the worker that is older than its launchers, such
+// as the guard of mounts, does not end with one of them.
+func TestDeathOfTheLauncherSparesOthers(t *testing.T) {
+	worker := exec.Command("/proc/self/exe")
+	worker.Env = append(os.Environ(), guardedVar+"=1", "MARK="+launchertest.Mark())
+	if out, err := worker.CombinedOutput(); err != nil || string(out) != "<nil>\n" {
+		t.Errorf("%s, %v", out, err)
+	}
+	launchertest.AssertNothingLeft(t)
+}
+
 // TestProcessesWithoutGroup: a command's processes are known without a group, wherever they are.
 func TestProcessesWithoutGroup(t *testing.T) {
 	for name, l := range map[string]*runner.Launcher{"plain": launchertest.Plain(t, nil), "in a sandbox": launchertest.Sandboxed(t, nil)} {

@@ -2,10 +2,13 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
+	"syscall"
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
@@ -21,7 +24,14 @@ const inSandbox = -2
 // procsVar makes this test binary print how many CPUs the Go runtime sees and uses.
 const procsVar = "RUNNER_TEST_PROCS"
 
+// guardedVar makes this test binary a worker whose launcher dies.
+const guardedVar = "RUNNER_TEST_GUARDED"
+
 func helperMain() {
+	if os.Getenv(guardedVar) != "" {
+		fmt.Println(guardedWorker())
+		os.Exit(0)
+	}
 	if os.Getenv(procsVar) != "" {
 		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 		os.Exit(0)
@@ -35,6 +45,29 @@ func helperMain() {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// guardedWorker returns how a child that is there before the first launcher ends.
+func guardedWorker() error {
+	guard := exec.Command("cat")
+	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	link, err := guard.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := guard.Start(); err != nil {
+		return err
+	}
+	ctx := context.Background()
+	l, err := runner.StartLauncher(ctx, runner.LauncherOptions{})
+	if err != nil {
+		return err
+	}
+	c := runner.Command{Args: []string{"/bin/sh", "-c", "kill -9 $PPID; sleep 1000"}, Env: []string{os.Getenv("MARK")}, Dir: os.TempDir()}
+	if _, err := l.Run(ctx, c); !errors.Is(err, runner.ErrLauncherDied) {
+		return fmt.Errorf("the launcher has not died: %w", err)
+	}
+	return errors.Join(l.Close(ctx), link.Close(), guard.Wait())
 }
 
 func helperWorker(value string) error {

@@ -17,7 +17,11 @@ import (
 // leave behind when they die: as a child subreaper this process becomes the parent.
 type parent struct {
 	calls     chan func()
-	launchers map[int]bool // belongs to the thread, as all calls
+	launchers map[int]bool // belongs to the thread, as all below
+	// strangers are the children from before the first launcher: the guard of mounts, or daemons
+	// of a script that became this process. Numbers of processes, with their starts; nil: this
+	// process does not adopt yet.
+	strangers map[int]uint64
 }
 
 // parentOf is the parent of this process.
@@ -51,8 +55,7 @@ func (p *parent) do(f func()) {
 func (p *parent) start(name string, argv []string, attr *os.ProcAttr, adopts bool) (proc *os.Process, err error) {
 	p.do(func() {
 		if adopts {
-			if err = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-				err = fmt.Errorf("become child subreaper: %w", err)
+			if err = p.adopt(); err != nil {
 				return
 			}
 		}
@@ -61,6 +64,27 @@ func (p *parent) start(name string, argv []string, attr *os.ProcAttr, adopts boo
 		}
 	})
 	return proc, err
+}
+
+// adopt makes this process the parent of what its launchers leave.
+func (p *parent) adopt() error {
+	if p.strangers != nil {
+		return nil
+	}
+	all, err := readProcesses()
+	if err != nil {
+		return fmt.Errorf("look for children: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("become child subreaper: %w", err)
+	}
+	p.strangers = map[int]uint64{}
+	for _, child := range all {
+		if child.ppid == unix.Getpid() {
+			p.strangers[child.pid] = child.start
+		}
+	}
+	return nil
 }
 
 // wait waits for the end of a launcher.
@@ -103,7 +127,7 @@ func (p *parent) strikeOrphans() ([]process, error) {
 		return nil, fmt.Errorf("look for orphans: %w", err)
 	}
 	var members []process
-	orphans := orphansOf(all, unix.Getpid(), session, p.launchers)
+	orphans := p.orphansOf(all, unix.Getpid(), session)
 	for _, orphan := range orphans {
 		members = append(append(members, orphan), membersOf(all, orphan.pid, nil)...)
 	}
@@ -115,12 +139,14 @@ func (p *parent) strikeOrphans() ([]process, error) {
 	return orphans, nil
 }
 
-// orphansOf picks the children of a process that it did not start: launchers and what they start
-// have sessions of their own, and no process can enter the session of another one.
-func orphansOf(all []process, self, session int, launchers map[int]bool) (orphans []process) {
-	for _, p := range all {
-		if p.ppid == self && p.session != session && !launchers[p.pid] {
-			orphans = append(orphans, p)
+// orphansOf picks the children of a process, self, that it did not start: launchers and what they
+// start have sessions of their own, and no process can enter the session of another one. Children
+// that self starts in other sessions later than launchers are not told apart.
+func (p *parent) orphansOf(all []process, self, session int) (orphans []process) {
+	for _, c := range all {
+		start, known := p.strangers[c.pid]
+		if c.ppid == self && c.session != session && !p.launchers[c.pid] && !(known && start == c.start) {
+			orphans = append(orphans, c)
 		}
 	}
 	return orphans
