@@ -206,15 +206,11 @@ func (l *Launcher) Limits() cgroup.Limits {
 }
 
 // Processes are those of the command that runs, in no order. Without a group they are looked for
-// among all processes of the machine.
+// among all processes of the machine, and may be those of a moment ago.
 func (l *Launcher) Processes() []int {
 	if l.slot == nil {
-		all, err := readProcesses()
-		if err != nil {
-			return nil
-		}
 		var pids []int
-		for _, p := range membersOf(all, l.proc.Pid, nil) {
+		for _, p := range membersOf(tableOf().latest(), l.proc.Pid, nil) {
 			pids = append(pids, p.pid)
 		}
 		return pids

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,6 +41,37 @@ func readProcesses() ([]process, error) {
 		}
 	}
 	return all, nil
+}
+
+// tableShare bounds the time that reading a table takes, for all launchers: one part in so many.
+// It is not older than oldestTable: numbers of processes may be used again.
+const (
+	tableShare  = 20
+	oldestTable = time.Second
+)
+
+// A table is the process table for those who may have an old one.
+type table struct {
+	read func() ([]process, error)
+
+	mu   sync.Mutex
+	all  []process // guarded by mu, as all below; not changed
+	next time.Time // when it may be read again
+}
+
+// tableOf is that of this process's machine.
+var tableOf = sync.OnceValue(func() *table { return &table{read: readProcesses} })
+
+// latest returns the table, which is nil if it cannot be read.
+func (t *table) latest() []process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if began := time.Now(); !began.Before(t.next) {
+		t.all, _ = t.read()
+		now := time.Now()
+		t.next = now.Add(min(tableShare*now.Sub(began), oldestTable))
+	}
+	return t.all
 }
 
 func readProcess(pid int) (process, error) {
