@@ -42,18 +42,20 @@ func newScarceObjects(slots int) *scarceObjects {
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
 			Of:  uncharged.LocksOf,
-			Shown: func(all int) int {
-				n, _ := uncharged.LocksOf(uncharged.Everyone(), all)
+			Shown: func(ctx context.Context, all int) int {
+				n, _ := uncharged.LocksOf(ctx, uncharged.Everyone(), all)
 				return n
 			},
 		})},
 		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
 			All: func(int) (int, error) { return uncharged.FileSystems() },
-			Of: func(pids []int, most int) (int, bool) {
-				return uncharged.Mounted(pids, machineFileSystems, most), true
+			Of: func(ctx context.Context, pids []int, most int) (int, bool) {
+				return uncharged.Mounted(ctx, pids, machineFileSystems, most), true
 			},
-			Shown: func(all int) int { return uncharged.Mounted(uncharged.Everyone(), all, all) },
+			Shown: func(ctx context.Context, all int) int {
+				return uncharged.Mounted(ctx, uncharged.Everyone(), all, all)
+			},
 		})},
 	}}
 }
@@ -65,13 +67,20 @@ func (s *scarceObjects) begin() {
 	}
 }
 
+// found is what there was too much of, with an unknown owner.
+func (s *scarceObjects) found() *excess {
+	for _, k := range s.kinds {
+		if k.Found() {
+			return &excess{what: k.what}
+		}
+	}
+	return nil
+}
+
 // settle counts anew what others have if an excess had an unknown owner. All commands are stopped
 // for that: settle waits for their end, and new ones wait for it.
 func (s *scarceObjects) settle(ctx context.Context) {
-	for _, k := range s.kinds {
-		if k.Found() {
-			s.gate.Alone(ctx, s.begin)
-			return
-		}
+	if s.found() != nil {
+		s.gate.Alone(ctx, s.begin)
 	}
 }

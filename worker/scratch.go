@@ -26,10 +26,11 @@ const (
 func (r *run) runBounded(
 	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
-	if err := r.w.scarce.gate.Enter(ctx); err != nil {
+	closing, err := r.w.scarce.gate.Enter(ctx)
+	if err != nil {
 		return runner.Result{Cause: runner.Cancelled}, nil
 	}
-	result, found, err := r.runWatched(ctx, launcher, run)
+	result, found, err := r.runWatched(ctx, r.newUnchargedWatch(launcher, closing), launcher, run)
 	r.w.scarce.gate.Leave()
 	if found != nil && !found.own {
 		r.w.scarce.settle(ctx)
@@ -42,7 +43,7 @@ func (r *run) runBounded(
 
 // runWatched is runBounded without the error for uncharged memory.
 func (r *run) runWatched(
-	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
+	ctx context.Context, watch *unchargedWatch, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, *excess, error) {
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
@@ -55,7 +56,6 @@ func (r *run) runWatched(
 		full <- false
 	}
 	exceeds := make(chan *excess, 1)
-	watch := r.newUnchargedWatch(launcher)
 	go func() { exceeds <- watch.until(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,7 +25,9 @@ const (
 	// kernel grants none to any process. They are counted earlier if the machine's small objects
 	// have grown by scarceGrowth.
 	scarceInterval = time.Second
-	scarceGrowth   = 8 << 20
+	// longestScarce is how long there is no count because the last one took long, unless they grow.
+	longestScarce = 10 * time.Second
+	scarceGrowth  = 8 << 20
 	// unchargedShare bounds the time that this takes: one part in so many.
 	unchargedShare = 20
 	// mostKernel is the part of a machine's memory, one in so many, that small objects of its
@@ -38,8 +41,9 @@ const (
 // for.
 type unchargedWatch struct {
 	launcher *runner.Launcher
-	scarce   []scarceKind
-	network  bool // the command has the machine's
+	scarce   *scarceObjects
+	closing  <-chan struct{} // closed when all commands are stopped
+	network  bool            // the command has the machine's
 	// The use of others before the command began.
 	netlink int64
 	kernel  int64 // unknown: 0
@@ -56,11 +60,13 @@ type excess struct {
 
 // newUnchargedWatch returns the watch of a command that is about to begin; nil if it can do all
 // that the worker can.
-func (r *run) newUnchargedWatch(launcher *runner.Launcher) *unchargedWatch {
+func (r *run) newUnchargedWatch(launcher *runner.Launcher, closing <-chan struct{}) *unchargedWatch {
 	if !r.w.opts.Isolation.Sandboxed {
 		return nil
 	}
-	u := &unchargedWatch{launcher: launcher, scarce: r.w.scarce.kinds, network: !r.a.how.Sandbox.NoNetwork}
+	u := &unchargedWatch{
+		launcher: launcher, scarce: r.w.scarce, closing: closing, network: !r.a.how.Sandbox.NoNetwork,
+	}
 	if u.network {
 		u.netlink, _ = uncharged.Netlink("")
 	}
@@ -69,68 +75,102 @@ func (r *run) newUnchargedWatch(launcher *runner.Launcher) *unchargedWatch {
 	return u
 }
 
-// until calls stop when there is an excess, and returns it. It returns nil when ctx ends.
-func (u *unchargedWatch) until(ctx context.Context, stop func()) *excess {
+// until calls stop when there is an excess, and returns it. It returns nil when ctx ends. Each kind
+// of look has a goroutine: a command can make some of them long.
+func (u *unchargedWatch) until(ctx context.Context, stop func()) (found *excess) {
 	if u == nil {
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	defer cancel()
+	seen := make(chan *excess, 3)
+	looks.Go(func() { again(ctx, unchargedShare, seen, u.lookAtMemory) })
+	looks.Go(func() { again(ctx, unchargedShare, seen, u.lookAtMounts) })
+	looks.Go(func() { again(ctx, 0, seen, u.lookAtScarce) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-u.closing:
+		found = u.scarce.found()
+	case found = <-seen:
+	}
+	stop()
+	return found
+}
+
+// again looks again and again, until ctx ends or there is an excess. share bounds the time that this
+// takes: one part in so many.
+func again(ctx context.Context, share time.Duration, seen chan<- *excess, look func(context.Context) *excess) {
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-timer.C:
 		}
-		pids, began := u.launcher.Processes(), time.Now()
-		found, kernel := u.look(pids)
-		pause := max(unchargedInterval, unchargedShare*time.Since(began))
-		if found == nil {
-			found = u.lookAtScarce(pids, kernel)
+		began := time.Now()
+		if found := look(ctx); found != nil {
+			seen <- found
+			return
 		}
-		if found != nil {
-			stop()
-			return found
-		}
-		timer.Reset(pause)
+		timer.Reset(max(unchargedInterval, share*time.Since(began)))
 	}
 }
 
-// look returns the kind of memory of which the command has too much, and the small objects of the
-// kernel. Kinds that the kernel does not report are skipped.
-func (u *unchargedWatch) look(pids []int) (found *excess, kernel int64) {
-	if found := tooManyMounts(pids); found != nil {
-		return found, 0
-	}
-	if found := u.lookAtNetlink(pids); found != nil {
-		return found, 0
+// lookAtMemory returns the kind of memory of which the command has too much. Kinds that the kernel
+// does not report are skipped.
+func (u *unchargedWatch) lookAtMemory(context.Context) *excess {
+	if found := u.lookAtNetlink(u.launcher.Processes()); found != nil {
+		return found
 	}
 	memory, err := uncharged.Machine()
 	if err != nil {
-		return nil, 0
-	}
-	return u.lookAtMachine(memory), memory.Kernel
-}
-
-// lookAtScarce counts what the kernel has once, if it is time for that. A Census bounds the time
-// that counts of others take.
-func (u *unchargedWatch) lookAtScarce(pids []int, kernel int64) *excess {
-	now, age := time.Now(), scarceInterval
-	switch {
-	case now.Sub(u.counted) >= scarceInterval:
-	case kernel-u.kernelCounted > scarceGrowth && !now.Before(u.early):
-		age = unchargedInterval
-	default:
 		return nil
 	}
-	u.counted, u.kernelCounted = now, kernel
-	for _, k := range u.scarce {
-		if verdict := k.Look(pids, age); verdict != census.Innocent {
+	return u.lookAtMachine(memory)
+}
+
+// lookAtMounts may wait for those who mount.
+func (u *unchargedWatch) lookAtMounts(context.Context) *excess {
+	return tooManyMounts(u.launcher.Processes())
+}
+
+// lookAtScarce counts what the kernel has once, if it is time for that.
+func (u *unchargedWatch) lookAtScarce(ctx context.Context) *excess {
+	memory, _ := uncharged.Machine()
+	if age, due := u.due(memory.Kernel); due {
+		return u.countScarce(ctx, u.launcher.Processes, memory.Kernel, age)
+	}
+	return nil
+}
+
+// due reports whether it is time to count what the kernel has once, and how old a count may be.
+func (u *unchargedWatch) due(kernel int64) (age time.Duration, due bool) {
+	switch now := time.Now(); {
+	case now.Sub(u.counted) >= scarceInterval:
+		return scarceInterval, true
+	case kernel-u.kernelCounted > scarceGrowth && !now.Before(u.early):
+		return unchargedInterval, true
+	}
+	return 0, false
+}
+
+// countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
+// of others take.
+func (u *unchargedWatch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *excess {
+	began := time.Now()
+	for _, k := range u.scarce.kinds {
+		if verdict := k.Look(ctx, pids, age); verdict != census.Innocent {
 			return &excess{k.what, verdict == census.Guilty}
 		}
 	}
-	took := time.Since(now)
-	u.counted, u.early = now.Add(took), now.Add(took+min(unchargedShare*took, scarceInterval))
+	now := time.Now()
+	rest := unchargedShare * now.Sub(began)
+	u.counted, u.early = now.Add(max(min(rest, longestScarce)-scarceInterval, 0)), now.Add(min(rest, scarceInterval))
+	u.kernelCounted = kernel
 	return nil
 }
 

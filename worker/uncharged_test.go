@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,9 +79,9 @@ func TestMemoryOfTheKernel(t *testing.T) {
 func TestWhenToCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := 0
-		u := &unchargedWatch{scarce: []scarceKind{{"objects", census.New(census.Kind{
+		u := &unchargedWatch{scarce: &scarceObjects{kinds: []scarceKind{{"objects", census.New(census.Kind{
 			Most: 1, Countable: 1, All: func(int) (int, error) { counts++; return 0, nil },
-		})}}}
+		})}}}}
 		for i, step := range []struct {
 			wait   time.Duration
 			kernel int64
@@ -93,9 +94,37 @@ func TestWhenToCount(t *testing.T) {
 			{100 * time.Millisecond, 67 << 20, 3},
 		} {
 			time.Sleep(step.wait)
-			if found := u.lookAtScarce(nil, step.kernel); found != nil || counts != step.counts {
-				t.Errorf("look %d: %+v after %d counts, want %d", i, found, counts, step.counts)
+			if age, due := u.due(step.kernel); due {
+				if found := u.countScarce(t.Context(), nil, step.kernel, age); found != nil {
+					t.Errorf("look %d: %+v", i, found)
+				}
+			}
+			if counts != step.counts {
+				t.Errorf("look %d: %d counts, want %d", i, counts, step.counts)
 			}
 		}
 	})
+}
+
+// TestAllAreStopped: when there is too much and nobody knows whose it is, the watch of a command
+// stops it without a look of its own, which its processes can make long.
+func TestAllAreStopped(t *testing.T) {
+	c := census.New(census.Kind{Most: 1, Countable: 1, All: func(int) (int, error) { return 3, nil }})
+	if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
+		t.Fatalf("verdict %d", got)
+	}
+	s := &scarceObjects{kinds: []scarceKind{{"objects", c}}}
+	closing, err := s.gate.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.gate.Leave()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.settle(ended)
+	stopped := false
+	u := &unchargedWatch{scarce: s, launcher: launchertest.Plain(t, nil), closing: closing}
+	if found := u.until(t.Context(), func() { stopped = true }); !stopped || found == nil || found.own || found.what != "objects" {
+		t.Errorf("stopped: %v, %+v", stopped, found)
+	}
 }

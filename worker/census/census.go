@@ -1,6 +1,7 @@
 package census
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -12,8 +13,15 @@ const (
 	// falls: the kernel is freeing hidden objects if one in so many has gone.
 	falls = 8
 	// share bounds the time that counts of many objects take: one part in so many, unless there are
-	// more and more.
+	// more and more. A command can make looks at processes long, so that they have longestRest.
 	share = 20
+	// longestRest is how long there is no count at most because of a look at processes.
+	longestRest = 10 * time.Second
+	// longest is the time that a look at processes may take, and that a command waits for a count
+	// of all. A command can have millions of descriptors and mounts.
+	longest = 5 * time.Second
+	// mostCounts run at a time: the kernel may not end one.
+	mostCounts = 4
 	// mostOfOthers is how many times Kind.Countable others may have.
 	mostOfOthers = 16
 )
@@ -29,10 +37,10 @@ type Kind struct {
 	// at most Kind.Most.
 	All func(most int) (int, error)
 	// Of counts those that processes show, up to most or some more. It is not certain if objects
-	// may have counted twice.
-	Of func(pids []int, most int) (n int, certain bool)
-	// Shown counts those that any process shows, of the first all.
-	Shown func(all int) int
+	// may have counted twice, or not all when ctx ended.
+	Of func(ctx context.Context, pids []int, most int) (n int, certain bool)
+	// Shown counts those that any process shows, of the first all, until ctx ends.
+	Shown func(ctx context.Context, all int) int
 }
 
 // A Verdict is what a Census finds out about a command.
@@ -54,6 +62,8 @@ type Census struct {
 	latest *tally    // guarded by mu, as all below
 	began  time.Time // when that began
 	rests  time.Time // when the next count may begin
+	counts int       // that run
+	begun  int       // calls of Begin
 	last   int       // objects in all
 	others others
 	// since is when there came to be too many hidden objects, and peak how many there were; zero:
@@ -67,12 +77,19 @@ type Census struct {
 // them that no process showed.
 type others struct{ all, hidden int }
 
-// A tally is one count for all commands that look at the time. Its functions count once, and return
-// when that has ended.
+// A tally is one count for all commands that look at the time.
 type tally struct {
-	others others              // when it began
-	all    func() (int, error) // counts all objects
-	found  func() bool         // counts the hidden ones, too, and reports whether there is an excess with an unknown owner
+	others others // when it began
+	begun  int    // likewise
+	all    shared[total]
+	found  shared[bool] // there is an excess with an unknown owner; counts the hidden ones, too
+}
+
+// A total is a count of all objects.
+type total struct {
+	n    int
+	took time.Duration
+	err  error
 }
 
 // New returns a Census of a kind. Begin has to be called before the first command begins.
@@ -88,11 +105,14 @@ func (c *Census) Begin() {
 	case all > c.kind.Countable:
 		o.hidden = 0
 	case all > c.kind.Most:
-		o.hidden = max(all-c.kind.Shown(all), 0)
+		if shown, whole := c.shown(all); whole {
+			o.hidden = max(all-shown, 0)
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.others, c.found, c.since, c.latest = o, false, time.Time{}, nil
+	c.begun++
 }
 
 // Found reports whether there is an excess with an unknown owner: all commands that run have to be
@@ -103,75 +123,109 @@ func (c *Census) Found() bool {
 	return c.found
 }
 
-// Look judges the command that has the processes pids. It uses a count that began at most age ago,
-// or earlier if counts take long.
-func (c *Census) Look(pids []int, age time.Duration) Verdict {
+// Look judges the command whose processes pids returns. It uses a count that began at most age ago,
+// or earlier if counts take long. It finds nothing if ctx ends, or if it takes too long.
+func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration) Verdict {
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	t := c.tally(age)
-	if all, err := t.all(); err == nil && all > c.kind.Most && all-t.others.all <= c.kind.Countable {
-		if n, certain := c.kind.Of(pids, c.kind.Most+1); n > c.kind.Most && certain {
+	all, ok := t.all.get(ctx, func() total { return c.all(t) })
+	if ok && all.err == nil && all.n > c.kind.Most && all.n-t.others.all <= c.kind.Countable {
+		if n, certain := c.kind.Of(ctx, pids(), c.kind.Most+1); n > c.kind.Most && certain {
 			return Guilty
 		} else if n > c.kind.Most {
 			return Suspect
 		}
 	}
-	if t.found() {
+	if !ok {
+		return Innocent
+	}
+	if found, _ := t.found.get(ctx, func() bool { return c.find(t, all) }); found {
 		return Unknown
 	}
 	return Innocent
 }
 
 // tally returns the latest count, and begins one if that is older than age. A count that hangs
-// holds up only the commands of its time.
+// holds up only the commands of its time, unless too many do.
 func (c *Census) tally(age time.Duration) *tally {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if c.latest != nil && (now.Sub(c.began) < age || now.Before(c.rests)) {
+	if c.latest != nil && (now.Sub(c.began) < age || now.Before(c.rests) || c.counts >= mostCounts) {
 		return c.latest
 	}
-	var spent time.Duration
-	t := &tally{others: c.others}
-	t.all = sync.OnceValues(func() (int, error) {
-		began := time.Now()
-		n, err := c.kind.All(t.others.all + 2*c.kind.Countable)
-		spent = time.Since(began)
-		return n, err
-	})
-	t.found = sync.OnceValue(func() bool {
-		all, err := t.all()
-		if err != nil {
-			return c.Found()
-		}
-		began := time.Now()
-		hidden, err := c.hidden(all, t.others)
-		return c.judge(t.others, others{all, hidden}, err, spent+time.Since(began))
-	})
-	c.began, c.latest = now, t
-	return t
+	c.began, c.latest = now, &tally{others: c.others, begun: c.begun}
+	return c.latest
+}
+
+// counting says that a count begins (1) or ends (-1).
+func (c *Census) counting(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts += n
+}
+
+// all counts all objects.
+func (c *Census) all(t *tally) total {
+	c.counting(1)
+	defer c.counting(-1)
+	began := time.Now()
+	n, err := c.kind.All(t.others.all + 2*c.kind.Countable)
+	return total{n, time.Since(began), err}
+}
+
+// find reports whether there is an excess with an unknown owner.
+func (c *Census) find(t *tally, all total) bool {
+	c.counting(1)
+	defer c.counting(-1)
+	if all.err != nil {
+		return c.Found()
+	}
+	began := time.Now()
+	hidden, looked, err := c.hidden(all.n, t.others)
+	counted := all.took + time.Since(began) - looked
+	return c.judge(t, others{all.n, hidden}, err, share*counted+min(share*looked, longestRest))
 }
 
 // hidden returns how many of all objects no process shows. What ends meanwhile is not hidden: the
-// shown ones are counted between two counts of all.
-func (c *Census) hidden(all int, o others) (int, error) {
+// shown ones are counted between two counts of all. If that takes too long, none more are hidden
+// than before: who makes it take long would accuse others. looked is how long it took.
+func (c *Census) hidden(all int, o others) (n int, looked time.Duration, err error) {
 	switch {
 	case all <= c.kind.Most || all-o.all > c.kind.Countable:
-		return all, nil
+		return all, 0, nil
 	case o.all > c.kind.Countable: // others have too many to look at
-		return max(all-o.all, 0), nil
+		return max(all-o.all, 0), 0, nil
 	}
-	shown := c.kind.Shown(all)
+	began := time.Now()
+	shown, whole := c.shown(all)
+	if looked = time.Since(began); !whole {
+		return o.hidden, looked, nil
+	}
 	again, err := c.kind.All(o.all + 2*c.kind.Countable)
-	return max(min(all, again)-shown, 0), err
+	return max(min(all, again)-shown, 0), looked, err
 }
 
-// judge reports whether there is an excess with an unknown owner, after a count that took some
-// time: others had the objects before, and now all have others.
-func (c *Census) judge(before, now others, err error, took time.Duration) bool {
+// shown counts what any process shows. whole: there was time for all of them.
+func (c *Census) shown(all int) (n int, whole bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	defer cancel()
+	n = c.kind.Shown(ctx, all)
+	return n, ctx.Err() == nil
+}
+
+// judge reports whether there is an excess with an unknown owner, after a count. The next one may
+// come after a rest. All have the objects now. A count from before Begin says nothing.
+func (c *Census) judge(t *tally, now others, err error, rest time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	at := time.Now()
+	if t.begun != c.begun {
+		return false
+	}
+	at, before := time.Now(), t.others
 	if err != nil {
-		c.rests = at.Add(share * took)
+		c.rests = at.Add(rest)
 		return c.found
 	}
 	switch n := now.hidden - before.hidden; {
@@ -184,7 +238,7 @@ func (c *Census) judge(before, now others, err error, took time.Duration) bool {
 	}
 	c.found = c.found || now.all-before.all > c.kind.Countable
 	if now.all > c.kind.Most && c.since.IsZero() && now.all-c.last <= c.kind.Most/falls {
-		c.rests = at.Add(share * took)
+		c.rests = at.Add(rest)
 	}
 	c.last = now.all
 	c.others = others{min(c.others.all, now.all), min(c.others.hidden, now.hidden)}

@@ -1,7 +1,9 @@
 package census
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +22,14 @@ func (m *machine) census() *Census {
 	return New(Kind{
 		Most: 100, Countable: 1000,
 		All:   func(most int) (int, error) { m.counts++; return min(m.all, most), m.err },
-		Of:    func([]int, int) (int, bool) { m.asked++; return m.own, !m.unsure },
-		Shown: func(int) int { m.looked++; return m.shown },
+		Of:    func(context.Context, []int, int) (int, bool) { m.asked++; return m.own, !m.unsure },
+		Shown: func(context.Context, int) int { m.looked++; return m.shown },
 	})
+}
+
+// look is Look for a command whose processes do not matter.
+func (c *Census) look(t *testing.T, age time.Duration) Verdict {
+	return c.Look(t.Context(), func() []int { return nil }, age)
 }
 
 // TestVerdicts looks at a command again and again for three seconds.
@@ -58,11 +65,11 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%s: %d objects were looked at before", name, m.all)
 			}
 			m = c.now
-			first := census.Look(nil, time.Second)
+			first := census.look(t, time.Second)
 			var last Verdict
 			for range 3 {
 				time.Sleep(time.Second + 1)
-				last = census.Look(nil, time.Second)
+				last = census.look(t, time.Second)
 			}
 			if first != c.first || last != c.last {
 				t.Errorf("%s: %d at first and %d at last, want %d and %d", name, first, last, c.first, c.last)
@@ -89,7 +96,7 @@ func TestOthersHaveFewerLater(t *testing.T) {
 		}{{500, Innocent}, {300, Innocent}, {401, Innocent}, {401, Innocent}, {401, Unknown}} {
 			m.all = step.all
 			time.Sleep(time.Second + 1)
-			if got := c.Look(nil, time.Second); got != step.want {
+			if got := c.look(t, time.Second); got != step.want {
 				t.Fatalf("%d objects: %d, want %d", step.all, got, step.want)
 			}
 		}
@@ -103,7 +110,7 @@ func TestOthersHaveFewerLater(t *testing.T) {
 		want Verdict
 	}{{300, Innocent}, {1300, Innocent}, {1301, Unknown}} {
 		m.all, m.shown = step.all, step.all
-		if got := c.Look(nil, 0); got != step.want {
+		if got := c.look(t, 0); got != step.want {
 			t.Errorf("%d objects after more: %d, want %d", step.all, got, step.want)
 		}
 	}
@@ -118,7 +125,7 @@ func TestFreeing(t *testing.T) {
 		c.Begin()
 		look := func() Verdict {
 			time.Sleep(time.Second + 1)
-			return c.Look(nil, time.Second)
+			return c.look(t, time.Second)
 		}
 		for m.all = 900; m.all > 110; m.all -= m.all/falls + 2 {
 			if got := look(); got != Innocent {
@@ -153,10 +160,10 @@ func TestEndMeanwhile(t *testing.T) {
 		m := &machine{}
 		c := m.census()
 		c.Begin()
-		c.kind.Shown = func(int) int { m.all = 10; return 10 }
+		c.kind.Shown = func(context.Context, int) int { m.all = 10; return 10 }
 		for range 4 {
 			m.all = 900
-			if got := c.Look(nil, time.Second); got != Innocent {
+			if got := c.look(t, time.Second); got != Innocent {
 				t.Errorf("%d, want %d", got, Innocent)
 			}
 			time.Sleep(time.Minute)
@@ -182,11 +189,11 @@ func TestCounts(t *testing.T) {
 			return n, err
 		}
 		ended := make(chan Verdict, 1)
-		go func() { ended <- c.Look(nil, time.Second) }()
+		go func() { ended <- c.look(t, time.Second) }()
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
-		c.Look(nil, time.Second)
-		c.Look(nil, time.Second)
+		c.look(t, time.Second)
+		c.look(t, time.Second)
 		if m.counts != 2 || len(ended) > 0 {
 			t.Errorf("%d counts, %d hung ones ended; want 2, and none", m.counts, len(ended))
 		}
@@ -210,7 +217,7 @@ func TestCounts(t *testing.T) {
 		} {
 			m.all, m.shown = step.all, step.all
 			time.Sleep(step.wait)
-			if c.Look(nil, time.Second); m.counts != step.counts {
+			if c.look(t, time.Second); m.counts != step.counts {
 				t.Errorf("step %d: %d counts, want %d", i, m.counts, step.counts)
 			}
 		}
@@ -218,10 +225,83 @@ func TestCounts(t *testing.T) {
 		time.Sleep(time.Minute)
 		for i := range 3 {
 			m.counts, m.shown = 0, 0
-			if c.Look(nil, time.Second); m.counts != 2 && !c.Found() {
+			if c.look(t, time.Second); m.counts != 2 && !c.Found() {
 				t.Errorf("%d counts in look %d for hidden objects", m.counts, i)
 			}
 			time.Sleep(time.Second)
+		}
+	})
+}
+
+// TestLongLooks has a command whose processes take very long to look at.
+func TestLongLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.census()
+		c.Begin()
+		m.all = 900
+		c.kind.Shown = func(ctx context.Context, _ int) int { <-ctx.Done(); return 0 }
+		for range 10 {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if got := c.Look(ctx, func() []int { return nil }, time.Second); got != Innocent || time.Since(began) > time.Millisecond {
+				t.Fatalf("another command, which has ended: %d after %s", got, time.Since(began))
+			}
+			cancel()
+			time.Sleep(time.Second + 1)
+			if got := c.look(t, time.Second); got != Innocent || c.Found() {
+				t.Fatalf("another command: %d, found: %v", got, c.Found())
+			}
+			time.Sleep(longestRest)
+		}
+		c.kind.Of = func(ctx context.Context, _ []int, _ int) (int, bool) { <-ctx.Done(); return 0, false }
+		if got := c.look(t, time.Second); got != Innocent {
+			t.Errorf("its own look: %d", got)
+		}
+		// What grows meanwhile does so not for long.
+		m.all = 1001
+		time.Sleep(longest + longestRest)
+		if got := c.look(t, time.Second); got != Unknown {
+			t.Errorf("too many objects, after a long look: %d", got)
+		}
+	})
+}
+
+// TestHungCounts: few hang at a time, none accuses commands that began after a new beginning, and
+// the processes of a command are asked for only when they are looked at.
+func TestHungCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{}
+		c := m.census()
+		c.Begin()
+		m.all = 2000
+		hangs, hung := make(chan struct{}), atomic.Int64{}
+		all := c.kind.All
+		c.kind.All = func(int) (int, error) { hung.Add(1); <-hangs; return 0, nil }
+		for range 10 {
+			time.Sleep(time.Second + 1)
+			if got := c.look(t, time.Second); got != Innocent {
+				t.Fatalf("nothing is known: %d", got)
+			}
+		}
+		if hung.Load() != mostCounts {
+			t.Errorf("%d counts hang, want %d", hung.Load(), mostCounts)
+		}
+		old := c.tally(time.Hour)
+		c.kind.All = all
+		c.Begin()
+		if c.judge(old, others{all: 5000, hidden: 5000}, nil, 0) || c.Found() {
+			t.Error("a count from before the beginning finds something")
+		}
+		close(hangs)
+		synctest.Wait()
+		m.all = 2000 + 101
+		order := ""
+		c.kind.All = func(most int) (int, error) { order += "all "; return all(most) }
+		c.kind.Of = func(context.Context, []int, int) (int, bool) { order += "of"; return 101, true }
+		got := c.Look(t.Context(), func() []int { order += "pids "; return nil }, time.Second)
+		if got != Guilty || order != "all pids of" {
+			t.Errorf("%d after %q", got, order)
 		}
 	})
 }

@@ -5,5 +5,7 @@
 // have an unknown owner; the census knows how many others have, because it counted when no command
 // ran. What appears while commands run never counts as the others'.
 //
-// It stops nothing and has no goroutines. A Census holds no lock while it counts.
+// It stops nothing. A Census holds no lock while it counts. Counts have goroutines of their own: a
+// command can make one take long, and others, which share it, may end before. There are few at a
+// time, and none looks at processes for longer than some seconds.
 package census

@@ -11,24 +11,29 @@ type Gate struct {
 	running int           // guarded by mu, as all below
 	closed  chan struct{} // itself closed when the gate opens; nil: it is open
 	empty   chan struct{} // closed when nothing runs any more, while the gate is closed
+	closing chan struct{} // closed when the gate closes; nil: nothing runs
 }
 
-// Enter waits until the gate is open. Call Leave when the command has ended, unless there is an
-// error, which is that of ctx.
-func (g *Gate) Enter(ctx context.Context) error {
+// Enter waits until the gate is open. The command has to be stopped when the gate is closing. Call
+// Leave when the command has ended, unless there is an error, which is that of ctx.
+func (g *Gate) Enter(ctx context.Context) (closing <-chan struct{}, err error) {
 	for {
 		g.mu.Lock()
 		closed := g.closed
 		if closed == nil {
 			g.running++
+			if g.closing == nil {
+				g.closing = make(chan struct{})
+			}
+			closing = g.closing
 			g.mu.Unlock()
-			return nil
+			return closing, nil
 		}
 		g.mu.Unlock()
 		select {
 		case <-closed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
@@ -44,7 +49,7 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Alone lets no command in, waits until none runs any more, and calls do. It does nothing if
+// Alone lets no command in, stops those that run, waits until none does any more, and calls do. It does nothing if
 // another call does that already, or if ctx ends before.
 func (g *Gate) Alone(ctx context.Context, do func()) {
 	g.mu.Lock()
@@ -54,6 +59,10 @@ func (g *Gate) Alone(ctx context.Context, do func()) {
 	}
 	opened, empty := make(chan struct{}), make(chan struct{})
 	g.closed = opened
+	if g.closing != nil {
+		close(g.closing)
+		g.closing = nil
+	}
 	if g.running == 0 {
 		close(empty)
 	} else {

@@ -13,20 +13,32 @@ func TestGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g Gate
 		ctx := t.Context()
+		var closing <-chan struct{}
 		for range 2 {
-			if err := g.Enter(ctx); err != nil {
+			var err error
+			if closing, err = g.Enter(ctx); err != nil {
 				t.Fatal(err)
 			}
+		}
+		select {
+		case <-closing:
+			t.Error("commands are stopped though nothing wants to run alone")
+		default:
 		}
 		alone, end := false, make(chan struct{})
 		go g.Alone(ctx, func() { alone = true; <-end })
 		synctest.Wait()
+		select {
+		case <-closing:
+		default:
+			t.Error("commands are not stopped")
+		}
 		g.Alone(ctx, func() { t.Error("two functions run alone") })
 		entered := make(chan error, 1)
-		go func() { entered <- g.Enter(ctx) }()
+		go func() { _, err := g.Enter(ctx); entered <- err }()
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if err := g.Enter(short); err == nil {
+		if _, err := g.Enter(short); err == nil {
 			t.Error("a command enters through a closed gate")
 		}
 		g.Leave()
@@ -49,8 +61,14 @@ func TestGate(t *testing.T) {
 		g.Alone(short, func() { t.Error("it does not wait") })
 		g.Leave()
 		g.Alone(ctx, func() { alone = false })
-		if alone || g.Enter(ctx) != nil {
+		closing, err := g.Enter(ctx)
+		if alone || err != nil {
 			t.Error("the gate stays closed")
+		}
+		select {
+		case <-closing:
+			t.Error("a command is stopped for what ran alone before")
+		default:
 		}
 	})
 }

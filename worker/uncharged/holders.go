@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,13 +32,17 @@ func Everyone() (pids []int) {
 // It does not see locks of a file that is only mapped, or on its way through a socket. To show the
 // locks of one file the kernel takes up to 200 bytes for each, and charges the caller for them. If
 // the processes have the same files open so many times that these show eight times most, or end
-// meanwhile, the count is not certain; in the first case it is more than most.
-func LocksOf(pids []int, most int) (n int, certain bool) {
+// meanwhile, the count is not certain; in the first case it is more than most. Nor is it if ctx
+// ends, after which it looks at nothing more, and may have counted some more than once.
+func LocksOf(ctx context.Context, pids []int, most int) (n int, certain bool) {
 	var all []lockedFile
 	text, shown := bufio.NewReaderSize(nil, 1<<16), 0
 	for _, pid := range pids {
 		for thread := range folder.Tables(pid) {
 			for path := range folder.Names(filepath.Join("/proc", strconv.Itoa(pid), "task", strconv.Itoa(thread), "fdinfo")) {
+				if ctx.Err() != nil {
+					return shown, false
+				}
 				f := lockedFile{thread: thread}
 				f.fd, _ = strconv.Atoi(filepath.Base(path))
 				if f.look(text, path); f.posix+f.others == 0 {
@@ -45,7 +50,7 @@ func LocksOf(pids []int, most int) (n int, certain bool) {
 				}
 				all = append(all, f)
 				if shown += f.posix + f.others; shown > shownAgain*most {
-					n, _ = sumOnce(all)
+					n, _ = sumOnce(ctx, all)
 					return max(n, most+1), false
 				}
 			}
@@ -54,7 +59,10 @@ func LocksOf(pids []int, most int) (n int, certain bool) {
 	if shown <= most {
 		return shown, true
 	}
-	return sumOnce(all)
+	if n, certain = sumOnce(ctx, all); ctx.Err() != nil {
+		return shown, false
+	}
+	return n, certain
 }
 
 // A lockedFile is a descriptor whose file has locks: those of its table of open files (POSIX), and
@@ -87,11 +95,14 @@ func (f *lockedFile) look(text *bufio.Reader, path string) {
 }
 
 // sumOnce adds up the locks of descriptors, of which several may be of one file or one table. It is
-// not certain if some are not there any more.
-func sumOnce(all []lockedFile) (n int, certain bool) {
+// not certain if some are not there any more, or ctx ends.
+func sumOnce(ctx context.Context, all []lockedFile) (n int, certain bool) {
 	certain = true
 	compare := func(a, b lockedFile) int {
-		order, ok := a.compareFile(b)
+		order, ok := 0, ctx.Err() == nil
+		if ok {
+			order, ok = a.compareFile(b)
+		}
 		if ok && order == 0 {
 			order, ok = a.compareTable(b)
 		}
@@ -106,6 +117,9 @@ func sumOnce(all []lockedFile) (n int, certain bool) {
 		if i == 0 {
 			n += f.posix + f.others
 			continue
+		}
+		if ctx.Err() != nil {
+			break
 		}
 		sameFile, _ := f.compareFile(all[i-1])
 		sameTable, _ := f.compareTable(all[i-1])

@@ -1,6 +1,7 @@
 package uncharged
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -57,7 +58,7 @@ func (f tableFunc) ReadAt(p []byte, _ int64) (int, error) { return f(p) }
 // descriptors of this process.
 func TestLocks(t *testing.T) {
 	here := []int{os.Getpid(), 1 << 30}
-	before, _ := LocksOf(here, 1<<20)
+	before, _ := LocksOf(t.Context(), here, 1<<20)
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,10 +88,10 @@ func TestLocks(t *testing.T) {
 	if n, err := Locks(1<<16, 1<<20); n != 0 || err != nil {
 		t.Errorf("%d locks, %v; there are few", n, err)
 	}
-	if n, certain := LocksOf(here, 2*some+before); n != 2*some+before || !certain {
+	if n, certain := LocksOf(t.Context(), here, 2*some+before); n != 2*some+before || !certain {
 		t.Errorf("%d locks, certain: %v; want %d", n, certain, 2*some+before)
 	}
-	if n, certain := LocksOf(here, some); n <= some || certain {
+	if n, certain := LocksOf(t.Context(), here, some); n <= some || certain {
 		t.Errorf("%d locks, certain: %v, after many of %d times %d were shown", n, certain, copies+1, 2*some)
 	}
 	for range shownAgain {
@@ -100,11 +101,16 @@ func TestLocks(t *testing.T) {
 		}
 		defer func() { _ = unix.Close(fd) }()
 	}
-	if n, certain := LocksOf(here, 2*some+before); n <= 2*some+before || certain {
+	if n, certain := LocksOf(t.Context(), here, 2*some+before); n <= 2*some+before || certain {
 		t.Errorf("%d locks, certain: %v, after as many as there may be were shown again and again", n, certain)
 	}
-	if n, certain := LocksOf(nil, 1); n != 0 || !certain {
+	if n, certain := LocksOf(t.Context(), nil, 1); n != 0 || !certain {
 		t.Errorf("%d locks of nobody, certain: %v", n, certain)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, certain := LocksOf(ended, here, 1<<20); n != 0 || certain {
+		t.Errorf("%d locks, certain: %v; nobody wants to know", n, certain)
 	}
 	if !slices.Contains(Everyone(), os.Getpid()) {
 		t.Error("this process is not among all")

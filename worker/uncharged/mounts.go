@@ -3,6 +3,7 @@ package uncharged
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -41,11 +42,15 @@ func FileSystems() (int, error) {
 
 // Mounted counts the file systems without a disk that the threads of processes see mounted, up to
 // most, and only those with numbers of at most last. It reads the mounts of each namespace once.
-func Mounted(pids []int, last, most int) int {
-	m := mounted{last: last, most: most, numbers: map[int]bool{}}
+// It looks at nothing more when ctx ends.
+func Mounted(ctx context.Context, pids []int, last, most int) int {
+	m := mounted{ctx: ctx, last: last, most: most, numbers: map[int]bool{}}
 	seen := map[string]bool{}
 	for _, pid := range pids {
 		for thread := range folder.Names(filepath.Join("/proc", strconv.Itoa(pid), "task")) {
+			if ctx.Err() != nil {
+				return len(m.numbers)
+			}
 			namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
 			if err != nil || seen[namespace] {
 				continue
@@ -61,6 +66,7 @@ func Mounted(pids []int, last, most int) int {
 
 // mounted collects the numbers of file systems.
 type mounted struct {
+	ctx        context.Context // of one call of Mounted
 	last, most int
 	numbers    map[int]bool
 }
@@ -73,7 +79,7 @@ func (m *mounted) read(table string) {
 	}
 	defer f.Close()
 	begins := true
-	for lines := bufio.NewReader(f); len(m.numbers) < m.most; {
+	for lines := bufio.NewReader(f); len(m.numbers) < m.most && m.ctx.Err() == nil; {
 		text, err := lines.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return

@@ -27,7 +27,7 @@ func TestFileSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := []int{os.Getpid(), 1 << 30, os.Getpid()}
-	seen := Mounted(here, 1<<20, 1<<20)
+	seen := Mounted(t.Context(), here, 1<<20, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -53,13 +53,13 @@ func TestFileSystems(t *testing.T) {
 		t.Errorf("%d file systems, %v, after %d of %d more", n, err, some, before)
 	}
 	// Some of the others may come and go.
-	if n := Mounted(here, 1<<20, 1<<20) - seen; n < some/2 || n > 2*some {
+	if n := Mounted(t.Context(), here, 1<<20, 1<<20) - seen; n < some/2 || n > 2*some {
 		t.Errorf("%d file systems more, want %d", n, some)
 	}
-	if n := Mounted(here, 1<<20, 10); n != 10 {
+	if n := Mounted(t.Context(), here, 1<<20, 10); n != 10 {
 		t.Errorf("%d file systems of 10 at most", n)
 	}
-	if n := Mounted(here, 5, 1<<20); n > 5 {
+	if n := Mounted(t.Context(), here, 5, 1<<20); n > 5 {
 		t.Errorf("%d file systems with the numbers 1 to 5", n)
 	}
 }
