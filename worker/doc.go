@@ -27,7 +27,8 @@
 // earlier run only if this is enabled (Options.Reuse) and package reuse has proof.
 //
 // Worker.Run owns every goroutine: one for each position, one for the position's running
-// action, one that receives requests for live output and one for each stream of it,
+// action, one that starts the positions beyond the slots when it knows that the scheduler is
+// Forerunner's, one that receives requests for live output and one for each stream of it,
 // and one that waits for the usage of an ended command. The fields of a position belong to its
 // goroutine, except the stage of the running action, which has a lock (task.mu). Nobody
 // holds more than one lock, or holds a lock while anything blocks.

@@ -61,7 +61,8 @@ type Options struct {
 	// saves a call for each.
 	CommandsCome bool
 	// Live is the scheduler's service for watching output of commands. Nil: output cannot be
-	// watched.
+	// watched. A scheduler that does not serve it is not Forerunner's, and gets no calls of the
+	// positions beyond the slots.
 	Live livepb.OutputsClient
 	// Store has the blobs on this machine; Storage is the source of inputs and the destination of
 	// outputs.
@@ -272,31 +273,26 @@ func New(o Options) (*Worker, error) {
 // well stops running commands; their actions are then run elsewhere.
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg, watched sync.WaitGroup
-	var ids []map[string]string
 	if w.opts.Isolation.Sandboxed {
 		w.scarce.begin()
 	}
-	called := make([]chan struct{}, w.pipeline.Size())
-	w.live.OnCall(func(position int) {
-		if position < len(called) {
-			select {
-			case called[position] <- struct{}{}:
-			default: // it is about to call
-			}
-		}
-	})
-	for i := range called {
-		called[i] = make(chan struct{}, 1)
-		p := &position{w: w, id: w.positionID(i), index: i, called: called[i], log: w.log.With(zap.Int("position", i))}
-		ids = append(ids, p.id)
+	positions, ids := w.makePositions()
+	perSlot, further := positions[:len(w.opts.Launchers)], positions[len(w.opts.Launchers):]
+	for _, p := range perSlot {
 		wg.Go(func() { p.run(ctx, abort) })
 	}
+	wg.Go(func() {
+		if len(further) == 0 || !w.live.Serves(w.withBoot(ctx)) {
+			return
+		}
+		for _, p := range further {
+			wg.Go(func() { p.run(ctx, abort) })
+		}
+	})
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer watched.Wait()
 	defer stop() // actions during a drain can be watched, too
-	watched.Go(func() {
-		w.live.Run(metadata.AppendToOutgoingContext(watching, names.BootHeader, w.boot), w.opts.InstancePrefix, ids)
-	})
+	watched.Go(func() { w.live.Run(w.withBoot(watching), w.opts.InstancePrefix, ids) })
 	watched.Go(func() { w.health.Watch(watching) })
 	w.log.Info("worker is ready", zap.Any("id", w.opts.ID), zap.Int("slots", len(w.opts.Launchers)),
 		zap.Int("fetch_width", w.opts.FetchWidth), zap.Int("report_width", w.opts.ReportWidth),
@@ -305,6 +301,32 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 	w.peers.Close()
 	w.log.Info("worker has drained")
 	return nil
+}
+
+// makePositions makes all positions, with their identities. As many as there are slots call every
+// scheduler. The further ones, with which actions prepare or store while others run, call only
+// Forerunner's: others would count them as machines that are free.
+func (w *Worker) makePositions() (positions []*position, ids []map[string]string) {
+	for i := range w.pipeline.Size() {
+		p := &position{
+			w: w, id: w.positionID(i), index: i, called: make(chan struct{}, 1), log: w.log.With(zap.Int("position", i)),
+		}
+		positions, ids = append(positions, p), append(ids, p.id)
+	}
+	w.live.OnCall(func(position int) {
+		if position < len(positions) {
+			select {
+			case positions[position].called <- struct{}{}:
+			default: // it is about to call
+			}
+		}
+	})
+	return positions, ids
+}
+
+// withBoot adds the identity of this start to calls with ctx.
+func (w *Worker) withBoot(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, names.BootHeader, w.boot)
 }
 
 // workerName is the identity as ExecutedActionMetadata shows it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -17,6 +18,35 @@ const (
 	// tellTimeout bounds each such call.
 	tellTimeout = 10 * time.Second
 )
+
+// Serves waits until the scheduler has answered, and reports whether it serves live output.
+// Schedulers of Forerunner do. It is false, too, if ctx ends before. Without a client nobody is
+// asked, and it is true.
+func (l *Outputs) Serves(ctx context.Context) bool {
+	if l.client == nil {
+		return true
+	}
+	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
+		// What a scheduler answers that knows the call, such as FailedPrecondition before Run has
+		// called, does not matter here.
+		err := l.tellOnce(ctx, l.report(), grpc.WaitForReady(true))
+		switch status.Code(err) {
+		case codes.Unimplemented:
+			l.log.Info("the scheduler is not Forerunner's: the worker calls it as one identity for each slot")
+			return false
+		case codes.DeadlineExceeded:
+			pause = minBackoff // it has waited long enough
+		case codes.Unavailable, codes.Canceled:
+		default:
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+}
 
 // tell sends the worker's figures until ctx ends, or the scheduler does not support it.
 func (l *Outputs) tell(ctx context.Context) {
@@ -41,9 +71,9 @@ func (l *Outputs) tell(ctx context.Context) {
 	}
 }
 
-func (l *Outputs) tellOnce(ctx context.Context, r *livepb.Report) error {
+func (l *Outputs) tellOnce(ctx context.Context, r *livepb.Report, options ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	_, err := l.client.Tell(ctx, r)
+	_, err := l.client.Tell(ctx, r, options...)
 	return err
 }
