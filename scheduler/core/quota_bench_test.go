@@ -62,42 +62,67 @@ func BenchmarkBehindMaximum(b *testing.B) {
 	}
 }
 
-// BenchmarkPoolsOfCohort is a worker that ends an action and is given the next, in a cohort of so
-// many pools of a worker each.
+// A mall is a State with a cohort of many pools of a worker each, for the instance "a".
+type mall struct {
+	state       *State
+	calls, made int
+}
+
+func (m *mall) platform(pool int) request.Platform {
+	return request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
+}
+
+func (m *mall) report(pool int, r event.Report) event.Out {
+	m.calls++
+	r.Call, r.Worker, r.Platform = uint64(m.calls), fmt.Sprint("w", pool), m.platform(pool)
+	return m.state.Step(epoch, &r)
+}
+
+func (m *mall) submit(pool int) {
+	m.made++
+	name := fmt.Sprint(m.made)
+	m.state.Step(epoch, event.Submit{Operation: &request.Operation{
+		Name: name, Instance: "a", Digest: digest.Of(digest.SHA256, []byte(name)),
+		Action: &repb.Action{}, Platform: m.platform(pool),
+	}})
+}
+
+// newMall has so many pools, of which the first waits run something while something waits.
+func newMall(pools, waits int, q quota.Quota) *mall {
+	m := &mall{state: must(NewState(oneCohort()))}
+	m.state.Step(epoch, PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: q}})
+	for pool := range pools {
+		m.report(pool, event.Report{Doing: event.Idle})
+	}
+	for pool := range waits {
+		m.submit(pool)
+		if pool > 0 {
+			m.submit(pool)
+		}
+	}
+	return m
+}
+
+// BenchmarkPoolsOfCohort is a worker that ends an action and is given the next, in a cohort of many
+// pools. Its instance waits in one of them, or in all.
 func BenchmarkPoolsOfCohort(b *testing.B) {
-	for _, pools := range []int{1, 1000} {
-		b.Run(fmt.Sprint(pools), func(b *testing.B) {
-			state := must(NewState(oneCohort()))
-			calls := uint64(0)
-			report := func(pool int, r event.Report) event.Out {
-				calls++
-				r.Call, r.Worker = calls, fmt.Sprint("w", pool)
-				r.Platform = request.NewPlatform(parsePlatform(fmt.Sprintf("OS=x,pool=%d", pool)))
-				return state.Step(epoch, &r)
-			}
-			state.Step(epoch, PutQuota{Record: quota.Record{Key: quota.Key{
-				Cohort:   "farm",
-				Instance: "a",
-			}, Quota: quota.Quota{Min: 1, Max: 1}}})
-			for i := range pools {
-				report(i, event.Report{Doing: event.Idle})
-			}
-			made := 0
-			submit := func() {
-				made++
-				name := fmt.Sprint(made)
-				state.Step(epoch, event.Submit{Operation: &request.Operation{
-					Name: name, Instance: "a", Digest: digest.Of(digest.SHA256, []byte(name)),
-					Action: &repb.Action{}, Platform: request.NewPlatform(parsePlatform("OS=x,pool=0")),
-				}})
-			}
-			submit()
-			out := event.Out{}
+	for _, c := range []struct {
+		pools, waits int
+		quota        quota.Quota
+	}{
+		{1, 1, quota.Quota{Min: 1, Max: 1}},
+		{1000, 1, quota.Quota{Min: 1, Max: 1}},
+		{1000, 1000, quota.Quota{Max: 2000}},
+		{1000, 1000, quota.Quota{Max: 1000}},
+		{1000, 1000, quota.Quota{Min: 2000}},
+		{1000, 1000, quota.Quota{Min: 1, Max: 1}},
+	} {
+		b.Run(fmt.Sprintf("pools=%d/waits=%d/min=%d/max=%d", c.pools, c.waits, c.quota.Min, c.quota.Max), func(b *testing.B) {
+			m := newMall(c.pools, c.waits, c.quota)
 			for b.Loop() {
-				submit()
-				running := state.workers.Get("w0").task
-				out = report(0, event.Report{
-					Doing: event.Completed, Action: running.spec.Digest,
+				m.submit(0)
+				out := m.report(0, event.Report{
+					Doing: event.Completed, Action: m.state.workers.Get("w0").task.spec.Digest,
 					Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},
 				})
 				if out.Replies[0].Do != event.Execute {

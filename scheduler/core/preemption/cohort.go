@@ -100,8 +100,12 @@ func (c *Cohort) GoOn(spend func() bool) {
 func (c *Cohort) IsBehind() bool { return len(c.above) > 0 }
 
 // settle handles a change of the use or quota of an instance. If the instance may now run other
-// tasks, it asks for its grade again.
+// tasks, it asks for its grade again. A use that changes nothing matters only below the minimum,
+// where it changes how many others must yield.
 func (c *Cohort) settle(instance string, changed bool) {
+	if !changed && !c.ledger.IsBelowMin(instance) {
+		return
+	}
 	for _, l := range slices.Clone(c.lines[instance]) {
 		if changed {
 			l.queue.tree.Reconsider(instance)

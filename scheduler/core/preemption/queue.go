@@ -11,13 +11,19 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
+// A Tree has the waiting tasks of a pool, by instance.
+type Tree interface {
+	// Reconsider asks for the grades of an instance again.
+	Reconsider(instance string)
+}
+
 // A Queue is a cohort's state of the queue of one size class of a pool.
 //
 // A nil Queue is in no cohort: no task waits for it or counts in it.
 type Queue struct {
 	cohort *Cohort
 	class  uint32
-	tree   *fair.Tree
+	tree   Tree
 	// lines are by instance, calls are the next times by which all busy workers call, and overdue
 	// are marks for lines whose tasks should have yielded by now.
 	lines   map[string]*Line
@@ -27,7 +33,7 @@ type Queue struct {
 
 // Queue returns a cohort's state of a queue of a size class, whose tree gets its grades from Grade.
 // For a nil Cohort it is nil.
-func (c *Cohort) Queue(class uint32, tree *fair.Tree) *Queue {
+func (c *Cohort) Queue(class uint32, tree Tree) *Queue {
 	if c == nil {
 		return nil
 	}

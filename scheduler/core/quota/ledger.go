@@ -173,6 +173,12 @@ func (l *Ledger) Standing(instance string, cost int64) Standing {
 	return Between
 }
 
+// IsBelowMin reports whether an instance uses less than its minimum.
+func (l *Ledger) IsBelowMin(instance string) bool {
+	a := l.accounts[instance]
+	return a != nil && a.used < a.quota.Min
+}
+
 // Missing is how many runs of a cost an instance lacks to its minimum, less the promised ones.
 func (l *Ledger) Missing(instance string, cost int64) int64 {
 	a := l.accounts[instance]
