@@ -17,6 +17,7 @@ func TestOutage(t *testing.T) {
 	}{
 		{"restart", testRestart},
 		{"takeover", testTakeover},
+		{"completed meanwhile", testCompletedMeanwhile},
 		{"missing blobs", testMissingBlobs},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(programs.New(t, programs.ShareFolder), c) })

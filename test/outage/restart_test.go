@@ -29,7 +29,7 @@ func testRestart(f *programs.Test, c *bazel.Client) {
 	}
 	scheduler := serve()
 	worker := f.Worker("worker", listen, listen, "--slots", fmt.Sprint(gatedActions))
-	b := startGated(f, c.With("--remote_executor=grpc://"+listen), "restart")
+	b := startGated(f, c.With("--remote_executor=grpc://"+listen), "restart", gatedActions+queuedActions)
 	b.lose(scheduler)
 	time.Sleep(downtime)
 	scheduler = serve()
@@ -50,10 +50,11 @@ type gatedBuild struct {
 	running []string // what had started by then
 }
 
-// startGated begins the build, in a package of its own, and returns when all slots are busy.
-func startGated(f *programs.Test, c *bazel.Client, name string) *gatedBuild {
+// startGated begins the build of so many actions, in a package of its own, and returns when all slots
+// are busy.
+func startGated(f *programs.Test, c *bazel.Client, name string, actions int) *gatedBuild {
 	f.Helper()
-	c.WritePackage(f.T, name, map[string]string{"BUILD": gated(f.Dir)})
+	c.WritePackage(f.T, name, map[string]string{"BUILD": gated(f.Dir, actions)})
 	b := &gatedBuild{Test: f, built: c.Start(f.T, "build", "//"+name+":all")}
 	f.Eventually("all slots are busy", func() bool { return len(f.Starts()) == gatedActions })
 	return b
@@ -96,11 +97,11 @@ func (b *gatedBuild) finish(remote string) bazel.Run {
 
 // gated declares actions that say that they start. The first ones to do so, as many as there are
 // slots, go on only when a file is there. Some are not to be cached, so that nobody may join them.
-func gated(dir string) string {
+func gated(dir string, actions int) string {
 	var build strings.Builder
-	for i := range gatedActions + queuedActions {
+	for i := range actions {
 		name, tags := fmt.Sprintf("action%d", i), ""
-		if i%2 == 0 {
+		if isUncached(name) {
 			tags = `tags = ["no-cache"],`
 		}
 		fmt.Fprintf(&build, `genrule(name = %q, outs = ["%[1]s.txt"], %s cmd = """
@@ -112,3 +113,6 @@ func gated(dir string) string {
 	}
 	return strings.ReplaceAll(build.String(), "\n\t\t", "\n")
 }
+
+// isUncached reports whether the result of a gated action is not to be cached.
+func isUncached(name string) bool { return strings.ContainsAny(name[len(name)-1:], "02468") }

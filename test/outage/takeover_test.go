@@ -2,13 +2,9 @@ package outage
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"testing"
 
 	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/test/bazel"
@@ -21,73 +17,83 @@ var waitsLine = regexp.MustCompile(`waiting for the lease`)
 // which has waited for its lease, takes the actions that run over, and no action is started twice.
 // The worker has both addresses; Bazel, which takes one, has that of a load balancer.
 func testTakeover(f *programs.Test, c *bazel.Client) {
-	_, storage := f.Scheduler("--data", filepath.Join(f.Dir, "storage"), "--cache-writes", "clients")
-	state := "redis://" + redistest.Start(f.T).Addr
-	begin := func(listen string) *programs.Process {
-		return f.With("FORERUNNER_LEASE_TIME=2s", "FORERUNNER_SETTLE=5s").Start("forerunner-scheduler", "--data", filepath.Join(f.Dir, listen),
-			"--listen", listen, "--storage", "grpc://"+storage, "--state", state, "--lease", "main")
-	}
-	listen := []string{programs.FreeAddress(f.T), programs.FreeAddress(f.T)}
-	first := begin(listen[0])
-	first.WaitFor(&first.Stdout, programs.ServesLine)
-	second := begin(listen[1])
-	second.WaitFor(&second.Stderr, waitsLine)
-	both := strings.Join(listen, ",")
-	worker := f.Worker("worker", both, storage, "--slots", fmt.Sprint(gatedActions))
-	b := startGated(f, c.With("--remote_executor=grpc://"+balancer(f.T, listen), "--remote_cache=grpc://"+storage), "takeover")
-	b.lose(first)
-	second.WaitFor(&second.Stdout, programs.ServesLine)
-	first = begin(listen[0])
+	p := startPair(f)
+	b := startGated(f, p.client(c, startBalancer(f.T, p.listen)), "takeover", gatedActions+queuedActions)
+	b.lose(p.first)
+	p.second.WaitFor(&p.second.Stdout, programs.ServesLine)
+	first := p.begin(p.listen[0])
 	first.WaitFor(&first.Stderr, waitsLine)
-	b.finish(both)
-	second.Drain()
+	b.finish(p.both())
+	p.second.Drain()
 	first.WaitFor(&first.Stdout, programs.ServesLine)
-	worker.Drain()
+	p.worker.Drain()
 	first.Drain()
 }
 
-// balancer forwards connections to the first of some addresses that takes them, and returns its
-// own.
-func balancer(t *testing.T, to []string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// testCompletedMeanwhile cuts a real build off from its scheduler, which then gets the results of
+// all that runs, and dies. The one that takes over knows none of these operations, so Bazel executes
+// its actions again: those with a result in the action cache do not run again, the others do.
+func testCompletedMeanwhile(f *programs.Test, c *bazel.Client) {
+	p := startPair(f)
+	balancer := startBalancer(f.T, p.listen)
+	b := startGated(f, p.client(c, balancer), "completed", gatedActions)
+	balancer.cut()
+	for name := range b.Starts() {
+		b.Write("open."+name, "")
 	}
-	var forwarding sync.WaitGroup
-	forwarding.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			forwarding.Go(func() { forward(client, to) })
+	b.Eventually("the scheduler has all results", func() bool {
+		return strings.Count(b.Verb(p.listen[0], "queue", "operations", "stage=executing"), "\n") <= 1 // a header
+	})
+	p.first.Kill()
+	p.second.WaitFor(&p.second.Stdout, programs.ServesLine)
+	balancer.restore()
+	if r := <-b.built; r.ExitCode != 0 {
+		b.Errorf("bazel: exit code %d\n%s", r.ExitCode, programs.Tail(r.Output, 50))
+	}
+	for name, n := range b.Starts() {
+		want := 1
+		if isUncached(name) {
+			want = 2
 		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		forwarding.Wait()
-	})
-	return listener.Addr().String()
+		if n != want {
+			b.Errorf("action %s was started %d times, want %d", name, n, want)
+		}
+	}
+	p.worker.Drain()
+	p.second.Drain()
 }
 
-// forward copies both ways until either side ends.
-func forward(client net.Conn, to []string) {
-	defer client.Close()
-	for _, address := range to {
-		server, err := net.Dial("tcp", address)
-		if err != nil {
-			continue
-		}
-		defer server.Close()
-		var back sync.WaitGroup
-		back.Go(func() {
-			_, _ = io.Copy(client, server)
-			_ = client.Close()
-		})
-		_, _ = io.Copy(server, client)
-		_ = server.Close()
-		back.Wait()
-		return
-	}
+// A pair is two schedulers that share a lease, of which the second waits for it, and a worker that has
+// both addresses.
+type pair struct {
+	*programs.Test
+	storage, state        string
+	listen                []string
+	first, second, worker *programs.Process
 }
+
+func startPair(f *programs.Test) *pair {
+	f.Helper()
+	p := &pair{Test: f, state: "redis://" + redistest.Start(f.T).Addr, listen: []string{programs.FreeAddress(f.T), programs.FreeAddress(f.T)}}
+	_, p.storage = f.Scheduler("--data", filepath.Join(f.Dir, "storage"), "--cache-writes", "clients")
+	p.first = p.begin(p.listen[0])
+	p.first.WaitFor(&p.first.Stdout, programs.ServesLine)
+	p.second = p.begin(p.listen[1])
+	p.second.WaitFor(&p.second.Stderr, waitsLine)
+	p.worker = f.Worker("worker", p.both(), p.storage, "--slots", fmt.Sprint(gatedActions))
+	return p
+}
+
+// begin starts the scheduler of an address.
+func (p *pair) begin(listen string) *programs.Process {
+	p.Helper()
+	return p.With("FORERUNNER_LEASE_TIME=2s", "FORERUNNER_SETTLE=5s").Start("forerunner-scheduler", "--data", filepath.Join(p.Dir, listen),
+		"--listen", listen, "--storage", "grpc://"+p.storage, "--state", p.state, "--lease", "main")
+}
+
+// client returns a Bazel that calls the schedulers through a balancer.
+func (p *pair) client(c *bazel.Client, b *balancer) *bazel.Client {
+	return c.With("--remote_executor=grpc://"+b.address, "--remote_cache=grpc://"+p.storage)
+}
+
+func (p *pair) both() string { return strings.Join(p.listen, ",") }
