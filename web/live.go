@@ -81,17 +81,22 @@ func (d *display) make(r *http.Request, name string, load loader) ([]byte, error
 	if err != nil {
 		return nil, err
 	}
-	page := name
-	if t, ok := data.(templated); ok {
-		name = t.template()
-	}
 	defer ended(data)
-	done, err := d.room.render(r, page)
+	done, err := d.room.render(r, name)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	name = templateOf(data, name)
 	return d.whole(name, d.view(r, name, data))
+}
+
+// templateOf returns the template of a page: usual, unless its data are those of another one.
+func templateOf(data any, usual string) string {
+	if t, ok := data.(templated); ok {
+		return t.template()
+	}
+	return usual
 }
 
 // ended is told that the data of a page are no longer needed.
@@ -237,7 +242,7 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 		return data, nil, err
 	}
 	defer done()
-	part, err = d.main(r, name, data)
+	part, err = d.main(r, templateOf(data, name), data)
 	return data, part, err
 }
 

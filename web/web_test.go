@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
 // expect fails the test for each text that a page does not have.
@@ -165,20 +166,6 @@ func TestLive(t *testing.T) {
 		}
 		return seen < 2
 	})
-	var names []string
-	b.follow("/"+operationOf, func(name, data string) bool {
-		if data == "" {
-			t.Errorf("browsers pass over the event %s, which has no data", name)
-		}
-		b.scheduler.mu.Lock()
-		b.scheduler.done = true
-		b.scheduler.mu.Unlock()
-		names = append(names, name)
-		return true
-	})
-	if !slices.Equal(names, []string{"main", "reload"}) {
-		t.Errorf("the page of an operation that ends has the events %q", names)
-	}
 	var last string
 	b.follow("/operations/unknown", func(name, _ string) bool {
 		last = name
@@ -186,6 +173,34 @@ func TestLive(t *testing.T) {
 	})
 	if last != "gone" {
 		t.Errorf("the page of what is not there ends with %q", last)
+	}
+}
+
+// TestLiveOperation has an operation end while its page is open. What the page shows then is of
+// another kind if there is a record of the operation.
+func TestLiveOperation(t *testing.T) {
+	for name, hasRecord := range map[string]bool{"with a record": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrowser(t, false)
+			var names []string
+			b.follow("/"+operationOf, func(name, data string) bool {
+				if data == "" {
+					t.Errorf("browsers pass over the event %s, which has no data", name)
+				}
+				b.scheduler.mu.Lock()
+				defer b.scheduler.mu.Unlock()
+				if b.scheduler.done = true; hasRecord {
+					r := failed(b)
+					r.Operation = operationOf
+					b.scheduler.ended = []*historypb.Record{r}
+				}
+				names = append(names, name)
+				return true
+			})
+			if !slices.Equal(names, []string{"main", "reload"}) {
+				t.Errorf("the events are %q", names)
+			}
+		})
 	}
 }
 
