@@ -157,10 +157,19 @@ func TestNetworkOfAnother(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	for what := range leavings {
 		t.Run(what, func(t *testing.T) {
-			before := networkOf(t, l, launchertest.OwnIDs, what)
-			after := networkOf(t, l, launchertest.OwnIDs, "nothing")
-			if want := what == "nothing" || what == "a socket that was closed"; (before == after) != want {
-				t.Errorf("the same network: %v, want %v", before == after, want)
+			same := func() bool {
+				before := networkOf(t, l, launchertest.OwnIDs, what)
+				return networkOf(t, l, launchertest.OwnIDs, "nothing") == before
+			}
+			got, want := same(), what == "nothing" || what == "a socket that was closed"
+			// The kernel collects such sockets when some process of the machine closes one of its own.
+			for range 20 {
+				if got && what == "sockets in a message to nobody" {
+					got = same()
+				}
+			}
+			if got != want {
+				t.Errorf("the same network: %v, want %v", got, want)
 			}
 		})
 	}

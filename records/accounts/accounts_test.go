@@ -289,9 +289,12 @@ func TestMerge(t *testing.T) {
 func TestKeptAtOnce(t *testing.T) {
 	store := &fakeStore{held: make(chan struct{}), puts: make(chan struct{}, maxKeeping+1)}
 	s := serve(t, store)
+	actions := make([]digest.Digest, MaxRuns)
+	for i := range actions {
+		actions[i], _ = s.action("gcc", fmt.Sprint("root ", i), nil)
+	}
 	var all sync.WaitGroup
-	for i := range MaxRuns {
-		action, _ := s.action("gcc", fmt.Sprint("root ", i), nil)
+	for i, action := range actions {
 		all.Go(func() {
 			if err := s.keep(action, runOf(action, fmt.Sprint(i))); err != nil {
 				t.Error(err)
