@@ -124,9 +124,10 @@ var floors = map[string]int{
 	"worker/outputs":          4,
 	"worker/pipeline":         4,
 	"worker/policy":           4,
-	"worker/uncharged":        4,
+	"worker/uncharged":        3,
 	"worker/usage":            4,
 	"worker/vouching":         4,
+	"worker/watch":            4,
 	"runner/launchertest":     4, // for tests
 
 	"worker": 5,

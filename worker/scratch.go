@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/health"
+	"github.com/forerunner-build/forerunner/worker/watch"
 )
 
 const (
@@ -26,14 +27,14 @@ const (
 func (r *run) runBounded(
 	ctx context.Context, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, error) {
-	closing, err := r.w.scarce.gate.Enter(ctx)
+	closing, err := r.w.uncharged.Enter(ctx)
 	if err != nil {
 		return runner.Result{Cause: runner.Cancelled}, nil
 	}
-	result, found, err := r.runWatched(ctx, r.newUnchargedWatch(launcher, closing), launcher, run)
-	r.w.scarce.gate.Leave()
-	if found != nil && !found.own {
-		r.w.scarce.settle(ctx)
+	result, found, err := r.runWatched(ctx, r.watch(launcher, closing), launcher, run)
+	r.w.uncharged.Leave()
+	if found != nil && !found.Own {
+		r.w.uncharged.Settle(ctx)
 	}
 	if found != nil && err == nil {
 		err = r.tooMuch(found)
@@ -41,10 +42,31 @@ func (r *run) runBounded(
 	return result, err
 }
 
+// watch returns how the memory of a command that is about to begin is watched. Without a sandbox it
+// can do all that the worker can, and nothing is watched.
+func (r *run) watch(launcher *runner.Launcher, closing <-chan struct{}) (until func(context.Context, func()) *watch.Excess) {
+	if !r.w.opts.Isolation.Sandboxed {
+		return func(context.Context, func()) *watch.Excess { return nil }
+	}
+	return r.w.uncharged.Watch(watch.Command{Processes: launcher.Processes, Network: !r.a.how.Sandbox.NoNetwork}, closing).Until
+}
+
+// tooMuch is the error of an action whose command was stopped for an excess. If another command
+// that ran at the time may be the cause, a retry makes sense.
+func (r *run) tooMuch(e *watch.Excess) error {
+	if e.Own {
+		r.w.refusals.add(r.a.digest, time.Now())
+		return fault.Errorf(codes.ResourceExhausted, "the command used more than %s, which its memory limit does not count", e.What)
+	}
+	return fault.Errorf(codes.Unavailable,
+		"this command, or another one that ran beside it, used more than %s, which its memory limit does not count", e.What)
+}
+
 // runWatched is runBounded without the error for uncharged memory.
 func (r *run) runWatched(
-	ctx context.Context, watch *unchargedWatch, launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
-) (runner.Result, *excess, error) {
+	ctx context.Context, until func(context.Context, func()) *watch.Excess,
+	launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
+) (runner.Result, *watch.Excess, error) {
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
@@ -55,8 +77,8 @@ func (r *run) runWatched(
 	} else {
 		full <- false
 	}
-	exceeds := make(chan *excess, 1)
-	go func() { exceeds <- watch.until(ctx, cancel) }()
+	exceeds := make(chan *watch.Excess, 1)
+	go func() { exceeds <- until(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full

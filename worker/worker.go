@@ -39,6 +39,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/pipeline"
 	"github.com/forerunner-build/forerunner/worker/policy"
 	"github.com/forerunner-build/forerunner/worker/reuse"
+	"github.com/forerunner-build/forerunner/worker/watch"
 )
 
 // Options are the identity of a Worker and its dependencies. All but Logger, Metrics, Platform,
@@ -191,16 +192,16 @@ func (o *Options) checkIsolation() error {
 
 // A Worker runs actions. Make one with New and call Run once.
 type Worker struct {
-	opts     Options
-	log      *zap.Logger
-	metrics  *metrics
-	refusals *refusals
-	pipeline *pipeline.Pipeline
-	health   *health.Monitor
-	sizes    *inputs.Sizes
-	live     *live.Outputs
-	totals   totals
-	scarce   *scarceObjects
+	opts      Options
+	log       *zap.Logger
+	metrics   *metrics
+	refusals  *refusals
+	pipeline  *pipeline.Pipeline
+	health    *health.Monitor
+	sizes     *inputs.Sizes
+	live      *live.Outputs
+	totals    totals
+	uncharged *watch.Objects
 
 	peers *peer.Pool
 	// boot distinguishes this Worker from others with the same identity.
@@ -254,11 +255,11 @@ func New(o Options) (*Worker, error) {
 	}
 	w := &Worker{
 		opts: o, log: o.Logger, metrics: m, health: monitor,
-		pipeline: pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
-		peers:    peer.NewPool(o.DialPeer, o.Logger),
-		sizes:    inputs.NewSizes(),
-		refusals: newRefusals(),
-		scarce:   newScarceObjects(len(o.Launchers)),
+		pipeline:  pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
+		peers:     peer.NewPool(o.DialPeer, o.Logger),
+		sizes:     inputs.NewSizes(),
+		refusals:  newRefusals(),
+		uncharged: watch.New(len(o.Launchers)),
 	}
 	w.boot = rand.Text()
 	if w.hello, err = w.opts.hello(w.boot); err != nil {
@@ -274,7 +275,7 @@ func New(o Options) (*Worker, error) {
 func (w *Worker) Run(ctx, abort context.Context) error {
 	var wg, watched sync.WaitGroup
 	if w.opts.Isolation.Sandboxed {
-		w.scarce.begin()
+		w.uncharged.Begin()
 	}
 	positions, ids := w.makePositions()
 	perSlot, further := positions[:len(w.opts.Launchers)], positions[len(w.opts.Launchers):]

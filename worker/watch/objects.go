@@ -1,4 +1,4 @@
-package worker
+package watch
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const (
 	machineFileSystems = 1 << 20
 )
 
-// scarceObjects are what the kernel has once for all commands, and charges to no group.
-type scarceObjects struct {
+// Objects are what the kernel has once for all commands of a worker, and charges to no group.
+type Objects struct {
 	gate  census.Gate // for commands
 	kinds []scarceKind
 }
@@ -34,10 +34,10 @@ type scarceKind struct {
 	*census.Census
 }
 
-// newScarceObjects returns those of a worker with slots.
-func newScarceObjects(slots int) *scarceObjects {
+// New returns those of a worker with slots.
+func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
-	return &scarceObjects{kinds: []scarceKind{
+	return &Objects{kinds: []scarceKind{
 		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
@@ -60,27 +60,36 @@ func newScarceObjects(slots int) *scarceObjects {
 	}}
 }
 
-// begin counts what others have. No command may be running.
-func (s *scarceObjects) begin() {
-	for _, k := range s.kinds {
+// Begin counts what others have. No command may be running.
+func (o *Objects) Begin() {
+	for _, k := range o.kinds {
 		k.Begin()
 	}
 }
 
 // found is what there was too much of, with an unknown owner.
-func (s *scarceObjects) found() *excess {
-	for _, k := range s.kinds {
+func (o *Objects) found() *Excess {
+	for _, k := range o.kinds {
 		if k.Found() {
-			return &excess{what: k.what}
+			return &Excess{What: k.what}
 		}
 	}
 	return nil
 }
 
-// settle counts anew what others have if an excess had an unknown owner. All commands are stopped
-// for that: settle waits for their end, and new ones wait for it.
-func (s *scarceObjects) settle(ctx context.Context) {
-	if s.found() != nil {
-		s.gate.Alone(ctx, s.begin)
+// Enter waits until a command may begin. The returned channel is closed when all commands have to end
+// because of an excess with an unknown owner. Leave follows when the command has ended.
+func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error) {
+	return o.gate.Enter(ctx)
+}
+
+// Leave is called when a command has ended.
+func (o *Objects) Leave() { o.gate.Leave() }
+
+// Settle counts anew what others have if an excess had an unknown owner. All commands are stopped
+// for that: Settle waits for their end, and new ones wait for it.
+func (o *Objects) Settle(ctx context.Context) {
+	if o.found() != nil {
+		o.gate.Alone(ctx, o.Begin)
 	}
 }

@@ -1,4 +1,4 @@
-package worker
+package watch
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 const mostMounts = 1 << 12
 
 // tooManyMounts returns whether a command keeps others from mounting, as each action must.
-func tooManyMounts(pids []int) *excess {
+func tooManyMounts(pids []int) *Excess {
 	if uncharged.FullestNamespace(pids, mostMounts+1) <= mostMounts {
 		return nil
 	}
-	return &excess{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}
+	return &Excess{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}
 }

@@ -1,0 +1,195 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/forerunner-build/forerunner/worker/census"
+	"github.com/forerunner-build/forerunner/worker/uncharged"
+)
+
+const (
+	// firstLook is when it is first seen how much uncharged memory there is; many commands have
+	// ended by then.
+	firstLook = 10 * time.Millisecond
+	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that
+	// time.
+	unchargedInterval = 100 * time.Millisecond
+	// scarceInterval is how often file systems and locks are counted: during a count of locks the
+	// kernel grants none to any process. They are counted earlier if the machine's small objects
+	// have grown by scarceGrowth.
+	scarceInterval = time.Second
+	// longestScarce is how long there is no count because the last one took long, unless they grow.
+	longestScarce = 10 * time.Second
+	scarceGrowth  = 8 << 20
+	// unchargedShare bounds the time that this takes: one part in so many.
+	unchargedShare = 20
+	// mostKernel is the part of a machine's memory, one in so many, that small objects of its
+	// kernel may grow by while a command runs and less than such a part is available to anybody.
+	mostKernel = 8
+	// mostNetlink is how many bytes may wait in netlink sockets. A usual one has room for 200 KiB.
+	mostNetlink = 64 << 20
+)
+
+// A Watch sees how much memory of the kernel a command uses that its group is not charged for.
+type Watch struct {
+	command Command
+	objects *Objects
+	closing <-chan struct{} // closed when all commands are stopped
+	// The use of others before the command began.
+	netlink int64
+	kernel  int64 // unknown: 0
+	// When file systems and locks were counted, when that may be early, and the small objects then.
+	counted, early time.Time
+	kernelCounted  int64
+}
+
+// An Excess is uncharged memory that is too much.
+type Excess struct {
+	What string // and how much of that there can be
+	Own  bool   // it is the command's for certain
+}
+
+// A Command is what is watched.
+type Command struct {
+	// Processes returns those that it has now.
+	Processes func() []int
+	// Network: it has the machine's, whose sockets are not its own alone.
+	Network bool
+}
+
+// Watch returns the watch of a command that is about to begin. closing is what Enter has returned.
+func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
+	w := &Watch{command: c, objects: o, closing: closing}
+	if c.Network {
+		w.netlink, _ = uncharged.Netlink("")
+	}
+	memory, _ := uncharged.Machine()
+	w.kernel = memory.Kernel
+	return w
+}
+
+// Until calls stop when there is an excess, and returns it. It returns nil when ctx ends. Each kind
+// of look has a goroutine: a command can make some of them long.
+func (w *Watch) Until(ctx context.Context, stop func()) (found *Excess) {
+	ctx, cancel := context.WithCancel(ctx)
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	defer cancel()
+	seen := make(chan *Excess, 3)
+	looks.Go(func() { again(ctx, unchargedShare, seen, w.lookAtMemory) })
+	looks.Go(func() { again(ctx, unchargedShare, seen, w.lookAtMounts) })
+	looks.Go(func() { again(ctx, 0, seen, w.lookAtScarce) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.closing:
+		found = w.objects.found()
+	case found = <-seen:
+	}
+	stop()
+	return found
+}
+
+// again looks again and again, until ctx ends or there is an excess. share bounds the time that this
+// takes: one part in so many.
+func again(ctx context.Context, share time.Duration, seen chan<- *Excess, look func(context.Context) *Excess) {
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		began := time.Now()
+		if found := look(ctx); found != nil {
+			seen <- found
+			return
+		}
+		timer.Reset(max(unchargedInterval, share*time.Since(began)))
+	}
+}
+
+// lookAtMemory returns the kind of memory of which the command has too much. Kinds that the kernel
+// does not report are skipped.
+func (w *Watch) lookAtMemory(context.Context) *Excess {
+	if found := w.lookAtNetlink(w.command.Processes()); found != nil {
+		return found
+	}
+	memory, err := uncharged.Machine()
+	if err != nil {
+		return nil
+	}
+	return w.lookAtMachine(memory)
+}
+
+// lookAtMounts may wait for those who mount.
+func (w *Watch) lookAtMounts(context.Context) *Excess {
+	return tooManyMounts(w.command.Processes())
+}
+
+// lookAtScarce counts what the kernel has once, if it is time for that.
+func (w *Watch) lookAtScarce(ctx context.Context) *Excess {
+	memory, _ := uncharged.Machine()
+	if age, due := w.due(memory.Kernel); due {
+		return w.countScarce(ctx, w.command.Processes, memory.Kernel, age)
+	}
+	return nil
+}
+
+// due reports whether it is time to count what the kernel has once, and how old a count may be.
+func (w *Watch) due(kernel int64) (age time.Duration, due bool) {
+	switch now := time.Now(); {
+	case now.Sub(w.counted) >= scarceInterval:
+		return scarceInterval, true
+	case kernel-w.kernelCounted > scarceGrowth && !now.Before(w.early):
+		return unchargedInterval, true
+	}
+	return 0, false
+}
+
+// countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
+// of others take.
+func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *Excess {
+	began := time.Now()
+	for _, k := range w.objects.kinds {
+		if verdict := k.Look(ctx, pids, age); verdict != census.Innocent {
+			return &Excess{k.what, verdict == census.Guilty}
+		}
+	}
+	now := time.Now()
+	rest := unchargedShare * now.Sub(began)
+	w.counted, w.early = now.Add(max(min(rest, longestScarce)-scarceInterval, 0)), now.Add(min(rest, scarceInterval))
+	w.kernelCounted = kernel
+	return nil
+}
+
+func (w *Watch) lookAtNetlink(pids []int) *Excess {
+	of := func() (int64, error) { return uncharged.NetlinkOf(pids) }
+	if w.command.Network {
+		of = func() (int64, error) { return uncharged.Netlink("") }
+	}
+	bytes, err := of()
+	switch {
+	case err != nil:
+		return nil
+	case bytes-w.netlink > mostNetlink:
+		return &Excess{fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), !w.command.Network}
+	}
+	w.netlink = min(w.netlink, bytes)
+	return nil
+}
+
+// lookAtMachine detects memory that can only be measured for the whole machine, such as lists of
+// open folders. It does nothing while there is enough memory, because other programs have such
+// objects, too.
+func (w *Watch) lookAtMachine(m uncharged.Memory) *Excess {
+	part := m.Total / mostKernel
+	if w.kernel > 0 && m.Available < part && m.Kernel-w.kernel > part {
+		return &Excess{fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), false}
+	}
+	return nil
+}

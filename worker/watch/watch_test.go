@@ -1,0 +1,89 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forerunner-build/forerunner/worker/census"
+	"github.com/forerunner-build/forerunner/worker/uncharged"
+)
+
+// TestMemoryOfTheKernel: a command is stopped when the kernel's objects have grown while it ran,
+// and there is little memory left.
+func TestMemoryOfTheKernel(t *testing.T) {
+	const all = 80 << 30
+	for name, c := range map[string]struct {
+		before, now uncharged.Memory
+		stops       bool
+	}{
+		"they have grown":                {uncharged.Memory{Total: all, Kernel: 1 << 30}, uncharged.Memory{Total: all, Available: 9 << 30, Kernel: 12 << 30}, true},
+		"there is memory":                {uncharged.Memory{Total: all, Kernel: 1 << 30}, uncharged.Memory{Total: all, Available: 11 << 30, Kernel: 12 << 30}, false},
+		"they were there before":         {uncharged.Memory{Total: all, Kernel: 9 << 30}, uncharged.Memory{Total: all, Available: 9 << 30, Kernel: 12 << 30}, false},
+		"there was little memory before": {uncharged.Memory{Total: all, Available: 1, Kernel: 20 << 30}, uncharged.Memory{Total: all, Available: 1, Kernel: 20 << 30}, false},
+	} {
+		w := &Watch{kernel: c.before.Kernel}
+		if found := w.lookAtMachine(c.before); found != nil {
+			t.Errorf("%s: the first look finds %+v", name, found)
+		}
+		if found := w.lookAtMachine(c.now); (found != nil) != c.stops || c.stops && found.Own {
+			t.Errorf("%s: %+v", name, found)
+		}
+	}
+}
+
+// TestWhenToCount: locks and file systems are counted once a second, and earlier if the kernel's
+// small objects grow.
+func TestWhenToCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := 0
+		w := &Watch{objects: &Objects{kinds: []scarceKind{{"objects", census.New(census.Kind{
+			Most: 1, Countable: 1, All: func(int) (int, error) { counts++; return 0, nil },
+		})}}}}
+		for i, step := range []struct {
+			wait   time.Duration
+			kernel int64
+			counts int
+		}{
+			{0, 50 << 20, 1},
+			{100 * time.Millisecond, 50 << 20, 1},
+			{100 * time.Millisecond, 58 << 20, 1},
+			{900 * time.Millisecond, 58 << 20, 2},
+			{100 * time.Millisecond, 67 << 20, 3},
+		} {
+			time.Sleep(step.wait)
+			if age, due := w.due(step.kernel); due {
+				if found := w.countScarce(t.Context(), nil, step.kernel, age); found != nil {
+					t.Errorf("look %d: %+v", i, found)
+				}
+			}
+			if counts != step.counts {
+				t.Errorf("look %d: %d counts, want %d", i, counts, step.counts)
+			}
+		}
+	})
+}
+
+// TestAllAreStopped: when there is too much and nobody knows whose it is, the watch of a command
+// stops it without a look of its own, which its processes can make long.
+func TestAllAreStopped(t *testing.T) {
+	c := census.New(census.Kind{Most: 1, Countable: 1, All: func(int) (int, error) { return 3, nil }})
+	if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
+		t.Fatalf("verdict %d", got)
+	}
+	s := &Objects{kinds: []scarceKind{{"objects", c}}}
+	closing, err := s.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Leave()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.Settle(ended)
+	stopped := false
+	w := s.Watch(Command{Processes: func() []int { return nil }}, closing)
+	if found := w.Until(t.Context(), func() { stopped = true }); !stopped || found == nil || found.Own || found.What != "objects" {
+		t.Errorf("stopped: %v, %+v", stopped, found)
+	}
+}
