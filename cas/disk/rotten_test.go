@@ -85,6 +85,16 @@ func wantVouched(t testing.TB, v *Vouching) {
 	}
 }
 
+// wantVerdict fails unless v finds d damaged, or vouches for it.
+func wantVerdict(t testing.TB, v *Vouching, d digest.Digest, isDamaged bool) {
+	t.Helper()
+	if isDamaged {
+		wantDamaged(t, v.Wait(t.Context()), d)
+	} else {
+		wantVouched(t, v)
+	}
+}
+
 // using returns a Vouching that has used ds, until the test ends.
 func using(t testing.TB, s *Store, ds ...digest.Digest) *Vouching {
 	t.Helper()

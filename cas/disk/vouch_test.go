@@ -222,11 +222,7 @@ func TestStrangersOfOtherFiles(t *testing.T) {
 			if c.anew {
 				storePut(t, s, "text")
 			}
-			if c.damaged {
-				wantDamaged(t, v.Wait(t.Context()), d)
-			} else {
-				wantVouched(t, v)
-			}
+			wantVerdict(t, v, d, c.damaged)
 		})
 	}
 }
@@ -255,11 +251,7 @@ func TestVouchingOfWhatCameUnverified(t *testing.T) {
 			if c.anew {
 				storePut(t, s, "text")
 			}
-			if c.damaged {
-				wantDamaged(t, v.Wait(t.Context()), d)
-			} else {
-				wantVouched(t, v)
-			}
+			wantVerdict(t, v, d, c.damaged)
 		})
 	}
 }
@@ -331,11 +323,7 @@ func TestVouchingOfWhatOthersHadOpen(t *testing.T) {
 				}
 			}
 			evictAll(t, s, d)
-			if c.damaged {
-				wantDamaged(t, v.Wait(t.Context()), d)
-			} else {
-				wantVouched(t, v)
-			}
+			wantVerdict(t, v, d, c.damaged)
 		})
 	}
 }

@@ -1,18 +1,12 @@
 package uncharged
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // FileSystems returns how many file systems without a disk of their own the machine has: it makes
@@ -44,62 +38,29 @@ func FileSystems() (int, error) {
 // most, and only those with numbers of at most last. It reads the mounts of each namespace once.
 // It looks at nothing more when ctx ends.
 func Mounted(ctx context.Context, pids []int, last, most int) int {
-	m := mounted{ctx: ctx, last: last, most: most, numbers: map[int]bool{}}
-	seen := map[string]bool{}
-	for _, pid := range pids {
-		for thread := range folder.Names(filepath.Join("/proc", strconv.Itoa(pid), "task")) {
-			if ctx.Err() != nil {
-				return len(m.numbers)
+	numbers := map[int]bool{}
+	for thread := range namespaces(ctx, pids) {
+		for mount := range mountsIn(thread) {
+			if n, ok := numberOf(mount); ok && n <= last {
+				numbers[n] = true
 			}
-			namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
-			if err != nil || seen[namespace] {
-				continue
-			}
-			seen[namespace] = true
-			if m.read(filepath.Join(thread, "mountinfo")); len(m.numbers) >= most {
-				return len(m.numbers)
+			if len(numbers) >= most || ctx.Err() != nil {
+				return len(numbers)
 			}
 		}
 	}
-	return len(m.numbers)
+	return len(numbers)
 }
 
-// mounted collects the numbers of file systems.
-type mounted struct {
-	ctx        context.Context // of one call of Mounted
-	last, most int
-	numbers    map[int]bool
-}
-
-// read adds those of a table of mounts, however long its lines are.
-func (m *mounted) read(table string) {
-	f, err := os.Open(table)
-	if err != nil {
-		return // the thread has ended
-	}
-	defer f.Close()
-	begins := true
-	for lines := bufio.NewReader(f); len(m.numbers) < m.most && m.ctx.Err() == nil; {
-		text, err := lines.ReadSlice('\n')
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return
-		}
-		if begins {
-			m.add(text)
-		}
-		begins = err == nil
-	}
-}
-
-// add adds that of a line of proc_pid_mountinfo(5), which begins with the numbers of the mount, of
-// its parent, and of the file system (0:NUMBER).
-func (m *mounted) add(line []byte) {
+// numberOf returns the number of the file system of a line of proc_pid_mountinfo(5), which begins
+// with the numbers of the mount, of its parent, and of the file system (0:NUMBER); not ok: it has a
+// disk.
+func numberOf(line []byte) (n int, ok bool) {
 	fields := bytes.SplitN(line, []byte(" "), 4)
 	if len(fields) < 4 {
-		return
+		return 0, false
 	}
 	minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
-	if n, err := strconv.Atoi(string(minor)); ok && err == nil && n <= m.last {
-		m.numbers[n] = true
-	}
+	n, err := strconv.Atoi(string(minor))
+	return n, ok && err == nil
 }

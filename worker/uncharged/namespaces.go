@@ -2,7 +2,9 @@ package uncharged
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"iter"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // patience is how long namespaces are asked: each answer waits for those who mount and unmount.
@@ -20,30 +24,31 @@ const patience = time.Second
 // up to most. It asks no further namespace after a second.
 func FullestNamespace(pids []int, most int) (n int) {
 	began := time.Now()
-	eachNamespace(pids, func(thread string) bool {
-		n = max(n, mountsOf(thread, most))
-		return n < most && time.Since(began) < patience
-	})
+	for thread := range namespaces(context.Background(), pids) {
+		if n = max(n, mountsOf(thread, most)); n >= most || time.Since(began) >= patience {
+			break
+		}
+	}
 	return n
 }
 
-// eachNamespace calls do for a thread of processes in each mount namespace, until it returns false.
-func eachNamespace(pids []int, do func(thread string) bool) {
-	seen := map[string]bool{}
-	for _, pid := range pids {
-		threads := filepath.Join("/proc", strconv.Itoa(pid), "task")
-		names, err := os.ReadDir(threads)
-		if err != nil {
-			continue // it has ended
-		}
-		for _, name := range names {
-			thread := filepath.Join(threads, name.Name())
-			namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
-			if err != nil || seen[namespace] {
-				continue
-			}
-			if seen[namespace] = true; !do(thread) {
-				return
+// namespaces returns the folder in /proc of one thread of processes in each mount namespace, until
+// ctx ends.
+func namespaces(ctx context.Context, pids []int) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		seen := map[string]bool{}
+		for _, pid := range pids {
+			for thread := range folder.Names(filepath.Join("/proc", strconv.Itoa(pid), "task")) {
+				if ctx.Err() != nil {
+					return
+				}
+				namespace, err := os.Readlink(filepath.Join(thread, "ns/mnt"))
+				if err != nil || seen[namespace] {
+					continue
+				}
+				if seen[namespace] = true; !yield(thread) {
+					return
+				}
 			}
 		}
 	}
@@ -55,7 +60,7 @@ func mountsOf(thread string, most int) int {
 	if n, err := listed(filepath.Join(thread, "ns/mnt"), most); err == nil {
 		return n
 	}
-	return described(filepath.Join(thread, "mountinfo"), most)
+	return described(thread, most)
 }
 
 // mountRequest is the kernel's mnt_id_req.
@@ -97,20 +102,32 @@ func listed(namespace string, most int) (n int, err error) {
 	return min(n, most), nil
 }
 
-// described counts the lines of a table of mounts, however long they are.
-func described(table string, most int) (n int) {
-	f, err := os.Open(table)
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewReader(f); n < most; {
-		switch _, err := lines.ReadSlice('\n'); {
-		case err == nil:
-			n++
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return n
+// described counts the mounts that a thread sees by their descriptions.
+func described(thread string, most int) (n int) {
+	for range mountsIn(thread) {
+		if n++; n >= most {
+			break
 		}
 	}
 	return n
+}
+
+// mountsIn returns the first some thousand bytes of each line of a thread's table of mounts. A
+// thread that has ended has none.
+func mountsIn(thread string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		f, err := os.Open(filepath.Join(thread, "mountinfo"))
+		if err != nil {
+			return
+		}
+		defer f.Close()
+		begins := true
+		for lines := bufio.NewReader(f); ; {
+			text, err := lines.ReadSlice('\n')
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) || begins && !yield(text) {
+				return
+			}
+			begins = err == nil
+		}
+	}
 }
