@@ -37,6 +37,24 @@ func (p *Properties) Set(text string) error {
 	return nil
 }
 
+// Append adds the property in text, for pflag.
+func (p *Properties) Append(text string) error { return p.Set(text) }
+
+// Replace sets all properties, for pflag.
+func (p *Properties) Replace(all []string) error {
+	var made Properties
+	for _, text := range all {
+		if err := made.Set(text); err != nil {
+			return err
+		}
+	}
+	*p = made
+	return nil
+}
+
+// GetSlice returns all properties, for pflag.
+func (p *Properties) GetSlice() []string { return *p }
+
 // Proto returns them as a message, in the order that REv2 requires, each once.
 func (p Properties) Proto() *repb.Platform {
 	m := &repb.Platform{}

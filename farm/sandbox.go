@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
-// The values of --sandbox and of --network.
+// The values of --sandbox and of tuning.network.
 const (
 	sandboxAuto       = "auto"
 	sandboxNamespaces = "namespaces"
@@ -245,9 +245,9 @@ func (s *Started) doWithoutSandbox() error {
 	w := s.w
 	switch {
 	case w.Network == networkOff:
-		return errors.New("--network=off needs --sandbox=namespaces")
+		return errors.New("tuning.network: off needs --sandbox=namespaces")
 	case len(w.Sees.Show) > 0:
-		return errors.New("--show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
+		return errors.New("tuning.show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
 	}
 	s.isolation.commands.NoNetwork = false
 	if s.isolation.own != nil {

@@ -36,7 +36,7 @@ func TestUserWithoutASandbox(t *testing.T) {
 		fault string
 	}{
 		{0o700, Worker{}, ""},
-		{0o700, Worker{Network: networkOff}, "--network=off"},
+		{0o700, Worker{Network: networkOff}, "tuning.network: off"},
 		{0o711, Worker{User: "5-6"}, ""},
 		{0o700, Worker{User: "5-6"}, "pass through " + data + " to"},
 		{0o711, Worker{User: "5-6", Mount: filepath.Join(closed, "new/mount")}, "pass through " + closed + " to"},

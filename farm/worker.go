@@ -51,7 +51,7 @@ type Worker struct {
 	// Platform has the properties that actions may ask for, beside the detected ones; Require those
 	// that they must ask for.
 	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker; repeatable, also with one name. OSFamily and ISA are detected"`
-	Require  client.Properties `flag:"require" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker that every action must ask for, such as gpu=1; repeatable"`
+	Require  client.Properties `tuning:"require" moved:"true" unit:"NAME=VALUE" otherwise:"none" doc:"Platform properties of this worker that every action must ask for, such as gpu=1"`
 	// ID is empty for the host's name and the data folder.
 	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, different from that of all others; repeatable"`
 
@@ -67,7 +67,7 @@ type Worker struct {
 
 	Sandbox string `flag:"sandbox" group:"Commands" oneof:"auto namespaces none" default:"auto" doc:"Sandbox of commands: auto is namespaces if this machine supports them"`
 	// Network is empty for off in a sandbox, and on without one.
-	Network string `flag:"network" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
+	Network string `tuning:"network" moved:"true" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
 	// User is a name, UID:GID or FIRST-LAST.
 	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, one user for each concurrent action"`
 	// Sees is for commands in a sandbox. hidden hides more from them.

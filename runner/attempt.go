@@ -232,7 +232,7 @@ func (a *attempt) notShown(missing string) string {
 			continue
 		}
 		if isForEveryone(path) {
-			return fmt.Sprintf(" (the worker's machine has %s, but does not show it to commands: start the worker with --show %s)",
+			return fmt.Sprintf(" (the worker's machine has %s, but does not show it to commands: add %s to tuning.show in the worker's configuration)",
 				path, filepath.Dir(path))
 		}
 	}

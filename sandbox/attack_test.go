@@ -367,11 +367,11 @@ func TestNotShown(t *testing.T) {
 	byName := launchertest.Command(t, "tool")
 	byName.Env = []string{"PATH=/usr/bin:" + dir}
 	for _, c := range []runner.Command{launchertest.Command(t, tool), byName, script} {
-		if r := launchertest.Run(t, hidden, c); r.Cause != runner.NotStarted || !strings.Contains(r.Err, "--show "+dir) {
+		if r := launchertest.Run(t, hidden, c); r.Cause != runner.NotStarted || !strings.Contains(r.Err, "add "+dir+" to tuning.show") {
 			t.Errorf("%v: %+v", c.Args, r)
 		}
 	}
-	if r := launchertest.Run(t, hidden, launchertest.Command(t, "/no/such/tool")); strings.Contains(r.Err, "--show") {
+	if r := launchertest.Run(t, hidden, launchertest.Command(t, "/no/such/tool")); strings.Contains(r.Err, "tuning.show") {
 		t.Errorf("got %q", r.Err)
 	}
 	// What only root can reach is not said to be there.
@@ -379,7 +379,7 @@ func TestNotShown(t *testing.T) {
 	if err := errors.Join(os.Mkdir(private, 0o700), os.WriteFile(filepath.Join(private, "tool"), nil, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if r := launchertest.Run(t, hidden, launchertest.Command(t, filepath.Join(private, "tool"))); strings.Contains(r.Err, "--show") {
+	if r := launchertest.Run(t, hidden, launchertest.Command(t, filepath.Join(private, "tool"))); strings.Contains(r.Err, "tuning.show") {
 		t.Errorf("of a private folder commands are told %q", r.Err)
 	}
 	shown := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{Show: []string{dir}}})

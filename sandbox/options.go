@@ -28,7 +28,7 @@ type Options struct {
 	// Show are files and folders of the machine that commands see besides DefaultShow, as they are
 	// there, read-only. They must exist when the launcher starts, and are neither in /tmp nor in
 	// /var/tmp.
-	Show []string `flag:"show" group:"Commands" unit:"PATH" otherwise:"none" doc:"File or folder of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md; repeatable"`
+	Show []string `tuning:"show" moved:"true" group:"Commands" unit:"PATH" otherwise:"none" doc:"Files and folders of this machine that commands see, read-only, besides /usr, /opt and the list in docs/EXECUTION.md"`
 	// Hide are files and folders that commands find empty, including mounts below, if they are in a
 	// shown folder. They must exist when the launcher starts. Nothing in them can be shown.
 	Hide []string

@@ -7,6 +7,7 @@
 //
 //	flag:"cache-size"      a flag, or
 //	tuning:"fetch_width"   a key of the file's tuning section
+//	moved:"true"           a tuning setting that was a flag: the flag still works, hidden
 //	group:"Commands"       heading in the help; default: that of the field before it
 //	unit:"SIZE"            unit of the value: SIZE, TIME, FILE, FOLDER, ADDRESS, ...
 //	default:"24h"          unless the struct has a value already

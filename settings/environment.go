@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -14,7 +15,7 @@ import (
 func FromEnvironment(sets ...*pflag.FlagSet) error {
 	var errs []error
 	set := func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == "version" {
+		if f.Name == "help" || f.Name == "version" || isMoved(f) {
 			return
 		}
 		name := (&Field{Name: f.Name}).Variable()
@@ -37,7 +38,7 @@ func FromEnvironment(sets ...*pflag.FlagSet) error {
 func Print(flags, tuning *pflag.FlagSet) string {
 	var lines strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != "version" && f.Name != "print-config" {
+		if f.Name != "help" && f.Name != "version" && f.Name != "print-config" && !isMoved(f) {
 			fmt.Fprintf(&lines, "--%s=%s\n", f.Name, f.Value)
 		}
 	})
@@ -45,9 +46,27 @@ func Print(flags, tuning *pflag.FlagSet) string {
 		lines.WriteString("tuning:\n")
 	}
 	tuning.VisitAll(func(f *pflag.Flag) {
-		fmt.Fprintf(&lines, "  %s: %s\n", (&Field{Name: f.Name}).Key(), quoted(f.Value.String()))
+		fmt.Fprintf(&lines, "  %s: %s\n", (&Field{Name: f.Name}).Key(), written(f.Value))
 	})
 	return lines.String()
+}
+
+// written returns a value, or a list of values, as it is written in YAML.
+func written(value pflag.Value) string {
+	list, ok := value.(pflag.SliceValue)
+	if !ok {
+		return quoted(value.String())
+	}
+	var all []string
+	for _, text := range list.GetSlice() {
+		if strings.ContainsAny(text, ",[]") {
+			text = strconv.Quote(text)
+		} else {
+			text = quoted(text)
+		}
+		all = append(all, text)
+	}
+	return "[" + strings.Join(all, ",") + "]"
 }
 
 // quoted returns a value as it is written in YAML.

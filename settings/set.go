@@ -15,8 +15,8 @@ import (
 type Field struct {
 	// Name is that of the flag, if it is one.
 	Name string
-	// Tuning settings are keys of the file's tuning section, and no flags.
-	Tuning           bool
+	// Tuning settings are keys of the file's tuning section, and no flags. Moved ones were flags.
+	Tuning, Moved    bool
 	Group, Unit, Doc string
 	// Otherwise describes the meaning of an empty value; empty: itself.
 	Otherwise string
@@ -81,7 +81,7 @@ func fieldOf(tag reflect.StructTag, v reflect.Value) *Field {
 		return nil
 	}
 	return &Field{
-		Name: strings.ReplaceAll(name, "_", "-"), Tuning: tuning, Unit: tag.Get("unit"), Doc: tag.Get("doc"),
+		Name: strings.ReplaceAll(name, "_", "-"), Tuning: tuning, Moved: tag.Get("moved") != "", Unit: tag.Get("unit"), Doc: tag.Get("doc"),
 		Otherwise: tag.Get("otherwise"), Choices: strings.Fields(tag.Get("oneof")), Bounds: boundsOf(tag),
 		pointer: v.Addr().Interface(), literal: tag.Get("default"),
 	}
@@ -146,7 +146,7 @@ const (
 )
 
 // Register registers the flags. Tuning settings are in a FlagSet of their own, which no command
-// line sets.
+// line sets, except by the old flags of moved settings.
 func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 	tuning = pflag.NewFlagSet("tuning", pflag.ContinueOnError)
 	for _, field := range s.Fields {
@@ -161,6 +161,9 @@ func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 		}
 		if field.Otherwise != "" {
 			flag.Annotations[otherwiseOf] = []string{field.Otherwise}
+		}
+		if field.Moved {
+			keep(flags, flag)
 		}
 	}
 	return tuning

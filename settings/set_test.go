@@ -122,6 +122,51 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestMovedFlag: the old flag of a moved setting still works, and names the key. The help does not
+// list it.
+func TestMovedFlag(t *testing.T) {
+	t.Setenv("FORERUNNER_STEEP", "false")
+	s := &struct {
+		Steep bool     `tuning:"steep" moved:"true" doc:"Steep"`
+		Paths []string `tuning:"see_paths" moved:"true" unit:"PATH" doc:"Paths"`
+		Level int      `tuning:"level" moved:"true" min:"1" doc:"Level"`
+	}{}
+	set := Of(s)
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	var said strings.Builder
+	f.SetOutput(&said)
+	tuning := set.Register(f)
+	if err := f.Parse([]string{"--steep", "--see-paths=/a", "--see-paths=/b,c"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := FromEnvironment(f, tuning); err != nil {
+		t.Fatal(err)
+	}
+	if err := tuned(t, set, tuning, "tuning: {steep: false, see_paths: [/d], level: 7}"); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Steep || strings.Join(s.Paths, "+") != "/a+/b,c" || s.Level != 7 {
+		t.Errorf("settings are %+v", s)
+	}
+	for _, want := range []string{
+		"Flag --steep has been deprecated, use tuning.steep in the --config file, or the environment variable FORERUNNER_STEEP\n",
+		"tuning.see_paths",
+	} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the flags print %q, want %q", said.String(), want)
+		}
+	}
+	if help := Help(f); help != "" {
+		t.Errorf("help is %s", help)
+	}
+	if got, want := Print(f, tuning), "tuning:\n  level: 7\n  see_paths: [/a,\"/b,c\"]\n  steep: true\n"; got != want {
+		t.Errorf("in force is\n%swant\n%s", got, want)
+	}
+	if err := f.Parse([]string{"--level=0"}); err == nil || !strings.Contains(err.Error(), `"0" is less than 1`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestSets take and leave settings by name and group.
 func TestSets(t *testing.T) {
 	_, set, _, _ := registered(t)

@@ -7,5 +7,5 @@ import (
 )
 
 func TestReference(t *testing.T) {
-	reference.Program(t, "../../docs/reference/forerunner-scheduler.md", command(), 30)
+	reference.Program(t, "../../docs/reference/forerunner-scheduler.md", command())
 }

@@ -7,5 +7,5 @@ import (
 )
 
 func TestReference(t *testing.T) {
-	reference.Program(t, "../../docs/reference/forerunner.md", command(), 31)
+	reference.Program(t, "../../docs/reference/forerunner.md", command())
 }

@@ -34,9 +34,13 @@ func Golden(t *testing.T, file, text string) {
 	}
 }
 
+// mostFlags limits the flags in the help of a command besides --version: settings that few farms
+// change belong in the tuning section.
+const mostFlags = 28
+
 // Program compares the page of a program's flags with its commands, and limits the flags of each
-// command: settings that few farms change belong in the tuning section.
-func Program(t *testing.T, file string, root *cobra.Command, mostFlags int) {
+// command.
+func Program(t *testing.T, file string, root *cobra.Command) {
 	t.Helper()
 	Golden(t, file, Commands(root))
 	for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
