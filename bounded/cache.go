@@ -7,8 +7,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Cache keeps what was used last, within a bound of weight. The last entry stays, whatever it
-// weighs. A Cache is not safe for concurrent use.
+// A Cache keeps the most recently used entries within a limit of their total weight. The last entry
+// stays, whatever it weighs. A Cache is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	most, weight int64
 	entries      *lru.LRU[K, *entry[V]]
@@ -28,7 +28,7 @@ func New[K comparable, V any](most int64) *Cache[K, V] {
 	return &Cache[K, V]{most: most, entries: entries}
 }
 
-// Get returns what is under k, which counts as used; false if there is nothing.
+// Get returns the value of k, and counts it as used; false if there is none.
 func (c *Cache[K, V]) Get(k K) (value V, ok bool) {
 	e, ok := c.entries.Get(k)
 	if !ok {
@@ -37,7 +37,7 @@ func (c *Cache[K, V]) Get(k K) (value V, ok bool) {
 	return e.value, true
 }
 
-// Peek is Get, and k does not count as used.
+// Peek is Get, but does not count k as used.
 func (c *Cache[K, V]) Peek(k K) (value V, ok bool) {
 	e, ok := c.entries.Peek(k)
 	if !ok {
@@ -46,17 +46,20 @@ func (c *Cache[K, V]) Peek(k K) (value V, ok bool) {
 	return e.value, true
 }
 
-// Put sets what is under k, which counts as used, and drops what was not used for longest.
-func (c *Cache[K, V]) Put(k K, value V, weight int64) {
-	if old, ok := c.entries.Peek(k); ok {
-		c.weight -= old.weight
+// Put sets the value of k, counts it as used, and removes the least recently used entries that are
+// too many.
+func (c *Cache[K, V]) Put(k K, v V, weight int64) {
+	if e, ok := c.entries.Get(k); ok {
+		c.weight -= e.weight
+		*e = entry[V]{v, weight}
+	} else {
+		c.entries.Add(k, &entry[V]{v, weight})
 	}
-	c.entries.Add(k, &entry[V]{value, weight})
 	c.weight += weight
 	c.trim()
 }
 
-// Reweigh sets what k weighs, if it is there. It does not count as used.
+// Reweigh sets the weight of k, if it is there, and does not count it as used.
 func (c *Cache[K, V]) Reweigh(k K, weight int64) {
 	if e, ok := c.entries.Peek(k); ok {
 		c.weight += weight - e.weight
@@ -72,7 +75,7 @@ func (c *Cache[K, V]) trim() {
 	}
 }
 
-// Values yields what there is, in any order. The Cache must not change meanwhile.
+// Values yields all values, in any order. The Cache must not change meanwhile.
 func (c *Cache[K, V]) Values() iter.Seq[V] {
 	return func(yield func(V) bool) {
 		for _, e := range c.entries.Values() {
@@ -83,5 +86,5 @@ func (c *Cache[K, V]) Values() iter.Seq[V] {
 	}
 }
 
-// Weight returns the sum of the weights.
+// Weight returns the total weight.
 func (c *Cache[K, V]) Weight() int64 { return c.weight }

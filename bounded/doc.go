@@ -1,3 +1,3 @@
-// Package bounded has the cache whose bound is a sum of weights, such as bytes, and cuts texts to a
-// bound. Where the bound is a number of entries, use golang-lru itself.
+// Package bounded has caches with a limit, of weight such as bytes or of a number of entries, and
+// cuts texts to a limit. It has no goroutines.
 package bounded

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -35,7 +35,7 @@ type peers struct {
 	caches map[string]string // addresses by worker; guarded by mu
 	served map[string]int    // how many workers have an address: the positions of one do; guarded by mu
 	// traits have the latest workers by their hashes; guarded by mu.
-	traits *lru.LRU[uint64, addresses]
+	traits *bounded.Latest[uint64, addresses]
 	seed   maphash.Seed // guarded by mu
 }
 
@@ -73,7 +73,7 @@ func (n *peers) serves(worker, address string) {
 	}
 	if n.caches == nil {
 		n.caches, n.served, n.seed = map[string]string{}, map[string]int{}, maphash.MakeSeed()
-		n.traits, _ = lru.NewLRU[uint64, addresses](maxTraits, nil) // a size that is not positive is its only error
+		n.traits = bounded.NewLatest[uint64, addresses](maxTraits)
 	}
 	if n.served[old]--; n.served[old] <= 0 {
 		delete(n.served, old)
@@ -96,7 +96,7 @@ func (n *peers) ran(worker string, op *request.Operation) {
 	for _, p := range traits(op) {
 		key := maphash.Comparable(n.seed, p)
 		before, _ := n.traits.Peek(key)
-		n.traits.Add(key, before.with(address))
+		n.traits.Put(key, before.with(address))
 	}
 }
 

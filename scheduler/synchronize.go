@@ -7,7 +7,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -143,22 +143,18 @@ const (
 
 // twins remember when it was logged last that another process calls as a worker.
 type twins struct {
-	logged *lru.Cache[string, time.Time]
+	logged *bounded.Shared[string, time.Time]
 }
 
 func newTwins() *twins {
-	logged, err := lru.New[string, time.Time](maxTwins)
-	if err != nil {
-		panic(err) // maxTwins is positive
-	}
-	return &twins{logged}
+	return &twins{bounded.NewShared[string, time.Time](maxTwins)}
 }
 
 func (t *twins) warn(log *zap.Logger, worker string, err error) {
 	if last, known := t.logged.Get(worker); known && time.Since(last) < twinsLogged {
 		return
 	}
-	t.logged.Add(worker, time.Now())
+	t.logged.Put(worker, time.Now())
 	log.Warn("two processes call as one worker, the second is refused; give each an --id of its own",
 		zap.String("worker", worker), zap.Error(err))
 }

@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
@@ -22,25 +22,21 @@ const (
 // refusals remember actions that wrote or returned too much.
 type refusals struct {
 	mu    sync.Mutex
-	until *lru.LRU[digest.Digest, time.Time] // the oldest ends first; guarded by mu
+	until *bounded.Latest[digest.Digest, time.Time] // the oldest ends first; guarded by mu
 }
 
 func newRefusals() *refusals {
-	until, err := lru.NewLRU[digest.Digest, time.Time](maxRefusals, nil)
-	if err != nil {
-		panic(err) // maxRefusals is positive
-	}
-	return &refusals{until: until}
+	return &refusals{until: bounded.NewLatest[digest.Digest, time.Time](maxRefusals)}
 }
 
 // add remembers an action from now on; with too many it forgets another.
 func (e *refusals) add(action digest.Digest, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, until, ok := e.until.GetOldest(); ok && now.After(until); _, until, ok = e.until.GetOldest() {
-		e.until.RemoveOldest()
+	for oldest, until, ok := e.until.Oldest(); ok && now.After(until); oldest, until, ok = e.until.Oldest() {
+		e.until.Remove(oldest)
 	}
-	e.until.Add(action, now.Add(refusedFor))
+	e.until.Put(action, now.Add(refusedFor))
 }
 
 // remove forgets an action.

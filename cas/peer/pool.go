@@ -5,9 +5,10 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/bounded"
 )
 
 const (
@@ -17,14 +18,13 @@ const (
 	maxIdle                = 10 * time.Minute
 )
 
-// A Pool has the peers that were named lately, and the connections to them. It may be used
-// concurrently.
+// A Pool has the connections to recently named peers. It may be used concurrently.
 type Pool struct {
 	dial func(address string) (*grpc.ClientConn, error) // nil: no peer is asked
 	log  *zap.Logger
 
 	mu    sync.Mutex
-	known *lru.LRU[string, *connected] // by address, the one named last last; guarded by mu
+	known *bounded.Latest[string, *connected] // by address, the one named last last; guarded by mu
 }
 
 type connected struct {
@@ -33,18 +33,15 @@ type connected struct {
 	named time.Time // last; guarded by Pool.mu
 }
 
-// NewPool returns a Pool that connects with dial, which does not wait for the other side. A nil dial
-// makes it one that has no peers.
+// NewPool returns a Pool that connects with dial, which must not wait for the other side. If dial
+// is nil, the Pool has no peers.
 func NewPool(dial func(address string) (*grpc.ClientConn, error), log *zap.Logger) *Pool {
-	known, err := lru.NewLRU[string, *connected](math.MaxInt, nil) // At closes those that are too many
-	if err != nil {
-		panic(err) // the size is positive
-	}
+	known := bounded.NewLatest[string, *connected](math.MaxInt) // At closes those that are too many
 	return &Pool{dial: dial, log: log, known: known}
 }
 
-// At returns the peers at the first of these addresses, if it can connect to them. It does not wait
-// for connections.
+// At returns the peers at the first few addresses that it can dial. It does not wait for
+// connections.
 func (p *Pool) At(addresses []string) (asked []*Peer) {
 	if p.dial == nil || len(addresses) == 0 {
 		return nil
@@ -65,7 +62,7 @@ func (p *Pool) At(addresses []string) (asked []*Peer) {
 	return asked
 }
 
-// Close closes all connections. Whoever still asks a peer continues with storage.
+// Close closes all connections. Reads from peers that are under way continue with storage.
 func (p *Pool) Close() { p.disconnect(0) }
 
 func (p *Pool) find(address string) *connected {
@@ -83,7 +80,7 @@ func (p *Pool) add(address string, x *connected) *connected {
 	p.mu.Lock()
 	first, known := p.known.Get(address)
 	if !known {
-		p.known.Add(address, x)
+		p.known.Put(address, x)
 	}
 	p.mu.Unlock()
 	if !known {
@@ -99,11 +96,11 @@ func (p *Pool) disconnect(idle time.Duration) {
 	var gone []*connected
 	p.mu.Lock()
 	for {
-		_, x, ok := p.known.GetOldest()
+		address, x, ok := p.known.Oldest()
 		if !ok || time.Since(x.named) < idle && p.known.Len() <= maxConnected {
 			break
 		}
-		p.known.RemoveOldest()
+		p.known.Remove(address)
 		gone = append(gone, x)
 	}
 	p.mu.Unlock()

@@ -1,8 +1,7 @@
 package learning
 
 import (
-	lru "github.com/hashicorp/golang-lru/v2"
-
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -16,15 +15,11 @@ const (
 // programs remember which programs commands start, so that a command that comes again, with other
 // inputs, need not be read again.
 type programs struct {
-	known *lru.Cache[digest.Digest, string]
+	known *bounded.Shared[digest.Digest, string]
 }
 
 func newPrograms() *programs {
-	known, err := lru.New[digest.Digest, string](maxPrograms)
-	if err != nil {
-		panic(err) // maxPrograms is positive
-	}
-	return &programs{known}
+	return &programs{bounded.NewShared[digest.Digest, string](maxPrograms)}
 }
 
 // get returns the program that the command d starts; "" if that is not known.
@@ -36,6 +31,6 @@ func (p *programs) get(d digest.Digest) string {
 // put remembers the program that the command d starts.
 func (p *programs) put(d digest.Digest, program string) {
 	if len(program) <= maxProgramBytes {
-		p.known.Add(d, program)
+		p.known.Put(d, program)
 	}
 }

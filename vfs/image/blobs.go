@@ -12,11 +12,12 @@ import (
 // time. With it, subtrees that several roots have in common are shown without this process.
 type Blobs struct {
 	Dir string
-	// Path returns where below Dir the file of a blob is, if it is there; Parse is its inverse.
+	// Path returns the path below Dir of a blob's file, whether or not it exists; Parse is its
+	// inverse.
 	Path  func(digest.Digest) string
 	Parse func(path string) (digest.Digest, bool)
-	// Used, if not nil, is called when an action has opened the file of a blob, soon
-	// after it did and at the latest when its root is closed. It must not block.
+	// Used, if not nil, is called soon after an action has opened the file of a blob, at the latest
+	// when its root is closed. It must not block.
 	Used func(digest.Digest)
 }
 
@@ -37,8 +38,8 @@ func (b *Blobs) show(e tree.Entry) erofs.Entry {
 	return out
 }
 
-// Source is where the directories of an input root come from.
+// Source provides the directories of an input root.
 type Source interface {
-	// LocalDirectory returns a directory if that needs no waiting.
+	// LocalDirectory returns a directory that is available without waiting.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 }

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/paths"
@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// MinEntries is the size from which on an image is worth its mount. A large
-	// file is worth as much: each read of it is one layer shorter.
+	// MinEntries is the number of entries that makes an image worth its mount. A large file is
+	// worth as much, because each read of it then passes one layer less.
 	MinEntries = 256
 	largeFile  = 64 << 20
 	// maxImages and maxImageBytes limit the mounted images; beyond them the least recently used is
@@ -41,14 +41,14 @@ const (
 	maxGrafts = 8
 	// maxClosed bounds the roots that wait to be learned from; more are forgotten.
 	maxClosed = 16
-	// maxSightings bounds the subtrees that are remembered to have been seen.
-	maxSightings = 1 << 18
+	// maxSeen bounds the subtrees that are remembered to have been seen.
+	maxSeen = 1 << 18
 	// maxUnfit bounds the trees that are known not to fit into a grown image.
 	maxUnfit = 1 << 10
 	// maxVisits limits the directories that are read to learn from one root.
 	maxVisits = 1 << 17
-	// RenewAfter is how many roots must have missed a directory in an image before the image is
-	// replaced.
+	// RenewAfter is the number of roots that must have missed a directory in an image before the
+	// image is replaced.
 	RenewAfter = 3
 )
 
@@ -68,7 +68,7 @@ type Cache struct {
 	cannotGrow atomic.Bool // the kernel has refused to mount one
 	// unfit are trees that had no room in a grown image when a command listed all of them: the next
 	// root of such a tree has no grown image.
-	unfit *lru.Cache[digest.Digest, struct{}]
+	unfit *bounded.Shared[digest.Digest, struct{}]
 	log   *zap.Logger
 	// warnOwner logs once that images cannot be shown to another owner.
 	warnOwner sync.Once
@@ -78,9 +78,9 @@ type Cache struct {
 	done   chan struct{}
 
 	// Of the goroutine.
-	seed      maphash.Seed
-	sightings map[uint64]struct{} // of path and digest
-	count     uint64              // of images that were made
+	seed  maphash.Seed
+	seen  map[uint64]struct{} // of path and digest
+	count uint64              // of images that were made
 
 	mu     sync.Mutex
 	byPath map[string]map[digest.Digest]*image
@@ -93,12 +93,11 @@ type Cache struct {
 // Options define the data of images, and their owners.
 type Options struct {
 	Blobs    Blobs
-	PointDir string       // mount points are made in it
+	PointDir string       // folder for mount points
 	Owner    folder.Owner // owner of the entries
 	// Memory limits the memory for trees while they are used; nil: no limit.
 	Memory *budget.Budget
-	// HiddenBytes limits the memory for entries that images do not show, for all together. 0 is
-	// 128 MiB.
+	// HiddenBytes limits the total memory for entries that images do not show. 0 is 128 MiB.
 	HiddenBytes int64
 	// Namespaces are user namespaces that map Owner, which is user and group 0, to these owners.
 	Namespaces map[folder.Owner]*os.File
@@ -119,14 +118,12 @@ func Open(o Options) (*Cache, error) {
 		stop:       make(chan struct{}),
 		done:       make(chan struct{}),
 		seed:       maphash.MakeSeed(),
-		sightings:  map[uint64]struct{}{},
+		seen:       map[uint64]struct{}{},
 		byPath:     map[string]map[digest.Digest]*image{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
 		memory:     o.Memory,
 		mostHidden: cmp.Or(o.HiddenBytes, defaultHidden),
-	}
-	if c.unfit, err = lru.New[digest.Digest, struct{}](maxUnfit); err != nil {
-		return nil, err // the size is positive
+		unfit:      bounded.NewShared[digest.Digest, struct{}](maxUnfit),
 	}
 	if c.watcher, err = newWatcher(); err != nil {
 		return nil, err
@@ -150,7 +147,7 @@ func (c *Cache) run() {
 	}
 }
 
-// Close unmounts all images. No root may show one any more.
+// Close unmounts all images. No root may still show one.
 func (c *Cache) Close() error {
 	close(c.stop)
 	<-c.done
@@ -280,13 +277,13 @@ func (c *Cache) lacks(img *image) {
 	img.lacking++
 }
 
-// Make makes an image of the directory d at path, and lets roots choose it from now on. It must not
+// Make makes an image of the directory d at path, which roots can choose from then on. It must not
 // be called while roots are closed.
 func (c *Cache) Make(path string, d digest.Digest, source Source) error {
 	return c.make(site{path, d}, source)
 }
 
-// Len is how many images there are for roots to show.
+// Len returns the number of images that roots can show.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -306,7 +303,7 @@ func (c *Cache) make(p site, source Source) error {
 	c.count++
 	img, err := c.newImage(p.path, dir, source.LocalDirectory)
 	if errors.Is(err, erofs.ErrTooLarge) {
-		c.unfit.Add(p.digest, struct{}{})
+		c.unfit.Put(p.digest, struct{}{})
 	}
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Cover says which entries of a directory the FUSE layer shows when metadata images below it show
-// the others. A nil cover: all entries, there is no image.
+// Cover lists the entries of a directory that the FUSE layer shows when metadata images below it
+// show the others. With a nil cover there is no image, and the FUSE layer shows all entries.
 type Cover struct {
 	// image shows what FUSE does not: then FUSE shows only the names in below. If it is nil, FUSE
 	// shows everything, and below has the names that it shows in part.
@@ -16,7 +16,7 @@ type Cover struct {
 	below []Covered // in order of names
 }
 
-// Covered is a name in a directory of which images show a part.
+// Covered is a name in a directory that images show in part.
 type Covered struct {
 	Entry tree.Entry
 	Rest  *Cover // nil for a hole: the image lacks it, and FUSE shows it in full
@@ -37,10 +37,10 @@ func compareName(e Covered, name string) int { return strings.Compare(e.Entry.Na
 // FUSE shows it except for them.
 func (c *Cover) Whole() bool { return c.image != nil }
 
-// Len is how many names are listed.
+// Len returns the number of listed names.
 func (c *Cover) Len() int { return len(c.below) }
 
-// At returns a listed name, from 0 to Len()-1, in their order.
+// At returns a listed name, from 0 to Len()-1, in order.
 func (c *Cover) At(i int) Covered { return c.below[i] }
 
 // Empty reports that FUSE shows nothing: an image has all of it.

@@ -159,7 +159,7 @@ func (f *files) Open(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse
 	return fuse.OK
 }
 
-// Read answers completely, or not at all: the kernel would take missing bytes for zeros.
+// Read returns all requested bytes or an error: the kernel would take missing bytes for zeros.
 func (f *files) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	g := f.find(in.NodeId)
 	if g == nil || in.Offset > math.MaxInt64 {

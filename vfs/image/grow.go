@@ -15,7 +15,7 @@ import (
 
 // growFor returns an image of the whole tree d that grows, if that is worth its mount.
 func (c *Cache) growFor(d digest.Digest, source Source, waiter Waiter) []*graft {
-	if c.files == nil || c.cannotGrow.Load() || c.unfit.Contains(d) || !c.worthGrowing(d, source) {
+	if c.files == nil || c.cannotGrow.Load() || c.unfit.Has(d) || !c.worthGrowing(d, source) {
 		return nil
 	}
 	img, err := c.grow(d, source, waiter)

@@ -23,16 +23,16 @@ import (
 const (
 	// growAfter is how many directories must be requested before the others are written ahead.
 	growAfter = 16
-	// maxAhead limits the directories that get a place while others are written ahead, and
+	// maxAhead limits the directories that get an extent while others are written ahead, and
 	// maxAheadBytes the position of the last one: the rest of the space is for requests.
 	maxAhead      = maxVisits
 	maxAheadBytes = erofs.MaxRegionAt / 4
 	// maxGrown bounds the directories of which a grown image knows where they are.
 	maxGrown = 1 << 21
-	// lastPlace is where no region is.
-	lastPlace = erofs.MaxRegionAt - erofs.BlockSize
-	// placeBytes is the memory of a place besides its name, and nidBytes of each of its entries.
-	placeBytes, nidBytes = 256, 4
+	// lastExtent is where no region is.
+	lastExtent = erofs.MaxRegionAt - erofs.BlockSize
+	// extentBytes is the memory of an extent besides its name, and nidBytes of each of its entries.
+	extentBytes, nidBytes = 256, 4
 	// maxEntries limits those of a directory that has a region.
 	maxEntries = 1 << 21
 	// maxKept limits the sizes of the directories that a grown image keeps. It must find others
@@ -45,14 +45,14 @@ const (
 // An Asker is a thread that waits for a directory.
 type Asker struct {
 	Cancel <-chan struct{} // closed when the thread got a signal
-	Thread uint32          // 0 if it is not known
+	Thread uint32          // 0 if it is unknown
 }
 
 // A Waiter fetches missing directories for readers of a root.
 type Waiter interface {
 	// Await waits for a directory at that path of the root.
 	Await(a Asker, path string, d digest.Digest) (*tree.Directory, error)
-	// Fail notes why a directory could not be shown.
+	// Fail records the reason why a directory could not be shown.
 	Fail(path string, err error)
 }
 
@@ -74,34 +74,34 @@ type grown struct {
 	busy sync.WaitGroup // readers, and the writer ahead; none begins after the end
 
 	limits growLimits
-	memory *budget.Holder // of places, and of their contents
-	unfit  func()         // called at a request for a directory that can have no place
+	memory *budget.Holder // of extents, and of their contents
+	unfit  func()         // called at a request for a directory that can have no extent
 
-	mu     sync.Mutex
-	ended  bool
-	next   int64    // where the next region begins
-	places []*place // in the order of their regions
-	asked  int      // directories that the kernel read before they were written
-	kept   []region // the last few
-	dirs   int64    // sizes of the directories that places keep
+	mu      sync.Mutex
+	ended   bool
+	next    int64     // where the next region begins
+	extents []*extent // in the order of their regions
+	asked   int       // directories that the kernel read before they were written
+	kept    []region  // the last few
+	dirs    int64     // sizes of the directories that extents keep
 
 	crowded bool // the memory that was last lacking is that of others
 }
 
-// growLimits bound the directories that have a place.
+// growLimits bound the directories that have an extent.
 type growLimits struct{ ahead, all int }
 
-// A place is a directory of the tree. All but nids is set when the one above it is written.
-type place struct {
+// An extent is a directory of the tree. All but nids is set when the one above it is written.
+type extent struct {
 	at, bytes int64
-	up        *place // of the root itself
+	up        *extent // of the root itself
 	entry     tree.Entry
 	nids      []uint32        // of its entries; nil: it is not written yet. Guarded by grown.mu
 	dir       *tree.Directory // once it is written, nil beyond maxKept. Guarded by grown.mu
 }
 
 type region struct {
-	of    *place
+	of    *extent
 	bytes []byte
 }
 
@@ -114,7 +114,7 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
 		next: erofs.BlockSize, limits: c.limits, memory: c.memory.Holder(),
-		unfit: func() { c.unfit.Add(d, struct{}{}) },
+		unfit: func() { c.unfit.Put(d, struct{}{}) },
 	}
 	defer func() {
 		if err != nil {
@@ -125,10 +125,10 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 		return nil, err
 	}
 	dir, ok := source.LocalDirectory(d)
-	if !ok || !g.placeLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
+	if !ok || !g.allocateLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
 		return nil, fmt.Errorf("the root directory, of %d bytes, is not available", d.SizeBytes())
 	}
-	if _, err := g.write(g.places[0], dir); err != nil { // which the kernel reads while it mounts
+	if _, err := g.write(g.extents[0], dir); err != nil { // which the kernel reads while it mounts
 		return nil, err
 	}
 	img.grown, img.nodes, img.cover = g, g, &Cover{image: img}
@@ -158,22 +158,22 @@ func (g *grown) end() {
 	g.memory.Close()
 }
 
-// placeLocked gives a directory its place, and reports whether it has one.
-func (g *grown) placeLocked(up *place, e tree.Entry) bool {
+// allocateLocked gives a directory its extent, and reports whether it has one.
+func (g *grown) allocateLocked(up *extent, e tree.Entry) bool {
 	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
 	size := e.Digest.SizeBytes()
-	if size > tree.MaxBytes || len(g.places) >= g.limits.all {
+	if size > tree.MaxBytes || len(g.extents) >= g.limits.all {
 		return false
 	}
-	p := &place{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
-	if p.at+p.bytes > lastPlace || !g.takeLocked(placeBytes+int64(len(e.Name))) {
+	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
+	if p.at+p.bytes > lastExtent || !g.takeLocked(extentBytes+int64(len(e.Name))) {
 		return false
 	}
 	if up == nil {
 		p.up = p
 	}
 	g.next += p.bytes
-	g.places = append(g.places, p)
+	g.extents = append(g.extents, p)
 	return true
 }
 
@@ -198,20 +198,20 @@ func (g *grown) noRoom() {
 }
 
 // find returns the directory whose region has that byte.
-func (g *grown) find(at int64) (*place, error) {
+func (g *grown) find(at int64) (*extent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	i, found := slices.BinarySearchFunc(g.places, at, func(p *place, at int64) int { return cmp.Compare(p.at, at) })
+	i, found := slices.BinarySearchFunc(g.extents, at, func(p *extent, at int64) int { return cmp.Compare(p.at, at) })
 	if !found {
 		i--
 	}
 	switch {
 	case g.ended:
 		return nil, errEnded
-	case i < 0 || at >= g.places[i].at+g.places[i].bytes:
+	case i < 0 || at >= g.extents[i].at+g.extents[i].bytes:
 		return nil, erofs.ErrNotFound
 	}
-	return g.places[i], nil
+	return g.extents[i], nil
 }
 
 // begin counts a reader, for end to wait for; false: the image has ended.
@@ -257,7 +257,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 }
 
 // regionOf returns the region of p for a request.
-func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
+func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.kept, func(r region) bool { return r.of == p })
 	if i >= 0 {
@@ -289,8 +289,8 @@ func (g *grown) regionOf(p *place, asker Asker) ([]byte, error) {
 	return b, err
 }
 
-// write makes the region of p, and gives its entries their places.
-func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
+// write makes the region of p, and gives its entries their extents.
+func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	if dir.Len() > maxEntries {
 		return nil, erofs.ErrTooLarge
 	}
@@ -313,10 +313,10 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 		case e.Kind != tree.Dir:
 		case p.nids != nil:
 			r.NIDs[i] = p.nids[i]
-		case g.placeLocked(p, e):
-			r.NIDs[i] = erofs.NID(g.places[len(g.places)-1].at)
+		case g.allocateLocked(p, e):
+			r.NIDs[i] = erofs.NID(g.extents[len(g.extents)-1].at)
 		default: // no region is there: the reader gets an error
-			r.NIDs[i] = erofs.NID(lastPlace)
+			r.NIDs[i] = erofs.NID(lastExtent)
 		}
 	}
 	if p.nids == nil {
@@ -348,11 +348,11 @@ func (g *grown) write(p *place, dir *tree.Directory) ([]byte, error) {
 func (g *grown) grow() {
 	for i := 0; ; i++ {
 		g.mu.Lock()
-		if g.ended || i == len(g.places) || len(g.places) >= g.limits.ahead || g.next >= maxAheadBytes || !g.memory.TakeSpare(0) {
+		if g.ended || i == len(g.extents) || len(g.extents) >= g.limits.ahead || g.next >= maxAheadBytes || !g.memory.TakeSpare(0) {
 			g.mu.Unlock()
 			return
 		}
-		p := g.places[i]
+		p := g.extents[i]
 		g.mu.Unlock()
 		dir, ok := g.directory(p)
 		if !ok {
@@ -369,7 +369,7 @@ func (g *grown) grow() {
 }
 
 // path is that of the directory in the root.
-func (p *place) path() string {
+func (p *extent) path() string {
 	if p.up == p {
 		return ""
 	}
@@ -380,7 +380,7 @@ func (p *place) path() string {
 }
 
 // directory returns the directory of p, if that needs no waiting: a written one is kept.
-func (g *grown) directory(p *place) (*tree.Directory, bool) {
+func (g *grown) directory(p *extent) (*tree.Directory, bool) {
 	g.mu.Lock()
 	dir := p.dir
 	g.mu.Unlock()
@@ -393,9 +393,9 @@ func (g *grown) directory(p *place) (*tree.Directory, bool) {
 // Redirects implements nodes: files in directories that were not written cannot have been opened.
 func (g *grown) Redirects(found func(redirect string)) error {
 	g.mu.Lock()
-	places := slices.Clone(g.places)
+	extents := slices.Clone(g.extents)
 	g.mu.Unlock()
-	for _, p := range places {
+	for _, p := range extents {
 		g.mu.Lock()
 		unwritten := p.nids == nil
 		g.mu.Unlock()

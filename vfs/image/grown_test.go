@@ -81,10 +81,10 @@ func TestGrowsAhead(t *testing.T) {
 		t.Errorf("shows %q", got)
 	}
 	g.mu.Lock()
-	places, kept := len(g.places), len(g.kept)
+	extents, kept := len(g.extents), len(g.kept)
 	g.mu.Unlock()
-	if want := 1 + folders + 1; places != want || kept != 3 {
-		t.Errorf("after a look into one folder %d directories have a place, want %d, and %d were written", places, want, kept)
+	if want := 1 + folders + 1; extents != want || kept != 3 {
+		t.Errorf("after a look into one folder %d directories have an extent, want %d, and %d were written", extents, want, kept)
 	}
 	for i := range growAfter {
 		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
@@ -149,10 +149,10 @@ func TestGrowsNotTooFarAhead(t *testing.T) {
 	}
 	g.busy.Wait()
 	g.mu.Lock()
-	places := len(g.places)
+	extents := len(g.extents)
 	g.mu.Unlock()
-	if most := c.limits.ahead + growAfter; places > most {
-		t.Errorf("%d directories have a place, want at most %d", places, most)
+	if most := c.limits.ahead + growAfter; extents > most {
+		t.Errorf("%d directories have an extent, want at most %d", extents, most)
 	}
 	if got, want := len(vfstest.Walk(t, at)), 1+folders*(2+1+MinEntries/folders); got != want {
 		t.Errorf("who asks sees %d of %d paths", got, want)
@@ -276,9 +276,9 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 	g.busy.Wait()
 	src.Forget()
 	g.mu.Lock()
-	places := slices.Clone(g.places)
+	extents := slices.Clone(g.extents)
 	g.mu.Unlock()
-	for _, p := range places {
+	for _, p := range extents {
 		if b := make([]byte, erofs.BlockSize); !g.read(b, p.at, Asker{}) {
 			t.Errorf("%q cannot be read", p.path())
 		}
@@ -304,7 +304,7 @@ func TestEndWaitsForReaders(t *testing.T) {
 	g, _ := grownViewOf(t, c, src, newTree(t, src, 5), w)
 	src.Forget()
 	g.mu.Lock()
-	last := g.places[len(g.places)-1]
+	last := g.extents[len(g.extents)-1]
 	g.mu.Unlock()
 	read := make(chan bool, 1)
 	go func() { read <- g.read(make([]byte, erofs.BlockSize), last.at, Asker{}) }()

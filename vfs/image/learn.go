@@ -19,8 +19,8 @@ type closedRoot struct {
 // and makes images of those that are large enough.
 func (c *Cache) learn(r closedRoot) {
 	s := &survey{images: c, source: r.source, small: map[digest.Digest]int{}, left: maxVisits}
-	if len(c.sightings) > maxSightings {
-		clear(c.sightings)
+	if len(c.seen) > maxSeen {
+		clear(c.seen)
 	}
 	s.visit("", r.digest)
 	for _, want := range s.wanted {
@@ -62,7 +62,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 	if !s.large(d) {
 		return
 	}
-	if s.images.sighted(path, d) && !s.images.unfit.Contains(d) {
+	if s.images.seenBefore(path, d) && !s.images.unfit.Has(d) {
 		s.wanted = append(s.wanted, site{path, d})
 		return
 	}
@@ -127,16 +127,16 @@ func (c *Cache) known(path string, d digest.Digest) (known, renew bool) {
 	return true, img.lacking >= RenewAfter
 }
 
-// sighted notes that the subtree was seen, and reports whether it was before.
-func (c *Cache) sighted(path string, d digest.Digest) bool {
+// seenBefore notes that the subtree was seen, and reports whether it was before.
+func (c *Cache) seenBefore(path string, d digest.Digest) bool {
 	var h maphash.Hash
 	h.SetSeed(c.seed)
 	_, _ = h.WriteString(path)
 	maphash.WriteComparable(&h, d)
 	key := h.Sum64()
-	if _, ok := c.sightings[key]; ok {
+	if _, ok := c.seen[key]; ok {
 		return true
 	}
-	c.sightings[key] = struct{}{}
+	c.seen[key] = struct{}{}
 	return false
 }

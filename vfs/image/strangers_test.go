@@ -191,7 +191,7 @@ func TestGrownAmongOthers(t *testing.T) {
 	for _, h := range neighbours {
 		h.Close()
 	}
-	if c.unfit.Contains(root) {
+	if c.unfit.Has(root) {
 		t.Fatal("the tree is unfit for an image")
 	}
 	_, at = grownViewOf(t, c, src, root, nobodyWaits{t})

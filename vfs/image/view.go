@@ -29,13 +29,13 @@ type graft struct {
 
 // Hooks get the reads of images. They may be called concurrently and must not block.
 type Hooks struct {
-	// Opened gets the first open of each input that an image shows, soon after it.
+	// Opened is called soon after the first open of each input that an image shows.
 	Opened func(path string, e tree.Entry)
-	// Blob gets the blobs whose bytes these opens may have read.
+	// Blob is called for the blobs whose bytes these opens may have read.
 	Blob func(digest.Digest)
 }
 
-// View is the images of one root. It may have none.
+// View is the images of one root, possibly none.
 type View struct {
 	cache  *Cache
 	root   closedRoot
@@ -99,7 +99,7 @@ func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks H
 // Cover returns what the images show; nil if there are none.
 func (v *View) Cover() *Cover { return v.cover }
 
-// Folders are where the images are mounted.
+// Folders returns the mount points of the images.
 func (v *View) Folders() []string {
 	var points []string
 	for _, g := range v.grafts {
@@ -108,14 +108,14 @@ func (v *View) Folders() []string {
 	return points
 }
 
-// BlobDir is the folder where files of images have their data.
+// BlobDir returns the folder with the data of images' files.
 func (v *View) BlobDir() string { return v.cache.blobs.Dir }
 
 // Blob returns the blob whose file has that path in BlobDir.
 func (v *View) Blob(path string) (digest.Digest, bool) { return v.cache.blobs.Parse(path) }
 
-// Watch makes the hooks get opens in the overlay at path, which shows the images. Without it, or if
-// it fails, opens are unknown.
+// Watch makes the hooks observe opens in the overlay at path, which shows the images. Without it,
+// or if it fails, opens are unknown.
 func (v *View) Watch(path string) error {
 	if len(v.grafts) == 0 {
 		return nil
@@ -123,14 +123,14 @@ func (v *View) Watch(path string) error {
 	return v.cache.watcher.watch(v, path)
 }
 
-// Unwatch returns when the hooks have got all opens.
+// Unwatch stops Watch, and returns when the hooks have been called for all opens.
 func (v *View) Unwatch() {
 	if v.watch.CompareAndSwap(watched, watchOver) {
 		v.cache.watcher.forget(v)
 	}
 }
 
-// Drain returns when the hooks have got all opens until now.
+// Drain returns when the hooks have been called for all earlier opens.
 func (v *View) Drain() {
 	if v.watch.Load() == watched {
 		v.cache.watcher.drain()
@@ -184,9 +184,9 @@ func (v *View) opened(id imageID, nid uint64) {
 	}
 }
 
-// TellBlobs returns when Hooks.Blob has got all blobs that were opened in images until now: if
-// these are unknown, all blobs of the images. The error wraps vouch.ErrDamaged if an image cannot
-// list them.
+// TellBlobs returns when Hooks.Blob has been called for all blobs that were opened in images until
+// now or, if these are unknown, for all blobs of the images. The error wraps vouch.ErrDamaged if an
+// image cannot list them.
 func (v *View) TellBlobs() error {
 	if len(v.grafts) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (v *View) tellAll(img *image, seen map[digest.Digest]struct{}) error {
 	return err
 }
 
-// Missed records, once, that a directory was read that an image could have shown: it lies in one
+// Missed records, once, that a directory was read that an image could have shown, in a directory
 // that c covers.
 func (v *View) Missed(c *Cover) {
 	for _, g := range v.grafts {
@@ -246,7 +246,7 @@ func (v *View) Stale(due time.Time) bool {
 }
 
 // Vouch reads the images that were last verified before due, or were written to since. The error
-// wraps vouch.ErrDamaged if one is wrong: no root gets it any more.
+// wraps vouch.ErrDamaged if one is damaged; no other root gets it from then on.
 func (v *View) Vouch(ctx context.Context, due time.Time) error {
 	for _, g := range v.grafts {
 		if g.image.grown != nil {

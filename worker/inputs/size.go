@@ -3,8 +3,7 @@ package inputs
 import (
 	"math"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	inputtree "github.com/forerunner-build/forerunner/cas/tree"
 )
@@ -15,8 +14,8 @@ const (
 	maxVisits = 1 << 16 // directories read for one action
 )
 
-// A Size is the total below a directory, once per path. It is a lower bound unless it is Whole:
-// directories that the worker does not have are not read.
+// A Size is the total below a directory; a file counts for each of its paths. It is a lower bound
+// unless it is Whole, because directories that the worker does not have are not read.
 type Size struct {
 	Files, Bytes int64
 	Whole        bool
@@ -40,16 +39,12 @@ func sumOf(a, b int64) int64 {
 // Sizes remember the sums of subtrees, which most actions share. Methods may be called
 // concurrently.
 type Sizes struct {
-	sums *lru.Cache[digest.Digest, Size] // of whole subtrees
+	sums *bounded.Shared[digest.Digest, Size] // of whole subtrees
 }
 
-// NewSizes returns Sizes that remember nothing.
+// NewSizes returns empty Sizes.
 func NewSizes() *Sizes {
-	sums, err := lru.New[digest.Digest, Size](maxSizes)
-	if err != nil {
-		panic(err) // maxSizes is positive
-	}
-	return &Sizes{sums}
+	return &Sizes{bounded.NewShared[digest.Digest, Size](maxSizes)}
 }
 
 // LocalDirectories is the part of fetch.ReadThrough that a walk needs.
@@ -57,8 +52,8 @@ type LocalDirectories interface {
 	LocalDirectory(d digest.Digest) (*inputtree.Directory, bool)
 }
 
-// Of returns the size of the tree below d. It waits for nothing but the disk, and that
-// only for directories that it has not seen before.
+// Of returns the size of the tree below d. It waits only for the disk, and only for directories
+// that it has not seen before.
 func (s *Sizes) Of(source LocalDirectories, d digest.Digest) Size {
 	w := sizeWalk{source: source, sizes: s, seen: map[digest.Digest]Size{}}
 	return w.visit(d)
@@ -96,7 +91,7 @@ func (w *sizeWalk) visit(d digest.Digest) Size {
 		}
 	}
 	if w.seen[d] = sum; sum.Whole {
-		w.sizes.sums.Add(d, sum)
+		w.sizes.sums.Put(d, sum)
 	}
 	return sum
 }
