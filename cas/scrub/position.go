@@ -17,7 +17,7 @@ type position struct {
 	Ended     time.Time `json:",omitzero"`
 	LastWhole time.Time
 	// The last shard that is done; empty: none.
-	Target int `json:"Shelf"`
+	Target int
 	Shard  string
 
 	Files, Bytes, Damaged int64
@@ -31,10 +31,20 @@ func load(path string, now time.Time) (at position) {
 	if err != nil || len(b) < 9 || b[8] != '\n' || fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[9:])) != string(b[:8]) {
 		return position{}
 	}
-	if json.Unmarshal(b[9:], &at) != nil || at.Began.After(now) || at.Ended.After(now) || at.LastWhole.After(now) {
+	if at, err = decode(b[9:]); err != nil || at.Began.After(now) || at.Ended.After(now) || at.LastWhole.After(now) {
 		return position{}
 	}
 	return at
+}
+
+// decode decodes a position. Older files have the target under another name.
+func decode(b []byte) (at position, err error) {
+	older := struct {
+		*position
+		Shelf *int
+	}{&at, &at.Target}
+	err = json.Unmarshal(b, &older)
+	return at, err
 }
 
 // store writes a position so that it is there as a whole or not at all.

@@ -2,9 +2,12 @@ package scrub
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +66,41 @@ func TestPositionOfTheFutureIsNone(t *testing.T) {
 		if got := load(path, now); (got.Files == 7) != c.taken || !c.taken && got != (position{}) {
 			t.Errorf("%s: got %+v", name, got)
 		}
+	}
+}
+
+// TestOlderPosition: older files name the target differently, and a pass goes on where it was.
+func TestOlderPosition(t *testing.T) {
+	now := time.Now()
+	path := filepath.Join(t.TempDir(), "scrub")
+	stored := func() string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b[9:])
+	}
+	at := position{Began: now.Add(-time.Hour).UTC(), Target: 2, Shard: "blobs/1f", Files: 7}
+	if err := at.store(path); err != nil {
+		t.Fatal(err)
+	}
+	older := strings.Replace(stored(), `"Target":2`, `"Shelf":2`, 1)
+	if older == stored() {
+		t.Fatalf("it is stored as %s", older)
+	}
+	if err := os.WriteFile(path, fmt.Appendf(nil, "%08x\n%s", crc32.ChecksumIEEE([]byte(older)), older), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := load(path, now)
+	got.Began = got.Began.UTC()
+	if got != at {
+		t.Errorf("got %+v, want %+v", got, at)
+	}
+	if err := got.store(path); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(stored(), "Shelf") {
+		t.Errorf("it is stored as %s", stored())
 	}
 }
 

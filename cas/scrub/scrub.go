@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// DefaultEvery and DefaultRate are the period of passes and the most bytes that they read in a
+	// DefaultEvery is the default period of passes, DefaultRate the default limit of bytes per
 	// second.
 	DefaultEvery = 7 * 24 * time.Hour
 	DefaultRate  = 32 << 20
@@ -33,13 +33,13 @@ const (
 type Options struct {
 	// Every is the period of passes; 0 is DefaultEvery.
 	Every time.Duration
-	// Rate is the most bytes that are read in a second; 0 is DefaultRate.
+	// Rate limits the bytes read per second; 0 is DefaultRate.
 	Rate int64
-	// Busy reports whether others need the disk now. It is called often. Nil: nobody ever does.
+	// Busy reports whether others need the disk now. It is called often. Nil: they never do.
 	Busy func() bool
 	// Logger may be nil.
 	Logger *zap.Logger
-	// Metrics is where the values of Status are registered. Nil: nowhere.
+	// Metrics is the registry for the values of Status. Nil: they are not registered.
 	Metrics prometheus.Registerer
 }
 
@@ -80,7 +80,7 @@ type Target interface {
 	Files(shard string) ([]string, error)
 	// Check reads a file through r and handles damage. It returns an error only if ctx ends.
 	Check(ctx context.Context, name string, since time.Time, r *Reader) (Verdict, error)
-	// Holds is how many files, and bytes, there are now.
+	// Holds returns the present number of files, and their bytes.
 	Holds() (files, bytes int64)
 }
 
@@ -88,22 +88,22 @@ type Target interface {
 type Status struct {
 	Every time.Duration
 	Rate  int64
-	// Began is when the latest pass began, Ended when that ended; zero while it is under way.
+	// Began is when the latest pass began, and Ended when it ended; Ended is zero during a pass.
 	Began, Ended time.Time
-	// Due is when the pass under way would end at its present pace, else when the next one begins.
+	// Due is when the current pass would end at its present pace, or else when the next one begins.
 	Due time.Time
 	// Done is the share of the latest pass that is done, from 0 to 1.
 	Done float64
 	// Counts of the latest pass: read, and damaged.
 	Files, Bytes, Damaged int64
-	// LastWhole is when a pass ended last that could list all files; before the first, when that
-	// began.
+	// LastWhole is when the last pass that could list all files ended; before the first such pass,
+	// when the first pass began.
 	LastWhole time.Time
 	// Since the program's start.
 	AllFiles, AllBytes, AllDamaged int64
 }
 
-// A Scrubber reads targets, over and over. See the package.
+// A Scrubber reads its targets again and again. See the package.
 type Scrubber struct {
 	path    string
 	targets []Target
@@ -117,8 +117,8 @@ type Scrubber struct {
 	allFiles, allBytes, allBad int64    // guarded by mu
 }
 
-// New returns a Scrubber of targets, which keeps its position in the file path. It may be asked for
-// its Status before Run.
+// New returns a Scrubber of targets, which keeps its position in the file path. Status may be
+// called before Run.
 func New(path string, o Options, targets ...Target) (*Scrubber, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func New(path string, o Options, targets ...Target) (*Scrubber, error) {
 	return s, nil
 }
 
-// Status returns how far the Scrubber is.
+// Status returns the progress of the Scrubber.
 func (s *Scrubber) Status() Status {
 	pace := s.pace()
 	s.mu.Lock()
@@ -155,7 +155,7 @@ func (s *Scrubber) Status() Status {
 	return st
 }
 
-// Run makes one pass after the other, until ctx ends.
+// Run makes one pass after another until ctx ends.
 func (s *Scrubber) Run(ctx context.Context) {
 	for {
 		s.mu.Lock()
