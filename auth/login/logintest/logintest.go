@@ -34,9 +34,8 @@ type Issuer struct {
 	claims  map[string]any
 	refusal string
 	away    bool
-	keyless bool
-	stalls  bool
 	signs   bool
+	hangs   map[string]bool // the paths whose requests have no answer
 	key     *ecdsa.PrivateKey
 	keyID   string
 	shown   []jose.JSONWebKey
@@ -44,10 +43,10 @@ type Issuer struct {
 	asked   []url.Values
 }
 
-// New starts an Issuer that knows whoever asks as ann@example.com.
+// New starts an Issuer that logs everyone in as ann@example.com.
 func New(t testing.TB) *Issuer {
 	t.Helper()
-	i := &Issuer{t: t, codes: map[string]url.Values{}, claims: map[string]any{"email": "ann@example.com"}}
+	i := &Issuer{t: t, hangs: map[string]bool{}, codes: map[string]url.Values{}, claims: map[string]any{"email": "ann@example.com"}}
 	i.Rotate()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.discovery)
@@ -67,7 +66,7 @@ func New(t testing.TB) *Issuer {
 	return i
 }
 
-// URL is the name of the issuer.
+// URL returns the name of the issuer.
 func (i *Issuer) URL() string { return i.server.URL }
 
 // SecretFile returns a file with the secret of the client.
@@ -80,55 +79,54 @@ func (i *Issuer) SecretFile() string {
 	return file
 }
 
-// Say has ID tokens have these claims besides, or in place of, those that they should. Nil as a
-// value leaves one out.
+// Say sets claims of ID tokens, in addition to the usual ones or instead of them. The value nil
+// leaves a claim out.
 func (i *Issuer) Say(claims map[string]any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.claims = claims
 }
 
-// Refuse has the issuer log nobody in, for that reason; empty: it does.
+// Refuse makes the issuer refuse all log-ins for a reason; an empty one lets users log in again.
 func (i *Issuer) Refuse(reason string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.refusal = reason
 }
 
-// Leave has the issuer answer nothing of use, or again.
+// Leave says whether the issuer is away: then each answer is an error.
 func (i *Issuer) Leave(away bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.away = away
 }
 
-// Hang has the issuer not answer who asks for its keys, or again. Whoever asks has to leave.
+// Hang says whether requests for the keys get no answer. Their callers have to give up.
 func (i *Issuer) Hang(keyless bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.keyless = keyless
+	i.hangs["/keys"] = keyless
 }
 
-// Stall has the issuer not answer who asks whom a code stands for, or again. Whoever asks over
-// RoundTrip has to leave.
+// Stall says whether requests for the token of a code get no answer. Callers of RoundTrip have to
+// give up.
 func (i *Issuer) Stall(stalls bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.stalls = stalls
+	i.hangs["/token"] = stalls
 }
 
-// Sign has the issuer say that it names itself in what it answers to log-ins, which it does, or say
-// nothing of that.
+// Sign says whether the issuer announces that its answers to log-ins name it. They always do.
 func (i *Issuer) Sign(signs bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.signs = signs
 }
 
-// RoundTrip implements http.RoundTripper without a network, for tests with a clock of their own.
+// RoundTrip implements http.RoundTripper without a network, for tests with their own clock.
 func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	i.mu.Lock()
-	hang := i.keyless && r.URL.Path == "/keys" || i.stalls && r.URL.Path == "/token"
+	hang := i.hangs[r.URL.Path]
 	i.mu.Unlock()
 	if hang {
 		<-r.Context().Done()
@@ -139,7 +137,7 @@ func (i *Issuer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// Rotate has the issuer sign with a new key, and show no other.
+// Rotate makes the issuer sign with a new key, and publish only that one.
 func (i *Issuer) Rotate() {
 	i.sign()
 	i.mu.Lock()
@@ -147,7 +145,7 @@ func (i *Issuer) Rotate() {
 	i.shown = []jose.JSONWebKey{{Key: i.key.Public(), KeyID: i.keyID, Algorithm: string(jose.ES256), Use: "sig"}}
 }
 
-// Forge has tokens signed with a key that is not shown.
+// Forge makes the issuer sign tokens with a key that it does not publish.
 func (i *Issuer) Forge() { i.sign() }
 
 func (i *Issuer) sign() {
@@ -160,7 +158,7 @@ func (i *Issuer) sign() {
 	i.key, i.keyID = key, rand.Text()
 }
 
-// Asked returns what browsers were sent here with.
+// Asked returns the parameters of all log-ins so far.
 func (i *Issuer) Asked() []url.Values {
 	i.mu.Lock()
 	defer i.mu.Unlock()
