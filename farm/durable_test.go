@@ -78,10 +78,10 @@ func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.
 // were, quotas and drains move to the folder of their own, once.
 func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
-	for name, place := range map[string]state.Place{"records.db": "", "elsewhere.db": "bolt:"} {
+	for name, place := range map[string]state.Location{"records.db": "", "elsewhere.db": "bolt:"} {
 		data := oldData(t, name)
 		if place != "" {
-			place += state.Place(filepath.Join(data, name))
+			place += state.Location(filepath.Join(data, name))
 		}
 		s := &Scheduler{Data: data, State: place, ConfigFile: cohorts}
 		for range 2 {

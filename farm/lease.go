@@ -24,7 +24,7 @@ func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
 		return errors.New("--lease needs a Redis that all schedulers share, as --state")
-	case !state.IsService(s.Storage.Place):
+	case !state.IsService(s.Storage.Location):
 		return errors.New("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
 	}
 	return nil
@@ -57,9 +57,10 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 	return s.serve(ctx, abort, term, ready)
 }
 
-// Run serves until ctx ends, with a Lease only while it has that: then a server that does not
-// answer at the beginning of a turn ends that turn, not Run. Once abort ends, Run waits for
-// nothing. ready is called with the address of the gRPC port each time when calls are answered.
+// Run serves until ctx ends; with a Lease it serves only while it holds that. Then a server that
+// does not answer at the beginning of a term ends that term, not Run. Once abort ends, Run waits
+// for nothing. ready is called with the address of the gRPC port each time when Run begins to
+// answer calls.
 func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
 	if s.Lease == "" {
 		err := s.serveAlone(ctx, abort, 0, ready)

@@ -11,9 +11,9 @@ import (
 
 func TestLeaseNeedsWhatIsShared(t *testing.T) {
 	for want, s := range map[string]Scheduler{
-		"--state":   {State: "bolt:/x", Storage: storage.Settings{Place: "grpc://h:1"}},
-		"--storage": {State: "redis://h:1", Storage: storage.Settings{Place: "dir:/x"}},
-		"HOST:PORT": {State: "redis://h", Storage: storage.Settings{Place: "grpcs://h:1"}},
+		"--state":   {State: "bolt:/x", Storage: storage.Settings{Location: "grpc://h:1"}},
+		"--storage": {State: "redis://h:1", Storage: storage.Settings{Location: "dir:/x"}},
+		"HOST:PORT": {State: "redis://h", Storage: storage.Settings{Location: "grpcs://h:1"}},
 	} {
 		s.Lease, s.Logger = "main", zap.NewNop()
 		if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {

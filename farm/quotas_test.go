@@ -90,7 +90,7 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 // quotas when it is back, but for a record that nobody can have written.
 func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	redis := redistest.Start(t)
-	state := state.Place("redis://" + redis.Addr)
+	state := state.Location("redis://" + redis.Addr)
 	cohorts := writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")
 	redis.Kill()
 	startTurns(t, Scheduler{State: state, Storage: storage.Settings{CacheSize: "10M"}}).serves()

@@ -108,7 +108,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	if len(named) < 12 {
 		t.Fatalf("flags name %v: this tests nothing", named)
 	}
-	w.State = state.Place("bolt:" + filepath.Join(shown, "records")) // which is listed itself
+	w.State = state.Location("bolt:" + filepath.Join(shown, "records")) // which is listed itself
 	named = append(named, w.State.File())
 	if err := os.WriteFile(w.State.File(), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)

@@ -46,22 +46,22 @@ type Scheduler struct {
 	// Listen is HOST:PORT; port 0 picks one.
 	Listen string `flag:"listen" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8980" doc:"Address for gRPC: clients, workers, storage"`
 	HTTP   string `flag:"http" unit:"ADDRESS" default:"127.0.0.1:8981" doc:"Address for pages, health and metrics over HTTP; empty is none"`
-	// PageURL is empty for HTTP, where that is on loopback.
+	// PageURL is empty for the address of HTTP, if that is on loopback.
 	PageURL string      `flag:"page-url" unit:"URL" otherwise:"http://HTTP, where that is on loopback" doc:"Public URL of the pages, which messages of failed actions link to"`
 	Ports   serve.Ports `settings:"inline"`
 
 	Data    string           `flag:"data" group:"Storage" unit:"FOLDER" otherwise:"/var/lib/forerunner-scheduler; in the cache folder of users other than root" doc:"Data folder of the scheduler"`
 	Storage storage.Settings `settings:"inline"`
 
-	// State is where statistics, and profiles for workers, are kept.
-	State state.Place        `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of statistics and profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	// State is the store of statistics, and of profiles for workers.
+	State state.Location     `flag:"state" unit:"LOCATION" otherwise:"bolt:DATA/records.db" doc:"Store of statistics and profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
 	Kept  completed.Settings `settings:"inline"`
 	Disk  scrub.Disk         `settings:"inline"`
 
 	// Lease is the lease that this scheduler must hold to serve, in a State that is a Redis; empty:
 	// none.
 	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name of the lease of schedulers with the same --state (a Redis): one serves, and when it dies another takes over"`
-	// LeaseTime is the same for all schedulers with the Lease.
+	// LeaseTime must be the same for all schedulers with the Lease.
 	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
 	// LearnSizes starts actions on the size class that earlier runs suggest; otherwise they start
 	// on the largest.
@@ -74,7 +74,7 @@ type Scheduler struct {
 
 	// Client is the identity that this program presents to external storage.
 	Client dial.Client `settings:"inline"`
-	// Callers limit callers, and set the memory.
+	// Callers limit callers, and contain the memory limit.
 	Callers serve.Callers `settings:"inline"`
 	// Tracing is also the worker's, if there is one in this process.
 	Tracing serve.Tracing `settings:"inline"`
@@ -95,7 +95,7 @@ type joined struct {
 	unboxed bool                 // it has no sandbox: callers can act as the user of this process
 }
 
-// Settings are those of a scheduler. Its file may be that of a worker, too.
+// Settings returns the settings of a scheduler. Its file may also be that of a worker.
 func (s *Scheduler) Settings() *settings.Set { return s.own().Beside(new(Worker).own()) }
 
 func (s *Scheduler) own() *settings.Set {
@@ -105,8 +105,8 @@ func (s *Scheduler) own() *settings.Set {
 	return settings.Of(s)
 }
 
-// Join makes a worker work for s in this process, over private connections. It comes before the Run
-// of either.
+// Join connects a worker in this process to s, over private connections. Call it before the Run of
+// either.
 func (s *Scheduler) Join(started *Started) {
 	w := started.w
 	j := &joined{
@@ -116,13 +116,13 @@ func (s *Scheduler) Join(started *Started) {
 	s.joined, w.joined = j, j
 	w.Client.Connect = j.calls.Dial
 	address := "grpc://" + serve.InProcessNetwork + ":0"
-	w.Scheduler, w.Storage, w.State = address, address, state.Place(address)
+	w.Scheduler, w.Storage, w.State = address, address, state.Location(address)
 }
 
-// Files are those in the flags and the configuration.
+// Files returns the files that the flags and the configuration name.
 func (s *Scheduler) Files() []string { return append(config.Files(s.ConfigFile), s.Ports.Files()...) }
 
-// Scheme returns the scheme of the addresses of clients of s.
+// Scheme returns the scheme of the addresses for clients of s.
 func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
@@ -313,7 +313,7 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 // folder, which has all that a farm with an embedded storage and no other scheduler keeps.
 func (s *Scheduler) isFirst() bool {
 	_, err := os.Stat(filepath.Join(s.Data, durableFolder))
-	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage.Place == ""
+	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage.Location == ""
 }
 
 // remember fills in the data that outlive a scheduler: drains, quotas and statistics of sizes. ctx

@@ -25,7 +25,7 @@ import (
 func TestStateBehindTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")
-	state := state.Place("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
+	state := state.Location("rediss://" + redistest.StartTLS(t, authority.File, certificate, key))
 	own, ownKey := authority.Client("scheduler")
 	k := records.Key{Bucket: names.ProfileBucket, Digest: digest.Of(digest.SHA256, nil)}
 	for want, client := range map[string]*dial.Client{
@@ -48,7 +48,7 @@ func TestStateBehindTLS(t *testing.T) {
 	if _, err := state.Open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
-	s := &Scheduler{Lease: "main", State: state, Storage: storage.Settings{Place: "grpc://h:1"}, Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
+	s := &Scheduler{Lease: "main", State: state, Storage: storage.Settings{Location: "grpc://h:1"}, Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
 	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("a lease by an authority that is not there: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestStateBehindTLS(t *testing.T) {
 // once when it goes and once when it is back.
 func TestStateAway(t *testing.T) {
 	server := redistest.Start(t)
-	state := state.Place("redis://" + server.Addr)
+	state := state.Location("redis://" + server.Addr)
 	opened, err := state.Open(t.TempDir(), &dial.Client{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func TestTakeOverWithRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	shared := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
+		State: state.Location("redis://" + redis.Addr), Storage: storage.Settings{Location: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
 		ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n"),
 	}
 	first := serveTerm(t, shared)
@@ -205,7 +205,7 @@ func TestStandbyHasRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	shared := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
+		State: state.Location("redis://" + redis.Addr), Storage: storage.Settings{Location: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 10 * time.Second,
 		Kept: completed.Settings{Keep: time.Hour, Size: "100M"},
 	}
 	first := serveTerm(t, shared)
@@ -251,7 +251,7 @@ func TestFirstOfAFarm(t *testing.T) {
 		"new folder":        {Scheduler{Data: t.TempDir()}, true},
 		"used folder":       {Scheduler{Data: used}, false},
 		"lease":             {Scheduler{Data: t.TempDir(), Lease: "main"}, false},
-		"storage elsewhere": {Scheduler{Data: t.TempDir(), Storage: storage.Settings{Place: "127.0.0.1:1"}}, false},
+		"storage elsewhere": {Scheduler{Data: t.TempDir(), Storage: storage.Settings{Location: "127.0.0.1:1"}}, false},
 	} {
 		if got := test.s.isFirst(); got != test.want {
 			t.Errorf("%s: first %t", name, got)

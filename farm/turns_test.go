@@ -104,7 +104,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
 	redis.Do("ACL", "SETUSER", "default", "resetkeys", "~forerunner:{"+names.LeaseBucket+"}*")
 	f := startTurns(t, Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Location("redis://" + redis.Addr), Storage: storage.Settings{Location: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(2, "the scheduler stopped serving; waiting for the lease again")
 	redis.Do("ACL", "SETUSER", "default", "allkeys")
@@ -116,7 +116,7 @@ func TestTurnWithoutRecords(t *testing.T) {
 func TestTurnThatIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	f := startTurns(t, Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + silent(t).Addr().String()}, Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Location("redis://" + redis.Addr), Storage: storage.Settings{Location: "grpc://" + silent(t).Addr().String()}, Lease: "main", LeaseTime: 2 * time.Second,
 	})
 	f.says(1, "lease taken")
 	store, err := records.OpenRedis("redis://"+redis.Addr, records.RedisOptions{})
@@ -144,7 +144,7 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 	defer store.Close()
 	s := Scheduler{
-		State: state.Place("redis://" + redis.Addr), Storage: storage.Settings{Place: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
+		State: state.Location("redis://" + redis.Addr), Storage: storage.Settings{Location: "grpc://" + blobs.conn.Target()}, Lease: "main", LeaseTime: 2 * time.Second,
 	}
 	drains, _ := s.durable(store)
 	if err := drains.Write(t.Context(), []byte("{")); err != nil {
@@ -160,9 +160,9 @@ func TestTurnWithWrongRecords(t *testing.T) {
 func TestTurnWithoutStorage(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
-	shared := Scheduler{State: state.Place("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
+	shared := Scheduler{State: state.Location("redis://" + redis.Addr), Lease: "main", LeaseTime: 2 * time.Second}
 	cut, whole := shared, shared
-	cut.Storage.Place, whole.Storage.Place = "grpc://"+silent(t).Addr().String(), "grpc://"+blobs.conn.Target()
+	cut.Storage.Location, whole.Storage.Location = "grpc://"+silent(t).Addr().String(), "grpc://"+blobs.conn.Target()
 	first := startTurns(t, cut)
 	first.says(1, "lease taken")
 	startTurns(t, whole).serves()
@@ -194,12 +194,12 @@ func TestCircularStart(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, s := range map[string]Scheduler{
 		"alone":  {},
-		"leased": {State: state.Place("redis://" + redis.Addr), Lease: "main", LeaseTime: 4 * time.Second},
+		"leased": {State: state.Location("redis://" + redis.Addr), Lease: "main", LeaseTime: 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := freePort(t)
-			s.Listen, s.HTTP, s.Storage.Place = freePort(t), freePort(t), "grpc://"+address
+			s.Listen, s.HTTP, s.Storage.Location = freePort(t), freePort(t), "grpc://"+address
 			f := startTurns(t, s)
 			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+address+" has not returned its capabilities yet")
 			conn, err := (&dial.Client{}).Dial(s.Listen)
@@ -259,7 +259,7 @@ func TestStorageThatIsNone(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if err := startTurns(t, Scheduler{Storage: storage.Settings{Place: "grpc://" + l.Addr().String()}}).ends(); status.Code(err) != codes.Unimplemented {
+	if err := startTurns(t, Scheduler{Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}}).ends(); status.Code(err) != codes.Unimplemented {
 		t.Errorf("it ends with %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestStorageThatIsNone(t *testing.T) {
 func TestStopWithoutStorage(t *testing.T) {
 	l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := Scheduler{Listen: freePort(t), Storage: storage.Settings{Place: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
+	s := Scheduler{Listen: freePort(t), Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, context.Background(), nil) }()
 	asks, err := l.Accept()

@@ -40,22 +40,22 @@ import (
 
 // A Worker is the configuration of a worker. The tags are the users' documentation of each setting.
 type Worker struct {
-	Scheduler      string      `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
-	Storage        string      `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
-	ActionCache    string      `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
-	BrowserURL     string      `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) for this storage: the worker stores uncached results for them, and messages link to them"`
-	State          state.Place `flag:"state" unit:"PLACE" otherwise:"bolt:DATA/records.db" doc:"Store of profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
-	InstancePrefix string      `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
+	Scheduler      string         `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
+	Storage        string         `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
+	ActionCache    string         `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
+	BrowserURL     string         `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) for this storage: the worker stores uncached results for them, and messages link to them"`
+	State          state.Location `flag:"state" unit:"LOCATION" otherwise:"bolt:DATA/records.db" doc:"Store of profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
+	InstancePrefix string         `tuning:"instance_prefix" unit:"NAME" otherwise:"all" doc:"Instance name that the worker serves, with those below it"`
 
 	SizeClass uint32 `flag:"size-class" group:"Worker" unit:"NUMBER" default:"1" doc:"Size of this worker relative to others; 0 for schedulers without size classes"`
-	// Platform has the properties that actions may ask for, beside the detected ones; Require those
-	// that they must ask for.
+	// Platform has the properties that actions may ask for, in addition to the detected ones;
+	// Require those that they must ask for.
 	Platform client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property of this worker; repeatable, also with one name. OSFamily and ISA are detected"`
 	Require  client.Properties `tuning:"require" moved:"true" unit:"NAME=VALUE" otherwise:"none" doc:"Platform properties of this worker that every action must ask for, such as gpu=1"`
 	// ID is empty for the host's name and the data folder.
 	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, different from that of all others; repeatable"`
 
-	// Slots are commands at once; 0: one for each CPU.
+	// Slots is the number of concurrent commands; 0: one for each CPU.
 	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Number of commands that run at once; 0 is one for each CPU"`
 
 	Data        string     `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Data folder of the worker"`
@@ -70,7 +70,7 @@ type Worker struct {
 	Network string `tuning:"network" moved:"true" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
 	// User is a name, UID:GID or FIRST-LAST.
 	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, one user for each concurrent action"`
-	// Sees is for commands in a sandbox. hidden hides more from them.
+	// Sees is for commands in a sandbox. HideFiles hides more from them.
 	Sees     sandbox.Options `settings:"inline"`
 	Policies string          `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 
@@ -87,7 +87,7 @@ type Worker struct {
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`
 	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
-	// MemoryCache bounds the memory for directories, and is four times that for profiles.
+	// MemoryCache limits the memory for directories, and is four times the limit for profiles.
 	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
 	// Reuse is ReuseOff if it is empty.
 	Reuse Reuse `flag:"reuse" group:"Commands" oneof:"off profile" default:"off" doc:"When the result of an earlier run is reused: off, never; profile, if all inputs that the earlier run read are unchanged (docs/RUNNING_AHEAD.md)"`
@@ -96,10 +96,10 @@ type Worker struct {
 	// ReuseMachine is "own" to share with no worker.
 	ReuseMachine string `tuning:"reuse_machine" unit:"TEXT" otherwise:"a digest of all files of the machine that commands see" doc:"Name of the files on this machine, such as the digest of its image; workers with the same name share runs. own shares with no other worker"`
 
-	// CommandsCome is turned off to compare, or to debug what a scheduler sends.
+	// CommandsCome is false for comparisons, or to debug the messages of a scheduler.
 	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Asks a scheduler with embedded storage to send each Command with its action, which saves a call"`
 	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
-	// ReportWidth is negative for as many as there are slots.
+	// ReportWidth is negative for the number of slots.
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
 	// Prefetch turns profiles and prefetching on.
 	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers which files actions read, and prefetches them for similar actions"`
@@ -109,7 +109,7 @@ type Worker struct {
 	Ports      serve.Ports `settings:"inline"`
 	// Client is the identity that this program presents to scheduler, storage and profiles.
 	Client dial.Client `settings:"inline"`
-	// Callers limit callers at ServeCache, and set the memory.
+	// Callers limit callers of ServeCache, and contain the memory limit.
 	Callers serve.Callers `settings:"inline"`
 	Tracing serve.Tracing `settings:"inline"`
 	// ConfigFile has tokens and access for ServeCache and HTTP, and tuning.
@@ -124,7 +124,7 @@ type Worker struct {
 	NoCompression bool
 }
 
-// Settings are those of a worker. Its file may be that of a scheduler, too.
+// Settings returns the settings of a worker. Its file may also be that of a scheduler.
 func (w *Worker) Settings() *settings.Set {
 	s := &Scheduler{}
 	return w.own().Beside(s.own())

@@ -171,7 +171,7 @@ func (s *Store) Add(r *historypb.Record) bool {
 func (s *Store) add(r *historypb.Record, encoded []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.roomLocked(r, encoded)
+	g := s.segmentForLocked(r, encoded)
 	if g == nil {
 		s.lost++
 		return false
@@ -214,8 +214,8 @@ func encode(r *historypb.Record) []byte {
 	return encoded
 }
 
-// roomLocked returns the segment that a record goes to; nil: there is no room.
-func (s *Store) roomLocked(r *historypb.Record, encoded []byte) *segment {
+// segmentForLocked returns the segment that a record goes to; nil: there is no room.
+func (s *Store) segmentForLocked(r *historypb.Record, encoded []byte) *segment {
 	if encoded == nil || s.pending > 2*s.options.indexBytes() {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 // addBuildLocked reports whether a build was added or, if not, whether it is the first one of many
 // that finds no room in a share.
 func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (added, isNews bool) {
-	g := s.roomLocked(r, encoded)
+	g := s.segmentForLocked(r, encoded)
 	if g == nil {
 		s.lost++
 		return false, false

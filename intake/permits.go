@@ -6,44 +6,44 @@ import (
 	"sync"
 )
 
-// Places are a number of units of a resource that callers hold for as long as they like, such as
+// Permits are a number of units of a resource that callers hold for as long as they like, such as
 // streams that they read. One caller may have all of them while no other wants any; then the one
 // with the most yields, until all have as many as they want or as many as the others. It may be
 // used concurrently.
-type Places struct {
+type Permits struct {
 	most int
 
-	mu     sync.Mutex
-	places map[string]*holder // by caller; guarded by mu
-	taken  int                // guarded by mu
+	mu      sync.Mutex
+	permits map[string]*holder // by caller; guarded by mu
+	taken   int                // guarded by mu
 }
 
-// A holder is a caller who has places.
+// A holder is a caller who has permits.
 type holder struct {
-	own   []*place // the oldest first
-	units int      // all together
+	own   []*permit // the oldest first
+	units int       // all together
 }
 
-// A place is a taken one, of one unit or more.
-type place struct {
+// A permit is a taken one, of one unit or more.
+type permit struct {
 	caller string
 	units  int
 	yield  func()
 }
 
-// NewPlaces returns Places of so many units.
-func NewPlaces(most int) *Places { return &Places{most: most, places: map[string]*holder{}} }
+// NewPermits returns Permits of so many units.
+func NewPermits(most int) *Permits { return &Permits{most: most, permits: map[string]*holder{}} }
 
-// Take gives a caller a place of one unit until leave is called, which may be called again. When
-// the place is given to another caller before that, yield is called once, without a lock; it must
-// not wait. False: there is no place for him.
-func (p *Places) Take(caller string, yield func()) (leave func(), ok bool) {
+// Take gives a caller a permit of one unit until leave is called, which may be called again. When
+// the permit is given to another caller before that, yield is called once, without a lock; it must
+// not wait. False: there is no permit for him.
+func (p *Permits) Take(caller string, yield func()) (leave func(), ok bool) {
 	return p.TakeUnits(caller, 1, yield)
 }
 
-// TakeUnits is Take for a place of so many units. Several others may yield for it, or none.
-func (p *Places) TakeUnits(caller string, units int, yield func()) (leave func(), ok bool) {
-	mine := &place{caller, units, yield}
+// TakeUnits is Take for a permit of so many units. Several others may yield for it, or none.
+func (p *Permits) TakeUnits(caller string, units int, yield func()) (leave func(), ok bool) {
+	mine := &permit{caller, units, yield}
 	yielding, ok := p.take(mine)
 	for _, o := range yielding {
 		o.yield()
@@ -58,12 +58,12 @@ func (p *Places) TakeUnits(caller string, units int, yield func()) (leave func()
 	}, true
 }
 
-// take gives a place, and returns those that must be released for it.
-func (p *Places) take(mine *place) (yielding []*place, ok bool) {
+// take gives a permit, and returns those that must be released for it.
+func (p *Permits) take(mine *permit) (yielding []*permit, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	mineAfter := mine.units
-	if h := p.places[mine.caller]; h != nil {
+	if h := p.permits[mine.caller]; h != nil {
 		mineAfter += h.units
 	}
 	for p.taken+mine.units > p.most {
@@ -81,10 +81,10 @@ func (p *Places) take(mine *place) (yielding []*place, ok bool) {
 	return yielding, true
 }
 
-// richestLocked returns the youngest place of the caller that has the most units, if these are more
+// richestLocked returns the youngest permit of the caller that has the most units, if these are more
 // than so many.
-func (p *Places) richestLocked(units int) (richest *place) {
-	for _, h := range p.places {
+func (p *Permits) richestLocked(units int) (richest *permit) {
+	for _, h := range p.permits {
 		if h.units > units {
 			richest, units = h.own[len(h.own)-1], h.units
 		}
@@ -92,19 +92,19 @@ func (p *Places) richestLocked(units int) (richest *place) {
 	return richest
 }
 
-func (p *Places) addLocked(o *place) {
-	h := p.places[o.caller]
+func (p *Permits) addLocked(o *permit) {
+	h := p.permits[o.caller]
 	if h == nil {
 		h = &holder{}
-		p.places[o.caller] = h
+		p.permits[o.caller] = h
 	}
 	h.own = append(h.own, o)
 	h.units += o.units
 	p.taken += o.units
 }
 
-func (p *Places) leaveLocked(o *place) {
-	h := p.places[o.caller]
+func (p *Permits) leaveLocked(o *permit) {
+	h := p.permits[o.caller]
 	if h == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (p *Places) leaveLocked(o *place) {
 	h.units -= o.units
 	p.taken -= o.units
 	if len(h.own) == 0 {
-		delete(p.places, o.caller)
+		delete(p.permits, o.caller)
 	}
 }
 

@@ -5,52 +5,52 @@ import (
 	"testing"
 )
 
-// TestPlaces has one caller take all places: others get theirs of him, the youngest first, until
+// TestPermits has one caller take all permits: others get theirs of him, the youngest first, until
 // they have as many as he.
-func TestPlaces(t *testing.T) {
-	p := NewPlaces(4)
+func TestPermits(t *testing.T) {
+	p := NewPermits(4)
 	var yielded []int
 	var leave []func()
 	for i := range 4 {
 		l, ok := p.Take("greedy", func() { yielded = append(yielded, i) })
 		if !ok {
-			t.Fatalf("place %d is not to be had", i)
+			t.Fatalf("permit %d is not to be had", i)
 		}
 		leave = append(leave, l)
 	}
 	never := func() { t.Error("one who has no more than others makes room") }
 	if _, ok := p.Take("greedy", never); ok {
-		t.Error("a fifth place")
+		t.Error("a fifth permit")
 	}
 	first, ok := p.Take("modest", never)
 	if _, again := p.Take("modest", never); !ok || !again {
-		t.Error("another caller gets no place")
+		t.Error("another caller gets no permit")
 	}
 	if _, ok := p.Take("modest", never); ok || len(yielded) != 2 || yielded[0] != 3 || yielded[1] != 2 {
 		t.Errorf("another caller gets more than half (%t); %v made room", ok, yielded)
 	}
 	leave[3]() // is another's now
 	if _, ok := p.Take("greedy", never); ok {
-		t.Error("a place that is another's was left")
+		t.Error("a permit that is another's was left")
 	}
 	first()
 	first()
 	if _, ok := p.Take("third", never); !ok {
-		t.Error("a place that was left is not to be had")
+		t.Error("a permit that was left is not to be had")
 	}
 	if _, ok := p.Take("third", func() {}); ok {
 		t.Error("a third caller has as many as the first, who makes room")
 	}
 }
 
-// TestPlacesOfSizes has one caller take small places: they make room for a large one of another, as
+// TestPermitsOfSizes has one caller take small permits: they make room for a large one of another, as
 // many as it needs and only if that helps.
-func TestPlacesOfSizes(t *testing.T) {
-	p := NewPlaces(16)
+func TestPermitsOfSizes(t *testing.T) {
+	p := NewPermits(16)
 	yielded := 0
 	for range 16 {
 		if _, ok := p.Take("greedy", func() { yielded++ }); !ok {
-			t.Fatal("a small place is not to be had")
+			t.Fatal("a small permit is not to be had")
 		}
 	}
 	never := func() { t.Error("one who has no more than others makes room") }
@@ -68,7 +68,7 @@ func TestPlacesOfSizes(t *testing.T) {
 	leave()
 	for i := range 6 {
 		if _, ok := p.Take("small", never); !ok {
-			t.Errorf("small place %d of what was left is not to be had", i)
+			t.Errorf("small permit %d of what was left is not to be had", i)
 		}
 	}
 	if yielded != 6 {

@@ -46,9 +46,9 @@ func (s *Site) routes(o Options) []route {
 	records := &recordPages{from, o.Blobs, prints, comparer}
 	operations := &operationPages{s.display.renderer, from, o.Operations, records, prints, o.Output != nil}
 	output := &outputPages{s.display, o.Output}
-	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer, s.display.room.inputs()}
+	actions := &actionPages{o.Scheduler, o.Blobs, o.Profiles, turns, records, comparer, s.display.budget.inputs()}
 	downloads := &downloads{s.display.renderer, o.Blobs}
-	folders := &folderPages{o.Blobs, turns, min(maxTree, s.display.room.file)}
+	folders := &folderPages{o.Blobs, turns, min(maxTree, s.display.budget.file)}
 	builds := &buildPages{s.display, from}
 	workers := &workerPages{s.display.renderer, from, s.queues.plots}
 	quotas := &quotaPages{from}

@@ -36,29 +36,29 @@ const (
 	enough = 64 << 30
 )
 
-// A room bounds what answers take that are much larger than others. Callers take turns to have them
+// A budget bounds what answers take that are much larger than others. Callers take turns to have them
 // made, and with those that are not read yet the caller who has most makes room.
-type room struct {
+type budget struct {
 	turns   map[string]*intake.Turns // of pages that take much memory while they are made, by their names
 	renders *intake.Turns            // of the same while they are written
-	unread  *intake.Places           // in units
-	held    *intake.Places           // of what pages that move keep, in units
+	unread  *intake.Permits          // in units
+	held    *intake.Permits          // of what pages that move keep, in units
 	page    int                      // bytes that a page may have
 	file    int64                    // bytes that a download may have
 }
 
-// newRoom returns the room that there is with so much memory; 0: enough.
-func newRoom(memory int64) *room {
+// newBudget returns the budget of so much memory; 0 is enough for all.
+func newBudget(memory int64) *budget {
 	if memory == 0 {
 		memory = enough
 	}
-	o := &room{
+	o := &budget{
 		turns:   map[string]*intake.Turns{"action": intake.NewTurns(actions), "operation": intake.NewTurns(operations), "build": intake.NewTurns(builds)},
 		renders: intake.NewTurns(renders),
 		page:    int(max(minPage, min(maxPage, memory/32))), file: max(minDownload, min(maxDownload, memory/64)),
 	}
-	o.unread = intake.NewPlaces(unitsOf(max(memory/16, leastUnread*minDownload)))
-	o.held = intake.NewPlaces(unitsOf(max(memory/16, maxBuilt*actionBytes)))
+	o.unread = intake.NewPermits(unitsOf(max(memory/16, leastUnread*minDownload)))
+	o.held = intake.NewPermits(unitsOf(max(memory/16, maxBuilt*actionBytes)))
 	return o
 }
 
@@ -66,15 +66,15 @@ func newRoom(memory int64) *room {
 func unitsOf(size int64) int { return int((size + usualAnswer - 1) / usualAnswer) }
 
 // inputs is how many of an action a page may show.
-func (o *room) inputs() int { return min(maxShownInputs, o.page/inputBytes) }
+func (o *budget) inputs() int { return min(maxShownInputs, o.page/inputBytes) }
 
 // make waits for the turn to make a page. Errors are gRPC statuses.
-func (o *room) make(r *http.Request, name string) (leave func(), err error) {
+func (o *budget) make(r *http.Request, name string) (leave func(), err error) {
 	return take(r, o.turns[name])
 }
 
 // render waits for the turn to write a page that has been made. Errors are gRPC statuses.
-func (o *room) render(r *http.Request, name string) (leave func(), err error) {
+func (o *budget) render(r *http.Request, name string) (leave func(), err error) {
 	if o.turns[name] == nil {
 		return func() {}, nil
 	}
@@ -97,7 +97,7 @@ func take(r *http.Request, turns *intake.Turns) (leave func(), err error) {
 // answer calls write, which sends an answer of so many bytes to the writer that it is given, and
 // reports whether it did: not where there is no room for it. Whoever has to make room finds that
 // the connection is closed.
-func (o *room) answer(w http.ResponseWriter, r *http.Request, size int64, write func(http.ResponseWriter)) bool {
+func (o *budget) answer(w http.ResponseWriter, r *http.Request, size int64, write func(http.ResponseWriter)) bool {
 	if size <= usualAnswer {
 		write(w)
 		return true
@@ -129,7 +129,7 @@ func (y *yielding) SetWriteDeadline(t time.Time) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.yielded {
-		return errNoRoom
+		return errNoMemory
 	}
 	return http.NewResponseController(y.ResponseWriter).SetWriteDeadline(t)
 }
@@ -156,7 +156,7 @@ type hold struct {
 
 // grow has it take room for so many bytes, if it has less. Without room it has none, and yield is
 // called if it has to make room later.
-func (h *hold) grow(o *room, r *http.Request, size int64, yield func()) (ok bool) {
+func (h *hold) grow(o *budget, r *http.Request, size int64, yield func()) (ok bool) {
 	units := unitsOf(size)
 	if size <= usualAnswer || units <= h.units {
 		return true
@@ -177,8 +177,8 @@ func (h *hold) end() {
 	*h = hold{}
 }
 
-// errNoRoom is told who asks for more large answers at a time than there is room for.
-var errNoRoom = status.Error(codes.Unavailable, "too many large pages and files are being read: try again in a moment")
+// errNoMemory is told who asks for more large answers at a time than there is room for.
+var errNoMemory = status.Error(codes.Unavailable, "too many large pages and files are being read: try again in a moment")
 
 // A page is one while it is made.
 type page struct {

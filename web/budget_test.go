@@ -61,10 +61,10 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestSmallAnswersTakeLittleRoom has room for many answers that are a little larger than usual, and
+// TestSmallAnswersTakeLittleMemory has room for many answers that are a little larger than usual, and
 // for many builds that somebody looks at.
-func TestSmallAnswersTakeLittleRoom(t *testing.T) {
-	o := newRoom(1 << 30)
+func TestSmallAnswersTakeLittleMemory(t *testing.T) {
+	o := newBudget(1 << 30)
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	var answers func(n int)
 	answers = func(n int) {
@@ -87,11 +87,11 @@ func TestAnswersThatYield(t *testing.T) {
 	y := &yielding{ResponseWriter: w}
 	e := events{}.to(y)
 	if err := e.send("main", []byte("a")); err != nil || time.Until(w.until) <= 0 {
-		t.Errorf("an answer that need not make room: %v, until %s", err, w.until)
+		t.Errorf("an answer that need not make budget: %v, until %s", err, w.until)
 	}
 	y.yield()
 	if err := e.send("main", []byte("b")); err == nil || time.Until(w.until) > 0 || strings.Contains(w.Body.String(), "b\n") {
-		t.Errorf("an answer that has to make room: %v, until %s: %q", err, w.until, w.Body)
+		t.Errorf("an answer that has to make budget: %v, until %s: %q", err, w.until, w.Body)
 	}
 	asFile(y, "x", "text/plain")
 	if time.Until(w.until) > 0 {
@@ -110,7 +110,7 @@ func TestSlowActions(t *testing.T) {
 	b := newBrowser(t, true)
 	action := b.blobs.put(&repb.Action{CommandDigest: b.blobs.put(&repb.Command{Arguments: []string{"true"}}).Proto()})
 	for range 2 {
-		leave, err := b.site.display.room.make(httptest.NewRequest(http.MethodGet, "/", http.NoBody), "action")
+		leave, err := b.site.display.budget.make(httptest.NewRequest(http.MethodGet, "/", http.NoBody), "action")
 		if err != nil {
 			t.Fatal(err)
 		}

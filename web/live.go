@@ -27,7 +27,7 @@ const (
 // A display shows pages to viewers: once, or again whenever they look different.
 type display struct {
 	*renderer
-	viewers *intake.Places // of pages that move
+	viewers *intake.Permits // of pages that move
 }
 
 // A loader gets the data of a page. Its errors are gRPC statuses.
@@ -61,8 +61,8 @@ func (d *display) page(name string, load loader) http.Handler {
 			return
 		}
 		b, err := d.make(r, name, load)
-		if err == nil && !d.room.answer(w, r, int64(len(b)), func(w http.ResponseWriter) { write(w, http.StatusOK, b) }) {
-			err = errNoRoom
+		if err == nil && !d.budget.answer(w, r, int64(len(b)), func(w http.ResponseWriter) { write(w, http.StatusOK, b) }) {
+			err = errNoMemory
 		}
 		if err != nil {
 			d.fail(w, r, name, err)
@@ -72,7 +72,7 @@ func (d *display) page(name string, load loader) http.Handler {
 
 // make returns a whole page. Errors are gRPC statuses.
 func (d *display) make(r *http.Request, name string, load loader) ([]byte, error) {
-	leave, err := d.room.make(r, name)
+	leave, err := d.budget.make(r, name)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (d *display) make(r *http.Request, name string, load loader) ([]byte, error
 		return nil, err
 	}
 	defer ended(data)
-	done, err := d.room.render(r, name)
+	done, err := d.budget.render(r, name)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (f *follower) round(r *http.Request) (goes bool) {
 		_ = f.e.send("gone", []byte(status.Convert(err).Message()))
 		return false
 	}
-	if h, ok := data.(holding); ok && !f.keeps.grow(f.room, r, h.held(), f.e.yield) {
+	if h, ok := data.(holding); ok && !f.keeps.grow(f.budget, r, h.held(), f.e.yield) {
 		_ = f.e.send("gone", []byte(errCrowded.Error()))
 		return false
 	}
@@ -186,7 +186,7 @@ func (f *follower) round(r *http.Request) (goes bool) {
 	if len(part)+len(news) == 0 {
 		return f.alive()
 	}
-	if !f.room.answer(f.e.w, r, int64(len(part)+len(news)), func(w http.ResponseWriter) { err = f.send(w, part, event, news) }) {
+	if !f.budget.answer(f.e.w, r, int64(len(part)+len(news)), func(w http.ResponseWriter) { err = f.send(w, part, event, news) }) {
 		return len(news) == 0 && f.alive()
 	}
 	f.shown, f.sent = is, time.Now()
@@ -228,7 +228,7 @@ func passing(err error) bool {
 
 // moving returns what a page shows and the part of it that moves. Errors are gRPC statuses.
 func (d *display) moving(r *http.Request, name string, load loader) (data any, part []byte, err error) {
-	leave, err := d.room.make(r, name)
+	leave, err := d.budget.make(r, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +237,7 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 		return nil, nil, err
 	}
 	defer ended(data)
-	done, err := d.room.render(r, name)
+	done, err := d.budget.render(r, name)
 	if err != nil {
 		return data, nil, err
 	}
@@ -251,7 +251,7 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 // viewer, and with errLeft when he logs out.
 func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	leavePlace, ok := d.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })
+	giveBack, ok := d.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })
 	if !ok {
 		cancel(nil)
 		http.Error(w, errCrowded.Error(), http.StatusServiceUnavailable)
@@ -261,7 +261,7 @@ func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *h
 	w.Header().Set("Cache-Control", "no-store")
 	r = r.WithContext(ctx)
 	watched := d.watch(r, cancel)
-	return events{w, http.NewResponseController(w), func() { cancel(errCrowded) }}, r, func() { leavePlace(); cancel(nil); <-watched }, true
+	return events{w, http.NewResponseController(w), func() { cancel(errCrowded) }}, r, func() { giveBack(); cancel(nil); <-watched }, true
 }
 
 // watch ends a stream with errLeft if its session is ended early. The returned channel is closed

@@ -83,13 +83,13 @@ func TestPagesOutlastPassingErrors(t *testing.T) {
 	f.expect("event: gone\ndata: it is not there", false)
 }
 
-// TestPagesOutlastWantOfRoom has no room for a large part of a page for a while. News that cannot
+// TestPagesOutlastWantOfMemory has no room for a large part of a page for a while. News that cannot
 // be sent are had by another stream.
-func TestPagesOutlastWantOfRoom(t *testing.T) {
+func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f := newFollowing(t)
 	f.data.Text = "first"
 	f.expect("data: first", true)
-	leave, ok := f.room.unread.TakeUnits("", unitsOf(enough/16), func() {})
+	leave, ok := f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {})
 	if !ok {
 		t.Fatal("no room")
 	}
@@ -97,7 +97,7 @@ func TestPagesOutlastWantOfRoom(t *testing.T) {
 	f.expect("", true)
 	leave()
 	f.expect("data: xxx", true)
-	if leave, ok = f.room.unread.TakeUnits("", unitsOf(enough/16), func() {}); !ok {
+	if leave, ok = f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {}); !ok {
 		t.Fatal("no room")
 	}
 	defer leave()
@@ -109,7 +109,7 @@ func TestPagesOutlastWantOfRoom(t *testing.T) {
 // where there is none.
 func TestPagesThatGrow(t *testing.T) {
 	f := newFollowing(t)
-	f.room.held = newRoom(1 << 20).held // of one large build
+	f.budget.held = newBudget(1 << 20).held // of one large build
 	f.data.Text, f.data.size = "x", 1
 	f.expect("data: x", true)
 	for _, size := range []int64{usualAnswer + 1, maxBuilt * actionBytes} {
@@ -120,13 +120,13 @@ func TestPagesThatGrow(t *testing.T) {
 		}
 	}
 	other := newFollowing(t)
-	other.room.held = f.room.held
+	other.budget.held = f.budget.held
 	other.data.Text = "y"
 	other.expect("data: y", true)
 	other.data.size = usualAnswer + 1
 	other.expect(errCrowded.Error(), false)
 	f.keeps.end()
-	if leave, ok := f.room.held.TakeUnits("", unitsOf(maxBuilt*actionBytes), func() {}); !ok {
+	if leave, ok := f.budget.held.TakeUnits("", unitsOf(maxBuilt*actionBytes), func() {}); !ok {
 		t.Error("the room is not given back")
 	} else {
 		leave()

@@ -25,7 +25,7 @@ var files embed.FS
 type renderer struct {
 	templates map[string]*template.Template // by the name of a page
 	login     *login.Logins                 // nil: no log-in
-	room      *room
+	budget    *budget
 	readOnly  bool
 	logger    *zap.Logger
 }
@@ -108,7 +108,7 @@ func (p *renderer) whole(name string, v view) ([]byte, error) {
 
 // execute returns what a part of the template of a page makes of v. Errors are gRPC statuses.
 func (p *renderer) execute(name, part string, v view) ([]byte, error) {
-	b := page{most: p.room.page}
+	b := page{most: p.budget.page}
 	err := p.templates[name].ExecuteTemplate(&b, part, v)
 	switch {
 	case errors.Is(err, errLargePage):

@@ -22,7 +22,7 @@ func tracePath(invocation string) string { return "/builds/" + url.PathEscape(in
 func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
 	defer cancel()
-	leave, err := b.pages.room.make(r, "build")
+	leave, err := b.pages.budget.make(r, "build")
 	if err == nil {
 		err = b.read(ctx, b.pattern())
 		leave()
@@ -30,8 +30,8 @@ func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	if err == nil && b.view.Total == 0 {
 		err = status.Errorf(codes.NotFound, "nothing of invocation %q has ended, or it ended too long ago", b.view.Invocation)
 	}
-	if err == nil && !b.pages.room.answer(w, r, b.view.held(), b.events) {
-		err = errNoRoom
+	if err == nil && !b.pages.budget.answer(w, r, b.view.held(), b.events) {
+		err = errNoMemory
 	}
 	if err != nil {
 		b.pages.fail(w, r, "build", err)

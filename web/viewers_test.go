@@ -11,7 +11,7 @@ import (
 // viewer, and says so.
 func TestCrowdedPages(t *testing.T) {
 	b := newBrowser(t, true)
-	b.site.display.viewers = intake.NewPlaces(2)
+	b.site.display.viewers = intake.NewPermits(2)
 	if _, ok := b.site.display.viewers.Take("", func() { t.Error("the older page makes room") }); !ok {
 		t.Fatal("no room")
 	}

@@ -65,13 +65,13 @@ func New(o Options) (*Site, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	rendered := &renderer{login: o.Login, room: newRoom(o.Memory), readOnly: o.ReadOnly, logger: o.Logger}
+	rendered := &renderer{login: o.Login, budget: newBudget(o.Memory), readOnly: o.ReadOnly, logger: o.Logger}
 	if err := rendered.parse(); err != nil {
 		return nil, err
 	}
 	from, kept := answers.New(o.Scheduler), plots.New(o.Figures, o.Farm, o.Logger)
 	s := &Site{
-		display: &display{renderer: rendered, viewers: intake.NewPlaces(maxViewers)},
+		display: &display{renderer: rendered, viewers: intake.NewPermits(maxViewers)},
 		queues:  &queuePages{Source: from, plots: kept, address: o.Address, pages: o.Pages},
 		sampler: plots.NewSampler(from, kept),
 		login:   &loginPages{rendered},

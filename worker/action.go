@@ -220,7 +220,7 @@ func (o *Options) serves(asked *repb.Platform) error {
 // had room for all its files, and caching is allowed.
 func (a *action) mayCache(response *repb.ExecuteResponse) bool {
 	return !a.message.GetDoNotCache() && response.GetResult().GetExitCode() == 0 && response.GetStatus() == nil &&
-		a.health.HadRoom() && !a.last.crowded
+		a.health.HadSpace() && !a.last.crowded
 }
 
 // linkUncached has the message of a result that is for no action cache lead to pages of Buildbarn,

@@ -275,7 +275,7 @@ func TestOutputsAreLetGo(t *testing.T) {
 	if had := store.Stats().Bytes; had != 100_000 {
 		t.Errorf("the store has %d bytes, not stdout's", had)
 	}
-	store.MakeRoom(150_000)
+	store.Evict(150_000)
 	if left := store.Stats().Bytes; left != 0 {
 		t.Errorf("%d bytes can never be evicted", left)
 	}

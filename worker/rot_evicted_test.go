@@ -42,7 +42,7 @@ func TestRotBehindAnImageThatIsEvicted(t *testing.T) {
 				t.Fatal("the command does not read")
 			}
 		}
-		f.local.MakeRoom(1 << 20)
+		f.local.Evict(1 << 20)
 		check(t, os.WriteFile(filepath.Join(gate, "go"), nil, 0o600))
 		f.assertOutput(t, j, j.result(t), library(i))
 		if got := f.damagedRuns(t); got != i+1 {

@@ -44,16 +44,16 @@ func (r *run) runBounded(
 
 // watch returns how the memory of a command that is about to begin is watched. Without a sandbox it
 // can do all that the worker can, and nothing is watched.
-func (r *run) watch(launcher *runner.Launcher, closing <-chan struct{}) (until func(context.Context, func()) *watch.Excess) {
+func (r *run) watch(launcher *runner.Launcher, closing <-chan struct{}) (until func(context.Context, func()) *watch.Overuse) {
 	if !r.w.opts.Isolation.Sandboxed {
-		return func(context.Context, func()) *watch.Excess { return nil }
+		return func(context.Context, func()) *watch.Overuse { return nil }
 	}
 	return r.w.uncharged.Watch(watch.Command{Processes: launcher.Processes, Network: !r.a.how.Sandbox.NoNetwork}, closing).Until
 }
 
-// tooMuch is the error of an action whose command was stopped for an excess. If another command
+// tooMuch is the error of an action whose command was stopped for overuse. If another command
 // that ran at the time may be the cause, a retry makes sense.
-func (r *run) tooMuch(e *watch.Excess) error {
+func (r *run) tooMuch(e *watch.Overuse) error {
 	if e.Own {
 		r.w.refusals.add(r.a.digest, time.Now())
 		return fault.Errorf(codes.ResourceExhausted, "the command used more than %s, which its memory limit does not count", e.What)
@@ -64,9 +64,9 @@ func (r *run) tooMuch(e *watch.Excess) error {
 
 // runWatched is runBounded without the error for uncharged memory.
 func (r *run) runWatched(
-	ctx context.Context, until func(context.Context, func()) *watch.Excess,
+	ctx context.Context, until func(context.Context, func()) *watch.Overuse,
 	launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
-) (runner.Result, *watch.Excess, error) {
+) (runner.Result, *watch.Overuse, error) {
 	most := r.w.opts.Outputs.Scratch
 	ctx, cancel := context.WithCancel(ctx)
 	exceeded := make(chan bool, 1)
@@ -77,7 +77,7 @@ func (r *run) runWatched(
 	} else {
 		full <- false
 	}
-	exceeds := make(chan *watch.Excess, 1)
+	exceeds := make(chan *watch.Overuse, 1)
 	go func() { exceeds <- until(ctx, cancel) }()
 	result, err := run(ctx)
 	cancel()

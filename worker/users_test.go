@@ -60,21 +60,21 @@ func TestUsersOfARange(t *testing.T) {
 				id -u; echo made >dir/secret; chmod -R 777 . 2>/dev/null
 				pwd >$SHARED/root; echo $$ >$SHARED/pid; mv $SHARED/pid $SHARED/ready
 				while ! [ -e $SHARED/go ]; do sleep 0.01; done; cat dir/secret`})
-			hunter := f.run(t, spec{inputs: in, env: map[string]string{"SHARED": shared}, shell: `
+			attacker := f.run(t, spec{inputs: in, env: map[string]string{"SHARED": shared}, shell: `
 				id -u; while ! [ -e $SHARED/ready ]; do sleep 0.01; done
 				cd /; pid=$(cat $SHARED/ready); root=$(cat $SHARED/root)
 				kill -0 $pid; kill -9 $pid; ls $root; cat $root/dir/secret; touch $root/dir/mine
 				cat /proc/$pid/environ; ls /proc/$pid/root/; ls /proc/$pid/cwd/; touch $SHARED/go`})
-			assertOK(t, hunter)
+			assertOK(t, attacker)
 			r := prey.result(t)
 			assertOK(t, r)
-			uids := []string{strings.TrimSpace(said(hunter)), strings.TrimSuffix(said(r), "\nmade\n")}
+			uids := []string{strings.TrimSpace(said(attacker)), strings.TrimSuffix(said(r), "\nmade\n")}
 			slices.Sort(uids)
 			if !slices.Equal(uids, []string{"70000", "70001"}) {
-				t.Errorf("hunter said %q, its prey %q", said(hunter), said(r))
+				t.Errorf("attacker said %q, its victim %q", said(attacker), said(r))
 			}
-			if got := strings.Count(string(hunter.GetResult().GetStderrRaw()), "ermi"); got != 8 {
-				t.Errorf("%d of 8 attempts were not permitted: %s", got, hunter.GetResult().GetStderrRaw())
+			if got := strings.Count(string(attacker.GetResult().GetStderrRaw()), "ermi"); got != 8 {
+				t.Errorf("%d of 8 attempts were not permitted: %s", got, attacker.GetResult().GetStderrRaw())
 			}
 		})
 	}

@@ -62,8 +62,8 @@ type Logins struct {
 	secure  bool   // pages are asked for over TLS
 	purpose string // of a session: it holds for these rules and issuers
 	ended   ended
-	places  *intake.Places // of exchanges
-	ask     time.Duration  // that an exchange may take
+	permits *intake.Permits // of exchanges
+	ask     time.Duration   // that an exchange may take
 }
 
 // New returns Logins. It asks no issuer yet.
@@ -82,7 +82,7 @@ func New(o Options) (*Logins, error) {
 	sum := sha256.Sum256(said)
 	l := &Logins{
 		options: o, life: cmp.Or(o.Settings.Session, defaultSession), secure: pages.Scheme == "https", purpose: "session " + string(sum[:]),
-		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, places: intake.NewPlaces(exchanges), ask: askTimeout,
+		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, permits: intake.NewPermits(exchanges), ask: askTimeout,
 	}
 	if l.keys, err = openKeys(cmp.Or(o.Settings.KeyFile, o.KeyFile), o.Settings.KeyFile == "", o.Logger); err != nil {
 		return nil, fmt.Errorf("login: key_file: %w", err)
@@ -193,7 +193,7 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	}
 	ctx, yield := context.WithCancelCause(ctx)
 	defer yield(nil)
-	leave, ok := l.places.Take(intake.CallerOf(ctx), func() { yield(errCrowded) })
+	leave, ok := l.permits.Take(intake.CallerOf(ctx), func() { yield(errCrowded) })
 	if !ok {
 		return p.To, errCrowded
 	}

@@ -132,7 +132,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
-		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Place: place, CacheSize: "8G"}, Logger: log,
+		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: place, CacheSize: "8G"}, Logger: log,
 		// All clients have one address here.
 		Config: tuning.Config{MaxPerClient: 2 * openStreams},
 	}

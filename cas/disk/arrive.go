@@ -63,9 +63,9 @@ func unwritable(err error) error {
 	return err
 }
 
-// MakeRoom evicts blobs of at least that many bytes, the least recently used first, as far as there
-// are unpinned ones, and returns the sum of their sizes.
-func (s *Store) MakeRoom(bytes int64) int64 {
+// Evict evicts the least recently used blobs until it has freed that many bytes or only pinned
+// blobs are left. It returns the total size of the evicted blobs.
+func (s *Store) Evict(bytes int64) int64 {
 	victims, made := s.files.evict(bytes, 0)
 	s.files.remove(victims)
 	return made

@@ -183,7 +183,7 @@ func TestDamagedFolder(t *testing.T) {
 				if err := s.PutBytes(t.Context(), bad, []byte("bad")); err != nil {
 					t.Error(err)
 				}
-				s.MakeRoom(1 << 20)
+				s.Evict(1 << 20)
 				if err := errors.Join(s.PutBytes(t.Context(), fine, []byte("fine")), s.Close()); err != nil {
 					t.Error(err)
 				}

@@ -135,7 +135,7 @@ func TestIsolationIsAsItsModel(t *testing.T) {
 			look()
 			continue
 		case kind == 1:
-			f.Store.MakeRoom(1)
+			f.Store.Evict(1)
 			err = status.Error(codes.Canceled, "nothing was uploaded")
 		case kind < 8: // who has only the digest
 			wrong := bytes.Clone(b)
@@ -283,7 +283,7 @@ func TestMissingInputs(t *testing.T) {
 		}
 	}
 	// What it has had is no secret to it. Whether it is there still, workers find out.
-	f.Store.MakeRoom(1 << 30)
+	f.Store.Evict(1 << 30)
 	if got := check(good, upload(t, f, "b", raw(t, &repb.Command{Arguments: []string{"cat"}}))); got != nil {
 		t.Errorf("a tree that was evicted: %v", got)
 	}

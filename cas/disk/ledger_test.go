@@ -28,7 +28,7 @@ func proofOf(t *testing.T, s *Store, d digest.Digest) (generation uint64, p proo
 // evictAll has all go that is not pinned, and fails if d does not.
 func evictAll(t *testing.T, s *Store, d digest.Digest) {
 	t.Helper()
-	s.MakeRoom(1 << 40)
+	s.Evict(1 << 40)
 	if s.Has(d) {
 		t.Fatal("it was not evicted")
 	}

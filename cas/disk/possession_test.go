@@ -120,7 +120,7 @@ func TestPossessionIsWrittenAnew(t *testing.T) {
 				t.Error(err)
 			}
 			if i%7 == 0 {
-				s.MakeRoom(1)
+				s.Evict(1)
 			}
 		}
 	}()

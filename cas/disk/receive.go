@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
-// Receive takes d in. It takes no room before the first bytes are written.
+// Receive begins to receive d. It reserves no space before the first bytes are written.
 func (s *Store) Receive(d digest.Digest) cas.Incoming {
 	return &incoming{files: s.files, digest: d, making: make(chan struct{}, 1)}
 }
@@ -38,7 +38,7 @@ func (in *incoming) current() *tamper.Own {
 
 // WriteAt implements Incoming.
 func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
-	file, err := in.makeRoom(int64(len(p)))
+	file, err := in.reserve(int64(len(p)))
 	if err != nil {
 		return 0, err
 	}
@@ -51,8 +51,8 @@ func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
 	return done, err
 }
 
-// makeRoom makes room for n more bytes, and the file if there is none.
-func (in *incoming) makeRoom(n int64) (*tamper.Own, error) {
+// reserve makes room for n more bytes, and the file if there is none.
+func (in *incoming) reserve(n int64) (*tamper.Own, error) {
 	in.making <- struct{}{}
 	defer func() { <-in.making }()
 	size := in.digest.SizeBytes()

@@ -230,10 +230,10 @@ func TestStoreMakesRoom(t *testing.T) {
 	a, b, c := storePut(t, s, "aaaa"), storePut(t, s, "bbbb"), storePut(t, s, "cccc")
 	unpin, _ := s.Pin(a)
 	defer unpin()
-	if made := s.MakeRoom(3); made != 4 || s.Contains(b) || !s.Contains(a) || !s.Contains(c) {
+	if made := s.Evict(3); made != 4 || s.Contains(b) || !s.Contains(a) || !s.Contains(c) {
 		t.Errorf("made %d bytes of room, a %v, b %v, c %v", made, s.Contains(a), s.Contains(b), s.Contains(c))
 	}
-	if made := s.MakeRoom(100); made != 4 || !s.Contains(a) {
+	if made := s.Evict(100); made != 4 || !s.Contains(a) {
 		t.Errorf("made %d bytes of room with all but a pinned blob, which is there: %v", made, s.Contains(a))
 	}
 	if _, err := os.Stat(s.files.path(c)); !errors.Is(err, os.ErrNotExist) {

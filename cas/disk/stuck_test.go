@@ -49,7 +49,7 @@ func TestStuckFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"evicted": func(_ *testing.T, s *Store, _ digest.Digest) { s.MakeRoom(1) },
+		"evicted": func(_ *testing.T, s *Store, _ digest.Digest) { s.Evict(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})

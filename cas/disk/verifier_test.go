@@ -327,7 +327,7 @@ func TestVerifyWhileItIsReplaced(t *testing.T) {
 			if err := s.PutBytes(t.Context(), d, make([]byte, 1<<19)); err != nil {
 				t.Error(err)
 			}
-			s.MakeRoom(1)
+			s.Evict(1)
 		}
 	})
 	for range 200 {

@@ -409,7 +409,7 @@ func TestVouchingWaitsForWhatLeaves(t *testing.T) {
 		return setAside(d, path, found)
 	}
 	var group sync.WaitGroup
-	group.Go(func() { s.MakeRoom(1) })
+	group.Go(func() { s.Evict(1) })
 	<-began
 	answer := make(chan error, 1)
 	group.Go(func() { answer <- v.Wait(t.Context()) })

@@ -16,19 +16,19 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 )
 
-// RecordsFile is where a program keeps its hints, in its data folder.
+// RecordsFile is the name of the file with hints in a program's data folder.
 const RecordsFile = "records.db"
 
-// boltPrefix begins a Place that is a file.
+// boltPrefix begins a Location that is a file.
 const boltPrefix = "bolt:"
 
-// A Place is where hints are kept, and in a Redis durable records, too: bolt:PATH, the URL of a
-// Redis (records.OpenRedis), or grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or a
-// scheduler. Empty: a file in the data folder.
-type Place string
+// A Location is the store of hints and, in a Redis, of durable records, too: bolt:PATH, the URL of
+// a Redis (records.OpenRedis), or grpc://HOST:PORT or grpcs://HOST:PORT of Buildbarn's services or
+// a scheduler. Empty: a file in the data folder.
+type Location string
 
-// String returns s as it may be shown, without a password.
-func (s *Place) String() string {
+// String returns s without a password.
+func (s *Location) String() string {
 	if !records.IsRedisURL(string(*s)) {
 		return string(*s)
 	}
@@ -46,12 +46,12 @@ func (s *Place) String() string {
 // sentinelPassword is the parameter of a URL that is as secret as its password.
 const sentinelPassword = "sentinel_password"
 
-// Set makes s what is written.
-func (s *Place) Set(written string) error {
+// Set parses written.
+func (s *Location) Set(written string) error {
 	if written != "" && !strings.HasPrefix(written, boltPrefix) && !IsService(written) && !records.IsRedisURL(written) {
 		return errors.New("it is none of bolt:PATH, redis://HOST:PORT, grpc://HOST:PORT and grpcs://HOST:PORT")
 	}
-	*s = Place(written)
+	*s = Location(written)
 	return nil
 }
 
@@ -60,11 +60,11 @@ func IsService(s string) bool {
 	return strings.HasPrefix(s, "grpc://") || strings.HasPrefix(s, "grpcs://")
 }
 
-// Type says what the flag wants.
-func (s *Place) Type() string { return "where" }
+// Type returns the type of the flag.
+func (s *Location) Type() string { return "where" }
 
-// File is where the hints are, if a file that s names has them; else empty.
-func (s *Place) File() string {
+// File returns the file with the hints, if s names one; otherwise it is empty.
+func (s *Location) File() string {
 	path, isFile := strings.CutPrefix(string(*s), boltPrefix)
 	if !isFile {
 		return ""
@@ -72,19 +72,19 @@ func (s *Place) File() string {
 	return path
 }
 
-// An Opened is a Place's records.
+// An Opened is the records of a Location.
 type Opened struct {
 	Hints records.Hints
-	// Shared has the durable records that other programs have, too; nil: there is no such place.
+	// Shared has the durable records that several programs share; nil: there are none.
 	Shared records.Durable
-	// Accounts are what workers share of former runs; a scheduler has them.
+	// Accounts are the records of runs that workers share; a scheduler has them.
 	Accounts records.Hints
 	Close    func() error
 }
 
-// Open opens the records; data is the program's data folder, client for services. What these have
-// no room for is in the file there.
-func (s *Place) Open(data string, client *dial.Client, log *zap.Logger) (*Opened, error) {
+// Open opens the records; data is the program's data folder, client is for services. Records that
+// these cannot store are in the file in the data folder.
+func (s *Location) Open(data string, client *dial.Client, log *zap.Logger) (*Opened, error) {
 	file := filepath.Join(data, RecordsFile)
 	spec := string(*s)
 	switch {
@@ -106,15 +106,14 @@ func (s *Place) Open(data string, client *dial.Client, log *zap.Logger) (*Opened
 	case s.File() != "":
 		file = s.File()
 	case spec != "":
-		return nil, fmt.Errorf("%q: %w", spec, new(Place).Set(spec))
+		return nil, fmt.Errorf("%q: %w", spec, new(Location).Set(spec))
 	}
 	hints, closeHints := OpenFile(file, records.BoltOptions{Logger: log})
 	return &Opened{Hints: hints, Close: closeHints}, nil
 }
 
-// OpenRedis returns the Redis that s names, with the certificates of client where it is one with
-// TLS.
-func (s *Place) OpenRedis(client *dial.Client) (*records.Redis, error) {
+// OpenRedis returns the Redis that s names, with the certificates of client if it uses TLS.
+func (s *Location) OpenRedis(client *dial.Client) (*records.Redis, error) {
 	source, err := client.Certificates()
 	if err != nil {
 		return nil, err
@@ -122,8 +121,7 @@ func (s *Place) OpenRedis(client *dial.Client) (*records.Redis, error) {
 	return records.OpenRedis(string(*s), records.RedisOptions{TLS: source.Client})
 }
 
-// OpenFile opens the hints in a file. If that cannot be done, which is
-// logged, they are kept until the program ends.
+// OpenFile opens the hints in a file. If it cannot, it logs that, and keeps the hints in memory.
 func OpenFile(path string, o records.BoltOptions) (store records.Hints, closeStore func() error) {
 	file, err := records.OpenBolt(path, o)
 	if err != nil {

@@ -26,13 +26,13 @@ func TestStateFlag(t *testing.T) {
 		"redis+sentinel://h:1?master_name=m&sentinel_password=secret": "redis+sentinel://h:1?master_name=m&sentinel_password=xxxxx",
 		"redis://user:se cret@h:1:2":                                  "redis://...",
 	} {
-		var s Place
+		var s Location
 		if err := s.Set(written); err != nil || s.String() != shown {
 			t.Errorf("%s is shown as %s, %v; want %s", written, &s, err, shown)
 		}
 	}
 	for _, wrong := range []string{"/x/y", "http://h:1", "redis:h:1"} {
-		var s Place
+		var s Location
 		if s.Set(wrong) == nil {
 			t.Errorf("%s is taken", wrong)
 		}
@@ -57,9 +57,9 @@ func TestStates(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, place := range []Place{
-		"", Place("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), Place("redis://" + redistest.Start(t).Addr),
-		Place("grpc://" + listener.Addr().String()),
+	for _, place := range []Location{
+		"", Location("bolt:" + filepath.Join(t.TempDir(), "elsewhere")), Location("redis://" + redistest.Start(t).Addr),
+		Location("grpc://" + listener.Addr().String()),
 	} {
 		data := t.TempDir()
 		for n := range 2 {
@@ -89,7 +89,7 @@ func TestStates(t *testing.T) {
 			}
 		}
 	}
-	nowhere := Place("redis://h")
+	nowhere := Location("redis://h")
 	if _, err := nowhere.Open(t.TempDir(), &dial.Client{}, zap.NewNop()); err == nil {
 		t.Error("an address without a port was opened")
 	}

@@ -56,11 +56,11 @@ func (s *Settings) connect(ctx context.Context, o Options) (*Opened, error) {
 	}
 	logger := o.Load.Logger
 	o.Client.Logger = logger
-	remote, err := o.Client.OpenStorage(s.Place, s.ActionCache, casclient.Options{Logger: logger, MaxConcurrent: storageCalls})
+	remote, err := o.Client.OpenStorage(s.Location, s.ActionCache, casclient.Options{Logger: logger, MaxConcurrent: storageCalls})
 	if err != nil {
 		return nil, err
 	}
-	e := &external{Storage: remote, place: s.Place, logger: logger, patience: o.Patience}
+	e := &external{Storage: remote, place: s.Location, logger: logger, patience: o.Patience}
 	opened := &Opened{
 		View: func(instance string, fn digest.Function) View {
 			return elsewhere{remote.WithInstance(instance, fn)}
@@ -69,7 +69,7 @@ func (s *Settings) connect(ctx context.Context, o Options) (*Opened, error) {
 		Learn:        e.learn,
 		Ready: func() error {
 			if e.knows.Load() == nil {
-				return fmt.Errorf("%s has not returned its capabilities yet", s.Place)
+				return fmt.Errorf("%s has not returned its capabilities yet", s.Location)
 			}
 			limited, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 			defer cancel()

@@ -17,29 +17,30 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-// Settings say where the storage is. The tags are the users' documentation of each setting.
+// Settings are the location and the options of the storage. The tags are the users' documentation
+// of each setting.
 type Settings struct {
-	// Place is empty for a folder below the scheduler's.
-	Place string `flag:"storage" group:"Storage" unit:"PLACE" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
-	// ActionCache is where results are if not in a Place elsewhere.
+	// Location is empty for a folder below the scheduler's.
+	Location string `flag:"storage" group:"Storage" unit:"LOCATION" otherwise:"dir:DATA/storage" doc:"REv2 storage: dir:PATH (embedded), or grpc://HOST:PORT or grpcs://HOST:PORT with options (docs/STORAGE.md)"`
+	// ActionCache is the address of the results, if it differs from an external Location.
 	ActionCache string `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
 	CacheSize   string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of embedded storage"`
 	// FreePercent of the free space is used without CacheSize; 0 is 80.
 	FreePercent int
-	// CacheWrites counts where callers are not known by name; empty: Workers.
+	// CacheWrites applies without authentication; empty: Workers.
 	CacheWrites CacheWrites `flag:"cache-writes" oneof:"workers clients" default:"workers" doc:"Who may write the action cache without authentication: workers, each the results of its own actions; clients, everybody"`
-	// Isolate has embedded storage keep the blobs of instance names apart.
+	// Isolate makes embedded storage keep the blobs of instance names apart.
 	Isolate bool `flag:"isolate-content" doc:"Shows each instance name only the blobs of embedded storage that it uploaded or that its actions made"`
 }
 
-// Options are for Open.
+// Options are the options of Open.
 type Options struct {
 	Data     string        // folder of the scheduler
 	Guarded  bool          // authentication is on
 	Disk     scrub.Disk    // for embedded storage
 	Load     scrub.Load    // has the logger
 	Client   dial.Client   // calls external storage
-	Patience time.Duration // limits Learn; 0: external storage may take its time
+	Patience time.Duration // limits Learn; 0: it waits for external storage without limit
 }
 
 // A View is the storage for one instance name.
@@ -48,20 +49,20 @@ type View interface {
 	GetActionResult(ctx context.Context, action digest.Digest) (*repb.ActionResult, error)
 }
 
-// An Opened storage is where the scheduler reads actions and results.
+// An Opened is the storage from which the scheduler reads actions and results.
 type Opened struct {
 	View func(instance string, fn digest.Function) View
-	// Capabilities returns nil while they are not known.
+	// Capabilities returns nil while they are unknown.
 	Capabilities func() *repb.CacheCapabilities
 	// Learn waits for the capabilities of external storage; nil: the storage is embedded.
 	Learn func(ctx context.Context) error
-	Ready func() error // returns why it cannot be used now
-	// Grant returns a worker's grant to write the result of an action; nil: none.
+	Ready func() error // returns the reason why it cannot be used now
+	// Grant returns a worker's grant to write the result of an action. Nil: workers need none.
 	Grant func(instance string, action digest.Digest) string
-	// Granted reports whether the caller of ctx presents that grant; nil: no grant is needed.
+	// Granted reports whether the caller of ctx presents that grant. Nil: no grant is needed.
 	Granted func(ctx context.Context, instance string, action digest.Digest) bool
-	// MissingInputs returns the blobs that an action's instance name lacks; nil: the blobs of
-	// instance names are not kept apart.
+	// MissingInputs returns the blobs that an action's instance name lacks. Nil: instance names
+	// share blobs.
 	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
 
 	blobs    scrub.Store                 // embedded; none if it is elsewhere
@@ -72,14 +73,14 @@ type Opened struct {
 // IsEmbedded reports whether the scheduler itself serves the storage.
 func (s *Opened) IsEmbedded() bool { return s.register != nil }
 
-// Run has embedded storage read again until ctx ends, as its settings say.
+// Run scrubs embedded storage, as its settings require, until ctx ends.
 func (s *Opened) Run(ctx context.Context) {
 	if s.blobs.Scrubber != nil {
 		s.blobs.Scrubber.Run(ctx)
 	}
 }
 
-// Statistics are those of embedded storage; nil for external storage.
+// Statistics returns those of embedded storage; nil for external storage.
 func (s *Opened) Statistics() func() *admin.Store {
 	if s.blobs.Store == nil {
 		return nil
@@ -103,9 +104,9 @@ func (s *Opened) grants(g *casserver.Grants) {
 	}
 }
 
-// Open opens storage, or connects to it. ctx is as long as it is used.
+// Open opens storage, or connects to it. ctx must last as long as the storage is used.
 func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
-	place := s.Place
+	place := s.Location
 	if place == "" {
 		place = "dir:" + filepath.Join(o.Data, "storage")
 	}

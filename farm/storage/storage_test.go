@@ -51,8 +51,8 @@ func TestContradictions(t *testing.T) {
 	}{
 		"tuning.action_cache: it is embedded":           {settings: Settings{ActionCache: "grpc://h:1"}},
 		"--cache-writes: where callers are known":       {settings: Settings{CacheWrites: Clients}, guarded: true},
-		"--cache-writes: the action cache is external":  {settings: Settings{CacheWrites: Clients, Place: "grpc://h:1"}},
-		"--isolate-content works with embedded storage": {settings: Settings{Isolate: true, Place: "grpc://h:1"}},
+		"--cache-writes: the action cache is external":  {settings: Settings{CacheWrites: Clients, Location: "grpc://h:1"}},
+		"--isolate-content works with embedded storage": {settings: Settings{Isolate: true, Location: "grpc://h:1"}},
 	} {
 		_, err := test.settings.Open(t.Context(), Options{Data: t.TempDir(), Guarded: test.guarded})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -14,49 +14,49 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// places are what workers have said of themselves, by their key. With them a test says anew which
+// announcements are what workers have said of themselves, by their key. With them a test says anew which
 // worker may run what: it knows the rule, and nothing of pools.
-type places map[string]place
+type announcements map[string]announcement
 
-// A place is a worker's: texts "name=value".
-type place struct {
+// An announcement is a worker's: texts "name=value".
+type announcement struct {
 	prefix               string
 	has, needs, machines []string
 }
 
 // hear takes what an event says of a worker; known tells who was there before it.
-func (ps places) hear(e event.Event, out event.Out, known func(worker string) bool) {
+func (ps announcements) hear(e event.Event, out event.Out, known func(worker string) bool) {
 	switch e := e.(type) {
 	case *event.Report:
 		if out.Err == nil {
 			ps.remember(ps[e.Worker])
-			ps[e.Worker] = placeOf(e.Prefix, e.Platform)
+			ps[e.Worker] = announcementOf(e.Prefix, e.Platform)
 		}
 	case event.Restore:
 		departed := func(d event.Departure) bool { return d.Worker == e.Worker }
 		if !known(e.Worker) || slices.ContainsFunc(out.Departures, departed) {
 			ps.remember(ps[e.Worker]) // its pool may be declared, and stay
-			ps[e.Worker] = placeOf(e.Prefix, e.WorkerPlatform)
+			ps[e.Worker] = announcementOf(e.Prefix, e.WorkerPlatform)
 		}
 	}
 }
 
 // remember keeps what a worker has said of its machine: while others of its pool are there, which
 // say nothing, it counts for them, and it may be known later that the worker was gone by then.
-func (ps places) remember(p place) {
+func (ps announcements) remember(p announcement) {
 	if len(p.machines) > 0 {
 		ps[fmt.Sprint("was ", p)] = p
 	}
 }
 
-func placeOf(prefix string, p request.Platform) place {
+func announcementOf(prefix string, p request.Platform) announcement {
 	texts := func(p request.Platform) (list []string) {
 		for _, x := range p.Properties() {
 			list = append(list, x.Name+"="+x.Value)
 		}
 		return list
 	}
-	return place{prefix, texts(p), texts(request.NewPlatform(p.Required())), texts(request.NewPlatform(p.Implied()))}
+	return announcement{prefix, texts(p), texts(request.NewPlatform(p.Required())), texts(request.NewPlatform(p.Implied()))}
 }
 
 // same reports whether a worker counts one property as another.
@@ -73,7 +73,7 @@ func among(list []string, b string) bool {
 }
 
 // rank says how well a worker of p suits an action, the less the better; false: it does not.
-func (p place) rank(instance string, asked []string) ([3]int, bool) {
+func (p announcement) rank(instance string, asked []string) ([3]int, bool) {
 	if p.prefix != "" && instance != p.prefix && !strings.HasPrefix(instance, p.prefix+"/") {
 		return [3]int{}, false
 	}
@@ -104,9 +104,9 @@ func (p place) rank(instance string, asked []string) ([3]int, bool) {
 
 // best returns the rank of a worker by what it says, or by what another one that is the same
 // otherwise says of its machine.
-func (ps places) best(key, instance string, asked []string) (best [3]int, ok bool) {
+func (ps announcements) best(key, instance string, asked []string) (best [3]int, ok bool) {
 	own := ps[key]
-	all := []place{own}
+	all := []announcement{own}
 	if len(own.machines) == 0 {
 		for _, p := range ps {
 			if p.prefix == own.prefix && slices.Equal(p.has, own.has) && slices.Equal(p.needs, own.needs) {
@@ -123,12 +123,12 @@ func (ps places) best(key, instance string, asked []string) (best [3]int, ok boo
 }
 
 // check returns what a State does that the rule forbids.
-func (ps places) check(s *State, e event.Event, refused error) string {
+func (ps announcements) check(s *State, e event.Event, refused error) string {
 	for key, w := range s.workers.All() {
 		if w.task == nil || w.task.spec == nil {
 			continue
 		}
-		asked := placeOf("", w.task.spec.Platform).has
+		asked := announcementOf("", w.task.spec.Platform).has
 		if _, ok := ps.best(key, w.task.spec.Instance, asked); !ok {
 			return fmt.Sprintf("worker %s, which is %v, runs what asks for %v in %q", key, ps[key],
 				asked, w.task.spec.Instance)
@@ -138,7 +138,7 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 		if s.isBehind() {
 			break
 		}
-		asked := placeOf("", t.spec.Platform).has
+		asked := announcementOf("", t.spec.Platform).has
 		for key, w := range s.workers.All() {
 			if _, ok := ps.best(key, t.spec.Instance, asked); ok && len(ps[key].machines) > 0 &&
 				w.takes == Serving && w.queue.admits(t.spec.Instance) {
@@ -154,12 +154,12 @@ func (ps places) check(s *State, e event.Event, refused error) string {
 }
 
 // checkChoice says why what was just submitted does not wait, or run, where it suits best.
-func (ps places) checkChoice(s *State, o *operation) string {
+func (ps announcements) checkChoice(s *State, o *operation) string {
 	if o == nil || o.task == nil || o.task.spec != o.spec || o.task.attempts > 1 || o.task.inherited() {
 		return ""
 	}
 	t := o.task
-	asked := placeOf("", t.spec.Platform).has
+	asked := announcementOf("", t.spec.Platform).has
 	least := [3]int{1}
 	var chosen [3]int
 	found := false
@@ -188,9 +188,9 @@ func (ps places) checkChoice(s *State, o *operation) string {
 
 // idles reports whether a worker that suits a task better than so is idle, and no larger than the
 // one that has it.
-func (ps places) idles(s *State, t *task, rank [3]int) bool {
+func (ps announcements) idles(s *State, t *task, rank [3]int) bool {
 	for key, w := range s.workers.All() {
-		r, ok := ps.best(key, t.spec.Instance, placeOf("", t.spec.Platform).has)
+		r, ok := ps.best(key, t.spec.Instance, announcementOf("", t.spec.Platform).has)
 		if ok && slices.Compare(r[:], rank[:]) < 0 && w.entry.Waits() && w.queue.size() == t.worker().queue.size() && w.queue.hasRoom(levels.Bounded(t.spec.Instance)) {
 			return true
 		}
@@ -200,7 +200,7 @@ func (ps places) idles(s *State, t *task, rank [3]int) bool {
 
 // checkMoves says what waits although an idle worker of another pool is as good for it as those of
 // its own.
-func (ps places) checkMoves(s *State) string {
+func (ps announcements) checkMoves(s *State) string {
 	for _, idle := range s.workers.All() {
 		if !idle.entry.Waits() {
 			continue
@@ -216,9 +216,9 @@ func (ps places) checkMoves(s *State) string {
 						!q.promisesNoMore(t, idle.queue) { // of which a market has a model
 						continue
 					}
-					asked := placeOf("", t.spec.Platform).has
-					there, ok := placeOf(p.Prefix, idle.pool.Platform).rank(t.spec.Instance, asked)
-					here, _ := placeOf(p.Prefix, p.Platform).rank(t.spec.Instance, asked)
+					asked := announcementOf("", t.spec.Platform).has
+					there, ok := announcementOf(p.Prefix, idle.pool.Platform).rank(t.spec.Instance, asked)
+					here, _ := announcementOf(p.Prefix, p.Platform).rank(t.spec.Instance, asked)
 					if ok && there[1]+there[2] <= here[1]+here[2] {
 						return fmt.Sprintf("%s waits for %v while %s is idle, which is %v", t.spec.Name, p.Key(), idle.Key, idle.pool.Key())
 					}
@@ -253,7 +253,7 @@ func TestFitsAsTheRuleSays(t *testing.T) {
 		asked, has, needs, machine := some(3), some(4), some(1), some(2)
 		offer := request.NewOffer(properties(has), properties(needs), properties(machine))
 		want := request.NewPlatform(properties(asked))
-		rank, fits := placeOf("", offer).rank("", placeOf("", want).has)
+		rank, fits := announcementOf("", offer).rank("", announcementOf("", want).has)
 		if offer.Fits(want) != fits {
 			t.Fatalf("%v of %v requires %v, implies %v: fits %v: %t", offer, has, needs, machine, asked, !fits)
 		}

@@ -86,8 +86,8 @@ type fuzzer struct {
 	waiting map[uint64]bool
 	clients map[string]int
 	// restored were known of an earlier scheduler, and nobody has come back for them yet.
-	restored map[string]bool
-	places   places
+	restored  map[string]bool
+	announced announcements
 	// quotas are those in force. full counts the actions that made an instance use all of its maximum.
 	quotas map[string]quota.Quota
 	full   int
@@ -162,7 +162,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 		},
 		script: script, plain: plain, calm: len(script) > 3 && script[3]%2 == 0,
 		waiting: map[uint64]bool{},
-		clients: map[string]int{}, restored: map[string]bool{}, places: places{},
+		clients: map[string]int{}, restored: map[string]bool{}, announced: announcements{},
 		quotas: map[string]quota.Quota{},
 	}
 }
@@ -325,7 +325,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
 	known := maps.Collect(f.state.workers.All())
 	out := f.history.step(now, e)
-	f.places.hear(e, out, func(w string) bool { return known[w] != nil })
+	f.announced.hear(e, out, func(w string) bool { return known[w] != nil })
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
 	if r, ok := e.(*event.Report); ok && out.Err != nil {
@@ -364,10 +364,10 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.state.Check(); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	if problem := f.places.check(f.state, e, out.Err); problem != "" {
+	if problem := f.announced.check(f.state, e, out.Err); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	if problem := f.places.checkMoves(f.state); problem != "" && !f.state.isBehind() {
+	if problem := f.announced.checkMoves(f.state); problem != "" && !f.state.isBehind() {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	for p := range f.state.dispatch.pools.All() {

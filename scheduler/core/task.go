@@ -34,7 +34,7 @@ type task struct {
 	// before and after are tasks of the same action; see flights.
 	before, after *task
 	// Place is its place in the line in which it waits.
-	sweep.Place[*task]
+	sweep.Link[*task]
 	queued time.Time
 	// operations share the task; only an orphan has none. alone is the one that most tasks have.
 	operations sharers

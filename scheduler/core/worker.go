@@ -19,7 +19,7 @@ import (
 // A worker is one identity that calls Synchronize. It runs at most one task.
 type worker struct {
 	roster.Member
-	sweep.Place[*worker]
+	sweep.Link[*worker]
 	pool  *pool
 	queue *queue
 	// program are the workers that share its process.
@@ -54,19 +54,19 @@ type worker struct {
 	timer timer.Timer
 }
 
-// An Availability is whether a worker takes work.
+// An Availability says whether a worker takes work.
 type Availability uint8
 
 const (
-	// Unheard: it has not reported yet, or is about to be forgotten.
+	// Unheard: it has not reported yet, or is about to be removed.
 	Unheard Availability = iota
 	// Serving: it takes work.
 	Serving
 	// Resting: it prefers to be idle, and may take work again.
 	Resting
-	// Drained: an operator lets it have none.
+	// Drained: an operator has drained it.
 	Drained
-	// Suspended: its program may have none, or no further one.
+	// Suspended: its program gets no action, or no further one.
 	Suspended
 )
 

@@ -32,7 +32,7 @@ const (
 // A Registry connects readers of commands' output with the workers that offer it. Nobody holds
 // another lock together with mu.
 type Registry struct {
-	places *intake.Places // of readers
+	permits *intake.Permits // of readers
 
 	mu      sync.Mutex
 	workers map[string]position // by key; guarded by mu
@@ -41,12 +41,12 @@ type Registry struct {
 
 // NewRegistry returns a Registry.
 func NewRegistry() *Registry {
-	return &Registry{places: intake.NewPlaces(maxReaders), workers: map[string]position{}, readers: map[string]*reader{}}
+	return &Registry{permits: intake.NewPermits(maxReaders), workers: map[string]position{}, readers: map[string]*reader{}}
 }
 
 // A showing is a worker that offers the output of its commands, during its call.
 type showing struct {
-	places *intake.Places // of its readers
+	permits *intake.Permits // of its readers
 	// boot tells apart the processes that call as one worker; empty: it is not known.
 	boot string
 	asks chan *live.Watch
@@ -78,7 +78,7 @@ type reader struct {
 // refused with event.ErrTwin.
 func (l *Registry) show(hello *live.ServeRequest, boot string) (s *showing, end func(), err error) {
 	s = &showing{
-		places: intake.NewPlaces(readersOfWorker), boot: boot, asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{}),
+		permits: intake.NewPermits(readersOfWorker), boot: boot, asks: make(chan *live.Watch, maxAsks), gone: make(chan struct{}),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,15 +135,15 @@ func (l *Registry) open(worker, caller string, w *live.Watch) (*reader, error) {
 	return nil, nil
 }
 
-// enter gives a reader of a caller its places.
+// enter gives a reader of a caller its permits.
 func (l *Registry) enter(r *reader, s *showing, caller string) error {
 	yielded := make(chan struct{})
 	yield := sync.OnceFunc(func() { close(yielded) })
-	leaveWorker, ok := s.places.Take(caller, yield)
+	leaveWorker, ok := s.permits.Take(caller, yield)
 	if !ok {
 		return status.Errorf(codes.ResourceExhausted, "%d streams of this worker are read already", readersOfWorker)
 	}
-	leaveAll, ok := l.places.Take(caller, yield)
+	leaveAll, ok := l.permits.Take(caller, yield)
 	if !ok {
 		leaveWorker()
 		return status.Errorf(codes.ResourceExhausted, "%d streams are read already", maxReaders)
@@ -152,7 +152,7 @@ func (l *Registry) enter(r *reader, s *showing, caller string) error {
 	return nil
 }
 
-// Wake has a worker call Synchronize now, if it has a call of Serve and room in it.
+// Wake makes a worker call Synchronize now, if it has an open call of Serve that is not full.
 func (l *Registry) Wake(worker string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,7 +221,7 @@ func (l *Registry) tell(r *live.Report, boot string) bool {
 	return true
 }
 
-// Report returns the latest report of a position's worker, nil if there is none.
+// Report returns the latest report of a position's worker, or nil.
 func (l *Registry) Report(key string) *live.Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()

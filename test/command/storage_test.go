@@ -62,12 +62,12 @@ func TestRemoteStorage(t *testing.T) {
 func execElsewhere(f *programs.Test, scheduler, storage string) {
 	f.Helper()
 	run := func(args ...string) *programs.Process {
-		command := []string{"--input", "in", "--output", "copy", "--download", "brought", "--", "/bin/sh", "-c", "cat text; cp text copy # exec"}
+		command := []string{"--input", "in", "--output", "copy", "--download", "downloaded", "--", "/bin/sh", "-c", "cat text; cp text copy # exec"}
 		return f.Exec(scheduler, append(args, command...)...)
 	}
 	run().Expect(1, "", "Unimplemented", "give its address with --storage")
 	run("--storage", storage).Expect(0, "hello\n", "executing")
-	if text, err := os.ReadFile(filepath.Join(f.Dir, "brought", "copy")); string(text) != "hello\n" {
+	if text, err := os.ReadFile(filepath.Join(f.Dir, "downloaded", "copy")); string(text) != "hello\n" {
 		f.Errorf("output %q, %v", text, err)
 	}
 }

@@ -21,8 +21,8 @@ const (
 	// maxKeptLayers bounds the subtrees that one root shows or makes: each is a layer of its
 	// overlay.
 	maxKeptLayers = 8
-	// maxSightings bounds the subtrees that are remembered to have been seen.
-	maxSightings = 1 << 18
+	// maxSeen bounds the subtrees that are remembered to have been seen.
+	maxSeen = 1 << 18
 )
 
 // keptTrees are linked subtrees that recur: folders with a subtree at its path, as layers for the
@@ -35,12 +35,12 @@ type keptTrees struct {
 	trash *folder.Trash
 	log   *zap.Logger
 
-	mu        sync.Mutex // guards the following; no I/O under it
-	serial    int
-	clock     uint64
-	byKey     map[keptKey]*keptTree // a nil one is being made
-	sightings map[keptKey]struct{}
-	entries   int // of all
+	mu      sync.Mutex // guards the following; no I/O under it
+	serial  int
+	clock   uint64
+	byKey   map[keptKey]*keptTree // a nil one is being made
+	seen    map[keptKey]struct{}
+	entries int // of all
 	// held has the copies that trees lead to, each to its own: so one root can show several.
 	held map[fileKey]*keptTree
 }
@@ -71,7 +71,7 @@ type keptTree struct {
 func newKeptTrees(dir string, links *copies, trash *folder.Trash, log *zap.Logger) *keptTrees {
 	return &keptTrees{
 		dir: dir, links: links, trash: trash, log: log,
-		byKey: map[keptKey]*keptTree{}, sightings: map[keptKey]struct{}{}, held: map[fileKey]*keptTree{},
+		byKey: map[keptKey]*keptTree{}, seen: map[keptKey]struct{}{}, held: map[fileKey]*keptTree{},
 	}
 }
 
@@ -97,7 +97,7 @@ func (k *keptTrees) take(key keptKey) (t *keptTree, mine bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t, found := k.byKey[key]
-	switch _, seen := k.sightings[key]; {
+	switch _, seen := k.seen[key]; {
 	case t != nil:
 		k.clock++
 		t.lastUse = k.clock
@@ -106,11 +106,11 @@ func (k *keptTrees) take(key keptKey) (t *keptTree, mine bool) {
 	case seen && len(k.byKey) < maxKept:
 		k.byKey[key] = nil
 		return nil, true
-	case len(k.sightings) >= maxSightings:
-		clear(k.sightings)
+	case len(k.seen) >= maxSeen:
+		clear(k.seen)
 		fallthrough
 	default:
-		k.sightings[key] = struct{}{}
+		k.seen[key] = struct{}{}
 	}
 	return t, false
 }

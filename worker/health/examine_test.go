@@ -119,12 +119,12 @@ func TestRefusal(t *testing.T) {
 		if m.Rests() == nil || !errors.Is(m.Reason(), syscall.EDQUOT) {
 			t.Errorf("the worker rests because of %v", m.Reason())
 		}
-		if before.WasFaulty() || before.HadRoom() || m.Begin().HadRoom() {
+		if before.WasFaulty() || before.HadSpace() || m.Begin().HadSpace() {
 			t.Error("who is there takes it for a fault, or for room")
 		}
 		p.becomes(nil)
 		time.Sleep(2 * leastPause)
-		if m.Rests() != nil || !m.Begin().HadRoom() {
+		if m.Rests() != nil || !m.Begin().HadSpace() {
 			t.Errorf("the worker rests on because of %v", m.Reason())
 		}
 	})

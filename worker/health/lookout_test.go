@@ -78,19 +78,19 @@ func TestMoments(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // no time passes by itself
 			g.lookout = lookout{}
 			before := g.Begin()
-			if !before.HadRoom() {
+			if !before.HadSpace() {
 				t.Error("it had no room from the start")
 			}
 			happens()
-			if before.WasShort() || before.HadRoom() {
-				t.Errorf("%s: the disk is full: %t; had room all the time: %t", name, before.WasShort(), before.HadRoom())
+			if before.WasShort() || before.HadSpace() {
+				t.Errorf("%s: the disk is full: %t; had room all the time: %t", name, before.WasShort(), before.HadSpace())
 			}
-			if during := g.Begin(); !during.HadRoom() {
+			if during := g.Begin(); !during.HadSpace() {
 				t.Errorf("%s: who began afterwards had no room", name)
 			}
 		})
 	}
-	if !(Period{}).HadRoom() {
+	if !(Period{}).HadSpace() {
 		t.Error("who was never there had no room")
 	}
 }

@@ -29,7 +29,7 @@ const (
 	commitTime = time.Second
 )
 
-// ErrUnfit: an action failed on a worker that could not run it, but another can.
+// ErrUnfit: an action failed because its worker could not run it; another worker can.
 var ErrUnfit = errors.New("this worker cannot run actions")
 
 // A Monitor watches one worker. Its methods may be called concurrently.
@@ -62,8 +62,8 @@ type Monitor struct {
 	backoff backoff
 }
 
-// New watches the disk of the folder dir, which it makes, with the quotas of owners, and runs
-// checks. Unused blobs of store are evicted if it is on the same disk.
+// New returns a Monitor that watches the disk of the folder dir, which it makes, with the quotas of
+// owners, and runs checks. It evicts unused blobs of store if that is on the same disk.
 func New(dir string, store *disk.Store, owners []folder.Owner, checks []Check, log *zap.Logger) (*Monitor, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
@@ -105,7 +105,7 @@ func (m *Monitor) Watch(ctx context.Context) {
 // measured.
 func (m *Monitor) look() (next time.Duration) {
 	now, err := m.measure()
-	if m.makeRoom(now) {
+	if m.evict(now) {
 		now, err = m.measure()
 	}
 	if err != nil {
@@ -119,13 +119,13 @@ func (m *Monitor) look() (next time.Duration) {
 	return NextLook(now.lasts)
 }
 
-// makeRoom evicts unused blobs for the present shortage, and reports whether there were any. If the
+// evict evicts unused blobs for the present shortage, and reports whether there were any. If the
 // file system counts removed files late, it first waits whether earlier removals are enough.
-func (m *Monitor) makeRoom(now space) bool {
+func (m *Monitor) evict(now space) bool {
 	if now.late && !m.hasCommitted() {
 		return false
 	}
-	return now.yields > 0 && m.store != nil && m.store.MakeRoom(now.yields) > 0
+	return now.yields > 0 && m.store != nil && m.store.Evict(now.yields) > 0
 }
 
 // hasCommitted reports whether the file system has counted the files that were removed before its
@@ -196,22 +196,22 @@ func (m *Monitor) change(set func()) (ends []*context.CancelCauseFunc) {
 func (m *Monitor) short() error  { return cmp.Or(m.shortage, m.refusal) }
 func (m *Monitor) reason() error { return errors.Join(m.fault, m.short()) }
 
-// Reason returns why the worker rests; nil: it does not.
+// Reason returns why the worker takes no work; nil: it does.
 func (m *Monitor) Reason() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.reason()
 }
 
-// Rests returns a channel that is closed when the worker can work again, nil if it can.
+// Rests returns a channel that is closed when the worker can work again; nil if it can now.
 func (m *Monitor) Rests() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.fit
 }
 
-// Calling returns a context for a call for work. When the worker begins to rest it ends, with
-// ErrUnfit as its cause. The caller calls done.
+// Calling returns a context for a call for work. It ends, with ErrUnfit as its cause, when the
+// worker must stop taking work. The caller calls done.
 func (m *Monitor) Calling(ctx context.Context) (_ context.Context, done func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	m.mu.Lock()
@@ -229,7 +229,7 @@ func (m *Monitor) Calling(ctx context.Context) (_ context.Context, done func()) 
 	}
 }
 
-// A Period has the events of the worker since the start of an action. The zero Period has none.
+// A Period records the worker's faults since the start of an action. The zero Period has none.
 type Period struct {
 	m                 *Monitor
 	free              int64
@@ -255,7 +255,7 @@ func (m *Monitor) period() Period {
 	}
 }
 
-// WasShort reports whether the disk had no room at any time since.
+// WasShort reports whether the disk was full at any time since the start.
 func (p Period) WasShort() bool {
 	if p.m == nil {
 		return false
@@ -266,8 +266,9 @@ func (p Period) WasShort() bool {
 	return p.short || p.m.shortages > p.shortages
 }
 
-// HadRoom reports whether the disk had room all the time since, as far as anybody can know.
-func (p Period) HadRoom() bool {
+// HadSpace reports whether the disk had free space all the time since the start, as far as that can
+// be known.
+func (p Period) HadSpace() bool {
 	if p.WasShort() {
 		return false
 	}
@@ -279,7 +280,8 @@ func (p Period) HadRoom() bool {
 	return p.m.misses == p.misses
 }
 
-// WasFaulty reports whether the worker had a fault at any time since. It examines the worker now.
+// WasFaulty reports whether the worker had a fault at any time since the start. It examines the
+// worker now.
 func (p Period) WasFaulty() bool {
 	if p.m == nil {
 		return false
@@ -290,5 +292,5 @@ func (p Period) WasFaulty() bool {
 	return p.faulty || p.m.faults > p.faults
 }
 
-// Free is how many bytes were free at the start.
+// Free returns how many bytes were free at the start.
 func (p Period) Free() int64 { return p.free }

@@ -41,7 +41,7 @@ func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return space{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	all := diskquota.Room{
+	all := diskquota.Space{
 		Free: int64(st.Bavail) * st.Bsize, MostBytes: int64(st.Blocks) * st.Bsize, Files: int64(st.Ffree), MostFiles: int64(st.Files),
 	}
 	if st.Files == 0 { // it does not count them
@@ -51,7 +51,7 @@ func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return space{lack: reserve(all), readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
 	}
-	rooms, _ := quotas.Rooms() // unreadable quotas are reported at the start
+	rooms, _ := quotas.Spaces() // unreadable quotas are reported at the start
 	for _, r := range rooms {
 		now = now.within(spaceOf(r))
 	}
@@ -59,11 +59,11 @@ func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 }
 
 // reserve is the number of bytes that must be free.
-func reserve(r diskquota.Room) int64 {
+func reserve(r diskquota.Space) int64 {
 	return max(min(r.MostBytes/reserveShare, mostReserve), r.AtOnce)
 }
 
-func spaceOf(r diskquota.Room) space {
+func spaceOf(r diskquota.Space) space {
 	bytes, files := reserve(r), min(r.MostFiles/reserveShare, leastFiles)
 	now := space{
 		free: r.Free, lack: max(0, bytes-r.Free), scarce: r.Free < bytes/2 || r.Files < files/2, lasts: Lasts(r.Free, r.Files),

@@ -10,13 +10,13 @@ import (
 // TestWithin: where a disk has quotas there is as much room as the least of them leaves, and the
 // store's blobs go only for those that they count in.
 func TestWithin(t *testing.T) {
-	disk := diskquota.Room{Free: 100 << 30, MostBytes: 200 << 30, Files: 1 << 20, MostFiles: 1 << 21}
-	of := func(free, files int64, foreign bool) diskquota.Room {
-		r := diskquota.Room{Of: "quota", Free: free, MostBytes: 1 << 30, Files: files, MostFiles: 1 << 20, Foreign: foreign, Late: !foreign}
+	disk := diskquota.Space{Free: 100 << 30, MostBytes: 200 << 30, Files: 1 << 20, MostFiles: 1 << 21}
+	of := func(free, files int64, foreign bool) diskquota.Space {
+		r := diskquota.Space{Of: "quota", Free: free, MostBytes: 1 << 30, Files: files, MostFiles: 1 << 20, Foreign: foreign, Late: !foreign}
 		return r
 	}
 	for name, c := range map[string]struct {
-		room                        diskquota.Room
+		room                        diskquota.Space
 		lacks, scarce, yields, late bool
 	}{
 		"much is left":     {of(1<<29, 1<<19, false), false, false, false, false},
@@ -38,7 +38,7 @@ func TestWithin(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if now := spaceOf(diskquota.Room{Free: 3 << 20, MostBytes: 8 << 20, Files: 1, MostFiles: 1, AtOnce: 4 << 20}); now.lack != 1<<20 {
+	if now := spaceOf(diskquota.Space{Free: 3 << 20, MostBytes: 8 << 20, Files: 1, MostFiles: 1, AtOnce: 4 << 20}); now.lack != 1<<20 {
 		t.Errorf("%d bytes lack for a write that may need 4 MiB at once", now.lack)
 	}
 }

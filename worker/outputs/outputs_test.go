@@ -154,9 +154,9 @@ func (tooLarge) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
 	return nil, cas.ErrNoSpace
 }
 
-// TestUnreadInputsAreBroughtBack: an input that a result names, that storage does not vouch for and
+// TestUnreadInputsAreUploadedAgain: an input that a result names, that storage does not vouch for and
 // the worker has not read, comes from where inputs come from.
-func TestUnreadInputsAreBroughtBack(t *testing.T) {
+func TestUnreadInputsAreUploadedAgain(t *testing.T) {
 	o, _, err := collect(t, Policy{}, map[string]string{"in": "input"}, "in")
 	check(t, err)
 	farm := servertest.Start(t, servertest.Config{})

@@ -12,9 +12,9 @@ import (
 const mostMounts = 1 << 12
 
 // tooManyMounts returns whether a command keeps others from mounting, as each action must.
-func tooManyMounts(pids []int) *Excess {
+func tooManyMounts(pids []int) *Overuse {
 	if uncharged.FullestNamespace(pids, mostMounts+1) <= mostMounts {
 		return nil
 	}
-	return &Excess{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}
+	return &Overuse{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}
 }

@@ -22,7 +22,8 @@ const (
 	machineFileSystems = 1 << 20
 )
 
-// Objects are what the kernel has once for all commands of a worker, and charges to no group.
+// Objects count kernel objects that all commands of a worker share, and for which no cgroup is
+// charged.
 type Objects struct {
 	gate  census.Gate // for commands
 	kinds []scarceKind
@@ -34,7 +35,7 @@ type scarceKind struct {
 	*census.Census
 }
 
-// New returns those of a worker with slots.
+// New returns the Objects of a worker with slots.
 func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
 	return &Objects{kinds: []scarceKind{
@@ -60,7 +61,7 @@ func New(slots int) *Objects {
 	}}
 }
 
-// Begin counts what others have. No command may be running.
+// Begin counts the objects of others. No command may be running.
 func (o *Objects) Begin() {
 	for _, k := range o.kinds {
 		k.Begin()
@@ -68,17 +69,17 @@ func (o *Objects) Begin() {
 }
 
 // found is what there was too much of, with an unknown owner.
-func (o *Objects) found() *Excess {
+func (o *Objects) found() *Overuse {
 	for _, k := range o.kinds {
 		if k.Found() {
-			return &Excess{What: k.what}
+			return &Overuse{What: k.what}
 		}
 	}
 	return nil
 }
 
-// Enter waits until a command may begin. The returned channel is closed when all commands have to end
-// because of an excess with an unknown owner. Leave follows when the command has ended.
+// Enter waits until a command may start. The returned channel is closed when all commands must end
+// because of overuse with an unknown owner. Leave follows when the command has ended.
 func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error) {
 	return o.gate.Enter(ctx)
 }
@@ -86,8 +87,8 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle counts anew what others have if an excess had an unknown owner. All commands are stopped
-// for that: Settle waits for their end, and new ones wait for it.
+// Settle counts the objects of others again if there was overuse with an unknown owner. All
+// commands are stopped for that: Settle waits for their end, and new ones wait for it.
 func (o *Objects) Settle(ctx context.Context) {
 	if o.found() != nil {
 		o.gate.Alone(ctx, o.Begin)

@@ -33,7 +33,7 @@ const (
 	mostNetlink = 64 << 20
 )
 
-// A Watch sees how much memory of the kernel a command uses that its group is not charged for.
+// A Watch watches how much kernel memory a command uses that is not charged to its cgroup.
 type Watch struct {
 	command Command
 	objects *Objects
@@ -46,21 +46,21 @@ type Watch struct {
 	kernelCounted  int64
 }
 
-// An Excess is uncharged memory that is too much.
-type Excess struct {
-	What string // and how much of that there can be
-	Own  bool   // it is the command's for certain
+// An Overuse is too much uncharged memory.
+type Overuse struct {
+	What string // the kind of memory, and its limit
+	Own  bool   // the command certainly caused it
 }
 
-// A Command is what is watched.
+// A Command is the watched command.
 type Command struct {
-	// Processes returns those that it has now.
+	// Processes returns its present processes.
 	Processes func() []int
-	// Network: it has the machine's, whose sockets are not its own alone.
+	// Network: it uses the machine's network, whose sockets are not its own alone.
 	Network bool
 }
 
-// Watch returns the watch of a command that is about to begin. closing is what Enter has returned.
+// Watch returns the Watch of a command that is about to start. closing is the result of Enter.
 func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 	w := &Watch{command: c, objects: o, closing: closing}
 	if c.Network {
@@ -71,14 +71,14 @@ func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 	return w
 }
 
-// Until calls stop when there is an excess, and returns it. It returns nil when ctx ends. Each kind
-// of look has a goroutine: a command can make some of them long.
-func (w *Watch) Until(ctx context.Context, stop func()) (found *Excess) {
+// Until waits for overuse, calls stop, and returns it. It returns nil when ctx ends. Each kind of
+// check has its own goroutine, because a command can make some of them slow.
+func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	defer looks.Wait()
 	defer cancel()
-	seen := make(chan *Excess, 3)
+	seen := make(chan *Overuse, 3)
 	looks.Go(func() { again(ctx, unchargedShare, seen, w.lookAtMemory) })
 	looks.Go(func() { again(ctx, unchargedShare, seen, w.lookAtMounts) })
 	looks.Go(func() { again(ctx, 0, seen, w.lookAtScarce) })
@@ -93,9 +93,9 @@ func (w *Watch) Until(ctx context.Context, stop func()) (found *Excess) {
 	return found
 }
 
-// again looks again and again, until ctx ends or there is an excess. share bounds the time that this
+// again looks again and again, until ctx ends or there is overuse. share bounds the time that this
 // takes: one part in so many.
-func again(ctx context.Context, share time.Duration, seen chan<- *Excess, look func(context.Context) *Excess) {
+func again(ctx context.Context, share time.Duration, seen chan<- *Overuse, look func(context.Context) *Overuse) {
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
@@ -115,7 +115,7 @@ func again(ctx context.Context, share time.Duration, seen chan<- *Excess, look f
 
 // lookAtMemory returns the kind of memory of which the command has too much. Kinds that the kernel
 // does not report are skipped.
-func (w *Watch) lookAtMemory(context.Context) *Excess {
+func (w *Watch) lookAtMemory(context.Context) *Overuse {
 	if found := w.lookAtNetlink(w.command.Processes()); found != nil {
 		return found
 	}
@@ -127,12 +127,12 @@ func (w *Watch) lookAtMemory(context.Context) *Excess {
 }
 
 // lookAtMounts may wait for those who mount.
-func (w *Watch) lookAtMounts(context.Context) *Excess {
+func (w *Watch) lookAtMounts(context.Context) *Overuse {
 	return tooManyMounts(w.command.Processes())
 }
 
 // lookAtScarce counts what the kernel has once, if it is time for that.
-func (w *Watch) lookAtScarce(ctx context.Context) *Excess {
+func (w *Watch) lookAtScarce(ctx context.Context) *Overuse {
 	memory, _ := uncharged.Machine()
 	if age, due := w.due(memory.Kernel); due {
 		return w.countScarce(ctx, w.command.Processes, memory.Kernel, age)
@@ -153,11 +153,11 @@ func (w *Watch) due(kernel int64) (age time.Duration, due bool) {
 
 // countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
 // of others take.
-func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *Excess {
+func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *Overuse {
 	began := time.Now()
 	for _, k := range w.objects.kinds {
 		if verdict := k.Look(ctx, pids, age); verdict != census.Innocent {
-			return &Excess{k.what, verdict == census.Guilty}
+			return &Overuse{k.what, verdict == census.Guilty}
 		}
 	}
 	now := time.Now()
@@ -167,7 +167,7 @@ func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64
 	return nil
 }
 
-func (w *Watch) lookAtNetlink(pids []int) *Excess {
+func (w *Watch) lookAtNetlink(pids []int) *Overuse {
 	of := func() (int64, error) { return uncharged.NetlinkOf(pids) }
 	if w.command.Network {
 		of = func() (int64, error) { return uncharged.Netlink("") }
@@ -177,7 +177,7 @@ func (w *Watch) lookAtNetlink(pids []int) *Excess {
 	case err != nil:
 		return nil
 	case bytes-w.netlink > mostNetlink:
-		return &Excess{fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), !w.command.Network}
+		return &Overuse{fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), !w.command.Network}
 	}
 	w.netlink = min(w.netlink, bytes)
 	return nil
@@ -186,10 +186,10 @@ func (w *Watch) lookAtNetlink(pids []int) *Excess {
 // lookAtMachine detects memory that can only be measured for the whole machine, such as lists of
 // open folders. It does nothing while there is enough memory, because other programs have such
 // objects, too.
-func (w *Watch) lookAtMachine(m uncharged.Memory) *Excess {
+func (w *Watch) lookAtMachine(m uncharged.Memory) *Overuse {
 	part := m.Total / mostKernel
 	if w.kernel > 0 && m.Available < part && m.Kernel-w.kernel > part {
-		return &Excess{fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), false}
+		return &Overuse{fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), false}
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A waitingRoom knows of the fair rule only what its users are promised: who has nothing running,
+// A queueModel knows of the fair rule only what its users are promised: who has nothing running,
 // and how often each sibling was given something since then.
-type waitingRoom struct {
+type queueModel struct {
 	t       *testing.T
 	tree    *Tree
 	queued  map[spot]int
@@ -39,7 +39,7 @@ func prefixes(path []string) (all []string) {
 	return all
 }
 
-func (r *waitingRoom) weight(branch string) float64 {
+func (r *queueModel) weight(branch string) float64 {
 	if w, ok := r.weights[keyOf(branch)]; ok {
 		return w
 	}
@@ -47,7 +47,7 @@ func (r *waitingRoom) weight(branch string) float64 {
 }
 
 // enters has work wait.
-func (r *waitingRoom) enters(path []string, kind uint32) {
+func (r *queueModel) enters(path []string, kind uint32) {
 	for _, b := range prefixes(path) {
 		s := spot{b, kind}
 		if r.queued[s]++; r.queued[s] == 1 {
@@ -57,7 +57,7 @@ func (r *waitingRoom) enters(path []string, kind uint32) {
 }
 
 // starts has a turn be taken, and fails if somebody was passed over for too long.
-func (r *waitingRoom) starts(path []string, kind uint32, cost int64) {
+func (r *queueModel) starts(path []string, kind uint32, cost int64) {
 	for _, b := range prefixes(path) {
 		own := float64(cost) / r.weight(b)
 		for s := range r.queued {
@@ -83,7 +83,7 @@ func (r *waitingRoom) starts(path []string, kind uint32, cost int64) {
 	}
 }
 
-func (r *waitingRoom) ends(path []string) {
+func (r *queueModel) ends(path []string) {
 	for _, b := range prefixes(path) {
 		if r.running[b]--; r.running[b] == 0 {
 			for k := range uint32(3) {
@@ -110,7 +110,7 @@ func TestNobodyStarves(t *testing.T) {
 			for i := range levels {
 				levels[i].Weights = weights
 			}
-			r := &waitingRoom{
+			r := &queueModel{
 				t: t, tree: New(Options{Levels: levels}), queued: map[spot]int{}, running: map[string]int{},
 				turns: map[spot]map[string]int{}, last: map[string]float64{}, weights: weights, slack: -1e-6,
 			}
@@ -129,7 +129,7 @@ type job struct {
 	path []string
 }
 
-func (r *waitingRoom) live(random *rand.Rand, costs int64) {
+func (r *queueModel) live(random *rand.Rand, costs int64) {
 	workers := make([]*Worker, 1+random.IntN(6))
 	for i := range workers {
 		workers[i] = &Worker{Kind: uint32(1 + random.IntN(2))}

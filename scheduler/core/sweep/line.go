@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// A Place is a Line's state of an item, which embeds it. An item is in one Line at most.
-type Place[T any] struct {
+// A Link is the part of an item that its Line uses; the item embeds it. An item is in at most one
+// Line.
+type Link[T any] struct {
 	ahead, behind T
 	since         time.Duration
 }
 
-// Since is when the item came to its Line, by timer.Clock.Awake.
-func (p *Place[T]) Since() time.Duration { return p.since }
+// Since returns when the item was added to its Line, by timer.Clock.Awake.
+func (p *Link[T]) Since() time.Duration { return p.since }
 
-func (p *Place[T]) place() *Place[T] { return p }
+func (p *Link[T]) link() *Link[T] { return p }
 
-// An Item is a pointer to a type that embeds a Place.
+// An Item is a pointer to a type that embeds a Link.
 type Item[T any] interface {
 	comparable
-	place() *Place[T]
+	link() *Link[T]
 }
 
-// A Line has items in the order in which they came there. The zero Line is empty.
+// A Line has items in the order in which they were added. The zero Line is empty.
 type Line[T Item[T]] struct {
-	// Owner is the owner of these items.
+	// Owner is the owner of the items.
 	Owner any
 
 	first, last T
@@ -50,21 +51,21 @@ const (
 // First returns the first item; the zero T if there is none.
 func (l *Line[T]) First() T { return l.first }
 
-// Len counts the items.
+// Len returns the number of items.
 func (l *Line[T]) Len() int { return l.count }
 
-// IsSwept reports whether a pass goes through it.
+// IsSwept reports whether a pass through the line is in progress.
 func (l *Line[T]) IsSwept() bool { return l.pass != over }
 
 // Push adds an item at the end, at a time of timer.Clock.Awake.
 func (l *Line[T]) Push(t T, awake time.Duration) {
 	var none T
-	p := t.place()
+	p := t.link()
 	p.ahead, p.behind, p.since = l.last, none, awake
 	if l.last == none {
 		l.first = t
 	} else {
-		last := l.last.place()
+		last := l.last.link()
 		p.since = max(p.since, last.since) // more may have been lost than there was
 		last.behind = t
 	}
@@ -75,22 +76,22 @@ func (l *Line[T]) Push(t T, awake time.Duration) {
 	}
 }
 
-// Remove takes an item that is there from it.
+// Remove removes an item, which must be in the line.
 func (l *Line[T]) Remove(t T) {
 	var none T
-	p := t.place()
+	p := t.link()
 	if l.cursor == t {
 		l.cursor = p.behind
 	}
 	if p.ahead == none {
 		l.first = p.behind
 	} else {
-		p.ahead.place().behind = p.behind
+		p.ahead.link().behind = p.behind
 	}
 	if p.behind == none {
 		l.last = p.ahead
 	} else {
-		p.behind.place().ahead = p.ahead
+		p.behind.link().ahead = p.ahead
 	}
 	p.ahead, p.behind = none, none
 	l.count--
@@ -100,7 +101,7 @@ func (l *Line[T]) Remove(t T) {
 func (l *Line[T]) All() []T {
 	var none T
 	items := make([]T, 0, l.count)
-	for t := l.first; t != none; t = t.place().behind {
+	for t := l.first; t != none; t = t.link().behind {
 		items = append(items, t)
 	}
 	return items
@@ -111,7 +112,7 @@ func (l *Line[T]) Check() string {
 	var none T
 	all := l.All()
 	for i, t := range all {
-		if p := t.place(); i > 0 && (p.ahead != all[i-1] || p.since < all[i-1].place().since) {
+		if p := t.link(); i > 0 && (p.ahead != all[i-1] || p.since < all[i-1].link().since) {
 			return fmt.Sprintf("item %d is out of line", i)
 		}
 	}

@@ -20,8 +20,8 @@ func (ps *Passes[T]) Start(l *Line[T]) {
 	}
 }
 
-// GoOn continues passes, one after the other, as far as the effort allows: advance handles the
-// items that Look returns. It may start and continue passes itself.
+// GoOn continues passes, one after another, as far as the effort allows. advance handles the items
+// that Look returns; it may start and continue passes itself.
 func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 	if ps.going {
 		return // from within a pass
@@ -46,12 +46,12 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 }
 
 // Look moves the cursor of a line as far as the effort allows, and returns the items that must
-// move, each of which costs so much.
+// move, each at a given cost.
 func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	var none T
 	for l.cursor != none && e.Spend(1) {
 		t := l.cursor
-		l.cursor = t.place().behind
+		l.cursor = t.link().behind
 		if !stays(t) {
 			e.Spend(cost)
 			found = append(found, t)
@@ -60,14 +60,14 @@ func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	return found
 }
 
-// Ended returns the lines of which a pass has ended since it was called last.
+// Ended returns the lines whose passes have ended since its last call.
 func (ps *Passes[T]) Ended() []*Line[T] {
 	ended := ps.ended
 	ps.ended = nil
 	return ended
 }
 
-// Lines returns the lines with passes. They must not be changed.
+// Lines returns the lines with passes. The result is read-only.
 func (ps *Passes[T]) Lines() []*Line[T] { return ps.lines }
 
 // IsBehind reports whether something is left to do.

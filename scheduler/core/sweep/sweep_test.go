@@ -8,7 +8,7 @@ import (
 )
 
 type item struct {
-	Place[*item]
+	Link[*item]
 	number int
 }
 

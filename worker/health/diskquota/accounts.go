@@ -71,30 +71,30 @@ func accountsOf(d *os.File, owners []folder.Owner, isXFS bool) (limits []limit) 
 	return limits
 }
 
-// room implements limit.
-func (a account) room() (Room, bool, error) {
-	room := Room{Of: a.String(), Free: Unbounded, MostBytes: Unbounded, Files: Unbounded, MostFiles: Unbounded, Foreign: a.foreign}
+// space implements limit.
+func (a account) space() (Space, bool, error) {
+	space := Space{Of: a.String(), Free: Unbounded, MostBytes: Unbounded, Files: Unbounded, MostFiles: Unbounded, Foreign: a.foreign}
 	d, err := os.Open(a.dir)
 	if err != nil {
-		return room, false, err
+		return space, false, err
 	}
 	defer d.Close()
 	var u usage
 	err = quotactl(d, getQuota, a.kind, a.id, unsafe.Pointer(&u))
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOSYS) { // it was turned off, or has no entry
-		return room, false, nil
+		return space, false, nil
 	}
 	if err != nil {
-		return room, false, fmt.Errorf("%s: %w", a, err)
+		return space, false, fmt.Errorf("%s: %w", a, err)
 	}
 	now := uint64(time.Now().Unix())
 	if most, ok := bound(u.bytesHard*blockBytes, u.bytesSoft*blockBytes, u.bytesTime, now); ok {
-		room.MostBytes, room.Free = most, max(0, most-int64(u.bytes))
+		space.MostBytes, space.Free = most, max(0, most-int64(u.bytes))
 	}
 	if most, ok := bound(u.filesHard, u.filesSoft, u.filesTime, now); ok {
-		room.MostFiles, room.Files = most, max(0, most-int64(u.files))
+		space.MostFiles, space.Files = most, max(0, most-int64(u.files))
 	}
-	return room, room.MostBytes < Unbounded || room.MostFiles < Unbounded, nil
+	return space, space.MostBytes < Unbounded || space.MostFiles < Unbounded, nil
 }
 
 func (a account) String() string {

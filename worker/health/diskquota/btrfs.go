@@ -150,11 +150,11 @@ func relations(d *os.File, id groupID) (others []groupID, err error) {
 	return others, nil
 }
 
-// room implements limit.
-func (g group) room() (Room, bool, error) {
+// space implements limit.
+func (g group) space() (Space, bool, error) {
 	r := reader{dir: g.dir}
 	flags := r.number("limit_flags")
-	room := Room{
+	space := Space{
 		Of: "btrfs quota group " + g.id.String(), Free: Unbounded, MostBytes: Unbounded, Files: Unbounded, MostFiles: Unbounded,
 		Late: true, AtOnce: btrfsAtOnce,
 	}
@@ -163,14 +163,14 @@ func (g group) room() (Room, bool, error) {
 		for flag, name := range map[int64]string{limitsReferenced: "referenced", limitsExclusive: "exclusive"} {
 			if flags&flag != 0 {
 				most := r.number("max_" + name)
-				room.Free, room.MostBytes = min(room.Free, max(0, most-r.number(name)-reserved)), min(room.MostBytes, most)
+				space.Free, space.MostBytes = min(space.Free, max(0, most-r.number(name)-reserved)), min(space.MostBytes, most)
 			}
 		}
 	}
 	if errors.Is(r.err, fs.ErrNotExist) || errors.Is(r.err, unix.ENODEV) { // the group is gone
-		return room, false, nil
+		return space, false, nil
 	}
-	return room, room.MostBytes < Unbounded, r.err
+	return space, space.MostBytes < Unbounded, r.err
 }
 
 // A reader reads numbers of a folder of sysfs until the first error.

@@ -22,10 +22,10 @@ const (
 	lookInterval = time.Second
 )
 
-// A Room is the rest of a quota.
-type Room struct {
+// A Space is the unused part of a quota.
+type Space struct {
 	Of string // the holder of the quota
-	// Free of MostBytes may still be written, and Files of MostFiles made. Unbounded means no
+	// Free of MostBytes can still be written, and Files of MostFiles created. Unbounded means no
 	// limit.
 	Free, MostBytes  int64
 	Files, MostFiles int64
@@ -33,17 +33,17 @@ type Room struct {
 	Late bool
 	// Foreign: files of this process do not count.
 	Foreign bool
-	// AtOnce is how many bytes one write may need to be free, however few it writes.
+	// AtOnce is how many free bytes a single write may need, however small it is.
 	AtOnce int64
 }
 
 // A limit is one quota.
 type limit interface {
-	// room returns the rest, and false if there is no limit.
-	room() (Room, bool, error)
+	// space returns the rest, and false if there is no limit.
+	space() (Space, bool, error)
 }
 
-// Quotas are those of one folder. Its methods may be called concurrently.
+// Quotas are the quotas of one folder. Its methods may be called concurrently.
 type Quotas struct {
 	dir    string
 	owners []folder.Owner
@@ -54,26 +54,26 @@ type Quotas struct {
 	due     time.Time // when they are looked for again
 }
 
-// New is of the files below dir that belong to this process or to one of owners.
+// New returns the Quotas of the files below dir that belong to this process or to one of owners.
 func New(dir string, owners []folder.Owner) *Quotas {
 	all := append([]folder.Owner{folder.ProcessOwner()}, owners...)
 	return &Quotas{dir: dir, owners: all}
 }
 
-// Rooms returns the rest of each quota. It omits quotas with errors.
-func (q *Quotas) Rooms() (rooms []Room, err error) {
+// Spaces returns the unused part of each quota. It omits quotas with errors.
+func (q *Quotas) Spaces() (spaces []Space, err error) {
 	limits, err := q.look()
 	errs := []error{err}
 	for _, l := range limits {
-		room, bounds, err := l.room()
+		space, bounds, err := l.space()
 		switch {
 		case err != nil:
 			errs = append(errs, err)
 		case bounds:
-			rooms = append(rooms, room)
+			spaces = append(spaces, space)
 		}
 	}
-	return rooms, errors.Join(errs...)
+	return spaces, errors.Join(errs...)
 }
 
 func (q *Quotas) look() ([]limit, error) {
@@ -102,17 +102,17 @@ func find(dir string, owners []folder.Owner) ([]limit, error) {
 	return accountsOf(d, owners, st.Type == unix.XFS_SUPER_MAGIC), nil
 }
 
-// Describe lists the quotas, and the rest of each.
+// Describe lists the quotas, and the unused part of each.
 func (q *Quotas) Describe() (string, error) {
-	rooms, err := q.Rooms()
+	spaces, err := q.Spaces()
 	var said []string
-	for _, r := range rooms {
+	for _, r := range spaces {
 		said = append(said, r.String())
 	}
 	return strings.Join(said, ", "), err
 }
 
-func (r Room) String() string {
+func (r Space) String() string {
 	s := r.Of
 	if r.MostBytes < Unbounded {
 		s += fmt.Sprintf(": %d of %d bytes are left", r.Free, r.MostBytes)
@@ -136,7 +136,7 @@ func (q *Quotas) Warn(log *zap.Logger) {
 	}
 }
 
-// Commit makes the file systems of Quotas count removals, if a Room is Late.
+// Commit makes the file systems of Quotas count removals, if a Space is Late.
 func (q *Quotas) Commit() {
 	d, err := os.Open(q.dir)
 	if err != nil {

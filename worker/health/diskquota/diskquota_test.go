@@ -55,12 +55,12 @@ func do(t *testing.T, args ...string) {
 	}
 }
 
-// rooms returns those that there are now, by whose they are.
-func rooms(t *testing.T, dir string, owners ...folder.Owner) map[string]Room {
+// spaces returns those that there are now, by whose they are.
+func spaces(t *testing.T, dir string, owners ...folder.Owner) map[string]Space {
 	t.Helper()
-	found, err := New(dir, owners).Rooms()
+	found, err := New(dir, owners).Spaces()
 	check(t, err)
-	all := map[string]Room{}
+	all := map[string]Space{}
 	for _, r := range found {
 		all[r.Of] = r
 	}
@@ -82,7 +82,7 @@ func write(t *testing.T, file string, bytes int, owner folder.Owner) {
 // anything is on the disk.
 func TestBtrfs(t *testing.T) {
 	disk := mounted(t, "", "mkfs.btrfs", "-q")
-	if found := rooms(t, disk); len(found) > 0 {
+	if found := spaces(t, disk); len(found) > 0 {
 		t.Errorf("without quotas there are %v", found)
 	}
 	own, other := filepath.Join(disk, "own"), filepath.Join(disk, "other")
@@ -90,7 +90,7 @@ func TestBtrfs(t *testing.T) {
 	for _, dir := range []string{own, other} {
 		do(t, "btrfs", "subvolume", "create", dir)
 	}
-	if found := rooms(t, own); len(found) > 0 {
+	if found := spaces(t, own); len(found) > 0 {
 		t.Errorf("without bounds there are %v", found)
 	}
 	for _, id := range []string{"1/100", "1/200", "2/100"} {
@@ -102,10 +102,10 @@ func TestBtrfs(t *testing.T) {
 	for id, size := range map[string]string{"0/256": "100M", "0/257": "10M", "1/100": "90M", "1/200": "9M", "2/100": "80M"} {
 		do(t, "btrfs", "qgroup", "limit", size, id, disk)
 	}
-	before := rooms(t, own)
+	before := spaces(t, own)
 	const written = 30 << 20
 	write(t, filepath.Join(own, "file"), written, folder.ProcessOwner())
-	after := rooms(t, own)
+	after := spaces(t, own)
 	if len(before) != 3 || len(after) != 3 {
 		t.Errorf("there are %v, then %v", before, after)
 	}
@@ -117,11 +117,11 @@ func TestBtrfs(t *testing.T) {
 	}
 	check(t, unix.Unlink(filepath.Join(own, "file")))
 	do(t, "btrfs", "qgroup", "limit", "none", "0/256", disk)
-	if found := rooms(t, own); len(found) != 2 {
+	if found := spaces(t, own); len(found) != 2 {
 		t.Errorf("when one bound is gone there are %v", found)
 	}
 	do(t, "btrfs", "quota", "disable", disk)
-	if found := rooms(t, own); len(found) > 0 {
+	if found := spaces(t, own); len(found) > 0 {
 		t.Errorf("when quotas are off there are %v", found)
 	}
 }
@@ -142,7 +142,7 @@ func limitUser(t *testing.T, dir string, kind int, id uint32, hard, files uint64
 func TestAccounts(t *testing.T) {
 	disk := mounted(t, ",usrquota,grpquota", "mkfs.ext4", "-q", "-O", "quota", "-E", "quotatype=usrquota:grpquota")
 	one, two := folder.Owner{UID: 12345, GID: 23456}, folder.Owner{UID: 12346, GID: 23456}
-	if found := rooms(t, disk, one, two); len(found) > 0 {
+	if found := spaces(t, disk, one, two); len(found) > 0 {
 		t.Errorf("without bounds there are %v", found)
 	}
 	limitUser(t, disk, ofUsers, one.UID, 50<<20, 0)
@@ -150,7 +150,7 @@ func TestAccounts(t *testing.T) {
 	limitUser(t, disk, ofUsers, 12347, 50<<20, 0)
 	const written = 30 << 20
 	write(t, filepath.Join(disk, "file"), written, one)
-	found := rooms(t, disk, one, two)
+	found := spaces(t, disk, one, two)
 	user, group := found["disk quota of user 12345"], found["disk quota of group 23456"]
 	if len(found) != 2 || !user.Foreign || user.MostBytes != 50<<20 || user.MostFiles != Unbounded || user.Late ||
 		group.MostBytes != Unbounded || group.MostFiles != 100 || group.Files != 99 {
@@ -159,11 +159,11 @@ func TestAccounts(t *testing.T) {
 	if used := user.MostBytes - user.Free; used < written || used > written+1<<20 {
 		t.Errorf("of %d bytes %d are used", user.MostBytes, used)
 	}
-	if found := rooms(t, disk); len(found) > 0 {
+	if found := spaces(t, disk); len(found) > 0 {
 		t.Errorf("for nobody but root there are %v", found)
 	}
 	limitUser(t, disk, ofUsers, 0, 200<<20, 0)
-	if found := rooms(t, disk); len(found) != 1 || found["disk quota of user 0"].Foreign {
+	if found := spaces(t, disk); len(found) != 1 || found["disk quota of user 0"].Foreign {
 		t.Errorf("for root there are %v", found)
 	}
 }
@@ -211,7 +211,7 @@ func TestParseGroup(t *testing.T) {
 			t.Errorf("%s: %s, %t", name, id, ok)
 		}
 	}
-	if strings.Contains(Room{Of: "x", MostBytes: Unbounded, MostFiles: Unbounded}.String(), "left") {
+	if strings.Contains(Space{Of: "x", MostBytes: Unbounded, MostFiles: Unbounded}.String(), "left") {
 		t.Error("what is not bounded is said to be left")
 	}
 }
