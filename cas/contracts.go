@@ -53,9 +53,9 @@ type DirectFetcher interface {
 	Direct() Fetcher
 }
 
-// An Incoming is a blob on its way into a store, whose bytes may come in any order and from several
-// goroutines. It takes room as they come. Either Keep or Drop ends it; then Close, after the last
-// read.
+// An Incoming is a blob on its way into a store. Its bytes may come in any order and from several
+// goroutines, and take space in the store as they come. Either Keep or Drop ends it; then comes
+// Close, after the last read.
 type Incoming interface {
 	// WriteAt writes bytes that were not written before. Bytes that do not fit are ErrNoSpace.
 	io.WriterAt
@@ -64,54 +64,55 @@ type Incoming interface {
 	// Keep makes a blob of the written bytes, all of which the caller has hashed, and leaves it
 	// retained once.
 	Keep(ctx context.Context) error
-	// Drop gives it up. The bytes are gone.
+	// Drop discards the blob and its bytes.
 	Drop()
 	Close()
 }
 
 // A Readable is a source of blobs. For a missing blob the error is a *MissingError.
 type Readable interface {
-	// FindMissing returns those of ds that are not there, in their order.
+	// FindMissing returns the missing ones of ds, in their order.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	// ReadBlob hashes the bytes that it returns.
 	ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error)
-	// Reading is called before all of d is read from a file that OpenBlob opened. A reader that
-	// finds it right calls sound before it is closed; one that finds it wrong asks for a Verdict.
+	// Reading is called before a reader reads all of d from a file that OpenBlob opened. If the
+	// bytes are right, the reader calls sound before it closes the file; if they are wrong, it asks
+	// for a Verdict.
 	Reading(d digest.Digest, file *os.File) (sound func(), err error)
-	// Verdict checks d, of which a reader got wrong bytes. A damaged one is missing from now on,
-	// which is the error.
+	// Verdict checks d after a reader got wrong bytes of it. A damaged blob is missing from then
+	// on, and the error says so.
 	Verdict(ctx context.Context, d digest.Digest) error
 }
 
-// A Content is the blobs that an instance name has.
+// Content is the blobs of one instance name.
 type Content interface {
 	Readable
 	// Contains reports whether d is there.
 	Contains(d digest.Digest) bool
-	// ContainsSound reports that, for a verified blob.
+	// ContainsSound reports whether d is there and verified.
 	ContainsSound(ctx context.Context, d digest.Digest) (bool, error)
-	// FindUnsound does what FindMissing does, and checks the present blobs: those whose files were
-	// changed are hashed, and with stale those that are not verified.
+	// FindUnsound is FindMissing that also checks the present blobs: it hashes those whose files
+	// were changed and, with stale, those that are not verified.
 	FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error)
 	// PutBytes stores d, whose bytes are b.
 	PutBytes(ctx context.Context, d digest.Digest, b []byte) error
-	// Arriving is called when all of d has come in a stream, before it is put into its place, and
-	// Gained when it is there.
+	// Arriving is called when a stream has delivered all of d, before d appears in the store;
+	// Gained is called when it has appeared.
 	Arriving(ctx context.Context, d digest.Digest) error
 	Gained(d digest.Digest) error
 }
 
-// A Writer takes the bytes of a blob in their order. It takes room as they come; bytes that do not
-// fit are ErrNoSpace. Keep, if it returns nil, or Drop ends it.
+// A Writer takes the bytes of a blob in order. They take space in the store as they come; bytes
+// that do not fit are ErrNoSpace. Drop, or a Keep that returns nil, ends it.
 type Writer interface {
 	io.Writer
 	// Keep makes a blob of the written bytes, all of which the caller has hashed, and leaves it
 	// retained once.
 	Keep(ctx context.Context) error
-	// Drop gives it up. The bytes are gone.
+	// Drop discards the blob and its bytes.
 	Drop()
-	// GiveBack gives the room back, ahead of Drop.
+	// GiveBack releases the space ahead of Drop.
 	GiveBack()
 }
 

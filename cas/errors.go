@@ -17,7 +17,8 @@ var (
 	// ErrNoSpace: the blob does not fit, because it is larger than the whole store, because the
 	// stored blobs are in use, or because the disk is full.
 	ErrNoSpace = errors.New("no space in the store")
-	// ErrTooManyHolders: too many others have blobs. No other blob that leaves makes room.
+	// ErrTooManyHolders: too many instance names have blobs. The eviction of other blobs does not
+	// help.
 	ErrTooManyHolders = errors.New("no room for another instance name in the store")
 	// ErrUnwritable: the machine does not let the store change its folder, or the file in a blob's
 	// place. Other stores may have the blob, and this store may later.
@@ -72,8 +73,8 @@ func (e *DamagedError) Error() string {
 // Is reports whether target is ErrCorrupt.
 func (e *DamagedError) Is(target error) bool { return target == ErrCorrupt }
 
-// A WrongPartsError names a blob of which wrong parts came, and may have been used, before all of
-// it had. It has been fetched again, and the store has it. errors.Is(err, ErrCorrupt) holds for it.
+// A WrongPartsError names a blob whose parts were wrong and may have been used before the whole
+// blob was verified. The store has fetched it again. errors.Is(err, ErrCorrupt) holds for it.
 type WrongPartsError struct{ Digest digest.Digest }
 
 // Error names the blob.

@@ -8,9 +8,9 @@ import (
 	"github.com/forerunner-build/forerunner/farm/config"
 )
 
-// CheckFile returns the error of a configuration file with file, line, column and field, nil if
-// scheduler and worker would start with it. It does not read files that the configuration names,
-// such as keys.
+// CheckFile returns an error with file, line, column and field unless scheduler and worker would
+// start with a configuration file. It does not read files that the configuration names, such as
+// keys.
 func CheckFile(file string) error {
 	f, err := config.Read(file)
 	if err != nil {

@@ -29,18 +29,18 @@ import (
 	"github.com/forerunner-build/forerunner/worker/health/diskquota"
 )
 
-// A FindingState is the verdict of a Finding.
+// A FindingState is the result of a check.
 type FindingState string
 
 // The FindingStates there are.
 const (
 	FindingOK      FindingState = "ok"
-	FindingLimited FindingState = "limited" // a worker starts, and goes without something
+	FindingLimited FindingState = "limited" // a worker starts, but lacks something
 	FindingBroken  FindingState = "broken"  // a worker does not start, or does not work
 	FindingSkipped FindingState = "skipped"
 )
 
-// A Finding is a result of Examine.
+// A Finding is one result of Examine.
 type Finding struct {
 	What  string       `json:"what"`
 	State FindingState `json:"state"`
@@ -60,9 +60,9 @@ const (
 	remotePatience = 10 * time.Second
 )
 
-// Examine checks w's needs of this machine by starting as a worker does, in a temporary folder
-// below Data, and checks the scheduler and the storage, if asked. It serves no one. w must not be
-// used after it.
+// Examine checks whether this machine meets w's needs, by starting as a worker does in a temporary
+// folder below Data. It checks the scheduler and the storage, too, if asked. It serves nobody. w
+// must not be used after it.
 func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding {
 	e := &examination{}
 	w.Logger = zap.New(e)

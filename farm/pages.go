@@ -63,8 +63,8 @@ func (s *Scheduler) farmName(shared bool) string {
 	return host + " " + s.Data
 }
 
-// Pages is where people find the pages, with a slash at its end; empty: that is not known, or there
-// are none.
+// Pages returns the public URL of the pages, with a slash at its end; empty if it is unknown, or
+// there are none.
 func (s *Scheduler) Pages() string {
 	if s.PageURL != "" {
 		return strings.TrimSuffix(s.PageURL, "/") + "/"

@@ -68,8 +68,8 @@ func (s *Started) replaceSlot(ctx context.Context, i int) error {
 	return nil
 }
 
-// Close ends the guard and the launchers, and removes their cgroups. Processes that the kernel
-// holds stay, and their cgroup is left to the next worker with this data folder.
+// Close ends the guard and the launchers, and removes their cgroups. If a process cannot be killed,
+// its cgroup is left to the next worker with this data folder.
 func (s *Started) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
 	defer cancel()

@@ -18,13 +18,13 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// Reuse is when a worker may reuse the result of an earlier run.
+// Reuse says when a worker may reuse the result of an earlier run.
 type Reuse string
 
 // The choices.
 const (
 	ReuseOff     Reuse = "off"
-	ReuseProfile Reuse = "profile" // by an exact record of what the run looked at
+	ReuseProfile Reuse = "profile" // by an exact record of everything that the run looked at
 )
 
 // String returns the name of r.
@@ -40,7 +40,7 @@ func (r *Reuse) Set(name string) error {
 	return fmt.Errorf("%q is neither %s nor %s", name, ReuseOff, ReuseProfile)
 }
 
-// Type is the type of the flag.
+// Type returns the type of the flag.
 func (r *Reuse) Type() string { return "when" }
 
 const (

@@ -28,7 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/worker/machine"
 )
 
-// A Started worker has its launchers, and may make mounts.
+// A Started worker has its launchers, and may now make mounts.
 type Started struct {
 	w         *Worker
 	plan      slotPlan

@@ -18,13 +18,13 @@ import (
 // BoltOptions are the options of a Bolt. Zero values mean the defaults.
 type BoltOptions struct {
 	Logger *zap.Logger
-	// MaxBytes bounds each bucket; default 128 MiB. BucketMaxBytes has other bounds for some.
-	// The file takes up to about twice the sum and 32 MiB, and does not shrink.
+	// MaxBytes limits each bucket; default 128 MiB. BucketMaxBytes has other limits for some. The
+	// file takes up to about twice the sum and 32 MiB, and does not shrink.
 	MaxBytes       int64
 	BucketMaxBytes map[string]int64
 	// LockTimeout is how long OpenBolt waits for another process to close the file; default 2 s.
 	LockTimeout time.Duration
-	// CommitAfter is how long a write may wait for others to share its commit; default 500 ms.
+	// CommitAfter is how long a write may wait so that others share its commit; default 500 ms.
 	CommitAfter time.Duration
 }
 
@@ -71,8 +71,8 @@ type Bolt struct {
 }
 
 // OpenBolt opens the file at path, and creates it and its folder if necessary. If another process
-// holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is renamed to
-// path.damaged-TIME, with a line in the log, and a new one begun.
+// holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is logged, renamed to
+// path.damaged-TIME, and replaced by a new one.
 func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
 	o.validate()
 	db, err := openFile(path, o.LockTimeout, o.Logger)
@@ -111,7 +111,7 @@ func (b *Bolt) Close() (err error) {
 }
 
 // Flush waits until everything that was queued before is committed, or ctx ends. It returns the
-// error of commits that were lost since the last Flush that returned one.
+// error of commits that failed since the last Flush that returned one.
 func (b *Bolt) Flush(ctx context.Context) error {
 	if err := b.queue.flush(ctx); err != nil {
 		return fmt.Errorf("flush records %s: %w", b.db.Path(), err)

@@ -15,16 +15,16 @@ import (
 
 var _ Durable = (*Folder)(nil)
 
-// A Folder keeps Durable records as files of one folder, which is made with the first of them: few
-// records that change rarely, such as quotas. A record is on disk when a method that writes it has
-// returned. A damaged file stays, and is an error until an operator has restored or removed it. A
-// Folder belongs to one process at a time; it needs no closing.
+// A Folder keeps Durable records as files of one folder, which the first record creates. It is for
+// few records that change rarely, such as quotas. When a method that writes a record has returned,
+// the record is on disk. A damaged file stays, and is an error until an operator has restored or
+// removed it. A Folder belongs to one process at a time; it needs no closing.
 type Folder struct {
 	dir string
 	mu  sync.Mutex // held while a record is written, so that CompareAndSwap sees no other
 }
 
-// NewFolder returns the Folder at dir, which need not be there.
+// NewFolder returns the Folder at dir, which need not exist.
 func NewFolder(dir string) *Folder { return &Folder{dir: dir} }
 
 // Path returns the name of the file of a record.

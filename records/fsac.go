@@ -15,7 +15,7 @@ const defaultServiceTimeout = time.Second
 
 // FSACOptions are the options of an FSAC. Zero values mean the defaults.
 type FSACOptions struct {
-	// Buckets are those that are kept in the service; default only names.ProfileBucket. As the
+	// Buckets are the buckets that the service keeps; default only names.ProfileBucket. Because the
 	// service has no buckets, the same digest in two of them is the same record: their digests must
 	// be those of different messages.
 	Buckets []string
@@ -47,7 +47,7 @@ type FSAC struct {
 
 var _ Hints = (*FSAC)(nil)
 
-// NewFSAC returns an FSAC over a connection, which stays the caller's.
+// NewFSAC returns an FSAC over a connection, which the caller closes.
 func NewFSAC(conn grpc.ClientConnInterface, o FSACOptions) *FSAC {
 	o.validate()
 	client := fsac.NewFileSystemAccessCacheClient(conn)

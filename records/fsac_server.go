@@ -13,11 +13,11 @@ import (
 )
 
 // RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no
-// closing; s stays the caller's, to be closed after g has stopped. Values are encoded
-// FileSystemAccessProfile messages. Fields of them that the schema does not have are kept and given
-// back. A record that is no such message is NOT_FOUND.
+// closing; the caller closes s after g has stopped.
 //
-// A filter is stored as it comes, malformed or not: that is for the reader to judge.
+// Values are encoded FileSystemAccessProfile messages. Unknown fields are kept and returned. A
+// record that is no such message is NOT_FOUND. A filter is stored unchecked, because readers check
+// it.
 func RegisterFSAC(g grpc.ServiceRegistrar, s Hints) {
 	fsac.RegisterFileSystemAccessCacheServer(g, &fsacService{store: s})
 }

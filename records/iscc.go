@@ -36,7 +36,7 @@ type ISCC struct {
 
 var _ Hints = (*ISCC)(nil)
 
-// NewISCC returns an ISCC over a connection, which stays the caller's.
+// NewISCC returns an ISCC over a connection, which the caller closes.
 func NewISCC(conn grpc.ClientConnInterface, o ISCCOptions) *ISCC {
 	o.validate()
 	client := iscc.NewInitialSizeClassCacheClient(conn)

@@ -13,9 +13,10 @@ import (
 )
 
 // RegisterISCC serves names.StatisticsBucket of s as Buildbarn's InitialSizeClassCache. It needs no
-// closing; s stays the caller's, to be closed after g has stopped. Values are encoded
-// PreviousExecutionStats messages. Fields of them that the schema does not have are kept and given
-// back. A record that is no such message is NOT_FOUND.
+// closing; the caller closes s after g has stopped.
+//
+// Values are encoded PreviousExecutionStats messages. Unknown fields are kept and returned. A
+// record that is no such message is NOT_FOUND.
 func RegisterISCC(g grpc.ServiceRegistrar, s Hints) {
 	iscc.RegisterInitialSizeClassCacheServer(g, &isccService{store: s})
 }

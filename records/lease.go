@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// DefaultLeaseDuration is a Lease's without LeaseOptions.Duration.
+// DefaultLeaseDuration is the default of LeaseOptions.Duration.
 const DefaultLeaseDuration = 10 * time.Second
 
 // ErrLeaseLost: another program may have the lease now.
@@ -26,8 +26,8 @@ var ErrLeaseLost = errors.New("lease is lost")
 type LeaseOptions struct {
 	// Holder names the holder, in logs; default "somebody".
 	Holder string
-	// Duration is how long a holder that has died keeps it; default DefaultLeaseDuration, and the
-	// same for all. A holder that cannot renew it ends itself after 4/5 of that.
+	// Duration is how long the lease of a dead holder lasts; default DefaultLeaseDuration. It must
+	// be the same for all holders. A holder that cannot renew its lease ends after 4/5 of it.
 	Duration time.Duration
 	Logger   *zap.Logger // nil logs nothing
 
@@ -61,7 +61,7 @@ func (v *validity) valid(wall time.Time) bool {
 }
 
 // Holds reports whether the lease is ours, and nobody else can have it yet. Unlike the context of
-// Hold's serve it also tells while that ends. It may be called at any time.
+// Hold's serve, it is exact while the lease runs out. It may be called at any time.
 func (l *Lease) Holds() bool {
 	v := l.ours.Load()
 	return v != nil && v.valid(l.options.wall())
@@ -75,8 +75,8 @@ type tenancy struct {
 	Nonce  uint64 `json:"nonce"`  // tells holders of one name apart
 }
 
-// NewLease returns the lease of a name; s stays the caller's. A lease is small and used all the
-// time, so that it is not evicted.
+// NewLease returns the lease with a name; the caller closes s. A lease is small and always in use,
+// so s does not evict it.
 func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 	if o.Duration <= 0 {
 		o.Duration = DefaultLeaseDuration
@@ -95,9 +95,9 @@ func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 
 // Hold waits for the lease, runs serve while it holds it, gives it up, and returns the result of
 // serve. The context of serve ends with ctx, and before another program can have the lease: then
-// the error wraps ErrLeaseLost, beside that of serve. term is higher than that of any holder
-// before. Hold must not be called again before it has returned; then all other waiting programs
-// come first.
+// the error wraps ErrLeaseLost, besides that of serve. term is higher than those of all earlier
+// holders. Hold must not be called again before it has returned; a later call waits behind all
+// other programs.
 func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term uint64) error) error {
 	held, err := l.acquire(ctx)
 	if err != nil {

@@ -16,8 +16,8 @@ var (
 	_ Durable = (*Memory)(nil)
 )
 
-// A Memory keeps records as long as the process lives; for tests, and for hints whose file cannot
-// be opened. The zero Memory is not usable.
+// A Memory keeps records while the process lives, for tests, and for hints whose file cannot be
+// opened. The zero Memory is not usable.
 type Memory struct {
 	maxBytes int64
 
@@ -25,7 +25,7 @@ type Memory struct {
 	buckets map[string]*bounded.Cache[Key, []byte] // guarded by mu; values are never changed, only replaced
 }
 
-// NewMemory returns an empty Memory of at most maxBytes in each bucket; 0 means 128 MiB.
+// NewMemory returns an empty Memory of at most maxBytes in each bucket; 0 is 128 MiB.
 func NewMemory(maxBytes int64) *Memory {
 	if maxBytes <= 0 {
 		maxBytes = defaultMaxBytes

@@ -22,11 +22,11 @@ const (
 var (
 	// ErrNotFound: there is no record under the key.
 	ErrNotFound = record.ErrNotFound
-	// ErrConflict: the record is not what CompareAndSwap was told that it is.
+	// ErrConflict: the record differs from the old value of CompareAndSwap.
 	ErrConflict = record.ErrConflict
-	// ErrInvalid: the key or the value breaks a rule of the store; trying again is of no use.
+	// ErrInvalid: the key or the value breaks a rule of the store; a retry is useless.
 	ErrInvalid = record.ErrInvalid
-	// ErrDamaged: a durable record is not what was written.
+	// ErrDamaged: a durable record differs from the bytes that were written.
 	ErrDamaged = record.ErrDamaged
 	// ErrLocked: another process has the file of a Bolt open.
 	ErrLocked = errors.New("file is in use by another process")
@@ -40,7 +40,7 @@ type (
 	Key = record.Key
 	// Hints keep records that may be lost.
 	Hints = record.Hints
-	// Durable keeps records that may not be lost.
+	// Durable keeps records that must not be lost.
 	Durable = record.Durable
 )
 

@@ -16,13 +16,13 @@ var (
 )
 
 // A Redis keeps Hints and Durable records on Redis servers, version 5 or later, that many programs
-// can share. OpenRedis makes one; Close ends it. Nothing is kept here: what one program has put,
-// all of them see.
+// can share. OpenRedis makes one; Close ends it.
 //
-// Every write is one script, which keeps the bound of its bucket as a Memory does. Put has returned
-// when the server has the record; how durable it is then is the server's configuration, and a
-// fail-over loses what the new master did not have. Where the server evicts by itself
-// (maxmemory-policy) it takes whole buckets; the bounds here make do without.
+// It caches nothing: all programs see each record as soon as one has put it. Every write is one
+// script, which keeps the limit of its bucket as a Memory does. When Put has returned, the server
+// has the record. How durable it is then depends on the server's configuration, and a fail-over
+// loses the records that the new master did not have. If the server evicts by itself
+// (maxmemory-policy), it evicts whole buckets; with the limits here that is unnecessary.
 type Redis struct {
 	options RedisOptions
 	client  redis.UniversalClient

@@ -21,11 +21,11 @@ import (
 
 // RedisOptions are the options of a Redis. Zero values mean the defaults.
 type RedisOptions struct {
-	// MaxBytes bounds each bucket; default 128 MiB.
+	// MaxBytes limits each bucket; default 128 MiB.
 	MaxBytes int64
-	// Timeout bounds each call, connecting included; default 1 s.
+	// Timeout limits each call, including connecting; default 1 s.
 	Timeout time.Duration
-	// TLS returns the configuration for the next connection with rediss and similar schemes; the
+	// TLS returns the configuration of the next connection with rediss and similar schemes; the
 	// server name is that of the address. Default: the system's authorities.
 	TLS func() *tls.Config
 }
@@ -46,7 +46,7 @@ func (o *RedisOptions) validate() {
 // touches is on one node. Each part has its share of the bound.
 const clusterShards = 16
 
-// IsRedisURL reports whether OpenRedis is for it.
+// IsRedisURL reports whether OpenRedis accepts the scheme of a URL.
 func IsRedisURL(address string) bool {
 	scheme, _, found := strings.Cut(address, "://")
 	kind, _, _ := strings.Cut(scheme, "+")

@@ -16,7 +16,7 @@ type capabilitiesService struct {
 	cache func() *repb.CacheCapabilities
 }
 
-// GetCapabilities is the same for every instance name.
+// GetCapabilities returns the same for every instance name.
 func (s capabilitiesService) GetCapabilities(
 	context.Context, *repb.GetCapabilitiesRequest,
 ) (*repb.ServerCapabilities, error) {

@@ -92,7 +92,7 @@ func (s *executionService) submit(
 	return s.operations.submit(op)
 }
 
-// WaitExecution follows an operation that runs, or has ended not long ago.
+// WaitExecution follows an operation that runs, or that has ended recently.
 func (s *executionService) WaitExecution(
 	req *repb.WaitExecutionRequest, stream repb.Execution_WaitExecutionServer,
 ) error {

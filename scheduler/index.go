@@ -40,9 +40,10 @@ const (
 	maxIndexed, maxIndexedBytes, maxPartBytes = 20_000, 16 << 10, 1 << 20
 )
 
-// An Index is a store, outside of a scheduler, of the operations whose actions workers have, so
-// that the next scheduler knows them until their workers come back. It may be a second late, and
-// while its store does not answer clients execute their actions again. It belongs to one Server.
+// An Index stores, outside of a scheduler, the operations whose actions workers have, so that the
+// next scheduler knows them before their workers come back. It may be a second late. While its
+// store does not answer, clients execute their actions again after a restart. It belongs to one
+// Server.
 type Index struct {
 	store *indexed.Careful
 	name  string
@@ -55,8 +56,8 @@ type indexPart struct {
 	at  time.Time
 }
 
-// NewIndex returns the Index of a name in a store, which stays the caller's. Schedulers that
-// replace each other have the same name.
+// NewIndex returns the Index with a name in a store, which the caller closes. Schedulers that
+// replace each other use the same name.
 func NewIndex(store indexed.Durable, name string, log *zap.Logger) *Index {
 	return &Index{name: name, store: indexed.NewCareful(store, indexed.CarefulOptions{
 		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "a restart is survived",

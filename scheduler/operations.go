@@ -193,7 +193,7 @@ type operationsService struct {
 	longrunningpb.UnimplementedOperationsServer
 }
 
-// GetOperation returns an operation's present state.
+// GetOperation returns the present state of an operation.
 func (s operationsService) GetOperation(
 	ctx context.Context, req *longrunningpb.GetOperationRequest,
 ) (*longrunningpb.Operation, error) {

@@ -18,7 +18,7 @@ import (
 // died, the next one does not wait for it; an action that it got in that time may run twice.
 const rosterEvery = time.Second
 
-// A WorkerSum stands for the key of a worker.
+// A WorkerSum is a hash of a worker's key.
 type WorkerSum uint64
 
 func sumOfWorker(key string) WorkerSum {

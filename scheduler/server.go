@@ -47,71 +47,72 @@ type ServerOptions struct {
 	// Storage returns the storage of an instance name, for one digest function.
 	// It is called once for each Execute and should be cheap.
 	Storage func(instance string, fn digest.Function) Storage
-	// CacheCapabilities returns the cache part of GetCapabilities; nil: the capabilities of the
-	// storage are unknown yet. Nil: none.
+	// CacheCapabilities returns the cache part of GetCapabilities; a nil result means that the
+	// capabilities of the storage are still unknown. A nil CacheCapabilities means that there are
+	// none.
 	CacheCapabilities func() *repb.CacheCapabilities
-	// StorageHere: Storage reads without a call. Workers that want them then get Commands with
-	// their actions.
+	// StorageHere: Storage reads without a network call. Then workers that ask for it get Commands
+	// with their actions.
 	StorageHere bool
 	Config      tuning.Config
-	// Grant returns the grant for a worker to write the result of its action (Grants of cas). Nil:
-	// workers need none, or are authenticated.
+	// Grant returns the grant with which a worker may write the result of its action (Grants of
+	// cas). Nil: workers need none, or are authenticated.
 	Grant func(instance string, action digest.Digest) string
 	// MissingInputs returns, before an action is queued, the inputs that its instance name lacks.
 	// Its errors are gRPC statuses. Nil: workers find missing inputs.
 	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
-	// Logger takes one Info line for each operation, at its end. Nil: no log.
+	// Logger gets one Info line for each operation, at its end. Nil: no log.
 	Logger *zap.Logger
-	// Metrics is where the metrics are registered. Nil: nowhere.
+	// Metrics is the registry for the metrics. Nil: they are not registered.
 	Metrics prometheus.Registerer
-	// Tracer makes spans of operations, which those of clients and workers join by W3C
-	// trace context. Nil: the client's goes to the worker as it is.
+	// Tracer makes spans of operations, to which clients and workers connect theirs by W3C trace
+	// context. Nil: the worker gets the client's trace context unchanged.
 	Tracer trace.Tracer
 	// Sizes chooses the size class on which an action starts. Nil: the largest.
 	Sizes *sizeclass.Analyzer
-	// Rand is where the names of operations come from. Nil: crypto/rand.
+	// Rand is the random source for the names of operations. Nil: crypto/rand.
 	Rand io.Reader
 	// Journal records events until Run ends. Nil: no recording.
 	Journal *journal.Journal
-	// Term grows from each Server to the next that takes its place; see records.Lease. If it is not
-	// 0, all answers to workers have it in the header names.TermHeader, so that they take none of a
-	// Server that does not know yet that it is over.
+	// Term increases from each Server to the one that replaces it; see records.Lease. If it is not
+	// 0, all answers to workers carry it in the header names.TermHeader, so that workers ignore a
+	// replaced Server that does not know it yet.
 	Term uint64
-	// Pages is the URL below which an operation's name is that of its page. Messages of failed
-	// operations have it. Empty: they do not.
+	// Pages is the URL of operations' pages, which ends before an operation's name. Messages of
+	// failed operations link to it. Empty: they do not.
 	Pages string
-	// Drains are in force from the start. KeepDrains is given those in force after
-	// each change, one call at a time, so that a later Server can have them. Nil: they
-	// end with this one.
+	// Drains are active from the start. KeepDrains is called with the active drains after each
+	// change, one call at a time, to save them for the next Server. Nil: they end with this one.
 	Drains     []drain.Record
 	KeepDrains func([]drain.Record) error
 	// Held are adopted at the start: see State.Restore. Index stores them for the next Server. Nil:
-	// nothing does.
+	// they are not stored.
 	Held  []event.Held
 	Index *Index
-	// Expected are the workers of the Server before this one; see KeepWorkers. When all have
-	// called, actions are given out, however much of Config.Settle is left. Empty: there were none.
+	// Expected are the workers of the previous Server; see KeepWorkers. When all of them have
+	// called, actions are assigned, even if Config.Settle has not passed. Empty: there were none.
 	// Nil: unknown.
 	Expected []WorkerSum
-	// KeepWorkers gets the present workers, after changes, one call at a time. Nil: not saved.
+	// KeepWorkers is called with the present workers after changes, one call at a time. Nil: they
+	// are not saved.
 	KeepWorkers func([]WorkerSum) error
-	// Quotas are in force from the start; those of unknown cohorts are left out, with a
-	// warning. KeepQuota is given each that changes, one call at a time; no minimum and no
-	// maximum: it was deleted. Nil: changes end with this Server.
+	// Quotas are active from the start; those of unknown cohorts are omitted, with a warning.
+	// KeepQuota is called with each changed quota, one call at a time; a quota without minimum and
+	// maximum was deleted. Nil: changes end with this Server.
 	Quotas    []quota.Record
 	KeepQuota func(context.Context, quota.Record) error
-	// LoadQuotas returns the stored quotas, which others may change, too: it is called again and
-	// again, and its result is put in force. Nil: no one else changes them.
+	// LoadQuotas returns the stored quotas, which other schedulers may change, too: it is called
+	// periodically, and its result becomes active. Nil: nobody else changes them.
 	LoadQuotas func(context.Context) ([]quota.Record, error)
-	// Finished makes records of operations that have ended, and shows them. Nil: they are forgotten
-	// after Config.KeepCompleted.
+	// Finished makes records of completed operations, and shows them. Nil: they are forgotten after
+	// Config.KeepCompleted.
 	Finished *finished.Recorder
 	// OwnStore returns the state of this process's storage. Nil: it has none.
 	OwnStore func() *admin.Store
 }
 
 // A Server serves a State over gRPC. It answers calls from the moment it is registered; Run must be
-// running for time to pass. It only joins its parts, each of which has a job.
+// running for time to pass. It only connects its parts, each of which has one job.
 type Server struct {
 	options ServerOptions
 	log     *zap.Logger
@@ -130,7 +131,7 @@ type Server struct {
 	admin     operators.Service
 }
 
-// NewServer returns a Server, or an error that names the option that is wrong.
+// NewServer returns a Server, or an error that names the invalid option.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.Storage == nil {
 		return nil, errors.New("scheduler: option Storage is required")
@@ -230,7 +231,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 // Admin returns the service for operators, for callers in this process.
 func (s *Server) Admin() admin.SchedulerServer { return s.admin }
 
-// Operations returns the service longrunning Operations, for callers in this process.
+// Operations returns the longrunning Operations service, for callers in this process.
 func (s *Server) Operations() longrunningpb.OperationsServer {
 	return operationsService{Engine: s.engine}
 }
@@ -241,9 +242,9 @@ func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStr
 	return s.live.ByteStream(next, s.follows.watch)
 }
 
-// Watch returns l so changed that the Server knows the connections of its workers
-// and clients. It learns from it at once when a worker is gone, and counts the
-// operations of each client. Give it to the gRPC server in place of l.
+// Watch wraps l so that the Server knows the connections of its workers and clients. From them it
+// learns at once when a worker is gone, and counts the operations of each client. Give the result
+// to the gRPC server instead of l.
 func (s *Server) Watch(l net.Listener) net.Listener { return s.connections.Watch(l) }
 
 // Run serves until ctx is cancelled, and returns nil. From then on every waiting and every new call

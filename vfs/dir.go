@@ -6,16 +6,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Dir is an open folder of a root. Lookups from there cost the same at any depth, while
+// A Dir is an open folder of a root. Lookups in it cost the same at any depth, while
 // [Root.Unchanged] and [Root.Written] walk from the top each time. It belongs to one goroutine,
 // which closes it before the root.
 type Dir interface {
-	// Unchanged is Root.Unchanged of the folder's entry of this name.
+	// Unchanged is Root.Unchanged for the folder's entry with that name.
 	Unchanged(name string) (Input, bool)
-	// Written is Root.Written of the folder's entry of this name. The returned path is valid until
-	// Close.
+	// Written is Root.Written for the folder's entry with that name. The returned path is valid
+	// until Close.
 	Written(name string) (string, bool)
-	// Enter opens the folder that this one has by this name. It follows no symlink.
+	// Enter opens the subfolder with that name. It follows no symlink.
 	Enter(name string) (Dir, error)
 	Close()
 }

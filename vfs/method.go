@@ -2,18 +2,17 @@ package vfs
 
 import "fmt"
 
-// A Method is how the files of an input root get to where the action sees them.
-// It is the value of a flag: see Set.
+// A Method is a way to show input files to the action. It is the value of a flag: see Set.
 type Method string
 
 // The methods. The zero Method is Auto.
 const (
 	// Auto is FUSE if the machine supports it, or else HardLink, with a warning in the log.
 	Auto Method = "auto"
-	// FUSE asks for a file when the action does, and needs an overlayfs above it.
+	// FUSE fetches a file when the action opens it, and needs an overlayfs above it.
 	FUSE Method = "fuse"
-	// HardLink fetches every file before the action starts, and puts a hard link
-	// to it in its place; under an overlayfs if there is one.
+	// HardLink fetches every file before the action starts, and makes a hard link to it, below an
+	// overlayfs if the machine supports one.
 	HardLink Method = "hardlink"
 )
 
@@ -25,7 +24,7 @@ func (m Method) String() string {
 	return string(m)
 }
 
-// Set makes m the method of that name.
+// Set sets m to the method with that name.
 func (m *Method) Set(name string) error {
 	switch Method(name) {
 	case Auto, FUSE, HardLink:

@@ -105,5 +105,5 @@ func (l *plainLayer) Path() string { return l.folder.Path() }
 // Base implements upperLayer.
 func (l *plainLayer) Base() string { return l.folder.Path() }
 
-// Top opens the folder.
+// Top opens the topmost folder.
 func (l *plainLayer) Top() (*overlay.Dir, error) { return overlay.Upper(l.folder.Path()).Top() }

@@ -138,8 +138,8 @@ func (f *FS) tryRoot() error {
 	return errors.Join(r.tryOut(src), r.Close())
 }
 
-// Check makes a root, uses it as actions do, and drops it: the error says what does not work any
-// more. It takes milliseconds. One call at a time.
+// Check makes a root, uses it as actions do, and drops it. The error names the part that no longer
+// works. It takes milliseconds. Only one call at a time is allowed.
 func (f *FS) Check() error { return f.tryRoot() }
 
 func (r *Root) tryOut(src *probeSource) error {

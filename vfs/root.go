@@ -35,21 +35,21 @@ type Look = tree.Look
 
 // RootSpec describes the input root of one action.
 type RootSpec struct {
-	Name   string        // unique among the roots that are open, and a file name
+	Name   string        // unique among the open roots, and a file name
 	Digest digest.Digest // of the root Directory; its function is that of the whole tree
 	Source Source
 	// Owner, if not nil, is the owner of the root instead of Options.Owner. Then it has no metadata
 	// images, unless Options.Namespaces has the owner.
 	Owner *Owner
 	// OnFirstRead, if not nil, is called once for each path that is read (the package comment
-	// defines a read): "" for the root, else "a/b". It may be called concurrently and must not
-	// block, nor touch the root. With hard links it is never called.
+	// defines a read): "" for the root, else "a/b". It may be called concurrently and must neither
+	// block nor touch the root. With hard links it is never called.
 	OnFirstRead func(path string, k Kind)
-	// OnLook, if not nil, is called for everything that becomes known of the inputs, before the
-	// action learns it or, through Path and Unchanged, the worker. Path is the one among the
-	// inputs, also of moved ones; the same access may be reported again. It is called as
-	// OnFirstRead is. The root then has no metadata images, in which names can be looked up unseen,
-	// and each stat(2) after a listing is a lookup.
+	// OnLook, if not nil, is called for each fact about the inputs before the action learns it or,
+	// through Path and Unchanged, the worker. Path is the path among the inputs, also of moved
+	// inputs; the same access may be reported again. It is called as OnFirstRead is. The root then
+	// has no metadata images, in which lookups of names would go unseen, and each stat(2) after a
+	// listing is a lookup.
 	OnLook func(path string, l Look)
 	// OnBlob, if not nil, is called for each blob whose bytes the action, or the worker through
 	// Path and Unchanged, may get from the Source's files: before they do, but for files of a
@@ -60,9 +60,9 @@ type RootSpec struct {
 	// OnBlobRead, if not nil, is called instead of OnBlob for files of a metadata image: the Source
 	// may have dropped the blob since the action read it.
 	OnBlobRead func(d digest.Digest)
-	// OnStall, if not nil, is called when no access waits for the Source any
-	// longer, with the time since the first of them began: the d of all calls
-	// are disjoint and add up to Stalled. It must not block.
+	// OnStall, if not nil, is called when no access waits for the Source any longer, with the time
+	// since the first of them began to wait: the durations of all calls are disjoint and add up to
+	// Stalled. It must not block.
 	OnStall func(d time.Duration)
 }
 
@@ -71,7 +71,7 @@ type Stats struct {
 	DirectoriesRead int64
 	FilesRead       int64
 	SymlinksRead    int64
-	BytesRead       int64 // sizes of the files that were opened
+	BytesRead       int64 // total size of the opened files
 
 	// Lookups and Absent count the names that the kernel asked for, existing and missing ones: for
 	// a stat, as part of a path, or before an open. They are not reads. The kernel asks once for
@@ -113,11 +113,10 @@ type Root struct {
 	closed   func() error // release, once
 }
 
-// NewRoot makes an input root appear. With FUSE nothing of it is fetched before
-// it is asked for; the ctx lends its values to the calls of the Source, and only
-// Close ends them. With hard links NewRoot blocks until all of it is fetched, and
-// ctx ends that; an error of the Source, or that a Directory is invalid, is
-// returned here and not by Root.Err.
+// NewRoot makes an input root appear. With FUSE it fetches nothing before an access needs it; ctx
+// only provides values for the calls of the Source, and only Close ends these. With hard links
+// NewRoot blocks until everything is fetched or ctx ends; errors of the Source and invalid
+// Directories are returned here and not by Root.Err.
 func (f *FS) NewRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	r, err := f.newRoot(ctx, spec)
 	if err != nil {
@@ -235,8 +234,8 @@ func (r *Root) Intact() error {
 	return nil
 }
 
-// Stalled returns for how long, in wall time, at least one access of this root
-// waited for the Source, a wait that is going on included. It never decreases.
+// Stalled returns for how long, in wall time, at least one access of this root has waited for the
+// Source, including a present wait. It never decreases.
 func (r *Root) Stalled() time.Duration {
 	if r.inputs == nil {
 		return 0
@@ -244,9 +243,8 @@ func (r *Root) Stalled() time.Duration {
 	return r.inputs.Stalled()
 }
 
-// Err returns the first error that an access met: one of the Source, or that a
-// Directory is invalid. Accesses that were given up, because their process was
-// killed or the root closed, leave none.
+// Err returns the first error of an access: one of the Source, or that a Directory is invalid.
+// Accesses that were abandoned, because their process was killed or the root closed, cause none.
 func (r *Root) Err() error {
 	if r.inputs == nil {
 		return nil
@@ -255,7 +253,7 @@ func (r *Root) Err() error {
 }
 
 // Verify waits until every blob whose bytes the action has got is verified, and returns Err.
-// Outputs of the action are valid only if that is nil. When ctx ends Verify returns its error.
+// Outputs of the action are valid only if that is nil. If ctx ends, Verify returns its error.
 func (r *Root) Verify(ctx context.Context) error {
 	if r.inputs == nil {
 		return nil
@@ -263,7 +261,7 @@ func (r *Root) Verify(ctx context.Context) error {
 	return r.inputs.Verify(ctx)
 }
 
-// Stats returns the reads so far. With hard links reads are not visible: it is zero.
+// Stats returns the reads so far. With hard links it is zero, because reads are not visible.
 func (r *Root) Stats() Stats {
 	if r.images != nil {
 		r.images.Drain()
@@ -275,13 +273,13 @@ func (r *Root) Stats() Stats {
 	return s
 }
 
-// Vacated declares that no process uses the root any more or has one of its folders open, now and
-// later. An untouched folder may then serve another root after Close.
+// Vacated declares that no process uses the root or has one of its folders open, now or later. An
+// untouched folder may then serve another root after Close.
 func (r *Root) Vacated() { r.vacated.Store(true) }
 
-// Close unmounts the root and removes all that the action wrote. Files that are
-// still open and processes that are still inside lose it, without holding Close
-// up. Accesses that wait for the Source are cancelled. Calling it again returns the same error.
+// Close unmounts the root and removes everything that the action wrote. Open files and processes
+// inside lose it, and do not delay Close. Accesses that wait for the Source are cancelled. Calling
+// it again returns the same error.
 func (r *Root) Close() error { return r.closed() }
 
 // tellBlob reports that the action may get the bytes of d.

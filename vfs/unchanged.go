@@ -64,11 +64,11 @@ func (r *Root) fromFolder(path string, f func(p Dir, name string) bool) bool {
 	return f(p, names[last])
 }
 
-// WrittenBytes returns the size of the files that the action has made or changed, on the disk or,
-// with Options.UpperMemory, in memory: each file and folder counts as at least 4 KiB. Beyond most
-// it stops counting. It reads each file's attributes, while the action runs; files that are removed
-// meanwhile do not count. It misses files without a name and, with hard links without overlayfs,
-// those with several names.
+// WrittenBytes returns the total size of the files that the action has made or changed, on the disk
+// or, with Options.UpperMemory, in memory: each file and folder counts as at least 4 KiB. Beyond
+// most it stops counting. It reads each file's attributes, while the action runs; files that are
+// removed meanwhile do not count. It misses files without a name and, with hard links without
+// overlayfs, those with several names.
 func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
 		return folder.Usage(string(r.over.Upper()), most)
@@ -81,7 +81,7 @@ func (r *Root) WrittenBytes(most int64) int64 {
 func (r *Root) InMemory() bool { return r.writable.state == folderMounted }
 
 // MemoryLeft returns how much of Options.UpperMemory is left, and whether it is nearly used up:
-// files of the action may then be truncated, even if it succeeds. It must not be called after
+// then files of the action may be truncated, even if it succeeds. It must not be called after
 // Close.
 func (r *Root) MemoryLeft() (bytes, files int64, full bool) { return r.writable.left() }
 

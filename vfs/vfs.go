@@ -39,11 +39,11 @@ var ErrClosed = errors.New("file system is closed")
 // while something is fetched, and must return soon after ctx ends. The action sees their errors as
 // EIO, and Root.Err reports them.
 type Source interface {
-	// Directory returns the Directory with that digest.
+	// Directory returns the Directory with a digest.
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
 	// LocalDirectory is Directory if the message is in memory or on the local disk. A Root keeps no
-	// directories of its own: it asks at every lookup and listing, and calls Directory, which
-	// counts as waiting, if there is none.
+	// directories of its own: it calls LocalDirectory at every lookup and listing, and otherwise
+	// Directory, which counts as waiting.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 	// OpenBlob returns a file that holds the blob; vfs closes it.
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
@@ -52,51 +52,51 @@ type Source interface {
 // Options are the folders and settings of an FS. Both folders are required and belong to this FS
 // alone; Open locks each.
 type Options struct {
-	MountDir string // roots are mounted below; created if missing
+	MountDir string // folder of the mount points; created if missing
 	// UpperDir holds the files that running actions write. Created if missing. It must be on a real
 	// file system (ext4, xfs, btrfs, tmpfs), ideally the store's, so that outputs can be moved into
 	// it.
 	UpperDir string
 	// UpperMemory, if not 0, keeps the files of an action in memory instead of in UpperDir, up to
-	// so many bytes for each root, and about as much for many small files. Writes beyond it fail
-	// with ENOSPC. The memory is charged to the cgroup of the process that writes, and free when
-	// the root is closed. Hard links do not use it.
+	// so many bytes for each root, and about as much again for many small files. Writes beyond it
+	// fail with ENOSPC. The memory is charged to the cgroup of the process that writes, and free
+	// when the root is closed. Hard links do not use it.
 	UpperMemory int64
 	// Owner is the owner of inputs and of the folders of a root; nil is the user of this process.
 	// Hard links to inputs belong to the user of this process, except with Namespaces.
 	Owner *Owner
-	// Namespaces are user namespaces in which user and group 0 are these owners. Metadata images,
-	// which belong to Owner, are shown to them, too, if Owner is user and group 0; and hard links
-	// below an overlay are shown to them as theirs.
+	// Namespaces are user namespaces that map user and group 0 to these owners. Metadata images,
+	// which belong to Owner, can be shown to them if Owner is user and group 0; and they see hard
+	// links below an overlay as theirs.
 	Namespaces map[Owner]*os.File
 	// Logger may be nil.
 	Logger *zap.Logger
-	// Metrics is where counts of the kernel's requests are registered. Nil: nothing counts.
+	// Metrics is the registry for counts of the kernel's requests. Nil: they are not counted.
 	Metrics prometheus.Registerer
 	// Blobs, if not nil, is the folder of the Source's local blobs. Then subtrees that several
 	// roots have in common are shown by metadata images, at the speed of a local disk, if the
 	// kernel supports that.
 	Blobs *BlobFolder
-	// DisablePassthrough serves reads through the page cache of the FUSE mount
-	// even where the kernel could read the blobs itself.
+	// DisablePassthrough serves reads through the page cache of the FUSE mount even if the kernel
+	// could read the blobs itself.
 	DisablePassthrough bool
-	// Method is how inputs get to where the action sees them; empty is Auto.
+	// Method is how the action sees inputs; empty is Auto.
 	Method Method
 	// DisableOverlay uses hard links without an overlayfs even if there is one. It does not affect
 	// FUSE.
 	DisableOverlay bool
 	// VerifyEvery is how long Root.Vouch relies on a verification of the files that are kept for
-	// several roots. 0 is 24 h; with less than 0 they are read after each use.
+	// several roots. 0 is 24 h; if it is negative, they are read after each use.
 	VerifyEvery time.Duration
-	// LinkBytes limits the copies of blobs for hard links, without those that roots use at the
-	// moment; 0 is a tenth of the free space at Open.
+	// LinkBytes limits the copies of blobs for hard links, not counting those that roots are using;
+	// 0 is a tenth of the free space at Open.
 	LinkBytes int64
-	// KnownBytes limits the memory for inputs that actions have looked up, and for what metadata
-	// images do not show, for all roots together: an action that would use more than its share
-	// fails if it would then have more beyond that than it leaves. 0 is 1 GiB.
+	// KnownBytes limits the total memory for inputs that actions have looked up, and for entries
+	// that metadata images do not show. An action that needs more than its share fails if the
+	// excess would be more than it leaves to the others. 0 is 1 GiB.
 	KnownBytes int64
-	// Roots is how many roots are open at a time, as a rule: each has an equal share of a half of
-	// KnownBytes. Further ones have only the other half. 0 is 16.
+	// Roots is the usual number of open roots: each has an equal share of one half of KnownBytes.
+	// Further roots have only the other half. 0 is 16.
 	Roots int
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
@@ -269,16 +269,16 @@ func (f *FS) unlock() {
 	f.locks = nil
 }
 
-// Method returns the method in force: FUSE or HardLink.
+// Method returns the method in use: FUSE or HardLink.
 func (f *FS) Method() Method { return f.means.method() }
 
-// UpperMemory returns Options.UpperMemory as it is in force.
+// UpperMemory returns the effective Options.UpperMemory.
 func (f *FS) UpperMemory() int64 { return f.upperMemory }
 
 // Passthrough reports whether the kernel reads blobs itself, without asking this process.
 func (f *FS) Passthrough() bool { return f.means == fusePassthrough }
 
-// Images returns how many metadata images there are for roots to show.
+// Images returns the number of metadata images that roots can show.
 func (f *FS) Images() int {
 	if f.images == nil {
 		return 0
@@ -286,9 +286,9 @@ func (f *FS) Images() int {
 	return f.images.Len()
 }
 
-// Close closes the roots that are left, even those in use, and gives the
-// folders back. Later calls of NewRoot fail with ErrClosed; later calls of Close
-// do nothing. It must not be called while a NewRoot is running.
+// Close closes the remaining roots, even those in use, and unlocks the folders. Later calls of
+// NewRoot fail with ErrClosed; later calls of Close do nothing. It must not be called during
+// NewRoot.
 func (f *FS) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -312,7 +312,7 @@ func (f *FS) Close() error {
 	return errors.Join(errs...)
 }
 
-// LeaveTrash stops the removal of the remains of closed roots, for which Close then does not wait.
+// LeaveTrash stops the removal of the remains of closed roots, so that Close does not wait for it.
 // The next Open of these folders continues it. It may be called at any time, and again.
 func (f *FS) LeaveTrash() { f.trash.Stop() }
 

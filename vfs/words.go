@@ -28,7 +28,7 @@ type Verifier = link.Verifier
 // any time. With it, subtrees that several roots have in common are shown without this process.
 type BlobFolder = image.Blobs
 
-// ArrivingSource is a Source that need not have all of a file before it is read.
+// ArrivingSource is a Source that can return a file before all of it has arrived.
 type ArrivingSource = fuse.ArrivingSource
 
 // Arrival is a blob on its way.

@@ -14,21 +14,22 @@ import (
 )
 
 // A Setting has the facts that affect commands and are in no other Option. Runs are reused only if
-// all of it is equal.
+// all of them are equal.
 type Setting struct {
-	// Program names the build of this program: no two that differ have the same. Required.
+	// Program identifies the build of this program: different builds have different values.
+	// Required.
 	Program string
 	// Epoch is changed by the operator when another part of the machine has changed.
 	Epoch string
-	// Machine names this machine (package machine), for records that come to another one with their
-	// folder.
+	// Machine names this machine (package machine), because records can move to another one with
+	// their folder.
 	Machine string
-	// Sandbox is that of the Launchers; nil: none.
+	// Sandbox is the sandbox of the Launchers; nil: none.
 	Sandbox *sandbox.Options
 	// Inherited are the properties that commands inherit from the process (sandbox.Inherited).
 	Inherited []string
-	// Bounds are those limits of Outputs that the operator has set. The others depend on the free
-	// space when a worker starts, and are practically none.
+	// Bounds are the limits of Outputs that the operator has set. The others depend on the free
+	// space when a worker starts, and are practically unlimited.
 	Bounds outputs.Policy
 }
 

@@ -69,23 +69,24 @@ type Options struct {
 	// outputs.
 	Store   *disk.Store
 	Storage *casclient.Client
-	// Browser is where pages of Buildbarn show results that are in no action cache. Nil: such
-	// results are not stored.
+	// Browser is the address of Buildbarn's pages, which show results that are not in the action
+	// cache. Nil: such results are not stored.
 	Browser *historical.Browser
-	// Fetches has the blobs on their way into Store.
+	// Fetches has the fetches of blobs into Store.
 	Fetches *fetch.Group
 	// StoreHealth is the state of Store for pages, beyond its size. Nil: none.
 	StoreHealth func() *livepb.StoreHealth
-	// CacheAddress is where a peer.Server serves Store to other workers. Empty: nowhere.
+	// CacheAddress is the address at which a peer.Server serves Store to other workers. Empty: it
+	// is not served.
 	CacheAddress string
 	// DialPeer connects to the address at which another worker serves its store, as the scheduler
-	// names it. It does not wait for the other side. Nil: none is asked.
+	// names it. It must not wait for the other side. Nil: peers are not asked.
 	DialPeer func(address string) (*grpc.ClientConn, error)
 	Roots    *vfs.FS
 	// Launchers start the commands, one for each slot.
 	Launchers []*runner.Launcher
-	// Relaunch replaces the launcher of a slot that died, or that has a command which cannot be
-	// killed. Nil: the slot continues to fail.
+	// Relaunch replaces the launcher of a slot that died, or whose command cannot be killed. Nil:
+	// the slot keeps failing.
 	Relaunch func(ctx context.Context, slot int) (*runner.Launcher, error)
 	// FetchWidth is how many actions beyond those in slots are accepted, to fetch
 	// their inputs while they wait for a slot. 0: an action is accepted when a slot
@@ -94,10 +95,10 @@ type Options struct {
 	// ReportWidth is how many actions may store their outputs without having a
 	// slot. 0: a slot is free when the outputs of its action are stored.
 	ReportWidth int
-	// WorkDir is a folder of the Worker's own for temporary files.
+	// WorkDir is a folder for temporary files that only this Worker uses.
 	WorkDir string
-	// Checks test, beside WorkDir, the machine for actions. While one fails the Worker takes no
-	// action.
+	// Checks test, besides WorkDir, whether the machine can run actions. While one fails the Worker
+	// takes no action.
 	Checks []health.Check
 
 	// Profiles remember the reads of actions, for prefetching. Nil: none.
@@ -108,8 +109,7 @@ type Options struct {
 	// Reuse has exact records of runs, so that a run with a known outcome can be skipped. Nil:
 	// none. It needs roots of FUSE.
 	Reuse *reuse.Records
-	// Shared are runs that stand for those of other workers, too. Nil: there are none. It needs
-	// Reuse.
+	// Shared are runs that workers share. Nil: there are none. It needs Reuse.
 	Shared *reuse.Shared
 	// Setting has further facts for the key of runs. It is required with Reuse.
 	Setting Setting
@@ -117,10 +117,10 @@ type Options struct {
 	// Isolation is how commands run; it says whether the Launchers have a sandbox. Roots should
 	// belong to Isolation.Users.Owner.
 	Isolation policy.Defaults
-	// MaxStall bounds the time for which the clock of an action's timeout stands
-	// still because the command waits for storage; 0 means an hour.
+	// MaxStall limits the time for which the clock of an action's timeout stands still because the
+	// command waits for storage; 0 means an hour.
 	MaxStall time.Duration
-	// MaxOutputBytes bounds each of stdout and stderr; 0 means 64 MiB.
+	// MaxOutputBytes limits each of stdout and stderr; 0 means 64 MiB.
 	MaxOutputBytes int64
 	// Outputs limits the outputs of an action.
 	Outputs outputs.Policy
@@ -216,7 +216,7 @@ type Worker struct {
 	refusal atomic.Pointer[error]
 }
 
-// Refused returns why the scheduler did not take the last call, nil if it did or none has ended
+// Refused returns why the scheduler refused the last call, nil if it did not or no call has ended
 // yet. It may be called concurrently.
 func (w *Worker) Refused() error {
 	if err := w.refusal.Load(); err != nil {
@@ -226,7 +226,7 @@ func (w *Worker) Refused() error {
 }
 
 // Unfit returns why the worker cannot run actions, nil if it can. It examines the worker now, and
-// may be called concurrently; of a Worker that is not there yet it returns that.
+// may be called concurrently. For a Worker that does not exist yet it returns that as the reason.
 func (w *Worker) Unfit() error {
 	if w == nil {
 		return errors.New("the worker has not started yet")

@@ -27,7 +27,8 @@ type Memory struct {
 	bytes int64 // of blobs, and of incoming ones
 }
 
-// NewMemory returns an empty Memory of at most so many bytes; files that it opens are made in dir.
+// NewMemory returns an empty Memory of at most so many bytes. It creates the files that it opens in
+// dir.
 func NewMemory(dir string, maxBytes int64) *Memory {
 	return &Memory{dir: dir, max: maxBytes, blobs: map[digest.Digest][]byte{}, pins: map[digest.Digest]int{}}
 }
@@ -127,7 +128,7 @@ func (m *Memory) Release(d digest.Digest) {
 	}
 }
 
-// Pinned returns how many Retains were not taken back.
+// Pinned returns the number of Retains without a Release.
 func (m *Memory) Pinned() (count int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,10 +55,10 @@ func (c *Client) UpdateActionResult(ctx context.Context, d digest.Digest, result
 	return nil
 }
 
-// GetTree returns the distinct directories of a tree, the root first, each other
-// one after some directory that names it by digest. A directory that the server
-// does not have, or sent changed, is left out. A root that is missing is a
-// *MissingError. The messages are not validated further.
+// GetTree returns the distinct directories of a tree. The root comes first; each other directory
+// comes after one that names its digest. Directories that the server does not have, or sends with
+// other bytes, are omitted. A missing root is a *MissingError. The messages are not validated
+// further.
 func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Directory, error) {
 	if _, err := c.unique([]digest.Digest{root}); err != nil {
 		return nil, fmt.Errorf("get tree: %w", err)
@@ -162,7 +162,7 @@ func (t *treeReader) ordered() ([]*repb.Directory, error) {
 	return tree, nil
 }
 
-// WithGrant has calls with ctx show a grant; none if it is empty.
+// WithGrant returns a context whose calls present a grant; an empty grant is none.
 func WithGrant(ctx context.Context, grant string) context.Context {
 	if grant == "" {
 		return ctx

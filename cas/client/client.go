@@ -33,9 +33,9 @@ const (
 // Options are the options of a Client. Zero values mean the defaults.
 type Options struct {
 	InstanceName string
-	// InstancePrefix goes before every instance name.
+	// InstancePrefix is put before every instance name.
 	InstancePrefix string
-	// ActionCache is where the action cache is. Nil: where the blobs are.
+	// ActionCache is the connection to the action cache. Nil is the connection to the blobs.
 	ActionCache grpc.ClientConnInterface
 	Function    digest.Function // default SHA-256
 	Logger      *zap.Logger
@@ -43,14 +43,13 @@ type Options struct {
 	// default 40. At most three quarters of them are downloads of large blobs, and
 	// at most three fifths are downloads of a Client that stands behind (Behind).
 	MaxConcurrent int
-	// RetryFor is how long a call is tried again without any progress; default 2
-	// minutes.
+	// RetryFor is how long a call is retried without any progress; default 2 minutes.
 	RetryFor time.Duration
-	// StallAfter is how long an attempt may get nothing from the server before it is aborted;
+	// StallAfter is the time without data from the server after which an attempt is aborted;
 	// default 1 minute.
 	StallAfter time.Duration
-	// BatchBytes is the server's batch limit, if it is known: then its capabilities are not
-	// requested, and nothing is compressed. 0: they are requested.
+	// BatchBytes is the server's batch limit, if it is known: then the Client does not request the
+	// server's capabilities, and compresses nothing. 0 requests them.
 	BatchBytes int64
 	// NoCompression disables zstd even if the server offers it, for networks that are faster than
 	// the compressor.

@@ -48,8 +48,8 @@ func (c *Client) Fetch(
 	return f.result()
 }
 
-// Read returns the bytes of a blob, which are not to be changed: others may have them, too. Small
-// blobs that are read at the same time travel together.
+// Read returns the bytes of a blob. The caller must not change them, because other callers may
+// share them. Small blobs that are read at the same time are fetched in one call.
 func (c *Client) Read(ctx context.Context, d digest.Digest) (b []byte, err error) {
 	if d.SizeBytes() <= gatherBelow && d.Function() == c.fn {
 		return c.readGathered(ctx, d)

@@ -21,14 +21,15 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A Blob is a source to upload. Open returns its bytes from the start; it may be called several
-// times, as a broken upload reads again, from the middle if the result is an io.Seeker.
+// A Blob is a source to upload. Open returns its bytes from the start. It may be called several
+// times, because a broken upload reads the blob again, from the middle if the result is an
+// io.Seeker.
 type Blob struct {
 	Digest digest.Digest
 	Open   func() (io.ReadCloser, error)
 }
 
-// BytesBlob is a blob in memory. b must not be changed until it is uploaded.
+// BytesBlob is a blob in memory. The caller must not change b until it is uploaded.
 func BytesBlob(d digest.Digest, b []byte) Blob {
 	return Blob{Digest: d, Open: func() (io.ReadCloser, error) {
 		return bytesReader{bytes.NewReader(b)}, nil

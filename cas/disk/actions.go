@@ -72,8 +72,7 @@ func OpenActions(dir string, o ActionsOptions) (*Actions, error) {
 	return &Actions{files: f}, nil
 }
 
-// Close lets another process open the action cache. Afterwards nothing is found
-// and nothing can be put.
+// Close lets another process open the action cache. Afterwards Get finds nothing and Put fails.
 func (a *Actions) Close() error { return a.files.close() }
 
 // Get returns the result of action d in an instance, which counts as a use. The caller may change

@@ -11,8 +11,8 @@ import (
 // smallBlob is the size up to which a blob is read without an os.File.
 const smallBlob = 64 << 10
 
-// ReadBlob returns the bytes of d, which counts as a use. It hashes them: a damaged blob is set
-// aside and missing. Errors are those of OpenBlob.
+// ReadBlob returns the bytes of d, and counts it as used. It hashes them: a damaged blob is set
+// aside and missing from then on. Errors are those of OpenBlob.
 func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.IsEmptyBlob() {
 		return nil, nil
@@ -29,8 +29,8 @@ func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	})
 }
 
-// ReadLocal returns the bytes of d, if it is there and right, which counts as a use. It waits for
-// nothing but the disk.
+// ReadLocal returns the bytes of d if it is present and right, and counts it as used. It waits only
+// for the disk.
 func (s *Store) ReadLocal(d digest.Digest) ([]byte, bool) {
 	file, err := s.files.openBlob(d)
 	if err != nil {

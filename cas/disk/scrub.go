@@ -22,11 +22,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
-// A Scrubber reads all of a Store over and over, and verifies it.
+// A Scrubber reads and verifies a whole Store again and again.
 type Scrubber = scrub.Scrubber
 
-// NewScrubber returns a Scrubber of s and, unless that is nil, of a. It sets wrong blobs aside like
-// Verifier.Verify; it removes wrong results. Both must live longer than its Run.
+// NewScrubber returns a Scrubber of s, and of a unless that is nil. It sets damaged blobs aside
+// like Verifier.Verify, and removes damaged results. Both must outlive its Run.
 func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
 	targets := []scrub.Target{&blobTarget{files: s.files, verifier: s.verifier, aside: s.aside}}
 	if a != nil {

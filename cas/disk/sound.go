@@ -15,10 +15,10 @@ import (
 const lookFor = 10 * time.Second
 
 // FindUnsound returns the missing ones of ds, in their order. It checks the files of the others,
-// which count as used. It hashes a file if the kernel knows of a change since the last hash, or
-// since the store was opened; with stale, also if the last hash is too old. Wrong blobs are missing
-// from then on. It also returns blobs that cannot be read, or not within lookFor: an upload then
-// reports why the store does not take them, and an upload of an existing blob does no harm.
+// and counts them as used. It hashes a file if the kernel knows of a change since the last hash, or
+// since the store was opened; with stale, also if the last hash is too old. Damaged blobs are
+// missing from then on. It also returns blobs that cannot be read, or not within lookFor: uploading
+// these again does no harm, and the upload then reports why the store does not take them.
 func (v *Verifier) FindUnsound(ctx context.Context, ds []digest.Digest, stale bool) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)

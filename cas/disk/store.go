@@ -22,21 +22,21 @@ import (
 
 // Options are the options of a Store. The zero value works.
 type Options struct {
-	// MaxBytes limits the sum of the sizes of the blobs, including unfinished ones. On disk each
-	// takes up to one block of the file system more. 0 is FreePercent of the free space when the
-	// store is opened plus its contents then.
+	// MaxBytes limits the total size of the blobs, including incomplete ones. On disk each takes up
+	// to one file system block more. 0 is FreePercent of the space that is free when the store is
+	// opened, plus the size of its blobs then.
 	MaxBytes int64
 	// FreePercent is used when MaxBytes is 0; 0 is 80.
 	FreePercent int
-	// VerifyEvery is how long a Vouching relies on a verification of a blob if nothing has changed
-	// its file. 0 is 24 h; with less than 0 each blob is verified after each use.
+	// VerifyEvery is how long a Vouching relies on the verification of an unchanged file. 0 is 24
+	// h; if it is negative, each blob is verified after each use.
 	VerifyEvery time.Duration
-	// Isolate has the store remember which instance names have which blobs. A Server of it shows
-	// each only its own.
+	// Isolate makes the store remember which instance names have which blobs. A Server then shows
+	// each instance name only its own.
 	Isolate bool
 	// Logger may be nil.
 	Logger *zap.Logger
-	// Metrics is where the values of Stats are registered. Nil: nowhere.
+	// Metrics is the registry for the values of Stats. Nil: they are not registered.
 	Metrics prometheus.Registerer
 }
 
@@ -84,7 +84,8 @@ type Stats struct {
 	MaxBytes int64
 	// PinnedBytes cannot be evicted; ReservedBytes are reserved for incoming files.
 	PinnedBytes, ReservedBytes int64
-	// The rest counts since the store was opened: evictions; lookups that succeeded, or failed.
+	// The rest counts events since the store was opened: evictions, and lookups that succeeded or
+	// failed.
 	EvictedBlobs, EvictedBytes int64
 	Hits, Misses               int64
 	// Bytes that were read and hashed again after they had been stored, and wrong ones among them.
@@ -150,7 +151,7 @@ func (s *Store) prepare(o Options) error {
 	return nil
 }
 
-// Close lets another process open the store. Afterwards nothing is found and nothing can be put.
+// Close lets another process open the store. Afterwards lookups find nothing and writes fail.
 func (s *Store) Close() error {
 	s.verifier.checks.close()
 	s.notes.close()
@@ -168,7 +169,7 @@ func (s *Store) Dir() string { return s.files.Dir }
 // adopted. Open empties it; names starting with "incoming-" are the store's.
 func (s *Store) TempDir() string { return s.files.TempDir() }
 
-// OpenBlob opens d for reading, which counts as a use; the caller closes it. The file stays
+// OpenBlob opens d for reading, and counts it as used; the caller closes it. The file stays
 // readable when the blob is evicted. For a missing blob, or one whose file turns out to be damaged,
 // the error is a *MissingError.
 func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
@@ -178,10 +179,10 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	return s.files.openBlob(d)
 }
 
-// Contains reports whether d is there, which counts as a use.
+// Contains reports whether d is there, and counts it as used.
 func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
-// FindMissing returns the missing ones of ds, in their order; the others count as used.
+// FindMissing returns the missing ones of ds, in their order, and counts the others as used.
 func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find missing blobs: %w", err)
@@ -189,8 +190,8 @@ func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.D
 	return s.files.useAll(ds), nil
 }
 
-// Pin keeps d from being evicted until unpin is called; calling that again does
-// nothing. ok is false when d is not there.
+// Pin prevents the eviction of d until unpin is called; further calls of unpin do nothing. ok is
+// false if d is not there.
 func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
 	if !s.files.pin(d) {
 		return func() {}, false
@@ -198,17 +199,16 @@ func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
 	return sync.OnceFunc(func() { s.files.unpin(d) }), true
 }
 
-// Retain keeps d from being evicted until Release is called as often as it returned true.
+// Retain prevents the eviction of d until Release has been called as often as Retain returned true.
 func (s *Store) Retain(d digest.Digest) bool { return s.files.pin(d) }
 
-// Release takes one Retain back.
+// Release undoes one Retain.
 func (s *Store) Release(d digest.Digest) { s.files.unpin(d) }
 
-// Has reports whether d is there, which does not count as a use.
+// Has reports whether d is there, and does not count it as used.
 func (s *Store) Has(d digest.Digest) bool { return s.files.contains(d) }
 
-// CopyDamaged records that a copy of d by others on this machine, the file at path, has turned out
-// to be damaged.
+// CopyDamaged records that somebody's copy of d on this machine, the file at path, is damaged.
 func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.CopyDamaged(d, path) }
 
 // Stats returns the present contents of the store. The empty blob is not counted.

@@ -20,7 +20,7 @@ type Verifier struct {
 	every  time.Duration // Options.VerifyEvery
 }
 
-// Vouch begins a Vouching. It covers uses from now on.
+// Vouch begins a Vouching, which covers all uses from now on.
 func (v *Verifier) Vouch() *Vouching {
 	began := v.files.count(damaged)
 	return &Vouching{by: v, began: began, former: began, left: v.files.count(unproven), used: map[version]use{}}
@@ -110,8 +110,8 @@ func (v *Verifier) ask(ver version, known proof) *check {
 	return nil
 }
 
-// ContainsSound reports whether d exists, which counts as a use, and is verified. It verifies an
-// unverified one: a wrong one is missing from then on.
+// ContainsSound reports whether d exists and is verified, and counts it as used. It verifies an
+// unverified blob; a damaged one is missing from then on.
 func (v *Verifier) ContainsSound(ctx context.Context, d digest.Digest) (bool, error) {
 	if !v.files.used(d) {
 		return false, nil
@@ -159,9 +159,9 @@ func (v *Verifier) pinSound(ctx context.Context, d digest.Digest) (bool, error) 
 	return sound, err
 }
 
-// Verify reads d and hashes it now. A wrong one is set aside and the error is a *DamagedError; for
-// a missing one it is a *MissingError. It does not count as a use, and does not prevent the
-// eviction of d.
+// Verify reads and hashes d now. For a damaged blob, which is set aside, the error is a
+// *DamagedError; for a missing one it is a *MissingError. It does not count d as used, and does not
+// prevent its eviction.
 func (v *Verifier) Verify(ctx context.Context, d digest.Digest) error {
 	if d.IsEmptyBlob() {
 		return v.files.mendEmpty()
@@ -203,8 +203,8 @@ func (v *Verifier) read(ctx context.Context, d digest.Digest, from func() ([]byt
 	return nil, fmt.Errorf("read blob %s: %w: it changes", d, cas.ErrCorrupt)
 }
 
-// Reading says that all of a file of d is being read; sound, that it was right, before the file is
-// closed.
+// Reading is called when all of a file of d is about to be read. The reader calls sound if the
+// bytes were right, before it closes the file.
 func (v *Verifier) Reading(d digest.Digest, file *os.File) (sound func(), err error) {
 	r, err := beginReading(file.Fd())
 	return func() { v.noteSound(d, r.proof()) }, err

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
 
-// Isolated reports whether blobs belong to the instance names that have shown all of their bytes.
+// Isolated reports whether each instance name sees only blobs whose bytes it has uploaded.
 func (s *Store) Isolated() bool { return s.possession != nil }
 
 // Of returns the blobs that an instance name has.

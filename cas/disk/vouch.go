@@ -45,17 +45,17 @@ type use struct {
 	left    uint64 // how many files had left early (Verifier.early)
 }
 
-// Next begins another Vouching of the same reader: blobs that were read since v began, and are
-// reported from now on, belong to that one.
+// Next begins another Vouching of the same reader. Blobs that were read since v began, but are
+// reported from now on, belong to the new one.
 func (v *Vouching) Next() *Vouching {
 	next := v.by.Vouch()
 	next.former, next.left = v.former, v.left
 	return next
 }
 
-// Read says that the reader has already read some of d since v began, without a call of Used
-// before. Unlike with Used, d may be gone by now, or have come anew: if it was damaged, or
-// unverified when it left, it counts as damaged.
+// Read reports that the reader has read some of d since v began, without a call of Used before.
+// Unlike with Used, d may have been evicted or replaced since: if it was damaged, or unverified
+// when it was evicted, it counts as damaged.
 func (v *Vouching) Read(d digest.Digest) {
 	v.use(d)
 	v.mu.Lock()
@@ -63,8 +63,8 @@ func (v *Vouching) Read(d digest.Digest) {
 	v.read = append(v.read, d)
 }
 
-// Used says that the reader is about to read some of d. It reads the attributes of the file only:
-// earlier changes by others do not count. If the last verification is older than
+// Used reports that the reader is about to read some of d. It reads only the attributes of the
+// file: earlier changes by others do not count. If the last verification is older than
 // Options.VerifyEvery, d is verified in the background, and not evicted before. Call it before the
 // blob is opened or while it is pinned: a blob that is evicted earlier cannot be verified any more;
 // Read handles that. A missing blob counts as on its way, and is verified when it has arrived.
@@ -119,10 +119,10 @@ func (v *Vouching) check(ver version, known proof) {
 	v.by.checks.queueUp(c)
 }
 
-// Wait verifies the remaining used blobs. Nil means that each of them is verified. The error is a
-// *DamagedError if some are not: wrong ones are set aside, so that they are fetched again; the
-// files of others were changed and are right again, so that earlier reads are uncertain. Every
-// later Wait of this Vouching returns it, too. It does not wait for other readers.
+// Wait verifies the remaining used blobs. Nil means that all of them are verified. The error is a
+// *DamagedError if some are not. Damaged blobs are set aside, so that they are fetched again; blobs
+// whose files were changed and are right again are named because earlier reads are uncertain. Every
+// later Wait of this Vouching returns the same error. Wait does not wait for other readers.
 func (v *Vouching) Wait(ctx context.Context) error {
 	by := v.by
 	after := by.checks.begun()
@@ -229,7 +229,7 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 	}
 }
 
-// Close ends v: verifications that nobody else needs are cancelled. Another call does nothing.
+// Close ends v, and cancels verifications that nobody else needs. Further calls do nothing.
 func (v *Vouching) Close() {
 	v.mu.Lock()
 	var checks []*check

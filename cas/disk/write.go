@@ -12,9 +12,9 @@ import (
 )
 
 // Put stores the blob d with the bytes from r. If d exists already and is verified, Put returns
-// without reading r; it may do the same if another caller uploads d at the same time. It first
-// verifies an unverified one. If the bytes are not those of d, the error is ErrCorrupt; if the blob
-// does not fit, ErrNoSpace; then nothing of it remains.
+// without reading r; it may do the same if another caller uploads d at the same time. An existing
+// unverified blob is verified first. If the bytes are not those of d, the error is ErrCorrupt; if
+// the blob does not fit, ErrNoSpace. After an error nothing of it remains.
 func (s *Store) Put(ctx context.Context, d digest.Digest, r io.Reader) error {
 	err := s.PutPinned(ctx, d, r)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	return nil
 }
 
-// PutPinned is Put, but leaves d retained once.
+// PutPinned is Put, and retains d once.
 func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -101,8 +101,7 @@ type roomWriter struct {
 	reserved int64 // the reservation, which is the size at the end
 }
 
-// Create starts a blob d, whose bytes are written in their order. It rejects a blob that can never
-// fit.
+// Create starts a blob d, whose bytes are written in order. It rejects a blob that can never fit.
 func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	w, err := newRoomWriter(s.files, d)
 	if err != nil {
@@ -111,7 +110,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	return w, nil
 }
 
-// Fits returns why a blob of so many bytes can never be stored.
+// Fits returns an error if a blob of so many bytes can never be stored.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
 func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
@@ -137,14 +136,14 @@ func (w *roomWriter) Keep(ctx context.Context) error {
 	return w.files.settle(ctx, w.digest, arrival{from: w.file.Name(), seal: &sealed})
 }
 
-// Drop removes the file and gives its room back.
+// Drop removes the file and releases its space.
 func (w *roomWriter) Drop() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
 	w.GiveBack()
 }
 
-// GiveBack gives the room back before the file is removed.
+// GiveBack releases the space before the file is removed.
 func (w *roomWriter) GiveBack() {
 	w.files.release(w.reserved)
 	w.reserved = 0

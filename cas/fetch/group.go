@@ -31,11 +31,13 @@ type Reader interface {
 
 // A Holder lists stored blobs, and pins them.
 type Holder interface {
-	// FindMissing counts as a use of the present ones. The empty blob is present.
+	// FindMissing returns the missing ones of ds, and counts the others as used. The empty blob is
+	// present.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
-	// Has does not count as a use.
+	// Has reports whether d is there, and does not count it as used.
 	Has(d digest.Digest) bool
-	// Retain keeps d from being evicted until Release is called as often as it returned true.
+	// Retain prevents the eviction of d until Release has been called as often as Retain returned
+	// true.
 	Retain(d digest.Digest) bool
 	Release(d digest.Digest)
 }
@@ -44,21 +46,21 @@ type Holder interface {
 // not match the digest are cas.ErrCorrupt.
 type Receiver interface {
 	Put(ctx context.Context, d digest.Digest, r io.Reader) error
-	// PutPinned is Put that leaves d retained once.
+	// PutPinned is Put, and retains d once.
 	PutPinned(ctx context.Context, d digest.Digest, r io.Reader) error
-	// Receive takes a blob whose bytes come in any order.
+	// Receive begins to receive a blob whose bytes come in any order.
 	Receive(d digest.Digest) cas.Incoming
 }
 
 // Options are the options of a Group. The zero value works.
 type Options struct {
-	// DirectoryCacheBytes limits the memory of the directories that ReadThroughs keep for all their
-	// users together. Others are read again. 0 is 256 MiB.
+	// DirectoryCacheBytes limits the memory for directories that all users of the Group share.
+	// Directories that do not fit are read again. 0 is 256 MiB.
 	DirectoryCacheBytes int64
-	// ArriveAbove is the size, in bytes, from which on a ReadThrough lets a blob be
-	// read while it arrives, if its upstream can. 0 is 8 MiB.
+	// ArriveAbove is the size in bytes above which a blob can be read while it arrives, if the
+	// upstream supports it. 0 is 8 MiB.
 	ArriveAbove int64
-	// Metrics is where the counters of fetches are registered. Nil: nowhere.
+	// Metrics is the registry for the counters of fetches. Nil: they are not registered.
 	Metrics prometheus.Registerer
 }
 
@@ -94,7 +96,7 @@ type shared struct {
 	flights
 }
 
-// NewGroup returns the Group of a Store, which stays the caller's to close, after the Group.
+// NewGroup returns the Group of a Store. The caller closes the Store after the Group.
 func NewGroup(s Store, o Options) (*Group, error) {
 	if err := o.validate(); err != nil {
 		return nil, err

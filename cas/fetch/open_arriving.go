@@ -71,9 +71,9 @@ type Arrival struct {
 	served bool     // guarded by mu; bytes of flight were given out
 }
 
-// ReadAt reads as io.ReaderAt does. It waits until the bytes are there, which are fetched first if
-// they are far from those on their way, or until ctx ends. It returns present bytes even if ctx has
-// ended. A *MissingError means that the blob is not upstream.
+// ReadAt reads as io.ReaderAt does. It waits until the bytes have arrived or ctx ends; bytes that
+// are far from those being fetched are fetched first. It returns bytes that have arrived even if
+// ctx has ended. A *MissingError means that the blob is not upstream.
 func (a *Arrival) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
 		fl, file, err := a.at()
@@ -94,8 +94,8 @@ func (a *Arrival) ReadAt(ctx context.Context, p []byte, off int64) (int, error) 
 	}
 }
 
-// Wait waits until the blob is verified and in the Store. An error of the fetch
-// is that of every later read.
+// Wait waits until the blob is verified and in the Store. If the fetch fails, Wait and every later
+// read return its error.
 func (a *Arrival) Wait(ctx context.Context) error {
 	for {
 		fl, file, err := a.at()
@@ -120,7 +120,7 @@ func (a *Arrival) Wait(ctx context.Context) error {
 	}
 }
 
-// Close ends the use of a. Closing it again does nothing.
+// Close ends the use of a. Further calls do nothing.
 func (a *Arrival) Close() {
 	a.mu.Lock()
 	fl, file := a.flight, a.file

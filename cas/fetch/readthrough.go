@@ -36,8 +36,8 @@ type ReadThrough struct {
 	backlogs  [queueKinds]backlog // blobs of Prefetch
 }
 
-// Through returns a view of the store that reads through to f. It needs no closing, and
-// is cheap enough to have one per action.
+// Through returns a view of the store that fetches missing blobs from f. It needs no closing, and
+// is cheap enough for one per action.
 func (x *Group) Through(f cas.Fetcher) *ReadThrough {
 	t := &ReadThrough{shared: x.shared, upstream: f, behind: f, direct: f}
 	if n, ok := f.(cas.DirectFetcher); ok {
@@ -49,8 +49,8 @@ func (x *Group) Through(f cas.Fetcher) *ReadThrough {
 	return t
 }
 
-// Fetched returns how many blobs and bytes came from upstream because of this ReadThrough. If it
-// joined a fetch of another one, the blob counts there.
+// Fetched returns how many blobs and bytes this ReadThrough fetched from upstream. A blob whose
+// fetch another ReadThrough had started counts there.
 func (t *ReadThrough) Fetched() (blobs, bytes int64) {
 	return t.own.blobs.Load(), t.own.bytes.Load()
 }
@@ -122,8 +122,8 @@ func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, er
 const smallMessage = 64 << 10
 
 // ReadMessage returns the bytes of d as ReadBlob does, for a message that is rarely read twice,
-// such as a Command. If it is small and not in the store it does not get there: it is kept in
-// memory, for callers that ask soon again. The caller must not change it.
+// such as a Command. A small message that is not in the store is kept in memory for a while instead
+// of in the store. The caller must not change it.
 func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.SizeBytes() > smallMessage {
 		return t.ReadBlob(ctx, d)

@@ -246,7 +246,7 @@ func (a *arrival) limitLocked(s *stream) int64 {
 	return limit
 }
 
-// Write takes the bytes that follow. It fails with errEnough when s is to end.
+// Write takes the bytes that follow. It fails with errEnough when s should end.
 func (s *stream) Write(p []byte) (int, error) {
 	done := 0
 	for done < len(p) {

@@ -37,15 +37,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Changes are changes of blobs' holders that are not written yet, in their order. The zero Changes
-// are none. They must not be used concurrently.
+// Changes are changes of blobs' holders that are not written yet, in order. The zero Changes are
+// none. They must not be used concurrently.
 type Changes struct {
 	numbers map[Name]uint32 // of names that the file has, or will have
 	next    uint32
 	records []byte
 }
 
-// Gained says that n has d from now on.
+// Gained records that n has d from now on.
 func (c *Changes) Gained(d digest.Digest, n Name) {
 	number, ok := c.numbers[n]
 	if !ok {
@@ -60,7 +60,7 @@ func (c *Changes) Gained(d digest.Digest, n Name) {
 	c.records = binary.LittleEndian.AppendUint32(appendBlob(append(c.records, recordGained), d), number)
 }
 
-// Lost says that nobody has d any more.
+// Lost records that nobody has d any more.
 func (c *Changes) Lost(d digest.Digest) { c.records = appendBlob(append(c.records, recordLost), d) }
 
 // Restart drops unwritten changes, and forgets the names in the file. It is called before a new

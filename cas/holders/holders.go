@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// MaxNames bounds the names that have something at the same time. To add one to a set costs a copy
-// of the set.
+// MaxNames bounds the names that have blobs at the same time. Adding one to a set copies the set.
 const MaxNames = 1 << 16
 
 // ErrTooManyNames is the error of Add for a name beyond MaxNames.
@@ -77,8 +76,8 @@ func (s *Set) has(id uint32) bool {
 	return found
 }
 
-// Add returns the set of a blob that had the set s and that n now has, too. added is false if n had
-// it already. After an error nothing has changed.
+// Add returns the set s with n added. added is false if n was in it already. After an error nothing
+// has changed.
 func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
 	id, err := t.idOf(n)
 	if err != nil {
@@ -98,7 +97,7 @@ func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
 	return grown, true, nil
 }
 
-// Drop says that a blob with the set s is gone.
+// Drop records that a blob with the set s is gone.
 func (t *Table) Drop(s *Set) {
 	if s == nil {
 		return
@@ -123,7 +122,7 @@ func (t *Table) Drop(s *Set) {
 	}
 }
 
-// Names yields the names in s, in any order. The Table does not change during that.
+// Names yields the names in s, in any order. The Table must not change meanwhile.
 func (t *Table) Names(s *Set) iter.Seq[Name] {
 	return func(yield func(Name) bool) {
 		if s == nil {

@@ -1,3 +1,4 @@
-// Package instance is about instance names, which clients choose (REv2): which there can be, which
-// is below which, and how they are put together. It resolves none: a name is the bytes that it is.
+// Package instance has the rules for instance names, which clients choose (REv2): which names are
+// valid, which is below which, and how they are joined. It resolves nothing: a name is just its
+// bytes.
 package instance

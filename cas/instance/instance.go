@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// MaxBytes is the length of the longest instance name. Each of its segments costs a look-up for a
+// MaxBytes is the length of the longest instance name. Each of its segments costs a lookup of a
 // pool, and records are kept below it.
 const MaxBytes = 1024
 
@@ -46,8 +46,8 @@ func segmentFault(s string) string {
 	return ""
 }
 
-// Reserved reports whether s may not be a segment of an instance name, so that a resource name can
-// be taken apart whatever the instance name is (REv2, "ContentAddressableStorage").
+// Reserved reports whether s must not be a segment of an instance name. Without such segments a
+// resource name can be split, whatever its instance name is (REv2, "ContentAddressableStorage").
 func Reserved(s string) bool {
 	switch s {
 	case "blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs":
@@ -56,8 +56,8 @@ func Reserved(s string) bool {
 	return false
 }
 
-// Below reports whether name is prefix or below it: whether the segments of prefix begin it. All
-// are below the empty one.
+// Below reports whether name is prefix or below it, which means that the segments of prefix begin
+// it. All names are below the empty one.
 func Below(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	return ok && (prefix == "" || rest == "" || rest[0] == '/')

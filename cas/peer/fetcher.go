@@ -22,13 +22,11 @@ func headStart(bytes int64) time.Duration {
 	return 5*time.Millisecond + time.Duration(bytes)*10*time.Nanosecond
 }
 
-// A Fetcher is a cas.Fetcher that asks peers before storage, each for what the ones before it
-// lacked. If they have not sent everything within a head start of a few milliseconds it asks
-// storage as well, and takes each blob from whichever sends it first. So peers cost at most the
-// head start, and fail nothing.
-//
-// Large blobs and ranges come from storage. Blobs of peers are verified before sink sees them. Its
-// methods may be called concurrently.
+// A Fetcher is a cas.Fetcher that asks peers before storage, each peer for the blobs that the
+// earlier ones lacked. If they have not sent everything within a head start of a few milliseconds,
+// it also asks storage, and takes each blob from whichever sends it first. So peers cost at most
+// the head start, and fail nothing. Large blobs and ranges come from storage. Blobs from peers are
+// verified before sink sees them. Its methods may be called concurrently.
 type Fetcher struct {
 	peers   []*Peer
 	storage *client.Client
@@ -61,7 +59,8 @@ func (a asker) of(c *client.Client) *client.Client {
 	return c
 }
 
-// NewFetcher returns a Fetcher that asks peers before c, under an instance name without c's prefix.
+// NewFetcher returns a Fetcher that asks peers before c. It uses c's instance name without its
+// prefix for them.
 func NewFetcher(c *client.Client, peers []*Peer, instance string) *Fetcher {
 	return &Fetcher{
 		peers: peers, storage: c, fetched: &counts{},
@@ -69,7 +68,8 @@ func NewFetcher(c *client.Client, peers []*Peer, instance string) *Fetcher {
 	}
 }
 
-// FromPeers returns how many blobs and bytes came from peers, also through what Behind returned.
+// FromPeers returns how many blobs and bytes came from peers, including those of the Fetchers that
+// Behind returned.
 func (n *Fetcher) FromPeers() (blobs, bytes int64) {
 	return n.fetched.blobs.Load(), n.fetched.bytes.Load()
 }

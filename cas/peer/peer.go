@@ -24,9 +24,8 @@ const (
 	stallAfter = 30 * time.Second
 )
 
-// A Peer is the store of another worker, as a Server serves it. A Peer that was slower than
-// storage, that failed, or that lacked everything several times in a row is left alone for a while.
-// It may be used concurrently.
+// A Peer is a client of another worker's store. A Peer that was slower than storage, that failed,
+// or that repeatedly had nothing is not asked for a while. It may be used concurrently.
 type Peer struct {
 	client *client.Client
 	name   string
@@ -38,7 +37,7 @@ type Peer struct {
 	inVain int           // calls in a row that sent nothing; guarded by mu
 }
 
-// New returns the Peer at conn, which is the caller's; name is for the log, which may be nil.
+// New returns the Peer at conn, which the caller closes. name is for the log, which may be nil.
 func New(conn grpc.ClientConnInterface, name string, log *zap.Logger) *Peer {
 	if log == nil {
 		log = zap.NewNop()

@@ -32,7 +32,7 @@ type Server struct {
 	blobs, bytes atomic.Int64
 }
 
-// NewServer returns a Server of store, which stays the caller's to close after the gRPC server has
+// NewServer returns a Server of store. The caller closes the store after the gRPC server has
 // stopped.
 func NewServer(store Store, log *zap.Logger) *Server {
 	s := &Server{slots: make(chan struct{}, maxCalls)}
@@ -43,10 +43,10 @@ func NewServer(store Store, log *zap.Logger) *Server {
 	return s
 }
 
-// A Store is what a Server reads.
+// A Store is the part of a store that a Server reads.
 type Store interface {
-	// Peek returns the same blobs, on which reading leaves no trace; opened is called for each that
-	// is opened.
+	// Peek returns the same blobs, but reads do not count as uses. opened is called for each blob
+	// that is opened.
 	Peek(opened func(d digest.Digest)) cas.Readable
 }
 
@@ -56,7 +56,7 @@ func (s *Server) Register(g grpc.ServiceRegistrar) {
 	g.RegisterService(server.ByteStreamDesc(), &byteStreamService{s: s})
 }
 
-// Served returns how many blobs, and bytes of them, were read until now.
+// Served returns how many blobs and bytes the Server has sent.
 func (s *Server) Served() (blobs, bytes int64) { return s.blobs.Load(), s.bytes.Load() }
 
 // begin admits a call; the caller calls end after it.

@@ -23,10 +23,11 @@ type actionService struct {
 	s *Server
 }
 
-// Lookup returns the result of the action d under an instance name, if it is known, its exit code
-// is 0 and the instance name has every blob that it refers to: files, stdout and stderr, Trees and
-// their content, root directories and everything below. Otherwise the error is ErrNotFound. A
-// lookup counts as use of all these blobs. The result must not be changed; it holds nothing inline.
+// Lookup returns the result of the action d under an instance name. The result must be known, its
+// exit code 0, and the instance name must have every blob that it refers to: files, stdout and
+// stderr, Trees and their content, root directories and everything below. Otherwise the error is
+// ErrNotFound. A lookup counts all these blobs as used. The caller must not change the result; it
+// holds nothing inline.
 func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error) {
 	r, err := s.actions.Get(ctx, instance, d)
 	if err != nil {
@@ -111,8 +112,8 @@ func (v *actionService) inline(
 	return nil
 }
 
-// UpdateActionResult stores the result of a success whose action, command and outputs have been
-// uploaded. Its inline contents become blobs.
+// UpdateActionResult stores the result of a successful action whose action, command and outputs
+// have been uploaded. Its inline contents become blobs.
 func (v *actionService) UpdateActionResult(
 	ctx context.Context, r *repb.UpdateActionResultRequest,
 ) (*repb.ActionResult, error) {

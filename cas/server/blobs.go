@@ -21,8 +21,8 @@ type storageService struct {
 	s *Server
 }
 
-// FindMissingBlobs answers for each digest once, in the order of the request. For a caller that is
-// about to name these blobs in a result, unverified ones are hashed; for others only those whose
+// FindMissingBlobs answers for each digest once, in the order of the request. If the caller is
+// about to name these blobs in a result, unverified ones are hashed; otherwise only those whose
 // files were changed.
 func (v *storageService) FindMissingBlobs(
 	ctx context.Context, r *repb.FindMissingBlobsRequest,
@@ -66,7 +66,7 @@ func protosOf(ds []digest.Digest) []*repb.Digest {
 // status with its text, which are encoded once more.
 const entryBytes = 1 << 10
 
-// BatchUpdateBlobs stores each blob on its own and answers with one status each.
+// BatchUpdateBlobs stores each blob separately and returns one status for each.
 func (v *storageService) BatchUpdateBlobs(
 	ctx context.Context, r *repb.BatchUpdateBlobsRequest,
 ) (*repb.BatchUpdateBlobsResponse, error) {

@@ -14,14 +14,14 @@ import (
 	"github.com/forerunner-build/forerunner/secrets"
 )
 
-// Grants decide without authentication who may write the result of an action: the worker that has
-// the action. A grant is an authentication code of the action under a key that only this storage
-// and its scheduler have. It does not expire: its holder could have written the result at once.
+// Grants decide without authentication who may write the result of an action: the worker that runs
+// it. A grant is an authentication code of the action under a key that only this storage and its
+// scheduler have. It does not expire, because its holder could have written the result at once.
 // Grants may be used concurrently.
 type Grants struct{ key []byte }
 
-// OpenGrants reads the key from a file, which is made if it is missing: grants stay valid when
-// storage restarts.
+// OpenGrants reads the key from a file, and creates the file if it is missing: so grants stay valid
+// when the storage restarts.
 func OpenGrants(file string) (*Grants, error) {
 	key, err := secrets.OfOwn(file)
 	if err != nil {
@@ -30,7 +30,7 @@ func OpenGrants(file string) (*Grants, error) {
 	return &Grants{[]byte(key)}, nil
 }
 
-// Of returns the grant to write the result of an action under an instance name.
+// Of returns the grant that permits writing the result of an action under an instance name.
 func (g *Grants) Of(instance string, action digest.Digest) string {
 	code := hmac.New(sha256.New, g.key)
 	// No digest has a line break in it, and the first one ends it.
@@ -38,8 +38,8 @@ func (g *Grants) Of(instance string, action digest.Digest) string {
 	return hex.EncodeToString(code.Sum(nil))
 }
 
-// Given reports whether the caller of ctx presents the grant for an action. No Grants: no caller
-// does.
+// Given reports whether the caller of ctx presents the grant for an action. For nil Grants it is
+// false.
 func (g *Grants) Given(ctx context.Context, instance string, action digest.Digest) bool {
 	if g == nil {
 		return false

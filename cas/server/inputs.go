@@ -62,7 +62,7 @@ func (p *ownTrees) addLocked(k treeKey) {
 	p.latest[k] = struct{}{}
 }
 
-// Isolated reports whether blobs belong to the instance names that have uploaded them.
+// Isolated reports whether each instance name sees only blobs that it has uploaded.
 func (s *Server) Isolated() bool { return s.store.Isolated() }
 
 // ReadBlob returns the bytes of d, if the instance name has it. Its errors are those of
@@ -72,9 +72,10 @@ func (s *Server) ReadBlob(ctx context.Context, instance string, d digest.Digest)
 }
 
 // MissingInputs returns the blobs of an action's command and input root that an instance name
-// lacks. Workers fetch inputs for many instance names and keep them, so an action must not be able
-// to name a blob by its digest that its instance name has never had. If blobs are shared by all it
-// returns nothing, and workers find missing ones. Its errors are gRPC statuses.
+// lacks. Workers fetch inputs for many instance names and keep them. Without this check an action
+// could read a blob by its digest although its instance name has never had it. If all instance
+// names share blobs, it returns nothing, and workers find missing ones. Its errors are gRPC
+// statuses.
 func (s *Server) MissingInputs(
 	ctx context.Context, instance string, fn digest.Function, action *repb.Action,
 ) (missing []digest.Digest, err error) {

@@ -19,14 +19,14 @@ func NewReader(blobs cas.Readable, o Options) *Reader {
 	return &Reader{&Server{shared: blobs, options: o, log: o.Logger}}
 }
 
-// FindMissingBlobs is that of REv2's ContentAddressableStorage.
+// FindMissingBlobs implements REv2's ContentAddressableStorage.
 func (r *Reader) FindMissingBlobs(
 	ctx context.Context, req *repb.FindMissingBlobsRequest,
 ) (*repb.FindMissingBlobsResponse, error) {
 	return (&storageService{s: r.server}).FindMissingBlobs(ctx, req)
 }
 
-// BatchReadBlobs is that of REv2's ContentAddressableStorage. Nothing is compressed.
+// BatchReadBlobs implements REv2's ContentAddressableStorage. Nothing is compressed.
 func (r *Reader) BatchReadBlobs(
 	ctx context.Context, req *repb.BatchReadBlobsRequest,
 ) (*repb.BatchReadBlobsResponse, error) {
@@ -34,7 +34,7 @@ func (r *Reader) BatchReadBlobs(
 	return (&storageService{s: r.server}).BatchReadBlobs(ctx, req)
 }
 
-// Read is that of ByteStream.
+// Read implements ByteStream.
 func (r *Reader) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
 	return (&byteStreamService{s: r.server}).Read(req, stream)
 }

@@ -42,16 +42,17 @@ type Options struct {
 	// MaxBlobBytes bounds one uploaded blob; 0 means only by the Store.
 	MaxBlobBytes int64
 	// AllowActionUpdates lets every caller write to the action cache. Otherwise a caller must
-	// present a grant of Grants, for that action. No Grants: no caller may.
+	// present the grant of Grants for that action; with nil Grants no caller can.
 	AllowActionUpdates bool
 	Grants             *Grants
-	// Room waits until a call has so many bytes of memory, its answer included; with 0 it needs
-	// none any more. It is asked with the context of the call. Nil: there always is.
+	// Room waits until a call may use so many bytes of memory, including those for its answer; 0
+	// means that it needs none any more. It gets the context of the call. Nil: there is always
+	// enough.
 	Room func(ctx context.Context, bytes int64) error
-	// MaxPartialUploads bounds the interrupted uploads kept to be resumed
-	// (default 128), PartialUploadAge for how long (default 30 minutes; an
-	// expired one goes when the next upload begins or breaks off). They take room in
-	// the Store, and go sooner, the oldest first, when an upload finds none.
+	// MaxPartialUploads bounds the interrupted uploads that are kept to be resumed (default 128).
+	// PartialUploadAge is for how long they are kept (default 30 minutes); an expired one is
+	// removed when the next upload begins or breaks off. They take space in the Store, and are
+	// removed earlier, the oldest first, when another upload needs it.
 	MaxPartialUploads int
 	PartialUploadAge  time.Duration
 }
@@ -76,19 +77,18 @@ func (o *Options) validate() {
 	}
 }
 
-// Store is the store of a Server; the store on disk is one.
+// Store is the store of a Server, such as disk.Store.
 type Store interface {
 	Receiver
-	// Isolated reports whether blobs belong to the instance names that have shown all of their
-	// bytes.
+	// Isolated reports whether each instance name sees only blobs whose bytes it has uploaded.
 	Isolated() bool
-	// Of returns the blobs that an instance name has: all, if it is not Isolated.
+	// Of returns the blobs of an instance name: all blobs, unless the store is Isolated.
 	Of(instance string) cas.Content
 }
 
 // Results are the results of actions, by instance name.
 type Results interface {
-	// Get returns the result, which is the caller's, or an error that wraps ErrNotFound.
+	// Get returns the result, which the caller may change, or an error that wraps ErrNotFound.
 	Get(ctx context.Context, instance string, d digest.Digest) (*repb.ActionResult, error)
 	Put(ctx context.Context, instance string, d digest.Digest, r *repb.ActionResult) error
 }
@@ -112,8 +112,7 @@ type Server struct {
 	encoder *zstd.Encoder
 }
 
-// New returns a Server over s and a, which stay the caller's to close
-// after the gRPC server has stopped.
+// New returns a Server over s and a. The caller closes these after the gRPC server has stopped.
 func New(s Store, a Results, o Options) *Server {
 	o.validate()
 	return &Server{

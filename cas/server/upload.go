@@ -54,11 +54,11 @@ type turn struct {
 
 // A Receiver is the destination of uploads.
 type Receiver interface {
-	// Create takes a blob in.
+	// Create begins to receive a blob.
 	Create(d digest.Digest) (cas.Writer, error)
-	// Release takes back that the blob is retained once, as it is when it was kept.
+	// Release undoes the Retain with which Keep leaves a blob.
 	Release(d digest.Digest)
-	// Fits says why a blob of so many bytes can never be put.
+	// Fits returns an error if a blob of so many bytes can never be stored.
 	Fits(bytes int64) error
 }
 

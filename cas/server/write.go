@@ -27,10 +27,10 @@ var (
 )
 
 // Write stores a blob. It answers OK only if the blob is in the store. A stream that ends without
-// finish_write is an error, however much it sent, and leaves the received bytes, to be resumed
-// under the same resource name: by ByteStream's text the service answers with committed_size there,
-// but clients of REv2 take the size of the blob in it for "stored". The answer comes with
-// finish_write, whether or not the client then closes its stream.
+// finish_write is an error, however much it sent; the received bytes stay, and can be resumed under
+// the same resource name. ByteStream says that the service answers with committed_size then, but
+// clients of REv2 take an answer with the size of the blob for "stored". With finish_write the
+// answer comes whether or not the client then closes its stream.
 func (v *byteStreamService) Write(stream bytestream.ByteStream_WriteServer) error {
 	committed, err := v.write(stream)
 	if err != nil {
@@ -247,10 +247,10 @@ func (in *writeReceiver) receive() error {
 	return nil
 }
 
-// QueryWriteStatus returns from where an upload can continue. For an unknown upload it returns 0
-// committed bytes. ByteStream's text asks for NOT_FOUND there, but Bazel (ByteStreamUploader) fails
-// the build then, if a connection broke before the first request arrived or the server restarted; 0
-// makes every client begin again.
+// QueryWriteStatus returns where an upload can continue. For an unknown upload it returns 0
+// committed bytes. ByteStream asks for NOT_FOUND there, but then Bazel (ByteStreamUploader) fails
+// the build if a connection broke before the first request arrived or the server restarted; 0 makes
+// every client begin again.
 func (v *byteStreamService) QueryWriteStatus(
 	ctx context.Context, r *bytestream.QueryWriteStatusRequest,
 ) (*bytestream.QueryWriteStatusResponse, error) {

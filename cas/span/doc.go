@@ -1,2 +1,2 @@
-// Package span is arithmetic of parts of a blob. It has no goroutines and no locks.
+// Package span computes with parts of a blob. It has no goroutines and no locks.
 package span

@@ -2,7 +2,7 @@ package span
 
 import "sort"
 
-// A Span is the bytes of a blob from From up to but without To.
+// A Span is the bytes of a blob from From up to, but not including, To.
 type Span struct{ From, To int64 }
 
 // A Set is a set of bytes, as Spans in their order that neither overlap nor touch. Its zero value
@@ -31,8 +31,8 @@ func (s *Set) Add(p Span) {
 	(*s)[first] = p
 }
 
-// End returns the end of the span that holds at, or at if none does: the first
-// byte from at on that is not in the set.
+// End returns the end of the span that contains at, or at itself if none does: the first byte from
+// at on that is not in the set.
 func (s Set) End(at int64) int64 {
 	if i := s.after(at); i < len(s) && s[i].From <= at {
 		return s[i].To
@@ -40,8 +40,8 @@ func (s Set) End(at int64) int64 {
 	return at
 }
 
-// Gap returns the bytes around at, which is not in the set, up to the neighbours
-// that are; size is where the last gap ends.
+// Gap returns the missing bytes around at, up to the neighbouring spans. at is not in the set; size
+// is where the last gap ends.
 func (s Set) Gap(at, size int64) Span {
 	g := Span{0, size}
 	i := s.after(at)

@@ -30,8 +30,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// DefaultMTime is the time of every entry that has none, in seconds since 1970:
-// 2000-01-01 00:00 UTC.
+// DefaultMTime is the time of every entry without one, in seconds since 1970: 2000-01-01 00:00 UTC.
 const DefaultMTime = 946684800
 
 // The permissions of entries that have none of their own.
@@ -50,8 +49,8 @@ type Entry struct {
 	Digest     digest.Digest // of a file's bytes or of a Directory; zero for a symlink
 	Executable bool          // of a file
 	Target     string        // of a symlink
-	// Perm has the nine permission bits: node_properties.unix_mode of a file, otherwise those that
-	// follow from its kind and Executable.
+	// Perm has the nine permission bits: node_properties.unix_mode of a file, or else the usual
+	// ones of its kind and Executable.
 	Perm uint32
 	// MTime is node_properties.mtime of a file or symlink if that is valid, else DefaultMTime.
 	MTime time.Time

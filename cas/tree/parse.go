@@ -117,7 +117,7 @@ func nameFault(name string) string {
 	return ""
 }
 
-// CheckName returns why name is not a valid name of an entry; nil if it is.
+// CheckName returns an error if name is not a valid name of an entry.
 func CheckName(name string) error {
 	if fault := nameFault(name); fault != "" {
 		return fmt.Errorf("name %.100q %s", name, fault)

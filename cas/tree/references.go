@@ -6,8 +6,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// References are the digests that a Directory message names, as often and in the
-// order in which it does.
+// References are the digests that a Directory message names, with repetitions, in its order.
 type References struct {
 	Files, Directories []digest.Digest
 }
@@ -44,9 +43,9 @@ func ReferencesOf(fn digest.Function, b []byte) (References, error) {
 	return r, nil
 }
 
-// SplitTree returns the encoded Directory messages of the Tree message b, the
-// root included, as parts of b and without looking into them. A root that is
-// given in several parts is returned in as many. Errors wrap ErrInvalid.
+// SplitTree returns the encoded Directory messages of the Tree message b, including the root, as
+// parts of b. It does not parse them. A root that is encoded in several parts is returned in as
+// many. Errors wrap ErrInvalid.
 func SplitTree(b []byte) ([][]byte, error) {
 	const root, children = 1, 2
 	var messages [][]byte

@@ -38,13 +38,11 @@ type Directory struct {
 const MaxBytes = 128 << 20
 
 // Parse returns the Directory that is encoded in b, with digests of the function fn. It keeps b,
-// which must not change any more.
-//
-// Every name is one path component of 1 to 255 bytes other than "." and ".."; names are sorted by
-// bytes in each of the three lists and occur once in all of them together (REv2, "Directory");
-// every digest is well-formed; every symlink has a target of at most 4,095 bytes without a NUL.
-// Names and targets need not be UTF-8. Errors wrap ErrInvalid and quote the offending name. It
-// takes time linear in len(b), which must be below 1 GiB.
+// which the caller must not change any more. Every name is one path component of 1 to 255 bytes
+// other than "." and ".."; names are sorted by bytes in each of the three lists and occur once in
+// all of them together (REv2, "Directory"); every digest is well-formed; every symlink has a target
+// of at most 4,095 bytes without a NUL. Names and targets need not be UTF-8. Errors wrap ErrInvalid
+// and quote the offending name. It takes time linear in len(b), which must be below 1 GiB.
 func Parse(fn digest.Function, b []byte) (*Directory, error) {
 	if len(b) > offsetMask {
 		return nil, fmt.Errorf("%w: it has %d bytes, the most is %d", ErrInvalid, len(b), offsetMask)
@@ -81,7 +79,7 @@ func (d *Directory) Kind(i int) Kind { return Kind(d.index[i] >> kindShift) }
 // Name returns the name of entry i, at a fraction of the cost of At.
 func (d *Directory) Name(i int) string { return text(nameOf(message(d.encoded, d.index[i]))) }
 
-// Find returns the entry of that name. It does not allocate.
+// Find returns the entry with that name. It does not allocate.
 func (d *Directory) Find(name string) (Entry, bool) {
 	i, ok := d.Search(name)
 	if !ok {
@@ -90,14 +88,14 @@ func (d *Directory) Find(name string) (Entry, bool) {
 	return d.At(i), true
 }
 
-// Search returns the index of the entry of that name.
+// Search returns the index of the entry with that name.
 func (d *Directory) Search(name string) (i int, ok bool) {
 	return sort.Find(len(d.index), func(i int) int {
 		return compare(name, nameOf(message(d.encoded, d.index[i])))
 	})
 }
 
-// Encoded returns the message as it was given to Parse; it must not be changed.
+// Encoded returns the message that was given to Parse. The caller must not change it.
 func (d *Directory) Encoded() []byte { return d.encoded }
 
 // Function returns the function of the directory's digests.

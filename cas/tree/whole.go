@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Check returns an error that wraps ErrInvalid unless b is a Directory message for all readers:
+// Check returns an error that wraps ErrInvalid unless all readers can use the Directory message b:
 // Parse accepts it, and its names and targets are UTF-8, as REv2 requires.
 func Check(fn digest.Function, b []byte) error {
 	dir, err := Parse(fn, b)
@@ -22,8 +22,8 @@ func Check(fn digest.Function, b []byte) error {
 	return nil
 }
 
-// CheckTree returns an error that wraps ErrInvalid unless b is a Tree message that all readers can
-// use: its root and its children pass Check, and it has each directory that one of them names. It
+// CheckTree returns an error that wraps ErrInvalid unless all readers can use the Tree message b:
+// its root and its children pass Check, and it has each directory that one of them names. It
 // returns the encoded root, which may be part of b.
 func CheckTree(fn digest.Function, b []byte) (root []byte, err error) {
 	const rootField, children = 1, 2

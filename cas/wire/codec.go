@@ -34,7 +34,7 @@ func NewBatchEncoder() *zstd.Encoder {
 }
 
 // CopyChunks copies in full chunks, or smaller ones if r has no more than size bytes, and returns
-// how much it has read. io.CopyBuffer would not do: it lets a reader or writer with shortcuts
+// the number of bytes read. It does not use io.CopyBuffer, which lets some readers and writers
 // choose the sizes.
 func CopyChunks(w io.Writer, r io.Reader, size int64) (int64, error) {
 	// With one byte more the first read sees the end.

@@ -1,3 +1,3 @@
-// Package wire has the common formats of client and server of storage: the names of resources, and
-// how messages are cut and packed. It does no I/O of its own.
+// Package wire has the formats that client and server of storage share: resource names, and how
+// messages are cut and compressed. It does no I/O of its own.
 package wire

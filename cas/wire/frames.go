@@ -41,9 +41,9 @@ func EncoderBytes(size int64) int64 { return int64(windowFor(size)) + encoderTab
 func decoderBytes(window int64) int64 { return window + 4*min(window, 128<<10) + 64<<10 }
 
 // Frames reads a zstd stream for a decoder, and limits its memory. A decoder allocates the window
-// in a frame's header before it has seen more: a few bytes can ask for gigabytes. So no frame may
-// ask for more than the size of the blob, and admit is called with the decoder's memory for the
-// first one; later ones cannot have more.
+// in a frame's header before it has seen more, so a few bytes can ask for gigabytes. Therefore no
+// frame may ask for more than the size of the blob. admit is called with the decoder's memory for
+// the first frame; later frames cannot have more.
 type Frames struct {
 	in      io.Reader
 	size    int64 // of the blob
@@ -58,14 +58,14 @@ type Frames struct {
 	refused  error
 }
 
-// NewFrames returns a Frames of the stream in, a blob of so many bytes.
+// NewFrames returns Frames for the stream in of a blob of so many bytes.
 func NewFrames(in io.Reader, size int64, admit func(bytes int64) error) *Frames {
 	f := &Frames{in: in, size: size, admit: admit}
 	f.at = f.frame
 	return f
 }
 
-// Refused returns why memory was refused; nil: it was not.
+// Refused returns the error with which memory was refused, or nil.
 func (f *Frames) Refused() error { return f.refused }
 
 // Read implements io.Reader.

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// ErrInvalidName is wrapped by every error about a resource name that is not due to its digest or
-// its instance name.
+// ErrInvalidName is wrapped by errors about a resource name, except about its digest and its
+// instance name.
 var ErrInvalidName = errors.New("invalid name")
 
 // maxNameLength bounds resource names; the longest useful one is some 200 bytes
@@ -35,8 +35,8 @@ type Resource struct {
 	Digest     digest.Digest
 }
 
-// ParseRead takes "[instance/]blobs/[function/]hash/size" or the compressed form
-// apart. Its errors wrap ErrInvalidName, instance.ErrInvalid or digest.ErrInvalid.
+// ParseRead parses "[instance/]blobs/[function/]hash/size" or the compressed form. Its errors wrap
+// ErrInvalidName, instance.ErrInvalid or digest.ErrInvalid.
 func ParseRead(name string) (Resource, error) {
 	r, segments, err := splitInstance(name)
 	if err != nil {
@@ -52,9 +52,9 @@ func ParseRead(name string) (Resource, error) {
 	return r, nil
 }
 
-// ParseWrite takes "[instance/]uploads/uuid/blobs/[function/]hash/size[/metadata]"
-// or the compressed form apart; the metadata, of any number of segments, is
-// dropped. Its errors are those of ParseRead.
+// ParseWrite parses "[instance/]uploads/uuid/blobs/[function/]hash/size[/metadata]" or the
+// compressed form, and drops the metadata, which may have any number of segments. Its errors are
+// those of ParseRead.
 func ParseWrite(name string) (Resource, error) {
 	r, segments, err := splitInstance(name)
 	if err != nil {

@@ -22,41 +22,41 @@ const (
 	catchUp = 5 * time.Second
 )
 
-// Settings say how long records of completed operations are kept.
+// Settings are how long records of completed operations are kept.
 type Settings struct {
-	// Keep is 0 for none.
+	// Keep is 0 to keep none.
 	Keep time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
-	// Size bounds them before that; empty: 2G.
+	// Size limits their total size; the oldest are removed earlier then. Empty: 2G.
 	Size string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }
 
-// Options are for Open and Follow.
+// Options are the options of Open and Follow.
 type Options struct {
 	Folder string
-	Memory int64   // that the program may use, in bytes
-	Shared *Shared // nil: no other scheduler takes the place of this one
+	Memory int64   // memory of the program, in bytes
+	Shared *Shared // nil: no other scheduler replaces this one
 	Logger *zap.Logger
 }
 
-// Shared is how schedulers that take each other's place share records.
+// Shared is how schedulers that replace each other share records.
 type Shared struct {
 	Store records.Durable
-	// Name is what they have in common.
+	// Name is their common name.
 	Name string
 	// May reports whether this one may publish.
 	May func() bool
 }
 
-// Records are the records of a scheduler that serves.
+// Records are the records of a serving scheduler.
 type Records struct {
 	*history.Store                // nil: none are kept
 	relay          *relay.Relay   // nil: nobody can take this one's place
 	into           *history.Store // takes those of others; nil: they would be here in memory only
 }
 
-// Open opens the records, and takes over those of the schedulers whose place this one takes. If the
-// folder cannot be used, they are in memory, bounded; but what another version wrote there is an
-// error.
+// Open opens the records, and takes over those of the schedulers that this one replaces. If the
+// folder cannot be used, they are kept in memory, up to a limit; but data of another version there
+// is an error.
 func (s *Settings) Open(ctx context.Context, o Options) (r Records, err error) {
 	if s.Keep <= 0 {
 		return r, nil
@@ -111,7 +111,7 @@ func (o *Options) newRelay() (*relay.Relay, error) {
 	return r, nil
 }
 
-// Run hands over what is added until ctx ends.
+// Run publishes new records until ctx ends.
 func (r Records) Run(ctx context.Context) {
 	if r.relay != nil {
 		r.relay.Run(ctx, r.into)

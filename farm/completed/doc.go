@@ -1,6 +1,4 @@
-// Package completed opens a scheduler's records of completed operations, as its flags say, and hands
-// them to the schedulers that take its place.
-//
-// Open starts no goroutine; Records.Run runs until its context ends. Follow starts one, and the
-// function that it returns waits for that.
+// Package completed opens a scheduler's records of completed operations as its flags require, and
+// passes them to the schedulers that replace it. Open starts no goroutine; Records.Run runs until
+// its context ends. Follow starts one, and the function that it returns waits for that.
 package completed

@@ -12,11 +12,11 @@ import (
 // followPause is how long after an error it is tried again to take over records.
 const followPause = 2 * time.Second
 
-// An Opener opens a scheduler's place for records, which the function closes.
+// An Opener opens the shared store of records, which the returned function closes.
 type Opener func() (o Options, closeIt func() error, err error)
 
-// Follow takes over the records of the scheduler that serves, until it is stopped, so that they are
-// here when this one takes its place. It returns the function that stops it and waits for its end.
+// Follow copies the records of the serving scheduler until it is stopped, so that they are here
+// when this one replaces it. It returns a function that stops it and waits for its end.
 func (s *Settings) Follow(ctx context.Context, open Opener, log *zap.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// A File is what the configuration file of a farm says. Scheduler, worker and "forerunner up" read
+// A File is the content of a farm's configuration file. Scheduler, worker and "forerunner up" read
 // the same format; a worker uses tokens, access and its tuning.
 type File struct {
 	Queues             []levels.QueueConfig `yaml:"queues" doc:"how operations share the workers of a pool; the first entry that matches a pool counts (docs/SCHEDULING.md)"`
@@ -30,15 +30,15 @@ type File struct {
 	Tuning             settings.Raw         `yaml:"tuning" doc:"settings that few farms change; each program uses those that it has"`
 }
 
-// Preemption says when actions are stopped for others.
+// Preemption configures when actions are stopped for others.
 type Preemption struct {
 	Delay  time.Duration `yaml:"delay" default:"10s" doc:"time for which an action below the minimum waits before other actions are chosen to be stopped"`
 	Grace  time.Duration `yaml:"grace" default:"5s" doc:"time after that in which the chosen actions may still end by themselves"`
 	AtMost int           `yaml:"at_most" default:"3" min:"1" doc:"how often the same action may be stopped"`
 }
 
-// Read reads a configuration file; empty: there is none. It is strict: an error names file, line,
-// column and field.
+// Read reads a configuration file; an empty name is no file. It is strict: an error names file,
+// line, column and field.
 func Read(file string) (*File, error) {
 	f := &File{}
 	if file == "" {
@@ -47,7 +47,7 @@ func Read(file string) (*File, error) {
 	return f, settings.Load(file, f)
 }
 
-// Validate returns what is wrong with parts that have to agree with each other.
+// Validate returns an error if parts of the file contradict each other.
 func (f *File) Validate() error {
 	var fault *quota.Fault
 	switch {
@@ -65,7 +65,7 @@ func (f *File) Validate() error {
 // A misplaced error is one of a part of the file.
 type misplaced struct{ where, reason string }
 
-// Error returns what is wrong.
+// Error returns the reason.
 func (m misplaced) Error() string { return m.reason }
 
 // Where returns the part.
@@ -73,20 +73,20 @@ func (m misplaced) Where() string { return m.where }
 
 func (f *File) quotas() quota.Config { return quota.Config{Labels: f.Labels, Cohorts: f.Cohorts} }
 
-// Apply adds what f says to the configuration of a scheduler.
+// Apply adds f to the configuration of a scheduler.
 func (f *File) Apply(c *tuning.Config) {
 	c.Queues, c.Sizes, c.Quotas = f.Queues, f.SizeClasses, f.quotas()
 	c.SizeExponent = f.LearnSizes.Exponent
 	c.PreemptionDelay, c.PreemptionGrace, c.MaxPreemptions = f.Preemption.Delay, f.Preemption.Grace, f.Preemption.AtMost
 }
 
-// Authorize adds what f says of callers.
+// Authorize adds the access rules of f.
 func (f *File) Authorize(o *auth.Options) {
 	o.Issuers, o.Rules, o.Owning, o.LogIn = f.Tokens, f.Access, f.OperationsBelongTo, f.Login.On()
 }
 
-// Check returns what is wrong with the scheduler's part of a file, as Read does. What is named in
-// it, such as files of keys, is not looked at.
+// Check returns an error if the scheduler's part of a file is invalid, as Read does. It does not
+// read files that the configuration names, such as keys.
 func (f *File) Check() error {
 	var c tuning.Config
 	f.Apply(&c)
@@ -96,7 +96,8 @@ func (f *File) Check() error {
 	return nil
 }
 
-// Files are a configuration file and those that it names. What is wrong with it, who uses it says.
+// Files returns a configuration file and the files that it names. It ignores errors, which the
+// file's users report.
 func Files(file string) []string {
 	if file == "" {
 		return nil

@@ -14,23 +14,23 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// MostColumns is the length of the longest line of an action, in characters: wide ones take two
-// columns of a terminal.
+// MostColumns is the length of the longest line of an action, in columns of a terminal, of which
+// wide characters take two.
 const MostColumns = 120
 
 // sumEvery is how often actions are summed up.
 const sumEvery = time.Minute
 
-// Options are those of a log.
+// Options are the options of a log.
 type Options struct {
-	// Level is the lowest written level; nil: information.
+	// Level is the lowest written level; nil: info.
 	Level zapcore.LevelEnabler
 	// Colour enables colours.
 	Colour bool
 	// Columns returns the width of the terminal; nil: MostColumns.
 	Columns func() int
-	// IsWhole: a scheduler and a worker log here. An action that this worker ran has one line then,
-	// the first of the two.
+	// IsWhole: both a scheduler and a worker log here. An action that this worker ran then has one
+	// line, the first of the two.
 	IsWhole bool
 }
 

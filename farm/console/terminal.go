@@ -17,7 +17,7 @@ func IsTerminal(out io.Writer) bool {
 	return err == nil
 }
 
-// ColumnsOf is the present width of a terminal; MostColumns if it is unknown.
+// ColumnsOf returns the present width of a terminal; MostColumns if it is unknown.
 func ColumnsOf(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil || size.Col == 0 {

@@ -19,11 +19,11 @@ const format = 1
 // ownerFile is the locked file in the folder; it names the holder of the lock and the format.
 const ownerFile = "forerunner.lock"
 
-// A Folder is a data folder that this process has for itself.
+// A Folder is a data folder that this process has locked.
 type Folder struct{ lock *os.File }
 
-// Open makes the folder if needed, and takes it. Errors name the folder, and the process that has
-// it.
+// Open makes the folder if needed, and locks it. Errors name the folder, and the process that has
+// locked it.
 func Open(dir string) (*Folder, error) {
 	if err := Make(dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
@@ -93,5 +93,5 @@ func read(file io.Reader) (found int, owner string, err error) {
 	return found, owner, lines.Err()
 }
 
-// Close releases the folder.
+// Close unlocks the folder.
 func (f *Folder) Close() error { return f.lock.Close() }

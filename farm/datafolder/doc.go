@@ -1,3 +1,3 @@
-// Package datafolder holds the folder of --data: for one process at a time, and not for a program
-// that is older than its contents. It knows nothing of the programs' data there.
+// Package datafolder locks the folder of --data for one process, and protects it from a program
+// that is older than its contents. It does not know the programs' data there.
 package datafolder

@@ -23,7 +23,7 @@ type way struct {
 }
 
 // Make makes a folder, and those above it. It fails if another user has made one of them, or a
-// symlink there, in a place where everybody may, such as /tmp: that user could put anything into
+// symlink there, in a folder where everybody may, such as /tmp: that user could put anything into
 // it. It makes nothing in such a folder.
 func Make(dir string) error {
 	dir, err := filepath.Abs(dir)

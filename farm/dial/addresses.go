@@ -12,8 +12,8 @@ import (
 // severalScheme is the scheme of targets that are several addresses.
 const severalScheme = "several"
 
-// Addresses parses "grpc://HOST:PORT", grpcs:// or no scheme. More of HOST:PORT may follow after
-// commas, with the same scheme or none: any that answers is used.
+// Addresses parses "grpc://HOST:PORT", grpcs:// or no scheme. More HOST:PORT may follow after
+// commas, with the same scheme or none; any of them that answers is used.
 func Addresses(target string) (addresses []string, encrypted bool, err error) {
 	scheme, rest, found := strings.Cut(target, "://")
 	if !found {

@@ -32,18 +32,18 @@ const (
 	ConnectionWindow = 64 << 20
 )
 
-// A Client is the trust and the identity of a program as a client. The zero Client trusts the
-// authorities of the system and has no identity.
+// A Client is a program's trust and identity as a client. The zero Client trusts the authorities of
+// the system and has no identity.
 type Client struct {
 	// CA, Cert and Key are files; see certs.Files.
 	CA   string `flag:"tls-ca" group:"Credentials" unit:"FILE" otherwise:"those of the system" doc:"File with the authorities of servers at grpcs:// addresses, PEM"`
 	Cert string `flag:"tls-client-cert" unit:"FILE" otherwise:"none" doc:"File with the certificate that this program presents to servers, PEM"`
 	Key  string `flag:"tls-client-key" unit:"FILE" otherwise:"none" doc:"File with the key of --tls-client-cert, PEM"`
-	// Token goes with every call.
+	// Token is sent with every call.
 	Token string `flag:"token-file" unit:"FILE" otherwise:"none" doc:"File with a bearer token that this program presents to servers at grpcs:// addresses or on loopback"`
-	// Logger logs errors of changed files. Nil: nothing does.
+	// Logger logs errors of changed files. Nil: they are not logged.
 	Logger *zap.Logger
-	// connect makes the connections, if it is not nil.
+	// Connect makes the connections, if it is not nil.
 	Connect func(context.Context, string) (net.Conn, error)
 }
 
@@ -51,8 +51,8 @@ type Client struct {
 func (c *Client) Files() []string { return []string{c.CA, c.Cert, c.Key, c.Token} }
 
 // Dial connects to grpcs://HOST:PORT with TLS, or to grpc://HOST:PORT or HOST:PORT without; it does
-// not wait for the other side. Of several HOST:PORT, with commas between them, it connects to one
-// that answers, and to another when that no longer does.
+// not wait for the other side. Of several HOST:PORT, separated by commas, it connects to one that
+// answers, and to another when that one no longer does.
 func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 	addresses, encrypted, err := Addresses(target)
 	if err != nil {

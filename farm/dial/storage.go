@@ -91,18 +91,18 @@ func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	return e, nil
 }
 
-// A Storage is storage elsewhere.
+// A Storage is external storage.
 type Storage struct {
 	*casclient.Client
-	Blobs, results *connections // results is nil if they are where the blobs are
+	Blobs, results *connections // results is nil if they are with the blobs
 	Prefix         string       // of instance names
 }
 
 // Close ends the connections.
 func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.Close()) }
 
-// OpenStorage connects to storage, and to the action cache if that is separate (otherwise it is
-// empty). It does not wait for them. o has defaults for the addresses' options.
+// OpenStorage connects to storage, and to the action cache if that is separate (its address is
+// empty otherwise). It does not wait for them. o has defaults for the addresses' options.
 func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
 	e, err := parseEndpoint(storage, o)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *connections) NewStream(
 	return c.next().NewStream(ctx, desc, method, opts...)
 }
 
-// Close ends them all. It may be called for nil.
+// Close closes all connections. It may be called for nil.
 func (c *connections) Close() (err error) {
 	if c == nil {
 		return nil

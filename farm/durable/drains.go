@@ -53,7 +53,7 @@ func parseDrains(text []byte, where string) (drains []drain.Record, err error) {
 	return drains, nil
 }
 
-// KeepDrains writes the drains in force.
+// KeepDrains writes the active drains.
 func KeepDrains(ctx context.Context, k Text, drains []drain.Record) (err error) {
 	list := make([]keptDrain, len(drains))
 	for i, d := range drains {

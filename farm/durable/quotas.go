@@ -34,7 +34,7 @@ const (
 	quotaPatience = 100 * time.Millisecond
 )
 
-// Key is the one record's.
+// Key is the key of the record.
 func (Quotas) Key() records.Key {
 	return records.Key{Bucket: names.QuotasBucket, Digest: digest.Of(digest.SHA256, []byte("quotas"))}
 }
@@ -54,7 +54,7 @@ func (f Quotas) read(ctx context.Context) (list []keptQuota, written []byte, err
 	return list, written, nil
 }
 
-// Load returns the quotas that are kept.
+// Load returns the stored quotas.
 func (f Quotas) Load(ctx context.Context) ([]quota.Record, error) {
 	list, _, err := f.read(ctx)
 	quotas := make([]quota.Record, len(list))

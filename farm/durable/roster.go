@@ -14,8 +14,7 @@ import (
 // rosterTimeout limits each write of the list of workers: the end of the program waits for it.
 const rosterTimeout = time.Second
 
-// A Roster is where a scheduler keeps which workers are there, for the next one: 8 bytes each,
-// which name them.
+// A Roster stores the list of present workers for the next scheduler, with 8 bytes for each.
 type Roster[Sum ~uint64] struct {
 	Store records.Durable
 	Lease string
@@ -25,7 +24,7 @@ func (r Roster[Sum]) record() Text {
 	return Text{r.Store, records.Key{Bucket: names.WorkersBucket, Digest: digest.Of(digest.SHA256, []byte(r.Lease))}}
 }
 
-// Load returns the last list of workers; nil: it is unknown. first says that an absent list means
+// Load returns the last list of workers; nil if it is unknown. first says that a missing list means
 // that there were none.
 func (r Roster[Sum]) Load(ctx context.Context, first bool) ([]Sum, error) {
 	if first {

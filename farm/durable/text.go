@@ -13,7 +13,7 @@ type Text struct {
 	Key   records.Key
 }
 
-// String is the place of the text.
+// String returns the location of the text.
 func (k Text) String() string {
 	if folder, ok := k.Store.(*records.Folder); ok {
 		return folder.Path(k.Key)
@@ -21,7 +21,7 @@ func (k Text) String() string {
 	return "record " + k.Key.String()
 }
 
-// Read returns nil if there is none.
+// Read returns the text, or nil if there is none.
 func (k Text) Read(ctx context.Context) ([]byte, error) {
 	text, err := k.Store.Get(ctx, k.Key)
 	switch {
@@ -35,11 +35,11 @@ func (k Text) Read(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// Write keeps all of text or nothing of it.
+// Write stores all of text or nothing of it.
 func (k Text) Write(ctx context.Context, text []byte) error { return k.Store.Put(ctx, k.Key, text) }
 
-// An Unanswered error is that of a request to a server that did not answer. It ends a turn, of
-// which another scheduler may make more, but not the program: nothing here is wrong.
+// An Unanswered error is that of a request to a server that did not answer. It ends a scheduler's
+// term, after which it may get another one, but not the program: nothing here is wrong.
 type Unanswered struct{ Err error }
 
 // Error returns the reason.

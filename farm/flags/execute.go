@@ -18,8 +18,8 @@ const (
 type UsageError struct {
 	// Err is the error.
 	Err error
-	// Command is the path of the command, such as "forerunner workers drain"; empty if it is not
-	// known.
+	// Command is the path of the command, such as "forerunner workers drain"; empty if it is
+	// unknown.
 	Command string
 }
 
@@ -86,7 +86,7 @@ func note(cmd *cobra.Command, started *bool) {
 	}
 }
 
-// ExitCode is a program's exit code for an error: 2 for a UsageError, otherwise 1.
+// ExitCode returns a program's exit code for an error: 2 for a UsageError, otherwise 1.
 func ExitCode(err error) int {
 	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
 		return exitUsage

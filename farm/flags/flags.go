@@ -94,7 +94,7 @@ func usage(cmd *cobra.Command) error {
 	return nil
 }
 
-// DefaultData is the default of a program's data folder.
+// DefaultData returns the default data folder of a program.
 func DefaultData(name string) string {
 	if os.Getuid() == 0 {
 		return filepath.Join("/var/lib", name)

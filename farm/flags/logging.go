@@ -13,7 +13,7 @@ import (
 type Logging struct {
 	JSON  bool   `flag:"log-json" group:"General" doc:"Logs JSON lines; errors have a stack trace"`
 	Level string `flag:"log-level" group:"General" oneof:"debug info warn error" default:"info" doc:"Lowest level of log lines"`
-	// IsWhole: a scheduler and a worker log here.
+	// IsWhole: both a scheduler and a worker log here.
 	IsWhole bool
 }
 

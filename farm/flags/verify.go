@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A VerifyEvery is for how long content that was hashed is relied on. 0, for people, is less than 0
-// for stores and input roots: these take 0 for the default.
+// A VerifyEvery is how long a verification of content is relied on. For users 0 is "not at all"; it
+// is negative for stores and input roots, for which 0 is the default.
 type VerifyEvery time.Duration
 
 var _ pflag.Value = (*VerifyEvery)(nil)

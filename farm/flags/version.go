@@ -19,7 +19,7 @@ const unknown = "unknown"
 // A Build is the source and the tools of a program. Unknown values are "unknown".
 type Build struct {
 	Version, Commit, Go string
-	// Date is that of the commit.
+	// Date is the date of the commit.
 	Date string
 	// Changed says that files differed from the commit.
 	Changed bool
@@ -59,7 +59,7 @@ func buildOf(info *debug.BuildInfo, release string) Build {
 	return b
 }
 
-// String is the --version text after the program's name.
+// String returns the --version text after the program's name.
 func (b Build) String() string {
 	commit := b.Commit
 	if b.Changed {

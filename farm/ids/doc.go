@@ -1,2 +1,3 @@
-// Package ids takes users and groups of the machine for the commands of a worker that runs as root.
+// Package ids reserves users and groups of the machine for the commands of a worker that runs as
+// root.
 package ids

@@ -19,8 +19,8 @@ const (
 	idsEach = 1 << 16
 )
 
-// An Own is users and groups of the machine that are this worker's as long as it runs: Count times
-// Each, from First on.
+// An Own is a range of users and groups of the machine that are reserved for this worker while it
+// runs: Count times Each, from First on.
 type Own struct {
 	First, Each uint32
 	Count       int
@@ -30,8 +30,8 @@ type Own struct {
 // spareIDs are for actions that come after those of whom a process cannot be ended.
 const spareIDs = 8
 
-// Take takes ids for so many actions at a time, and some to spare. Which ones depends on the data
-// folder, and on what other workers on the machine have taken.
+// Take reserves ids for so many concurrent actions, and some to spare. The range depends on the
+// data folder, and on the ranges of other workers on the machine.
 func Take(data string, positions int) (*Own, error) {
 	first, count, err := idsHere()
 	if err != nil {
@@ -96,7 +96,7 @@ func (o *Own) lock(block uint32, count int) (taken bool, err error) {
 	return false, &os.PathError{Op: "lock", Path: idsFile, Err: err}
 }
 
-// Close gives the ids back; nil is none.
+// Close releases the ids. A nil Own has none.
 func (o *Own) Close() error {
 	if o == nil || o.lockFile == nil {
 		return nil

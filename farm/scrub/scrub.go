@@ -19,21 +19,21 @@ import (
 	"github.com/forerunner-build/forerunner/worker"
 )
 
-// A Schedule says how a store is read again, to find what has rotted.
+// A Schedule says how often a store is read again, to find damage.
 type Schedule struct {
-	// Every is how often all of it is read; 0: never.
+	// Every is the period in which all of it is read; 0: never.
 	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Period in which the program reads all stored files again to find damage; 0 is never"`
-	// Rate is the most bytes that are read in a second, with a unit; empty: 32M.
+	// Rate limits the bytes read per second, with a unit; empty: 32M.
 	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Highest rate of that in bytes a second; it is slower while others need the disk"`
 }
 
-// A Store is a store, and what reads it again; the latter is nil if nothing does.
+// A Store is a store and its Scrubber, which is nil if the store is not read again.
 type Store struct {
 	*disk.Store
 	Scrubber *disk.Scrubber
 }
 
-// A Load is what tells a Scrubber of others.
+// A Load tells a Scrubber whether others need the disk.
 type Load struct {
 	Busy    func() bool
 	Logger  *zap.Logger
@@ -58,7 +58,7 @@ func (s *Schedule) Open(store *disk.Store, actions *disk.Actions, l Load) (Store
 	return Store{store, scrubber}, err
 }
 
-// Run has the store read until stop is called.
+// Run scrubs the store until stop is called.
 func (s Store) Run() (stop func()) {
 	if s.Scrubber == nil {
 		return func() {}
@@ -81,13 +81,13 @@ type WorkerLoad struct {
 	Worker  *atomic.Pointer[worker.Worker]
 }
 
-// Busy reports whether one of both is so.
+// Busy reports whether either is the case.
 func (l *WorkerLoad) Busy() bool {
 	w := l.Worker.Load()
 	return w != nil && w.Busy() || l.Readers.MovesBlobs()
 }
 
-// Health is what people are shown of the store.
+// Health returns the state of the store for people.
 func (s Store) Health() *live.StoreHealth {
 	store := s.Stats()
 	h := &live.StoreHealth{DamagedBlobs: store.DamagedBlobs, AsideBlobs: store.AsideBlobs, AsideBytes: store.AsideBytes}

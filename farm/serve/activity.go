@@ -70,7 +70,7 @@ func (a *Activity) busyFor() time.Duration {
 	return max(0, time.Until(a.last.Add(quietFor)))
 }
 
-// WaitQuiet returns when clients have been quiet, abort ends, or time is up.
+// WaitQuiet waits until clients have been quiet for a while, abort ends, or time is up.
 func (a *Activity) WaitQuiet(abort context.Context) {
 	ctx, cancel := context.WithTimeout(abort, quietWithin)
 	defer cancel()

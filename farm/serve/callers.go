@@ -22,25 +22,25 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// Callers limit the resources of callers in a program. The zero Callers derive the limits from the
-// memory.
+// Callers limit the resources that callers can use in a program. The zero Callers derive the limits
+// from the memory.
 type Callers struct {
 	Memory Memory `settings:"inline"`
-	// MaxConnections of all addresses, twice that of one; MaxStreams of one connection. 0: by the
-	// memory.
+	// MaxConnections limits the connections of all addresses, to twice that of one; MaxStreams
+	// limits the calls on one connection. 0: by the memory.
 	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"Number of gRPC connections at a time; one address may have half of them"`
 	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
-	// UploadWindow is empty for a size by the memory. See intake.Bounds.Window.
+	// UploadWindow is empty for a size by the memory; see intake.Bounds.Window.
 	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes of one call that a client may send before the program reads them, from 64K to 16M; more is faster over long distances, but fewer clients can upload at a time"`
-	// ReceiveTimeout is how long a request may take to begin to arrive; 0: 20 s.
+	// ReceiveTimeout is the time within which a request must begin to arrive; 0: 20 s.
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time until the request of a call must begin to arrive"`
 	// Waiting is 0 for a number by the memory.
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 }
 
-// FewWaiting are Waiting goroutines of a farm on one machine. They take turns: of many, each has
-// its stack grow for its first call, and the memory for that is in no cache when its turn comes
-// again.
+// FewWaiting is the number of Waiting goroutines of a farm on one machine. They take turns: each
+// grows its stack at its first call, and with many goroutines that memory has left the CPU's caches
+// when its turn comes again.
 const FewWaiting = 64
 
 // maxWaiting limits waiting_goroutines: all of them start with the program, and each takes some
@@ -199,7 +199,7 @@ func (p Protection) identify(ctx context.Context, method string) (context.Contex
 	return ctx, intake.Caller{Name: intake.UserCaller(who.User)}, nil
 }
 
-// Accept returns l without the connections that are too many.
+// Accept returns l with a limit on its connections.
 func (c *Callers) Accept(l net.Listener, s *intake.Server) (net.Listener, error) {
 	_, b, err := c.bounds()
 	if err != nil {

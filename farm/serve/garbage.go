@@ -20,9 +20,9 @@ const (
 	garbageEvery = time.Second
 )
 
-// PaceGarbage adapts how much garbage this process holds, until stop is called or ctx ends: a small
-// process collects seldom, a large one often, and one with little memory as Go has it.
-// It is for main; GOGC in the environment has precedence.
+// PaceGarbage adapts the garbage collection of this process to its memory, until stop is called or
+// ctx ends: a small process collects rarely, a large one often, and one with little memory as Go
+// does by default. It is for main; GOGC in the environment has precedence.
 func PaceGarbage(ctx context.Context, memory int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pacing sync.WaitGroup

@@ -15,18 +15,18 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// InProcessNetwork is the network of connections that come from this process.
+// InProcessNetwork is the network name of connections within this process.
 const InProcessNetwork = "in-process"
 
-// An InProcess is a listener for this process only: each connection is a pair of sockets without a
-// name. Callers over it are trusted.
+// An InProcess is a listener for this process only: each connection is a pair of unnamed sockets.
+// Its callers are trusted.
 type InProcess struct {
 	accepted chan net.Conn
 	closed   chan struct{}
 	close    func()
 }
 
-// NewInProcess returns one without a listener.
+// NewInProcess returns an InProcess.
 func NewInProcess() *InProcess {
 	closed := make(chan struct{})
 	return &InProcess{
@@ -129,7 +129,7 @@ type arrived struct {
 // Through implements intake.Arrival.
 func (a arrived) Through() *intake.Conn { return a.conn }
 
-// Inner is for auth.Guard.
+// Inner implements an interface of auth.Guard.
 func (a arrived) Inner() credentials.AuthInfo { return a.AuthInfo }
 
 // GetSecurityValue implements credentials.ChannelzSecurityInfo, for channelz.

@@ -12,18 +12,17 @@ import (
 
 // Memory limits the memory of a program. Nil is the zero Memory.
 type Memory struct {
-	// Limit has a unit; empty: the limit of GOMEMLIMIT, of the groups around the process or of the
-	// machine.
+	// Limit has a unit; empty: the limit of GOMEMLIMIT, of the process's cgroups or of the machine.
 	Limit string `tuning:"memory_limit" group:"Callers" unit:"SIZE" otherwise:"that of its cgroup or the machine; beside commands a part of that, see docs/OPERATING.md" doc:"Memory that this program may use; the sizes of caches and the limits of callers depend on it"`
-	// Share: without a Limit, this program may use one part in Share of the available memory; the
+	// Share: without a Limit, this program may use the Share-th part of the available memory; the
 	// rest is for commands beside it. 0 is 1.
 	Share int64
 }
 
-// BesideCommands is the memory of a program that has commands beside it.
+// BesideCommands returns the Memory of a program that runs beside commands.
 func BesideCommands() Memory { return Memory{Share: 4} }
 
-// Bytes returns how much there is.
+// Bytes returns the memory limit in bytes.
 func (m *Memory) Bytes() (int64, error) {
 	share := int64(1)
 	if m != nil {
@@ -52,7 +51,7 @@ func goLimit() int64 {
 	return n
 }
 
-// CacheBytes bounds a cache that would have so many bytes where there is memory for it.
+// CacheBytes returns the size of a cache that has so many bytes if there is enough memory.
 func (m *Memory) CacheBytes(most int64) (int64, error) {
 	memory, err := m.Bytes()
 	return min(most, memory/8), err
@@ -65,8 +64,8 @@ const DirectoryBytes = 256 << 20
 // the collector does not count, such as buffers of the kernel.
 const softPercent = 85
 
-// Enforce has the collector know how much memory there is, and returns that. It is for main;
-// GOMEMLIMIT in the environment has precedence.
+// Enforce tells the garbage collector the memory limit, and returns it. It is for main; GOMEMLIMIT
+// in the environment has precedence.
 func (m *Memory) Enforce() (int64, error) {
 	n, err := m.Bytes()
 	if err == nil && os.Getenv("GOMEMLIMIT") == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
-// NewRegistry returns a metrics registry with the process's own figures.
+// NewRegistry returns a metrics registry with the metrics of the process.
 func NewRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(),

@@ -34,13 +34,12 @@ func (p *Ports) Files() []string { return []string{p.Cert, p.Key, p.ClientCA} }
 type Protection struct {
 	source *certs.Source
 	Guard  *auth.Guard
-	// OwnUser restricts ports on loopback to the user of this process and root: callers can act as
-	// that user.
+	// OwnUser restricts ports on loopback to the user of this process and root, because callers can
+	// act as that user.
 	OwnUser bool
 }
 
-// Protect makes the protection of a program that knows more of its callers than their
-// certificates.
+// Protect makes the protection of a program with access rules.
 func (p *Ports) Protect(o auth.Options) (made Protection, err error) {
 	if made.source, err = p.Open(o.Logger); err != nil {
 		return made, err
@@ -79,7 +78,7 @@ func (p Protection) credentials() credentials.TransportCredentials {
 	return orInProcess{insecure.NewCredentials(), p.OwnUser}
 }
 
-// Open reads the files; nil without TLS.
+// Open reads the files; the result is nil without TLS.
 func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	if p.Cert == "" && p.Key == "" {
 		if p.ClientCA != "" {

@@ -13,11 +13,11 @@ import (
 const (
 	// probeAge is the maximum age of a probe's answer: more frequent requests reuse it.
 	probeAge = 5 * time.Second
-	// ProbePatience is how long a probe may take until its target counts as broken.
+	// ProbePatience is the time after which a probe's target counts as broken.
 	ProbePatience = 2 * time.Second
 )
 
-// A Readiness knows whether a program can do its work now. It may be used concurrently.
+// A Readiness tells whether a program can do its work now. It may be used concurrently.
 type Readiness struct {
 	mu     sync.Mutex
 	probes []*probe // guarded by mu

@@ -115,7 +115,7 @@ func (p *Ports) ServeHTTP(
 	}, nil
 }
 
-// Handler answers on a port with that address.
+// Handler returns the handler of a port with that address.
 func Handler(address string, protect Protection, what Shown) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", protect.pages(auth.Observe,

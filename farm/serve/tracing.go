@@ -25,14 +25,14 @@ const (
 	deliverTimeout = 5 * time.Second
 )
 
-// Tracing is the destination of spans of actions.
+// Tracing is the destination of actions' spans.
 type Tracing struct {
 	// Endpoint is a collector that takes OTLP over gRPC: http://HOST:PORT, or https://HOST:PORT for
 	// TLS. Empty: there are no spans.
 	Endpoint string `tuning:"otlp_endpoint" group:"Tracing" unit:"URL" otherwise:"OTEL_EXPORTER_OTLP_ENDPOINT; else none" doc:"Collector of traces by OTLP over gRPC, http://HOST:PORT or https://HOST:PORT"`
 }
 
-// FromEnvironment has t go by the variable that OpenTelemetry has for this.
+// FromEnvironment sets t from OpenTelemetry's environment variable.
 func (t *Tracing) FromEnvironment() { t.Endpoint = os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
 // Open returns the tracer of a service, or nil without tracing. Neither Open nor traced code ever

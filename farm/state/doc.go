@@ -1,3 +1,3 @@
-// Package state opens what a program keeps of former actions: hints in a file, in a Redis or in
-// services elsewhere.
+// Package state opens a program's records of earlier actions: hints in a file, in a Redis or in
+// external services.
 package state

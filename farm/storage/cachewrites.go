@@ -2,13 +2,13 @@ package storage
 
 import "fmt"
 
-// CacheWrites is who may write the action cache without authentication.
+// CacheWrites defines who may write the action cache without authentication.
 type CacheWrites string
 
 // The choices.
 const (
-	Workers CacheWrites = "workers" // each the results of actions that it was given
-	Clients CacheWrites = "clients" // all who reach the port
+	Workers CacheWrites = "workers" // each the results of its own actions
+	Clients CacheWrites = "clients" // everybody who reaches the port
 )
 
 // String returns the name of w.
@@ -24,5 +24,5 @@ func (w *CacheWrites) Set(name string) error {
 	return fmt.Errorf("%q is neither %s nor %s", name, Workers, Clients)
 }
 
-// Type is the type of the flag.
+// Type returns the type of the flag.
 func (w *CacheWrites) Type() string { return "who" }

@@ -7,7 +7,7 @@ import (
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 )
 
-// Streams are those of a scheduler. It returns a ByteStream that has them beside those of storage.
+// Streams adds the scheduler's streams to the ByteStream of storage.
 type Streams interface {
 	ByteStream(storage bytestream.ByteStreamServer) bytestream.ByteStreamServer
 }
@@ -27,7 +27,7 @@ func (r streamsRegistrar) RegisterService(d *grpc.ServiceDesc, service any) {
 	r.ServiceRegistrar.RegisterService(d, service)
 }
 
-// Register registers embedded storage on the scheduler's port, and the scheduler's streams.
+// Register registers embedded storage on the scheduler's port, with the scheduler's streams.
 func (s *Opened) Register(g grpc.ServiceRegistrar, scheduler Streams) {
 	if s.register == nil {
 		casserver.RegisterByteStream(g, scheduler.ByteStream(&bytestream.UnimplementedByteStreamServer{}))

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// MaxBytes bounds one record; runs that do not fit are not kept, the oldest first.
+	// MaxBytes limits one record; the oldest runs are dropped until it fits.
 	MaxBytes = 1<<20 - 1<<10
-	// MaxRuns bounds the runs of one command that are kept.
+	// MaxRuns limits the runs that are kept for one command.
 	MaxRuns = 4
 )
 
@@ -42,7 +42,7 @@ func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
 	return d, err == nil
 }
 
-// Key returns the key of the runs of a reduced Action that take place in the same circumstances.
+// Key returns the key for runs of a reduced Action under the same circumstances.
 func Key(instance string, reduced digest.Digest, circumstances []byte) record.Key {
 	b := reduced.AppendHash(nil)
 	b = binary.BigEndian.AppendUint64(b, uint64(reduced.SizeBytes()))
@@ -51,8 +51,8 @@ func Key(instance string, reduced digest.Digest, circumstances []byte) record.Ke
 	}
 }
 
-// Encode returns the value of a record. A hash in front of it sees to it that no part of one, which
-// could be well-formed, counts as whole.
+// Encode returns the encoded record. It begins with a hash, so that a truncated record, which could
+// be well-formed, is invalid.
 func Encode(r *reuse.Record) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), r)
 	if err != nil {
@@ -63,7 +63,7 @@ func Encode(r *reuse.Record) ([]byte, error) {
 	return b, nil
 }
 
-// Decode returns the record that a value is of. Its errors wrap ErrMalformed.
+// Decode returns the record that is encoded in a value. Its errors wrap ErrMalformed.
 func Decode(value []byte) (*reuse.Record, error) {
 	if len(value) < sha256.Size {
 		return nil, ErrMalformed
@@ -79,8 +79,8 @@ func Decode(value []byte) (*reuse.Record, error) {
 	return r, nil
 }
 
-// Merge returns a record of young and of those earlier runs, in their order, that other reports to
-// be worth keeping beside it, within the limits. It is false if young alone exceeds them.
+// Merge returns a record of young and of the earlier runs that other reports to be worth keeping
+// beside it, in their order, within the limits. It is false if young alone exceeds them.
 func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (*reuse.Record, bool) {
 	merged := &reuse.Record{Runs: []*reuse.Run{young}}
 	size := proto.Size(merged)
@@ -111,7 +111,7 @@ func sameLooks(a, b *reuse.Directory) bool {
 	})
 }
 
-// CheckRun returns an error that wraps ErrMalformed unless m is a run of an action that ended well.
+// CheckRun returns an error that wraps ErrMalformed unless m is a run of a successful action.
 func CheckRun(m *reuse.Run, action digest.Digest) error {
 	of, err := digest.FromProto(action.Function(), m.GetAction())
 	if err != nil {

@@ -34,8 +34,8 @@ type Options struct {
 	Read func(ctx context.Context, instance string, d digest.Digest) ([]byte, error)
 }
 
-// Register adds the service to a gRPC server. It needs no closing; the store stays the caller's, to
-// be closed after g has stopped.
+// Register adds the service to a gRPC server. It needs no closing; the caller closes the store
+// after g has stopped.
 func Register(g grpc.ServiceRegistrar, o Options) {
 	s := &service{options: o, keeping: make(chan struct{}, maxKeeping), finding: make(chan struct{}, maxFinding)}
 	for i := range s.locks {

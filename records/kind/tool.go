@@ -44,9 +44,9 @@ var (
 	}
 )
 
-// ToolOf returns what a command runs, for commands that run the same to be alike: the program, and
-// where that is an interpreter also the script, module or class that it is told to run. Of text for
-// a shell it is what the first command of it runs.
+// ToolOf returns the tool that a command runs, by which commands are similar: the program and, if
+// that is an interpreter, the script, module or class that it runs. For a shell with -c it is the
+// tool of the first command in the text.
 func ToolOf(args []string) string {
 	tool := strings.Join(toolOf(args, 0), " ")
 	if len(tool) > maxTool {

@@ -21,8 +21,9 @@ const (
 )
 
 // Careful hides the failures of Hints from callers: each call has a deadline. A part that fails is
-// not called for a second or, if it hangs, longer, and then one caller tries it while the others do
-// without. Its failure is logged once, as is its recovery. Its methods may be called concurrently.
+// not called for a second or, if it hangs, for longer. Then one caller tries it again, while the
+// others do without. Its failure is logged once, and so is its recovery. Its methods may be called
+// concurrently.
 type Careful struct {
 	store   Hints
 	options CarefulOptions
@@ -37,20 +38,20 @@ type fault struct {
 	tried bool      // a caller is trying it
 }
 
-// CarefulOptions are all needed.
+// CarefulOptions are the options of a Careful. All are required.
 type CarefulOptions struct {
-	// Timeout bounds one call.
+	// Timeout limits one call.
 	Timeout time.Duration
 	Logger  *zap.Logger
-	// Subject is the content of the store, in the plural, and Without the work that continues
-	// without it, both for the log.
+	// Subject is the content of the store, in the plural, and Without describes how the program
+	// continues without it. Both are for the log.
 	Subject, Without string
 }
 
 // part is a part of a store that works, or fails, as a whole.
 type part struct{ operation, bucket string }
 
-// NewCareful returns a Careful for s, which stays the caller's. Nil: only Try may be called.
+// NewCareful returns a Careful for s, which the caller closes. If s is nil, only Try may be called.
 func NewCareful(s Hints, o CarefulOptions) *Careful {
 	return &Careful{store: s, options: o, failed: map[part]fault{}}
 }
@@ -74,8 +75,8 @@ func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	})
 }
 
-// Try is for stores that are no Hints: it calls do, as Get and Put call the store, for an operation
-// on a part of that name, and reports whether it was called and worked.
+// Try is for stores that do not implement Hints: it calls do, as Get and Put call the store, for an
+// operation on the part of the store with a name. It reports whether do was called and succeeded.
 func (c *Careful) Try(ctx context.Context, operation, bucket string, do func(context.Context) error) bool {
 	return c.try(ctx, part{operation, bucket}, do)
 }

@@ -2,6 +2,6 @@
 // classes, records of runs) and for the stores that keep them (package records), so that neither
 // has to know the other.
 //
-// Most records are hints: an action is as right without them. Careful hides the faults of a store
+// Most records are hints: actions are correct without them. Careful hides the faults of a store
 // from callers that wait for a hint.
 package record

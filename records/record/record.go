@@ -37,27 +37,28 @@ func (k Key) String() string {
 }
 
 // Hints keep records of up to 1 MiB that may be lost: profiles and statistics of actions. A record
-// may be evicted, a damaged one counts as absent, and an unreadable store of hints is begun again.
-// The methods may be called concurrently. A store without a bucket of some name may fail for it.
+// may be evicted, a damaged one counts as missing, and an unreadable store of hints is replaced by
+// an empty one. The methods may be called concurrently. A store may not support some buckets, and
+// fail for them.
 type Hints interface {
-	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
-	// ErrNotFound.
+	// Get returns the value under k, which is not nil and which the caller may change, or an error
+	// that wraps ErrNotFound.
 	Get(ctx context.Context, k Key) ([]byte, error)
-	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid where the
-	// fault is not the store's.
+	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid if the
+	// key or the value is at fault.
 	Put(ctx context.Context, k Key, value []byte) error
 }
 
 // Durable keeps records of up to 1 MiB that must not be lost: quotas, drains, leases. None is
-// evicted, and a damaged one is an error that wraps ErrDamaged and has the remedy. The methods may
-// be called concurrently; when one that writes has returned nil, the record is as durable as the
+// evicted. A damaged one is an error that wraps ErrDamaged and tells the remedy. The methods may be
+// called concurrently. When a method that writes has returned nil, the record is as durable as the
 // store makes it.
 type Durable interface {
-	// Get returns the value under k, which is the caller's and not nil, or an error that wraps
-	// ErrNotFound.
+	// Get returns the value under k, which is not nil and which the caller may change, or an error
+	// that wraps ErrNotFound.
 	Get(ctx context.Context, k Key) ([]byte, error)
-	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid where the
-	// fault is not the store's.
+	// Put sets the value under k and keeps no reference to it. Its error wraps ErrInvalid if the
+	// key or the value is at fault.
 	Put(ctx context.Context, k Key, value []byte) error
 	// CompareAndSwap sets the value under k to value if it is now old, and otherwise returns an
 	// error that wraps ErrConflict. A nil old stands for no record; an empty one that is not nil

@@ -41,8 +41,8 @@ func Start(t testing.TB, arguments ...string) *Server {
 	return s
 }
 
-// StartTLS starts a server as Start does, and returns at which address it speaks TLS. Who calls has
-// to have a certificate of authority, as the server itself. All of them are files.
+// StartTLS starts a server as Start does, and returns its TLS address. Clients need a certificate
+// of authority, like the server. All arguments are files.
 func StartTLS(t testing.TB, authority, certificate, key string) (address string) {
 	t.Helper()
 	s := Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority)
@@ -79,22 +79,22 @@ func (s *Server) start() {
 	})
 }
 
-// Kill ends the server with SIGKILL, if it has not ended.
+// Kill ends the server with SIGKILL, if it is still running.
 func (s *Server) Kill() {
 	_ = s.command.Process.Kill() // a stopped process too
 	<-s.ended
 }
 
-// Restart starts a server that was killed again, at the same address. It remembers nothing.
+// Restart starts a killed server again, empty, at the same address.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.start()
 }
 
-// Pause stops the server's process, which then answers nobody; Resume lets it go on.
+// Pause stops the server's process, which then answers nobody, until Resume.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(signal syscall.Signal) {
@@ -104,7 +104,7 @@ func (s *Server) signal(signal syscall.Signal) {
 	}
 }
 
-// Do sends one command and returns the answer as redis-cli shows it.
+// Do sends one command and returns the answer as redis-cli prints it.
 func (s *Server) Do(command ...string) string {
 	s.t.Helper()
 	answer := s.try(command...)
@@ -187,7 +187,7 @@ func StartCluster(t testing.TB) []*Server {
 	return nodes
 }
 
-// Eventually returns when what holds, and fails the test if it does not for long.
+// Eventually waits until what holds, and fails the test if it takes too long.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -208,7 +208,7 @@ func need(t testing.TB, program string) {
 	t.Skipf("%s is missing: apt-get install %[1]s", program)
 }
 
-// FreeAddress returns an address that nobody had a moment ago.
+// FreeAddress returns an address that was free a moment ago.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,8 +11,8 @@ import (
 // maxBoot limits a worker's id of its start.
 const maxBoot = 64
 
-// Boot returns the id of the start of the worker's program that calls (names.BootHeader); empty if
-// the worker reports none, or one of more than maxBoot bytes.
+// Boot returns the boot id of the calling worker program (names.BootHeader), which differs after
+// each start. It is empty if the worker reports none, or one of more than maxBoot bytes.
 func Boot(ctx context.Context) string {
 	if values := metadata.ValueFromIncomingContext(ctx, names.BootHeader); len(values) == 1 && len(values[0]) <= maxBoot {
 		return values[0]

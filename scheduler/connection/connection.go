@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// A Connection is the source of calls. It replaces the remote address, with which gRPC identifies
-// callers for its handlers.
+// A Connection is the connection of a call. It replaces the remote address by which gRPC identifies
+// callers to handlers.
 type Connection struct {
 	net.Addr
 	id    uint64
@@ -23,8 +23,8 @@ type Connection struct {
 // ID distinguishes the connections of one Listeners.
 func (c *Connection) ID() uint64 { return c.id }
 
-// Ended reports whether the connection is closed, by whichever side. gRPC closes it before it ends
-// its calls.
+// Ended reports whether either side has closed the connection. gRPC closes it before it ends its
+// calls.
 func (c *Connection) Ended() bool { return c.ended.Load() }
 
 // Of returns the connection of a call; nil if its listener is not watched.
@@ -45,17 +45,17 @@ func Host(ctx context.Context) string {
 	return ""
 }
 
-// Listeners number the connections that several listeners accept.
+// Listeners number the connections of several listeners.
 type Listeners struct {
 	last   atomic.Uint64
 	closed func(id uint64)
 }
 
-// NewListeners returns Listeners that call closed once with the ID of each connection that has been
-// closed.
+// NewListeners returns Listeners that call closed with the ID of each connection, once, when it has
+// been closed.
 func NewListeners(closed func(id uint64)) *Listeners { return &Listeners{closed: closed} }
 
-// Watch returns l so changed that calls over its connections have a Connection.
+// Watch wraps l so that calls over its connections have a Connection.
 func (ls *Listeners) Watch(l net.Listener) net.Listener { return &listener{l, ls} }
 
 type listener struct {

@@ -1,5 +1,4 @@
-// Package connection identifies the connection of a call for handlers, and the start of the worker
-// that calls, and notifies the scheduler when a connection has ended.
-//
-// It has no goroutines, and holds no lock while it calls others.
+// Package connection tells handlers the connection of a call and the boot id of the calling worker,
+// and tells the scheduler when a connection has ended. It has no goroutines, and holds no lock
+// during a callback.
 package connection

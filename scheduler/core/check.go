@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// Check returns what is wrong with a State between events; "" if nothing is. It looks at
-// everything. It is for tests, and for finding the event that broke a State.
+// Check returns an inconsistency of a State between events; "" if there is none. It looks at
+// everything. It is for tests, and to find the event that broke a State.
 func (s *State) Check() string { return (*checker)(s).check() }
 
 type checker State

@@ -13,9 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// Dump returns all that State knows as text, for people and for comparing. Times
-// are relative to the last event. It is long: a line for each worker, operation
-// and task.
+// Dump returns the whole state as text, for people and for comparisons. Times are relative to the
+// last event. It is long: a line for each worker, operation and task.
 func (s *View) Dump() string {
 	d := &dumper{now: s.Now, timers: &s.Timers}
 	d.line("counts %+v", s.Counts())

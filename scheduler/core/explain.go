@@ -13,8 +13,8 @@ import (
 // allHeld is why nothing of a queue may start although something waits.
 const allHeld = "each instance name that waits here is at its maximum"
 
-// WaitsFor says why an operation waits, and behind which others; empty if it does not wait. It
-// looks at every worker of the queue.
+// WaitsFor returns the reason why an operation waits, and the operations ahead of it; empty if it
+// does not wait. It looks at every worker of the queue.
 func (s *View) WaitsFor(name string) string {
 	o, ok := s.operations.byName[name]
 	if !ok || o.task == nil || o.task.worker() != nil {

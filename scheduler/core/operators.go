@@ -30,8 +30,8 @@ type order interface {
 	do(op *operators) error
 }
 
-// Orders returns one of each of the events that operators cause, and of those that are as simple. A
-// Journal records them as JSON.
+// Orders returns one of each kind of operator event, and of other equally simple events. A Journal
+// records them as JSON.
 func Orders() []event.Event {
 	return []event.Event{Kill{}, Drain{}, Undrain{}, PutQuota{}, DeleteQuota{}, event.Settle{}}
 }
@@ -45,9 +45,9 @@ func (op *operators) order(e event.Event) error {
 	return o.do(op)
 }
 
-// Kill ends operations for all their waiters, as an operator wants; see event.Out.Killed. Bazel
-// retries CANCELLED, ABORTED and PERMISSION_DENIED (which it takes for old credentials), so clients
-// get FAILED_PRECONDITION.
+// Kill ends operations for all their clients, on behalf of an operator; see event.Out.Killed.
+// Clients get FAILED_PRECONDITION, because Bazel retries CANCELLED, ABORTED and PERMISSION_DENIED
+// (which it takes for old credentials).
 type Kill struct {
 	event.Order
 	Names  []string
@@ -64,8 +64,8 @@ func (k Kill) do(op *operators) error {
 	return nil
 }
 
-// Drain gives the workers that a pattern matches no further actions until Undrain, both present and
-// later workers; they finish the ones that they have. It is refused with drain.ErrTooMany.
+// Drain stops giving actions to present and later workers that a pattern matches, until Undrain;
+// they finish the actions that they have. It is refused with drain.ErrTooMany.
 type Drain struct {
 	event.Order
 	drain.Record
@@ -82,8 +82,8 @@ func (d Drain) do(op *operators) error {
 	return err
 }
 
-// Undrain undoes Drain with an equal pattern, or is refused with event.ErrUnknown if that is not in
-// force. A worker that another pattern matches too stays drained.
+// Undrain undoes Drain with an equal pattern, or is refused with event.ErrUnknown if no such drain
+// is active. A worker that another pattern matches stays drained.
 type Undrain struct {
 	event.Order
 	Pattern pattern.Pattern
@@ -119,7 +119,7 @@ func (p PutQuota) do(op *operators) error {
 	return nil
 }
 
-// DeleteQuota takes a quota back, or is refused with event.ErrUnknown if there is none.
+// DeleteQuota removes a quota, or is refused with event.ErrUnknown if there is none.
 type DeleteQuota struct {
 	event.Order
 	quota.Key

@@ -32,7 +32,7 @@ type pool struct {
 	idling *int
 }
 
-// Offered is for offer.Index.
+// Offered implements offer.Pool.
 func (p *pool) Offered() offer.Offer { return p.Offer }
 
 // queue returns the pool's queue for a size class, made if need be.

@@ -104,7 +104,7 @@ func failureOf(e ending) string {
 	return fmt.Sprintf("failed with exit code %d", resp.GetResult().GetExitCode())
 }
 
-// Annotated returns a response with a further line for people.
+// Annotated returns a response with one more line for people.
 func Annotated(resp *repb.ExecuteResponse, line string) *repb.ExecuteResponse {
 	resp = proto.CloneOf(resp)
 	if resp.Message != "" {

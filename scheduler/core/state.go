@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// State is the whole memory of a scheduler. Step is the only way to change it. A State is not safe
-// for concurrent use.
+// State is the complete state of a scheduler. Step is the only way to change it. A State is not
+// safe for concurrent use.
 type State struct {
 	cfg tuning.Config
 	*timer.Clock
@@ -46,7 +46,7 @@ type State struct {
 	out event.Out
 }
 
-// NewState returns an empty State, or an error that names what is wrong in c.
+// NewState returns an empty State, or an error if c is invalid.
 func NewState(c tuning.Config) (*State, error) {
 	c, err := c.WithDefaults()
 	if err != nil {

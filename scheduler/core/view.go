@@ -66,11 +66,11 @@ func (s *View) Tally() view.Tally {
 	return t
 }
 
-// IsReviewing reports whether there are workers that are not drained or undrained yet although they
-// are to be, or that have not been offered work since State has settled.
+// IsReviewing reports whether some workers must still be drained or undrained, or have not been
+// offered work since State has settled.
 func (s *View) IsReviewing() bool { return s.reviews.isBehind() }
 
-// Drains returns those in force, the oldest first.
+// Drains returns the active drains, the oldest first.
 func (s *View) Drains() []drain.Record { return slices.Collect(s.drains.All()) }
 
 // WorkerAttributes returns the names of the parts of workers' identities, in order.
@@ -88,13 +88,12 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	return n
 }
 
-// Latest is the number of the latest operation. Each one that comes has a larger number than those
-// before it.
+// Latest returns the number of the latest operation. Each new one has a larger number.
 func (s *View) Latest() uint64 { return s.operations.ages }
 
-// Entries yields the operations that are not done and that p may match, all for nil, with larger
-// numbers than one, in the order of their numbers. It looks at no others if p names an operation or
-// an invocation.
+// Entries yields the unfinished operations that p may match (nil: all) and whose numbers are above
+// a given one, in the order of their numbers. If p names an operation or an invocation, it looks at
+// no others.
 func (s *View) Entries(p *pattern.Pattern, after uint64) iter.Seq2[uint64, view.Entry] {
 	list := &s.operations.open
 	if p != nil {
@@ -135,8 +134,8 @@ func (o *operation) seen() view.Entry {
 	return e
 }
 
-// Held returns at most so many operations whose actions workers have had since before a time. It
-// looks at every worker.
+// Held returns operations, at most so many, whose workers have had their actions since before a
+// time. It looks at every worker.
 func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	for _, w := range s.workers.All() {
 		t := w.task
@@ -156,8 +155,8 @@ func (s *View) Held(since time.Time, atMost int) (held []event.Held) {
 	return held
 }
 
-// QueueCounts returns the counts of all queues, in the order of their prefix, platform and size
-// class; Fill sets the fields after Executing and Queued. It looks at every worker.
+// QueueCounts returns the counts of all queues, sorted by prefix, platform and size class; Fill
+// sets the fields after Executing and Queued. It looks at every worker.
 func (s *View) QueueCounts() (queues []view.Queue) {
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {
@@ -175,8 +174,8 @@ func (s *View) QueueCounts() (queues []view.Queue) {
 	return queues
 }
 
-// Fill sets all fields of a queue of QueueCounts that are not set yet, with at most so many
-// branches, unless the queue has gone meanwhile.
+// Fill sets all remaining fields of a queue of QueueCounts, with a limited number of branches,
+// unless the queue has gone meanwhile.
 func (s *View) Fill(v *view.Queue, branches int) {
 	p := s.dispatch.pools.Get(offer.Offer{Prefix: v.Prefix, Platform: v.Platform, Exact: s.cfg.Match == tuning.MatchExact})
 	if p == nil {
@@ -212,8 +211,8 @@ func (q *queue) branches(running, atMost int) view.Branch {
 	return root
 }
 
-// Programs returns the key of each program of which p matches a worker, of each if it is nil, with
-// that of one of its workers.
+// Programs returns the key of each program with a worker that p matches (nil: of all programs),
+// with the key of one of its workers.
 func (s *View) Programs(p *pattern.Pattern) map[string]string {
 	list := map[string]string{}
 	for _, pool := range s.dispatch.pools.Sorted() {
@@ -233,7 +232,7 @@ func (s *View) Programs(p *pattern.Pattern) map[string]string {
 	return list
 }
 
-// Matching counts the programs of which p matches a worker.
+// Matching returns the number of programs with a worker that p matches.
 func (s *View) Matching(p *pattern.Pattern) (n int) {
 	for pool := range s.dispatch.pools.All() {
 		for _, q := range pool.queues {
@@ -302,8 +301,8 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
 	return classes
 }
 
-// AllSizeClasses is SizeClasses for actions of an instance name, on any platform; of equal ones the
-// shortest wait.
+// AllSizeClasses is SizeClasses for actions of an instance name, on any platform; of equal classes
+// it returns the one with the shortest wait.
 func (s *View) AllSizeClasses(instanceName string) (classes []view.SizeClass) {
 	for p := range s.dispatch.pools.All() {
 		if instance.Below(instanceName, p.Prefix) {
@@ -317,7 +316,7 @@ func (s *View) AllSizeClasses(instanceName string) (classes []view.SizeClass) {
 	return slices.CompactFunc(classes, func(a, b view.SizeClass) bool { return a.Size == b.Size })
 }
 
-// Quota returns the one in force for a key; the zero Quota if there is none.
+// Quota returns the quota of a key; the zero Quota if there is none.
 func (s *View) Quota(k quota.Key) quota.Quota {
 	for _, c := range s.dispatch.pools.cohorts {
 		if c.Name == k.Cohort {
@@ -328,7 +327,7 @@ func (s *View) Quota(k quota.Key) quota.Quota {
 	return quota.Quota{}
 }
 
-// QuotaRecords returns all quotas in force, in the order of their keys.
+// QuotaRecords returns all quotas, sorted by key.
 func (s *View) QuotaRecords() (records []quota.Record) {
 	for _, c := range s.dispatch.pools.cohorts {
 		records = append(records, c.Quotas()...)
@@ -369,8 +368,8 @@ func (s *View) QuotaRuns() []view.QuotaRun {
 	return runs
 }
 
-// Suspects returns the common identity of each program that is suspended or on trial, at most so
-// many, in their order.
+// Suspects returns the common identity of each program that is suspended or on trial, a limited
+// number of them, in order.
 func (s *View) Suspects(atMost int) (ids []map[string]string) {
 	for _, p := range s.dispatch.pools.Sorted() {
 		for _, q := range p.queues {

@@ -50,8 +50,8 @@ func New(state *core.State, j *journal.Journal) *Engine {
 // held calls. Call it once, before the first event.
 func (e *Engine) Conclude(f func(event.Out)) { e.concluded = f }
 
-// Run passes time to the State until ctx ends. Then it answers all waiting calls, and accepts
-// nothing more.
+// Run passes time to the State until ctx ends. Then it answers all waiting calls, and accepts no
+// more.
 func (e *Engine) Run(ctx context.Context) {
 	defer e.stop()
 	defer e.Step(func(t Turn) event.Out {
@@ -95,10 +95,10 @@ func ErrStopped() error {
 	return status.Error(codes.Unavailable, "the scheduler is shutting down")
 }
 
-// Stopped is closed when the Engine accepts nothing more.
+// Stopped returns a channel that is closed when the Engine accepts no more.
 func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
 
-// IsStopped reports whether the Engine accepts nothing more.
+// IsStopped reports whether the Engine accepts no more.
 func (e *Engine) IsStopped() bool {
 	select {
 	case <-e.stopped:
@@ -108,7 +108,7 @@ func (e *Engine) IsStopped() bool {
 	}
 }
 
-// Look calls see with the State as it is now, under the lock.
+// Look calls see with the present State, under the lock.
 func (e *Engine) Look(see func(*core.View)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,9 +127,9 @@ func (e *Engine) Check() string {
 // millisecond, and firstBatch how many at first: who looks for few may have found them then.
 const lookBatch, firstBatch = 10_000, 500
 
-// EachOperation calls do, without the lock, with the operations that are not done and that p
-// matches, nil: with all, which have larger numbers than one, in the order in which they came,
-// until it returns false. What ends meanwhile may be left out, what comes is.
+// EachOperation calls do, without the lock, with the unfinished operations that p matches (nil:
+// all) and whose numbers are above a given one, in order, until do returns false. It may omit
+// operations that end meanwhile, and includes new ones.
 func (e *Engine) EachOperation(p *pattern.Pattern, after uint64, do func(number uint64, op *request.Operation) bool) {
 	type numbered struct {
 		number uint64

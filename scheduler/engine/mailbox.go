@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// MaxFollowers is how many streams may follow one operation: Config.MaxPerClient counts operations,
-// not their followers. Calls of Execute that share a run each follow an operation of their own.
+// MaxFollowers limits the streams that follow one operation: Config.MaxPerClient counts operations,
+// not their followers. Calls of Execute that share a run each follow their own operation.
 const MaxFollowers = 1000
 
 // streams are the followers of operations, by name. It has no lock.
@@ -89,10 +89,11 @@ type Mailbox struct {
 // NewMailbox returns an empty Mailbox.
 func NewMailbox() *Mailbox { return &Mailbox{full: make(chan struct{}, 1)} }
 
-// Full has a value whenever there is something to take, and is closed when nothing more comes.
+// Full returns a channel that has a value whenever there is something to take, and is closed when
+// nothing more comes.
 func (m *Mailbox) Full() <-chan struct{} { return m.full }
 
-// Put stores st, which must not change any more, unless the present state is newer: states may
+// Put stores st, which must not change any more, unless the stored state is newer: states may
 // arrive out of order.
 func (m *Mailbox) Put(st *event.Status) {
 	m.mu.Lock()
@@ -117,8 +118,8 @@ func (m *Mailbox) Close() {
 	}
 }
 
-// Take returns the latest state, after Full has given its value; nil if that is taken already, and
-// whether more may come.
+// Take returns the latest state, after Full has given its value, and whether more may come. The
+// state is nil if it was taken already.
 func (m *Mailbox) Take() (st *event.Status, open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// A Turn gives access to an Engine while its lock is held. It is valid during the one function that
-// gets it.
+// A Turn gives access to an Engine while its lock is held. It is valid only during the function
+// that gets it.
 type Turn struct {
 	e   *Engine
 	now time.Time
@@ -26,19 +26,19 @@ func (t Turn) Feed(ev event.Event) event.Out {
 // View shows the State as it is now.
 func (t Turn) View() *core.View { return t.e.state.View() }
 
-// Follow has m filled with the states of an operation until Unfollow.
+// Follow fills m with the states of an operation until Unfollow.
 func (t Turn) Follow(name string, m *Mailbox) { t.e.streams.add(name, m) }
 
 // Unfollow undoes Follow.
 func (t Turn) Unfollow(name string, m *Mailbox) { t.e.streams.remove(name, m) }
 
-// Crowded returns why no further stream may follow an operation; nil if one may.
+// Crowded returns an error if no further stream may follow an operation.
 func (t Turn) Crowded(name string) error { return t.e.streams.crowded(name) }
 
-// Hold gives a call of a worker its number; answer, which has room for it, gets the one Reply.
+// Hold gives a worker's call its number. answer gets the one Reply, and must have room for it.
 func (t Turn) Hold(answer chan event.Reply) uint64 { return t.e.calls.hold(answer) }
 
-// Drop forgets a call that waits no more.
+// Drop forgets a call that no longer waits.
 func (t Turn) Drop(call uint64) { t.e.calls.drop(call) }
 
 // heldCalls are the calls of Synchronize that wait, each with room for its one reply.

@@ -32,7 +32,7 @@ const (
 	recordBytes = 4 * history.MaxRecordBytes
 )
 
-// Admin is the part of the scheduler's service for operators that shows records.
+// Admin is the part of the operators' service that shows records.
 type Admin struct{ *Recorder }
 
 // find searches when it is the caller's turn and there is memory for the result.

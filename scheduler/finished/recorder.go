@@ -35,22 +35,22 @@ const (
 	maxCommandBytes          = 256 << 10
 )
 
-// Blobs is storage. Read returns the whole of a blob.
+// Blobs is a storage. Read returns all bytes of a blob.
 type Blobs interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 }
 
-// Options of a Recorder.
+// Options are the options of a Recorder.
 type Options struct {
 	Store *history.Store
-	// Blobs returns the storage of an instance name, where command lines are; nil: records have
+	// Blobs returns the storage of an instance name, which has the command lines; nil: records have
 	// none.
 	Blobs func(instance string, fn digest.Function) Blobs
-	// Memory is the program's limit of memory; 0: no limit.
+	// Memory is the memory limit of the program; 0: no limit.
 	Memory int64
 }
 
-// A Recorder makes records. Nil makes none, and has none.
+// A Recorder makes records. A nil Recorder makes none, and has none.
 type Recorder struct {
 	options Options
 	waiting chan ended
@@ -167,10 +167,10 @@ func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *even
 	}
 }
 
-// Lost is how many records were dropped, because the disk or the recorder was too slow.
+// Lost returns how many records were dropped because the disk or the Recorder was too slow.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() + r.options.Store.Stats().Lost }
 
-// Collectors are the metrics of a Recorder.
+// Collectors returns the metrics of a Recorder.
 func (r *Recorder) Collectors() []prometheus.Collector {
 	stats := r.options.Store.Stats
 	return []prometheus.Collector{

@@ -62,8 +62,8 @@ type noted struct {
 	response *repb.ExecuteResponse
 }
 
-// New returns a Journal that writes to w until it has written limit bytes. It
-// goes with one State only.
+// New returns a Journal that writes to w until it has written limit bytes. It is for one State
+// only.
 func New(w io.Writer, limit int64) *Journal {
 	return &Journal{w: bufio.NewWriterSize(w, 1<<16), limit: limit, maxPending: maxPending, wake: make(chan struct{}, 1)}
 }
@@ -150,7 +150,7 @@ func (j *Journal) note(now time.Time, e noted) {
 	}
 }
 
-// Start begins the recording of a State that has had no event yet.
+// Start begins the recording of a State before its first event.
 func (j *Journal) Start(now time.Time, s *core.State) error {
 	if j == nil {
 		return nil

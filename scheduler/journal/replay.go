@@ -20,17 +20,17 @@ import (
 
 // Replayed is the result of a replay.
 type Replayed struct {
-	// State is as after the last event.
+	// State is the State after the last event.
 	State  *core.State
 	Events int
-	// Dump describes State and its answers, as text. Recorded is the same for the recorded State,
-	// at the same point; empty if the recording broke off, for example because its program was
+	// Dump describes State and its answers as text. Recorded describes the recorded State at the
+	// same point; it is empty if the recording broke off, for example because its program was
 	// killed.
 	Dump, Recorded string
 }
 
 // Replay rebuilds a State from a recording. If the recording breaks off, Replay uses all complete
-// events. See, if it is not nil, is called after each event.
+// events. see is called after each event, unless it is nil.
 func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, error) {
 	in := &events{Reader: bufio.NewReader(r)}
 	e, err := in.next()

@@ -41,7 +41,7 @@ type lessons struct {
 type Options struct {
 	Engine *engine.Engine
 	Sizes  *sizeclass.Analyzer
-	// Chosen counts actions by the size class on which they start.
+	// Chosen counts actions by their first size class.
 	Chosen *prometheus.CounterVec
 	Log    *zap.Logger
 }
@@ -137,7 +137,7 @@ func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 	return sizeclass.Conditions{Now: time.Now(), Classes: classes}
 }
 
-// Learn takes the ends of runs. It does not wait.
+// Learn processes the ends of runs. It does not wait.
 func (s *Learning) Learn(ended []event.Ended) {
 	for _, e := range ended {
 		of := operation.ExtrasOf(e.Operation).Learn

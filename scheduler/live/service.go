@@ -24,7 +24,7 @@ type service struct {
 	live.UnimplementedOutputsServer
 }
 
-// Serve sends a worker the watches that are meant for it.
+// Serve sends a worker its watches.
 func (s service) Serve(req *live.ServeRequest, stream grpc.ServerStreamingServer[live.Watch]) error {
 	if n := len(req.GetWorkers()); n == 0 || n > maxIdentities {
 		return status.Errorf(codes.InvalidArgument, "%d identities; 1 to %d are allowed", n, maxIdentities)

@@ -26,7 +26,7 @@ const (
 	maxRefused = 10
 )
 
-// A Watch has its caller follow an operation until done is called. Its errors are gRPC statuses.
+// A Watch makes its caller follow an operation until done is called. Its errors are gRPC statuses.
 type Watch func(ctx context.Context, name string) (st event.Status, box *engine.Mailbox, done func(), err error)
 
 // ByteStream returns next, extended by the output of running commands, under the names in the
@@ -42,10 +42,10 @@ type streamService struct {
 	registry *Registry
 }
 
-// Read waits until the operation runs and ends when its command has ended. If the action starts
-// again after the client has read something, it ends with names.ErrStartedOver. If output was too
-// late or too slow, it ends with ABORTED: the result has it. read_limit, other than 0, is not
-// supported.
+// Read waits until the operation runs, and ends when its command has ended. If the action starts
+// again after the client has read something, Read ends with names.ErrStartedOver. If output was too
+// late or too slow, it ends with ABORTED: the result has that output. It supports no read_limit
+// other than 0.
 func (s streamService) Read(req *bytestream.ReadRequest, stream bytestream.ByteStream_ReadServer) error {
 	name, stderr, ok := names.ParseStream(req.GetResourceName())
 	if !ok {

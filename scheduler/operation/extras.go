@@ -13,16 +13,16 @@ import (
 // Extras are the Server's data of a submitted operation that the core does not need. They are its
 // request.Operation.Owner; nobody changes them after submission.
 type Extras struct {
-	// Learn returns the lesson of a run's end, nil if there is none or not yet. Nil: nothing is
-	// learned.
+	// Learn returns the lesson of a run's end, or nil if there is none yet. A nil Learn learns
+	// nothing.
 	Learn func(time.Time, event.Ended) *sizeclass.Lesson
-	// Span is the operation's own, nil: it is not traced.
+	// Span is the operation's span; nil: it is not traced.
 	Span trace.Span
 	// Note is for the client, with the result; Tool is the path of the action's program, if known.
 	Note, Tool string
 }
 
-// ExtrasOf returns those of an operation, which may have none.
+// ExtrasOf returns the Extras of an operation, which may have none.
 func ExtrasOf(op *request.Operation) Extras {
 	if x, ok := op.Owner.(*Extras); ok {
 		return *x
@@ -30,7 +30,7 @@ func ExtrasOf(op *request.Operation) Extras {
 	return Extras{}
 }
 
-// AddExtras returns those of an operation that is not yet submitted, to fill them in.
+// AddExtras returns the Extras of an operation that is not submitted yet, to fill them in.
 func AddExtras(op *request.Operation) *Extras {
 	x, ok := op.Owner.(*Extras)
 	if !ok {

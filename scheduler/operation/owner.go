@@ -12,14 +12,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// ErrUnknown is the gRPC status of operations that there are not, or that the caller may not see.
+// ErrUnknown is the gRPC status for operations that do not exist, or that the caller may not see.
 func ErrUnknown(name string) error {
 	return status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", name)
 }
 
 // Visible returns the state of an operation if the caller owns it (auth.Owns) or may see it by
-// another right. For all others the operation does not exist, so that nobody learns of an operation
-// by its name.
+// another right. For others the operation does not exist, so that nobody learns of an operation by
+// guessing its name.
 func Visible(ctx context.Context, v *core.View, name string, or auth.Right) (st event.Status, known bool) {
 	st, known = v.Operation(name)
 	if !known || !auth.Owns(ctx, ownerOf(st.Operation), or) {

@@ -16,8 +16,8 @@ import (
 // maxPlatforms bounds the platforms that are shared; farms have a few.
 const maxPlatforms = 1000
 
-// Platforms share equal platforms, because most operations and workers have one of a few. Zero is
-// ready for use.
+// Platforms deduplicate equal platforms, because most operations and workers have one of a few. The
+// zero value is ready for use.
 type Platforms struct {
 	// ignored is Config.ActionProperties.
 	ignored []string
@@ -28,7 +28,7 @@ type Platforms struct {
 	offers map[Offer]map[string]request.Platform // guarded by mu
 }
 
-// An Offer is what a worker offers besides its platform, as encoded Platforms of REv2; see
+// An Offer is the part of a worker's offer besides its platform, as encoded Platforms of REv2; see
 // request.NewOffer.
 type Offer struct{ Required, Implied string }
 
@@ -70,7 +70,7 @@ type sharedPlatform struct {
 	message  *repb.Platform
 }
 
-// Of returns NewPlatform(m), and a message equal to m. Neither must be changed.
+// Of returns NewPlatform(m), and a message equal to m. Both are read-only.
 func (p *Platforms) Of(m *repb.Platform) (request.Platform, *repb.Platform) {
 	var buffer [256]byte
 	key := buffer[:0]
@@ -94,7 +94,7 @@ func (p *Platforms) Of(m *repb.Platform) (request.Platform, *repb.Platform) {
 	return made, m
 }
 
-// Matched is the part of m that decides where an action runs; m itself if that is all.
+// Matched returns the part of m that decides where an action runs; m itself if that is all.
 func (p *Platforms) Matched(m *repb.Platform) *repb.Platform {
 	ignored := func(x *repb.Platform_Property) bool { return slices.Contains(p.ignored, x.GetName()) }
 	if !slices.ContainsFunc(m.GetProperties(), ignored) {

@@ -49,7 +49,7 @@ type Options struct {
 	// MissingInputs returns the inputs of an action that an instance name lacks. Its errors are
 	// gRPC statuses. Nil: no check.
 	MissingInputs func(context.Context, string, digest.Function, *repb.Action) ([]digest.Digest, error)
-	// Rand is where the names of operations come from.
+	// Rand is the random source for the names of operations.
 	Rand io.Reader
 }
 
@@ -61,23 +61,24 @@ type Requests struct {
 	platforms *Platforms
 }
 
-// NewRequests returns Requests. The Config of its Options is one that a core.State has completed.
+// NewRequests returns Requests. The Config in the options must have its defaults filled in, as
+// core.State does.
 func NewRequests(o Options) *Requests {
 	return &Requests{options: o, claims: o.Config.Claims(), platforms: &Platforms{ignored: o.Config.ActionProperties}}
 }
 
-// Config is that of the Options.
+// Config returns the Config of the Options.
 func (s *Requests) Config() *tuning.Config { return &s.options.Config }
 
-// Platforms are those of all operations, for workers to share.
+// Platforms returns the Platforms of all operations, for workers to share.
 func (s *Requests) Platforms() *Platforms { return s.platforms }
 
-// StorageOf returns the storage that an operation's action is in.
+// StorageOf returns the storage of an operation's action.
 func (s *Requests) StorageOf(op *request.Operation) Storage {
 	return s.options.Storage(op.Instance, op.Digest.Function())
 }
 
-// New makes an operation from the request only; the action is not yet loaded. Its errors are gRPC
+// New makes an operation from the request alone; the action is not loaded yet. Its errors are gRPC
 // statuses.
 func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*request.Operation, error) {
 	if err := instance.Check(req.GetInstanceName()); err != nil {
@@ -248,7 +249,7 @@ func maxBytes(m proto.Message) int64 {
 // them.
 const smallMessage = 4 << 10
 
-// Charge charges a call with the memory of its waiting operation, and nothing else any more.
+// Charge charges a call for the memory of its waiting operation, instead of its earlier charge.
 func Charge(ctx context.Context, op *request.Operation) error {
 	if err := intake.Reserve(ctx, 0); err != nil {
 		return err

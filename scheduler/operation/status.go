@@ -14,7 +14,7 @@ import (
 // queueFullRetry is when a client may try again after RESOURCE_EXHAUSTED.
 const queueFullRetry = 10 * time.Second
 
-// RetryLater returns RESOURCE_EXHAUSTED that asks the client to come back after a while.
+// RetryLater returns a RESOURCE_EXHAUSTED error that asks the client to come back later.
 func RetryLater(err error) error {
 	st, detailErr := status.New(codes.ResourceExhausted, err.Error()).WithDetails(
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(queueFullRetry)})

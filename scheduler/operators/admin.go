@@ -13,10 +13,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
 
-// Reports are the workers' reports; a live.Registry has them.
+// Reports are the workers' reports, such as those of a live.Registry.
 type Reports interface {
-	// Report returns the last report of the worker that a key of names.WorkerKey belongs to, nil if
-	// there is none.
+	// Report returns the last report of the worker with a key of names.WorkerKey, or nil.
 	Report(key string) *live.Report
 	// Reports returns the last report of each worker.
 	Reports() map[*live.Report]struct{}
@@ -36,8 +35,8 @@ type Options struct {
 	Log     *zap.Logger
 	// Finished has the records of operations that have ended; it may be nil.
 	Finished *finished.Recorder
-	// KeepDrains, KeepQuota, LoadQuotas and OwnStore are those of scheduler.ServerOptions, each may
-	// be nil.
+	// KeepDrains, KeepQuota, LoadQuotas and OwnStore are as in scheduler.ServerOptions; each may be
+	// nil.
 	KeepDrains func([]drain.Record) error
 	KeepQuota  func(context.Context, quota.Record) error
 	LoadQuotas func(context.Context) ([]quota.Record, error)

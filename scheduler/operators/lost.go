@@ -20,7 +20,7 @@ const maxLost = 100
 // together is within which time positions that stop calling are one loss, of their worker.
 const together = time.Minute
 
-// A Lost remembers workers that stopped calling without having drained. Zero is ready for
+// A Lost remembers workers that stopped calling without having drained. The zero value is ready for
 // use; mu is taken without any other lock.
 type Lost struct {
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type Lost struct {
 	last  []*admin.LostWorker // the latest last; none is changed
 }
 
-// Add remembers that a position is lost. It reports whether that is a further loss of a worker.
+// Add records the loss of a position. It reports whether that is a further loss of a worker.
 func (l *Lost) Add(now time.Time, d event.Departure) bool {
 	worker := &admin.LostWorker{Identity: names.WithoutPosition(d.ID), At: timestamppb.New(now), Action: d.Action}
 	if d.Action != "" {

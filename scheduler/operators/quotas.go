@@ -189,7 +189,7 @@ func (s *quotas) kept(ctx context.Context, r quota.Record) error {
 	return nil
 }
 
-// FollowQuotas applies changes by others until ctx ends.
+// FollowQuotas applies the changes of others until ctx ends.
 func (s *quotas) FollowQuotas(ctx context.Context) {
 	ticker := time.NewTicker(quotasEvery)
 	defer ticker.Stop()
@@ -239,7 +239,7 @@ func (s *quotas) take(ctx context.Context) error {
 	return nil
 }
 
-// WatchPromises logs, until ctx ends, when a cohort has come to guarantee more than there is.
+// WatchPromises logs when the guarantees of a cohort begin to exceed its capacity, until ctx ends.
 func (s *quotas) WatchPromises(ctx context.Context) {
 	ticker := time.NewTicker(promisesEvery)
 	defer ticker.Stop()

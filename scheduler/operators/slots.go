@@ -2,10 +2,10 @@ package operators
 
 import "github.com/forerunner-build/forerunner/scheduler/core/view"
 
-// Slots are places where workers run commands.
+// Slots are numbers of slots in which workers run commands.
 type Slots struct {
-	// Busy slots have an action, Free ones would get one; the others are of workers that get no
-	// more. All is their sum.
+	// Busy slots have an action, Free ones can get one; the others belong to workers that get no
+	// more. All is the total.
 	All, Busy, Free int
 }
 

@@ -20,7 +20,7 @@ import (
 // An Action identifies an action for an Analyzer.
 type Action struct {
 	Instance string
-	// Digest is the action's digest. Reduced is that of an Action with only the digest of its
+	// Digest is the action's digest. Reduced is the digest of an Action with only the digest of its
 	// Command and its platform: actions with the same one share their statistics.
 	Digest, Reduced digest.Digest
 	// Timeout is the maximum duration of a run: the client's, or the scheduler's default. It must
@@ -48,7 +48,7 @@ type event struct {
 // maxWaiting bounds the events that wait for the write of one record.
 const maxWaiting = 256
 
-// NewAnalyzer returns an Analyzer over s, which stays the caller's. It does not ask s.
+// NewAnalyzer returns an Analyzer over s, which the caller closes. It does not ask s.
 func NewAnalyzer(s record.Hints, o Options) (*Analyzer, error) {
 	o, err := o.withDefaults()
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Learner takes how a run ended that Select, Failed or Overdue asked for, or that was Moved.
-// Exactly one of Succeeded, Failed and Abandoned is called, once.
+// A Learner receives the end of a run that Select, Failed or Overdue asked for, or that was Moved.
+// Exactly one of Succeeded, Failed and Abandoned must be called, once.
 type Learner struct {
 	options *Options
 	action  Action
@@ -24,10 +24,10 @@ func use(used *bool) {
 	*used = true
 }
 
-// Choice returns the choice that this Learner is for.
+// Choice returns the choice that led to the run.
 func (l *Learner) Choice() Choice { return l.choice }
 
-// Succeeded ends the way of an action: its result is final.
+// Succeeded is for a successful run, whose result is final.
 func (l *Learner) Succeeded(r Run) *Lesson {
 	use(&l.used)
 	return &Lesson{action: l.action, runs: l.with(Succeeded, r)}
@@ -53,7 +53,7 @@ type Failure struct {
 	// Outcome is TimedOut, Failed or OutOfMemory.
 	Outcome Outcome
 	Run     Run
-	// Largest is the largest class that there is now.
+	// Largest is the largest class that exists now.
 	Largest uint32
 }
 

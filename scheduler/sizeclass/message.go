@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// ResultOf returns the result of the run in a worker's response. It is false for an end unrelated
-// to the size class, such as a missing input or a fault of the worker.
+// ResultOf returns the result of the run in a worker's response. It is false if the end is
+// unrelated to the size class, such as a missing input or a fault of the worker.
 func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 	meta := resp.GetResult().GetExecutionMetadata()
 	r := Run{Duration: durationOf(meta)}

@@ -10,17 +10,17 @@ import (
 
 // Options are the options of an Analyzer. Zero values mean the defaults.
 type Options struct {
-	// Exponent is x: how much slower than on the largest class an action may be on a smaller
-	// one, from above 0 (not at all) to below 1 (as much as it is smaller). 0.2 to 0.8 are
-	// of use; default 0.5.
+	// Exponent is x: how much slower than on the largest class an action may be on a smaller one,
+	// from above 0 (not at all) to below 1 (in proportion to the size). Useful values are 0.2 to
+	// 0.8; default 0.5.
 	Exponent float64 `yaml:"exponent" default:"0.5" above:"0" below:"1" doc:"how much slower an action may be on a smaller class: 0.2 saves time, 0.8 saves workers"`
-	// TimeoutMultiplier is how many times the acceptable time an action may take on a
-	// smaller class before it is stopped; default 1.5, at least 1.
+	// TimeoutMultiplier is the multiple of the acceptable time after which an action is stopped on
+	// a smaller class; default 1.5, at least 1.
 	TimeoutMultiplier float64 `yaml:"timeout_multiplier" default:"1.5" min:"1" doc:"multiple of the acceptable time after which an action is stopped on a smaller class"`
 	// MinTimeout is the shortest timeout on a smaller class; default 10 s.
 	MinTimeout time.Duration `yaml:"min_timeout" default:"10s" above:"0" doc:"shortest timeout on a smaller class"`
-	// FailureCache is how long an action that failed on the largest class starts there;
-	// default 24 h.
+	// FailureCache is how long an action starts on the largest class after it failed there; default
+	// 24 h.
 	FailureCache time.Duration `yaml:"failure_cache" default:"24h" above:"0" doc:"time for which an action starts on the largest class after it failed there"`
 	// History is how many outcomes are kept of each class; default 32.
 	History int `yaml:"history" default:"32" min:"1" max:"1000" doc:"number of outcomes kept for each action and class"`
@@ -34,7 +34,7 @@ type Options struct {
 	Logger *zap.Logger
 }
 
-// Validate returns an error that names the first field that makes no sense.
+// Validate returns an error that names the first invalid field.
 func (o Options) Validate() error {
 	_, err := o.withDefaults()
 	return err

@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// A Class is a size class that an action can be run on: workers of it are connected, or are
-// known to come when they are needed.
+// A Class is a size class on which an action can run: its workers are connected, or will come when
+// they are needed.
 type Class struct {
 	Size uint32
 	// Wait is how long the action is expected to wait for a worker; 0 if one is free.
@@ -20,7 +20,7 @@ type Class struct {
 // Conditions are the inputs of Select besides the records of the action.
 type Conditions struct {
 	Now time.Time
-	// Classes are in ascending order, one at least.
+	// Classes are in ascending order; there is at least one.
 	Classes []Class
 	// CanHedge says that the caller can run an action twice at once.
 	CanHedge bool
@@ -31,20 +31,20 @@ func (c Conditions) largest() Class { return c.Classes[len(c.Classes)-1] }
 // A Choice is the class on which an action should run.
 type Choice struct {
 	Class uint32
-	// Expected is how long it will run, 0 if nothing is known of that.
+	// Expected is the expected duration, 0 if it is unknown.
 	Expected time.Duration
 	// Timeout is when to stop the run, counted from its start.
 	Timeout time.Duration
 	// Hedge is when to call Learner.Overdue if it is still running; 0: never.
 	Hedge time.Duration
-	// Probability is that of an acceptable run, as far as the rule knows.
+	// Probability is the estimated probability that the run is acceptable.
 	Probability float64
 	// Reason is for people.
 	Reason string
 }
 
-// A Selector chooses where an action starts. When the classes change before the action has run, it
-// may be asked again; the Learner that it gave before is then Abandoned.
+// A Selector chooses the class on which an action starts. If the classes change before the action
+// has run, Select may be called again; the earlier Learner is then Abandoned.
 type Selector struct {
 	options    *Options
 	action     Action
@@ -66,29 +66,29 @@ func (s *Selector) Select(c Conditions) (Choice, *Learner) {
 // An Assessment is the evaluation of one class.
 type Assessment struct {
 	Class
-	// Succeeded, TimedOut and Failed count the outcomes that were seen, and Median is that of
-	// the successes.
+	// Succeeded, TimedOut and Failed are the numbers of these outcomes, and Median is the median
+	// duration of the successes.
 	Succeeded, TimedOut, Failed int
 	Median                      time.Duration
 	// Runs are these outcomes, the oldest first.
 	Runs []*runs.Run
-	// Expected is how long a run would take, 0 if that is not known.
+	// Expected is the expected duration of a run, 0 if it is unknown.
 	Expected time.Duration
-	// Acceptable is how long it may take by the rule, 0 for the largest class, and Timeout
-	// when it would be stopped.
+	// Acceptable is how long it may take by the rule, 0 for the largest class. Timeout is when it
+	// would be stopped.
 	Acceptable, Timeout time.Duration
-	// Probability is that of an acceptable run, 0 if the class is ruled out.
+	// Probability is the probability of an acceptable run, 0 if the class is ruled out.
 	Probability float64
-	// Score is the expected delay and cost, smaller is better and the largest class is 1 if no
-	// action waits; 0 if unknown.
+	// Score combines the expected delay and cost; smaller is better, and the largest class has 1 if
+	// no action waits. 0 if unknown.
 	Score float64
-	// RuledOut is why the class cannot be chosen, empty if it can.
+	// RuledOut is the reason why the class cannot be chosen; empty if it can.
 	RuledOut string
 }
 
 // Assess returns the evaluation of each class, in ascending order, and the choice of Select. It
-// includes classes that have outcomes but no workers, as ruled out; if there are no others, there
-// is no Choice.
+// includes classes that have outcomes but no workers, as ruled out; if there are only such classes,
+// there is no Choice.
 func (s *Selector) Assess(c Conditions) (list []Assessment, choice Choice) {
 	if len(c.Classes) > 0 {
 		list = s.assess(c)
@@ -105,7 +105,7 @@ func (s *Selector) Assess(c Conditions) (list []Assessment, choice Choice) {
 	return list, choice
 }
 
-// LastFailure is when the action last failed on the largest class, zero if never.
+// LastFailure returns when the action last failed on the largest class, zero if never.
 func (s *Selector) LastFailure() time.Time { return s.statistics.failed }
 
 func (s *Selector) assess(c Conditions) []Assessment {

@@ -2,7 +2,7 @@ package budget
 
 import "sync"
 
-// A Budget is so many bytes for all holders. It may be used concurrently.
+// A Budget is an amount of memory for all holders. It may be used concurrently.
 type Budget struct {
 	most  int64 // 0: it bounds nothing
 	share int64 // that a holder has for sure
@@ -14,22 +14,22 @@ type Budget struct {
 	shares int   // that no holder has
 }
 
-// New returns a Budget of that many bytes; 0: it bounds nothing. A half of it is divided into equal
-// shares for so many holders at a time, at least one. Further holders have only the other half.
+// New returns a Budget of that many bytes; 0 has no limit. One half is divided into equal shares
+// for so many holders at a time, at least one. Further holders have only the other half.
 func New(most int64, holders int) *Budget {
 	holders = max(1, holders)
 	share := most / 2 / int64(holders)
 	return &Budget{most: most, share: share, pool: most - share*int64(holders), shares: holders}
 }
 
-// Used is how much all holders have. It is never more than there is.
+// Used returns how much all holders have. It never exceeds the Budget.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// A Holder has a part of a Budget until Close. A nil Holder has no bounds. It may be used
+// A Holder has a part of a Budget until Close. A nil Holder has no limit. It may be used
 // concurrently.
 type Holder struct {
 	budget *Budget
@@ -40,7 +40,7 @@ type Holder struct {
 	closed bool
 }
 
-// Holder returns a new one, which has nothing; nil of a nil Budget.
+// Holder returns a new, empty Holder; nil for a nil Budget.
 func (b *Budget) Holder() *Holder {
 	if b == nil {
 		return nil
@@ -55,12 +55,12 @@ func (b *Budget) Holder() *Holder {
 	return h
 }
 
-// Take takes n bytes, and reports whether it did: it does if the holder stays within its share, or
-// has no more beyond that than the pool has left then.
+// Take takes n bytes, and reports whether it did. It does if the holder stays within its share, or
+// if what it has beyond the share is no more than the pool then has left.
 func (h *Holder) Take(n int64) bool { return h.take(n, 1) }
 
-// TakeSpare takes n bytes for what can be done without, and reports whether it did: such things get
-// a quarter of the share, and more only while they leave three quarters of the pool.
+// TakeSpare takes n bytes for something dispensable, and reports whether it did. Such things get a
+// quarter of the share, and more only while they leave three quarters of the pool.
 func (h *Holder) TakeSpare(n int64) bool { return h.take(n, 4) }
 
 // take takes n bytes as if there were one part, in so many, of share and pool.
@@ -95,8 +95,8 @@ func (h *Holder) setLocked(own int64) {
 	b.lent += h.beyondLocked(0)
 }
 
-// Exceeds reports whether the holder would have too much with n more bytes even if no other had
-// anything.
+// Exceeds reports whether n more bytes would be too much for the holder even if all others had
+// nothing.
 func (h *Holder) Exceeds(n int64) bool {
 	if h == nil || h.budget.most == 0 {
 		return false
@@ -107,7 +107,7 @@ func (h *Holder) Exceeds(n int64) bool {
 	return 2*h.beyondLocked(n) > b.pool
 }
 
-// Give gives back n of the bytes that were taken. After Close there are none.
+// Give returns n of the taken bytes. After Close it does nothing.
 func (h *Holder) Give(n int64) {
 	if h == nil {
 		return
@@ -119,7 +119,7 @@ func (h *Holder) Give(n int64) {
 	}
 }
 
-// Close gives back all that the holder has. It gets no more.
+// Close returns all bytes of the holder, which gets no more.
 func (h *Holder) Close() {
 	if h == nil {
 		return

@@ -14,7 +14,8 @@ const maxFolderBytes = 4096
 
 // A Folder is an empty folder for an action to write to. If an action leaves it untouched, the next
 // action can reuse it. ext4 checks each recently removed file and folder whenever it makes a new
-// one, so a worker that makes a dozen for every short action spends most of its time there.
+// one. Without reuse, a worker that makes a dozen for every short action spends most of its time
+// there.
 type Folder struct {
 	path  string
 	mode  uint32
@@ -22,8 +23,7 @@ type Folder struct {
 	ctime unix.Timespec // when its attributes were last changed, by us
 }
 
-// Make makes a folder, which must not be there, with these permission bits
-// for that owner.
+// Make makes a folder with these permission bits for that owner. It must not exist.
 func Make(path string, mode uint32, owner Owner) (*Folder, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return nil, err
@@ -50,14 +50,14 @@ func (f *Folder) own() error {
 	return nil
 }
 
-// Path is the path of the folder.
+// Path returns the path of the folder.
 func (f *Folder) Path() string { return f.path }
 
-// Owner is the owner of the folder.
+// Owner returns the owner of the folder.
 func (f *Folder) Owner() Owner { return f.owner }
 
 // Untouched reports whether the folder is as it was made: nobody ever made a file in it or changed
-// an attribute. Nobody may use it any more. In doubt it is touched.
+// an attribute. Nobody may be using it any more. If in doubt, it returns false.
 func (f *Folder) Untouched() bool {
 	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NOATIME|unix.O_CLOEXEC, 0)
 	if err != nil {

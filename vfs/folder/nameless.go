@@ -11,9 +11,9 @@ import (
 // A file is one of a file system.
 type file struct{ major, minor, inode uint64 }
 
-// Nameless returns the bytes on disks of files that have no name any more, and that the processes
-// pids have open or mapped. Each file counts once. Nameless stops when it has seen more than most,
-// and when ctx ends. It does not count files in memory, or files that are closed meanwhile.
+// Nameless returns the bytes on disks of files without a name that the processes pids have open or
+// mapped. Each file counts once. Nameless stops when it has seen more than most, and when ctx ends.
+// It does not count files in memory, or files that are closed meanwhile.
 func Nameless(ctx context.Context, pids []int, most int64) int64 {
 	l := nameless{ctx: ctx, most: most, seen: map[file]bool{}}
 	for _, pid := range pids {

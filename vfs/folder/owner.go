@@ -5,7 +5,7 @@ import "os"
 // Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
 
-// ProcessOwner is the user and group of this process.
+// ProcessOwner returns the user and group of this process.
 func ProcessOwner() Owner { return Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())} }
 
 // Give changes the owner of a folder to o. This process must have made the folder.

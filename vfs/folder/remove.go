@@ -20,8 +20,8 @@ const (
 )
 
 // RemoveTree removes path with everything below, also in folders that are not writable for their
-// owner, at any depth, with few descriptors. A missing path is no error. Nobody else may use the
-// tree.
+// owner, at any depth, with few descriptors. A missing path is no error. Nobody else may be using
+// the tree.
 func RemoveTree(path string) error { return removeTree(path, unlink) }
 
 // unlink removes a name that is no folder's from the open folder dir.

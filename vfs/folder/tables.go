@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tables returns the threads of a process with which its tables of open files are seen: usually
-// one, because threads share theirs. A thread comes in vain if another one, neither the first nor
-// the last so far, has the same table. The files are below /proc/PID/task/THREAD.
+// Tables returns threads of a process that together show all its tables of open files: usually one,
+// because threads share theirs. It may return a redundant thread, if an earlier one, neither the
+// first nor the latest, has the same table. The files are below /proc/PID/task/THREAD.
 func Tables(pid int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		var first, last int
@@ -31,8 +31,8 @@ func Tables(pid int) iter.Seq[int] {
 	}
 }
 
-// Names returns the path of each name in a folder, in no order. It holds few of them at a time. A
-// folder that cannot be read has none, such as that of a process that has ended.
+// Names yields the path of each name in a folder, in any order, and holds few of them at a time. An
+// unreadable folder, such as that of a process that has ended, has none.
 func Names(dir string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		f, err := os.Open(dir)

@@ -32,13 +32,13 @@ type Trash struct {
 }
 
 // NewTrash makes a trash that uses the folder dir, on the file system of the removed folders. The
-// folder is made when it is needed, and must not be used by others.
+// folder is made when it is needed. Nobody else may use it.
 func NewTrash(dir string, log *zap.Logger) *Trash { return &Trash{dir: dir, log: log} }
 
-// Dir is the folder where things wait for their removal.
+// Dir returns the folder with the files to be removed.
 func (t *Trash) Dir() string { return t.dir }
 
-// Wait waits until all is removed that was put in so far, or Stop was called.
+// Wait waits until everything that was put in so far is removed, or Stop was called.
 func (t *Trash) Wait() { t.remover.Wait() }
 
 // rubbish is a folder to remove.
@@ -48,8 +48,7 @@ type rubbish struct {
 	unlink func(dir int, name string) error
 }
 
-// Put takes path away at once and removes it later. It returns an error if path
-// is still there.
+// Put moves path into the trash at once and removes it later. After an error path still exists.
 func (t *Trash) Put(path string) error { return t.PutWith(path, unlink) }
 
 // PutWith is Put for a folder in which unlink removes files.
@@ -140,7 +139,8 @@ func (t *Trash) remove(what rubbish) {
 // Stop leaves the remaining folders to the next process.
 func (t *Trash) Stop() { t.stopped.Store(true) }
 
-// Close waits until all is removed, or stop was called. Nothing may be put in at the same time.
+// Close waits until everything is removed, or Stop was called. Nobody may call Put at the same
+// time.
 func (t *Trash) Close() error {
 	t.remover.Wait()
 	if t.stopped.Load() {

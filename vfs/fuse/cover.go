@@ -18,7 +18,7 @@ type Cover interface {
 	At(i int) Covered
 }
 
-// Covered is a name in a directory of which images show a part.
+// Covered is a name in a directory that images show in part.
 type Covered struct {
 	Entry tree.Entry
 	Rest  Cover // nil if the image lacks it, and this layer shows it in full

@@ -9,14 +9,14 @@ import (
 // RootInode is the inode number of the input root.
 const RootInode = fuse.FUSE_ROOT_ID
 
-// Inodes are the inode numbers of one root: hashes of paths. So they can replace the paths. A
-// collision (of 64 bits, with a secret seed) would hide a read, and do no other harm.
+// Inodes are the inode numbers of one root. They are hashes of paths, and so can stand for the
+// paths. A collision (of 64 bits, with a secret seed) would hide a read, and do no other harm.
 type Inodes struct{ seed maphash.Seed }
 
 // NewInodes returns unique numbers.
 func NewInodes() Inodes { return Inodes{maphash.MakeSeed()} }
 
-// Of returns the number of a name in the directory whose number is parent.
+// Of returns the number of a name in the directory with the number parent.
 func (i Inodes) Of(parent uint64, name string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(i.seed)

@@ -44,8 +44,7 @@ type Driver struct {
 	warnRegister sync.Once
 }
 
-// NewDriver makes one. Where metrics is not nil, counts of the kernel's requests are registered
-// there.
+// NewDriver returns a Driver. If metrics is not nil, the kernel's requests are counted there.
 func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) {
 	d := &Driver{log: log}
 	if metrics == nil {
@@ -56,47 +55,47 @@ func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) 
 	return d, err
 }
 
-// Options say which tree a layer shows and where.
+// Options are the tree that a layer shows, and its place.
 type Options struct {
 	Name   string // of the root, in logs
 	Folder string // the mount point, which Show makes
 	Digest digest.Digest
 	Source Source
-	Owner  folder.Owner // of all that is shown
+	Owner  folder.Owner // of all files
 	Inodes Inodes
-	// Passthrough lets the kernel read blobs itself, which TryPassthrough tries.
+	// Passthrough lets the kernel read blobs itself; TryPassthrough tests it.
 	Passthrough bool
 	Images      Images
 	Hooks       Hooks
-	// Memory bounds what is kept of the paths that the kernel knows; nil: nothing does.
+	// Memory limits the memory for the paths that the kernel knows; nil: no limit.
 	Memory *budget.Holder
 }
 
 // Images say which part of the input root images show. Zero: none.
 type Images struct {
 	Cover Cover
-	// Blob returns the blob of a file that images redirect to, by its path. Where the file is not,
-	// the layer shows it, in BlobFolder.
+	// Blob returns the blob of a file to which images redirect, by its path. If that file does not
+	// exist, the layer shows it, in BlobFolder.
 	Blob func(path string) (digest.Digest, bool)
-	// Watcher reports whether a thread opens files only to learn of opens of others.
+	// Watcher reports whether a thread opens files only to observe the opens of others.
 	Watcher func(thread uint32) bool
 }
 
 // Hooks get the events of a layer. They are called concurrently, must not block, and must not touch
 // the layer. Some may be nil.
 type Hooks struct {
-	// Read gets each access that reads an input, see the package comment of vfs.
+	// Read is called for each access that reads an input; see the package comment of vfs.
 	Read func(*Node)
-	// Look, which may be nil, gets each access to a path before its answer; the same access only
-	// once, unless the kernel has forgotten it meanwhile.
+	// Look, which may be nil, is called for each access to a path before its answer. It is called
+	// again for the same access only if the kernel has forgotten it meanwhile.
 	Look func(path string, l tree.Look)
-	// Blob gets each blob whose bytes are about to be read.
+	// Blob is called for each blob whose bytes are about to be read.
 	Blob func(digest.Digest)
-	// Missed reports that a directory was read that an image lacks; above is the cover of its
+	// Missed is called when a directory was read that an image lacks; above is the cover of its
 	// parent. It may be nil if Cover is.
 	Missed func(above Cover)
 	// Stall, which may be nil, is called when the last access stops waiting for the Source, with
-	// the time since the first began to.
+	// the time since the first one began to wait.
 	Stall func(time.Duration)
 }
 
@@ -171,7 +170,7 @@ func (l *Layer) Hide() error {
 	return err
 }
 
-// InputFolder is the folder of the inputs, except for the part that images show.
+// InputFolder returns the folder with the inputs, except for those that images show.
 func (l *Layer) InputFolder() string {
 	if !l.covered {
 		return l.conn.Dir()
@@ -179,19 +178,19 @@ func (l *Layer) InputFolder() string {
 	return filepath.Join(l.conn.Dir(), treeName)
 }
 
-// BlobFolder is where blobs are shown that files of images redirect to. There is none without
-// images.
+// BlobFolder returns the folder with the blobs to which files of images redirect. It does not exist
+// without images.
 func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.Dir(), blobName) }
 
-// Stalled returns for how long, in wall time, at least one access waited for the Source, a wait
-// that is going on included. It never decreases.
+// Stalled returns for how long, in wall time, at least one access has waited for the Source,
+// including a present wait. It never decreases.
 func (l *Layer) Stalled() time.Duration { return l.stall.total() }
 
-// Lookups returns how many names the kernel asked for that are there, and that are not.
+// Lookups returns how many existing and missing names the kernel asked for.
 func (l *Layer) Lookups() (there, absent int64) { return l.lookups.Load(), l.absent.Load() }
 
-// Err returns the first error that an access met: one of the Source, or that a Directory is
-// invalid. Accesses that were given up leave none.
+// Err returns the first error of an access: one of the Source, or that a Directory is invalid.
+// Abandoned accesses cause none.
 func (l *Layer) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Source is where an input root comes from, see vfs.Source.
+// Source provides an input root; see vfs.Source.
 type Source interface {
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
 	// LocalDirectory is called at every lookup and listing: the layer keeps no directories of its
@@ -17,18 +17,18 @@ type Source interface {
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }
 
-// ArrivingSource is a Source that need not have all of a file before it is read.
+// ArrivingSource is a Source that can return a file before all of it has arrived.
 type ArrivingSource interface {
 	// OpenArriving returns a file as OpenBlob does, or one that is arriving; vfs closes either. It
 	// must not wait for all of a large blob.
 	OpenArriving(ctx context.Context, d digest.Digest) (*os.File, Arrival, error)
 }
 
-// Arrival is an arriving blob. Its methods may be called concurrently, except Close, which is the
-// last.
+// Arrival is an arriving blob. Its methods may be called concurrently, except Close, which is
+// called last.
 type Arrival interface {
-	// ReadAt reads as io.ReaderAt does, and waits until the bytes are there or ctx
-	// ends. Bytes that are there it returns even if ctx has ended.
+	// ReadAt reads as io.ReaderAt does, and waits until the bytes have arrived or ctx ends. It
+	// returns bytes that have arrived even if ctx has ended.
 	ReadAt(ctx context.Context, p []byte, off int64) (int, error)
 	// Wait waits until the blob is complete and verified. If that fails, it returns the error, and
 	// every later ReadAt fails.

@@ -16,13 +16,13 @@ type ArrivalState uint8
 const (
 	NoArrival ArrivalState = iota
 	Awaited
-	Ended // whole, or failed for good; paths that were opened before are still served from it
+	Ended // complete, or failed for good; paths that were opened before still use it
 )
 
 // BlobState is how a blob is open.
 type BlobState struct {
 	Whole    bool // as a file
-	Users    int  // of that
+	Users    int  // of the file
 	InKernel bool // the kernel reads it without asking
 	Arrival  ArrivalState
 }

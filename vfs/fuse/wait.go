@@ -130,5 +130,6 @@ func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d 
 	return dir, err
 }
 
-// FailDirectory notes err, met when reading the directory at path, unless an earlier one was noted.
+// FailDirectory records err, an error of reading the directory at path, unless there was an earlier
+// one.
 func (l *Layer) FailDirectory(path string, err error) { l.failAt(tree.Dir, path, err) }

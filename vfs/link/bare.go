@@ -12,8 +12,8 @@ import (
 )
 
 // Bare is a layer that the action sees directly: it creates, renames and removes files beside the
-// inputs, and its writes to an input, if it may write, reach all roots that share it. Intact
-// detects that.
+// inputs. If it may write to an input, its writes reach all roots that share it. Intact detects
+// that.
 type Bare struct {
 	*Layer
 	directory func(digest.Digest) (*tree.Directory, error)
@@ -25,7 +25,7 @@ func NewBare(l *Layer, directory func(digest.Digest) (*tree.Directory, error)) B
 	return Bare{l, directory}
 }
 
-// Path is its path.
+// Path returns the path of the layer.
 func (l Bare) Path() string { return l.own.base }
 
 // Intact returns an error that wraps ErrInputChanged and names the inputs that differ from their
@@ -49,12 +49,12 @@ func (l Bare) Intact() error {
 		"without an overlayfs to keep them apart): %s", ErrInputChanged, strings.Join(changed, ", "))
 }
 
-// Base is its path, and so the folder of written files.
+// Base returns the path of the layer, which is also the folder of written files.
 func (l Bare) Base() string { return l.own.base }
 
-// A Dir is an open folder of the action's view. Lookups from there cost the same at any depth: it
-// goes from descriptor to descriptor, a path may be longer than the kernel allows at once, and no
-// symlink is followed. It belongs to one goroutine, which closes it.
+// A Dir is an open folder of the action's view. Lookups in it cost the same at any depth: it goes
+// from descriptor to descriptor, a path may exceed the kernel's limit, and no symlink is followed.
+// It belongs to one goroutine, which closes it.
 type Dir struct {
 	bare  Bare
 	dir   int
@@ -62,7 +62,7 @@ type Dir struct {
 	input tree.Entry // that has this path; zero if there is none
 }
 
-// Top opens the folder at the top.
+// Top opens the topmost folder.
 func (l Bare) Top() (*Dir, error) {
 	dir, err := unix.Open(l.own.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l Bare) Top() (*Dir, error) {
 	return &Dir{bare: l, dir: dir, input: tree.Entry{Kind: tree.Dir, Digest: l.root}}, nil
 }
 
-// Enter opens the folder that this one has by this name.
+// Enter opens the subfolder with that name.
 func (p *Dir) Enter(name string) (*Dir, error) {
 	dir, err := unix.Openat(p.dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -103,8 +103,8 @@ func (p *Dir) find(name string) tree.Entry {
 	return e
 }
 
-// Unchanged recognizes files by their inode, so also moved ones, and symlinks by their path. It
-// does not recognize directories.
+// Unchanged recognizes files by their inode, even if they were moved, and symlinks by their path.
+// It does not recognize directories.
 func (p *Dir) Unchanged(name string) (in tree.Entry, from string, ok bool) {
 	var st unix.Stat_t
 	if unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {

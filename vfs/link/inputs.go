@@ -23,7 +23,7 @@ const (
 	maxEntries = 2 << 20
 )
 
-// Source is where the inputs come from, see vfs.Source.
+// Source provides the inputs; see vfs.Source.
 type Source interface {
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
@@ -32,14 +32,14 @@ type Source interface {
 
 // A Loader is a Source that can fetch many blobs at once, which hard links need.
 type Loader interface {
-	// Load makes the blobs local, so that Directory and OpenBlob find them soon. Its error is one
-	// that OpenBlob would have returned.
+	// Load makes the blobs local, so that Directory and OpenBlob find them soon afterwards. Its
+	// errors are those of OpenBlob.
 	Load(ctx context.Context, ds []digest.Digest) error
 }
 
 // A Verifier is a Source that can check whether a local blob matches its digest.
 type Verifier interface {
-	// Verify sets the blob aside if it does not, so that OpenBlob fetches it again.
+	// Verify sets a blob that does not match its digest aside, so that OpenBlob fetches it again.
 	Verify(ctx context.Context, d digest.Digest) error
 }
 

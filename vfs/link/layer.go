@@ -20,9 +20,9 @@ var ErrInputChanged = errors.New("an input was changed in place")
 // maxNamed is how many inputs an error names.
 const maxNamed = 5
 
-// LayerOptions say which tree a layer shows and where.
+// LayerOptions are the tree that a layer shows, and its place.
 type LayerOptions struct {
-	Folder string // which Show makes
+	Folder string // created by Show
 	Digest digest.Digest
 	Source Source
 	Owner  folder.Owner // of the folders
@@ -57,7 +57,7 @@ func (s *Store) newMaker(dir string, owner folder.Owner, source Source) *maker {
 	}
 }
 
-// Folders are the folders in which the inputs are, one over the other, the topmost first.
+// Folders returns the folders with the inputs, to be stacked, the topmost first.
 func (l *Layer) Folders() []string {
 	dirs := []string{l.own.base}
 	for _, t := range l.kept {
@@ -66,7 +66,7 @@ func (l *Layer) Folders() []string {
 	return dirs
 }
 
-// Show loads the whole tree and makes the links. It blocks until all is there, or ctx ends.
+// Show loads the whole tree and makes the links. It blocks until it is complete, or ctx ends.
 func (l *Layer) Show(ctx context.Context) error {
 	if err := os.Mkdir(l.own.base, 0o755); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (l *Layer) Show(ctx context.Context) error {
 	return nil
 }
 
-// Hide moves the folder out of the way; it is removed later.
+// Hide moves the folder away, to be removed later.
 func (l *Layer) Hide() error {
 	var err error
 	if l.made {
@@ -206,10 +206,10 @@ func (l *Layer) Stale(due time.Time) (stale bool) {
 	return stale
 }
 
-// Vouch reads the copies that were last verified before due, or were changed since, and checks
-// whether another process has changed them, or their names, since Show, unless the action may do
+// Vouch reads the copies that were last verified before due, or were changed since. It also checks
+// whether another process has changed them or their names since Show, unless the action may do
 // that: a file that is right again may have been wrong when it was read. The error wraps
-// vouch.ErrDamaged if anything is wrong: no root gets it any more.
+// vouch.ErrDamaged if anything is wrong; no other root gets it from then on.
 func (l *Layer) Vouch(ctx context.Context, due time.Time) error {
 	var errs []error
 	i := 0

@@ -17,21 +17,21 @@ const (
 	CopiesAdvice = "put the upper folder on ext4, xfs, btrfs or tmpfs"
 )
 
-// Options say where a Store is and how large it may be.
+// Options are the folder and the limits of a Store.
 type Options struct {
-	// Dir is the folder of the copies, on the file system of the roots. It is made; removing it is
-	// the caller's.
+	// Dir is the folder of the copies, on the file system of the roots. Open creates it; the caller
+	// removes it.
 	Dir string
-	// MaxBytes limits the copies, without those that roots use at the moment; 0 is a tenth of the
-	// free space.
+	// MaxBytes limits the copies, not counting those that roots are using; 0 is a tenth of the free
+	// space.
 	MaxBytes int64
 	// Bare: commands see the links directly, and may write to them. Otherwise nothing should write
 	// there, as below an overlay, and a root may have folders that it shares with other roots.
 	Bare  bool
-	Trash *folder.Trash // takes the remains of roots
+	Trash *folder.Trash // for remains of roots
 	Log   *zap.Logger
-	// Damaged gets each copy that has changed, unless a command may have done that. Nil: it is
-	// logged.
+	// Damaged is called for each copy that was changed, unless a command may have changed it. Nil:
+	// it is logged.
 	Damaged func(d digest.Digest, file string)
 }
 
@@ -44,8 +44,8 @@ type Store struct {
 	log    *zap.Logger
 }
 
-// Open makes a Store without copies. It warns where the file system has no hard links: then every
-// file of every root is a copy.
+// Open makes a Store without copies. It warns if the file system has no hard links: then every file
+// of every root is a copy.
 func Open(o Options) (*Store, error) {
 	if o.MaxBytes == 0 {
 		var st unix.Statfs_t

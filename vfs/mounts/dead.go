@@ -28,10 +28,10 @@ const (
 // errUnending: no mount that is known here blocks this process.
 var errUnending = errors.New("it is locked by a process that was killed, but does not end")
 
-// Lock takes the lock of a folder. A process that was killed while one of its threads waited for
-// its own FUSE mount cannot end: a dead thread took the request, and the connection ends only when
-// the waiting thread ends. Such a process still holds its locks, so the mounts below mountDir,
-// which are its own, are aborted to free it.
+// Lock locks a folder. A process that was killed while one of its threads waited for its own FUSE
+// mount cannot end: a dead thread took the request, and the connection ends only when the waiting
+// thread ends. Such a process still holds its locks. To free them, Lock aborts its mounts, which
+// are below mountDir.
 func Lock(lock *os.File, mountDir string) error {
 	try := func() error { return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 	err := try()
@@ -58,7 +58,7 @@ func Lock(lock *os.File, mountDir string) error {
 
 // Free ends the process that holds the lock of dir, if it was killed and cannot end, and waits for
 // its end. Callers that need other resources of such a process call it first. If a living process
-// has the lock, this is no error.
+// has the lock, Free does nothing.
 func Free(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,8 +110,8 @@ func parseLocks(r io.Reader, st *unix.Stat_t) (pid int, err error) {
 	return 0, lines.Err()
 }
 
-// Dying reports whether a process was killed and has not ended yet. Its main
-// thread is a zombie then, or waits with the signal pending.
+// Dying reports whether a process was killed and has not ended yet. Its main thread is then a
+// zombie, or waits with the signal pending.
 func Dying(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Error names the mount, or its missing requirement, that failed.
+// An Error names the mount that failed, or its missing requirement.
 type Error struct {
 	What string // such as "overlay"
 	Err  error

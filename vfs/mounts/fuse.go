@@ -24,13 +24,13 @@ type FUSE struct {
 	pin     int           // descriptor of the mount, which keeps its number ours; -1 for none
 }
 
-// NewFUSE returns one that is not mounted yet; dir is the mount point.
+// NewFUSE returns a FUSE that is not mounted yet; dir is the mount point.
 func NewFUSE(dir string) *FUSE { return &FUSE{dir: dir, pin: -1} }
 
-// Dir is the mount point.
+// Dir returns the mount point.
 func (c *FUSE) Dir() string { return c.dir }
 
-// Server is the server of go-fuse, after Start.
+// Server returns the server of go-fuse, after Start.
 func (c *FUSE) Server() *fuse.Server { return c.server }
 
 // Start mounts FUSE and serves it. It calls mount(2) itself and gives go-fuse the device, so that
@@ -93,7 +93,7 @@ func (c *FUSE) unmount() error {
 	return abort(st.Dev_minor, c.dir)
 }
 
-// Register lets the kernel read file without asking, until Unregister.
+// Register lets the kernel read file by itself, until Unregister.
 func (c *FUSE) Register(file *os.File) (id int32, err error) {
 	id, errno := c.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
 	if errno != 0 {

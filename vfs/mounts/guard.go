@@ -20,14 +20,14 @@ const (
 	guardEvery = time.Second
 )
 
-// A Guard is a process that outlives this one. If this one is killed and cannot end, since it
-// waits for a mount that it served itself, the guard takes its mounts away.
+// A Guard is a process that outlives this one. If this one is killed and cannot end, because it
+// waits for a mount that it serves itself, the guard removes its mounts.
 type Guard struct {
 	proc *os.Process
 	link *os.File
 }
 
-// StartGuard starts the guard of the mounts below dir, which it creates if need be, and waits until
+// StartGuard starts the guard of the mounts below dir, which it creates if needed, and waits until
 // it is ready. The main function of the binary must begin with MainIfGuard. Like all forks, it must
 // precede the first FUSE mount.
 func StartGuard(dir string) (_ *Guard, err error) {
@@ -61,7 +61,7 @@ func StartGuard(dir string) (_ *Guard, err error) {
 	return g, nil
 }
 
-// Close ends the guard and waits for its end. The mounts are gone, or others must remove them.
+// Close ends the guard and waits for its end. The mounts must be gone, or others must remove them.
 func (g *Guard) Close() error {
 	err := g.link.Close()
 	_, waitErr := g.proc.Wait()
@@ -70,7 +70,7 @@ func (g *Guard) Close() error {
 
 // MainIfGuard must be called first in main, and in TestMain of packages that start guards, beside
 // runner.MainIfLauncher. In a process that was started as a guard it does a guard's work and never
-// returns; in every other it returns at once.
+// returns; otherwise it returns at once.
 func MainIfGuard() {
 	if len(os.Args) != 2 || os.Args[0] != guardName {
 		return
@@ -120,7 +120,7 @@ func closed(wait time.Duration) bool {
 	}
 }
 
-// Folder creates dir if need be and returns its absolute path, free of symlinks.
+// Folder creates dir if needed and returns its absolute path without symlinks.
 func Folder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("create %s: %w", dir, err)

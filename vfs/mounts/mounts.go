@@ -65,8 +65,8 @@ func pointsBelow(all []mountinfo.Mount, dir string) (points []string) {
 	return points
 }
 
-// Unmount unmounts path. That nothing is mounted there (EINVAL), or that it is not there, is no
-// error: the action, or another process that clears up, may have been faster.
+// Unmount unmounts path. It is no error if nothing is mounted there (EINVAL) or path does not
+// exist: the action, or another process that cleans up, may have been faster.
 func Unmount(path string, flags int) error {
 	err := unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A Dir is an open folder in the view of the action. Its methods cost the same at any depth: they
-// go from descriptor to descriptor, a path may be longer than the kernel's limit, and no symlink is
+// go from descriptor to descriptor, a path may exceed the kernel's limit, and no symlink is
 // followed. It belongs to one goroutine, which closes it.
 type Dir struct {
 	dir    int    // in the writable layer; noFolder: it is not there, all here is as the inputs have it
@@ -22,7 +22,7 @@ type Dir struct {
 
 const noFolder = -1
 
-// Top opens the folder at the top.
+// Top opens the topmost folder.
 func (l *Layer) Top() (*Dir, error) {
 	p, err := l.upper.Top()
 	if err == nil {
@@ -31,7 +31,7 @@ func (l *Layer) Top() (*Dir, error) {
 	return p, err
 }
 
-// Top opens the folder at the top of the writable layer, without inputs behind it.
+// Top opens the topmost folder of the writable layer, without inputs behind it.
 func (u Upper) Top() (*Dir, error) {
 	dir, err := unix.Open(string(u), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func (u Upper) Top() (*Dir, error) {
 	return &Dir{dir: dir}, nil
 }
 
-// Enter opens the folder that this one has by this name.
+// Enter opens the subfolder with that name.
 func (p *Dir) Enter(name string) (*Dir, error) {
 	e, dir := entry{kind: absent}, noFolder
 	if p.dir != noFolder {
@@ -73,11 +73,11 @@ func (p *Dir) Close() {
 	}
 }
 
-// Unchanged returns the input with the content of this name, and its path among the inputs, if this
-// is certain without a read of bytes: it recognizes moved inputs; the attributes of a file may have
-// changed, and Executable returns them. A directory is unchanged if nothing was written in it or
-// below it, nor to its attributes. False only means that the content must be read, or that there is
-// none.
+// Unchanged returns the input with the content of the entry with that name, and its path among the
+// inputs, if this is certain without reading bytes. It recognizes moved inputs; the attributes of a
+// file may have changed, and Executable returns them. A directory is unchanged if nothing was
+// written in it or below it, nor to its attributes. False only means that the content must be read,
+// or that there is none.
 func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
 	e := entry{kind: absent}
 	if p.dir != noFolder {
@@ -101,8 +101,8 @@ func (p *Dir) Unchanged(name string) (found tree.Entry, from string, ok bool) {
 }
 
 // Written returns a path, valid until Close, of the file in the writable layer with the whole
-// content of the regular file of this name. It is false for files in lower layers only, for all but
-// regular files, and for a file with several links. If opens of inputs are detected, it is also
+// content of the regular file with that name. It is false for files only in lower layers, for other
+// types of files, and for a file with several links. If opens of inputs are detected, it is also
 // false for a file whose content overlayfs has copied: truncate(2) copies without an open, and
 // opens of the copy in the overlay are detected.
 func (p *Dir) Written(name string) (string, bool) {

@@ -13,25 +13,25 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// Options are the place and contents of the overlay of a root.
+// Options are the mount point and the folders of the overlay of a root.
 type Options struct {
-	Point    string       // the mount point, which Show makes
-	Writable string       // the folder of the writable layer, which exists and is empty
-	Owner    folder.Owner // of the folder at the top
+	Point    string       // the mount point, created by Show
+	Writable string       // the existing, empty folder of the writable layer
+	Owner    folder.Owner // of the topmost folder
 	Inputs   Inputs
 	Log      *zap.Logger
 }
 
 // A Stack is the layers below an overlay.
 type Stack struct {
-	Folders []string // one over the other, the topmost first
+	Folders []string // the stacked folders, the topmost first
 	// Data has folders that are visible only through redirects of files in Folders.
 	Data []string
 	// Identified gives the overlay a separate file system id, by which fanotify identifies it.
 	Identified bool
 }
 
-// Layer is an overlayfs above any folders: they are never written to.
+// Layer is an overlayfs above any folders, which are never written to.
 type Layer struct {
 	path   string
 	upper  Upper
@@ -55,13 +55,13 @@ func New(o Options) *Layer {
 // UpperIn returns the upper folder in the folder of a writable layer.
 func UpperIn(writable string) Upper { return Upper(filepath.Join(writable, "upper")) }
 
-// Path is where the overlay is mounted.
+// Path returns the mount point of the overlay.
 func (l *Layer) Path() string { return l.path }
 
-// Upper is the folder of written files.
+// Upper returns the folder of written files.
 func (l *Layer) Upper() Upper { return l.upper }
 
-// Base is Upper as a path.
+// Base returns the path of Upper.
 func (l *Layer) Base() string { return string(l.upper) }
 
 // Show makes the folders and mounts the overlay. It is volatile: the store either adopts the
@@ -91,7 +91,7 @@ func (l *Layer) Show(below Stack) error {
 	return nil
 }
 
-// Hide takes the overlay away, now or when the last of its users is gone. It removes no folder.
+// Hide unmounts the overlay, now or when its last user is gone. It removes no folder.
 func (l *Layer) Hide() error {
 	if !l.shown {
 		return nil
@@ -104,7 +104,8 @@ func (l *Layer) Hide() error {
 	return mounts.Unmount(l.path, unix.MNT_DETACH)
 }
 
-// String is the notation of overlayfs: folders with colons between them, data folders after two.
+// String returns the notation of overlayfs: folders with colons between them, data folders after
+// two colons.
 func (s Stack) String() string {
 	var b strings.Builder
 	for i, dir := range s.Folders {

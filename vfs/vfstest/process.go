@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitDescriptors allows this process so many more than it has, until the test ends.
+// LimitDescriptors limits this process to so many more descriptors than it has, until the test
+// ends.
 func LimitDescriptors(t *testing.T, more int) {
 	t.Helper()
 	var was unix.Rlimit

@@ -19,8 +19,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Source holds trees in memory and blobs in files. Tests make it fail or wait.
-// What it returned of directories stays at hand until Forget.
+// Source holds trees in memory and blobs in files. Tests make it fail or wait. Directories that it
+// has returned are local until Forget.
 type Source struct {
 	Dir string // of the files of blobs
 
@@ -32,10 +32,10 @@ type Source struct {
 	fails  map[digest.Digest]error         // of either method
 	gates  map[digest.Digest]chan struct{} // a call waits until it is closed
 	asked  map[digest.Digest]int           // Calls of either method
-	InCall chan digest.Digest              // if not nil, told of each call that waits
+	InCall chan digest.Digest              // if not nil, called for each call that waits
 }
 
-// NewSource makes one that holds nothing.
+// NewSource returns an empty Source.
 func NewSource(t testing.TB) *Source {
 	return &Source{
 		Dir:   t.TempDir(),
@@ -67,7 +67,7 @@ func (s *Source) enter(ctx context.Context, d digest.Digest) error {
 	return err
 }
 
-// Directory is that of vfs.Source.
+// Directory implements vfs.Source.
 func (s *Source) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	if err := s.enter(ctx, d); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Source) Directory(ctx context.Context, d digest.Digest) (*tree.Director
 	return dir, nil
 }
 
-// LocalDirectory is that of vfs.Source.
+// LocalDirectory implements vfs.Source.
 func (s *Source) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Source) Forget() {
 	clear(s.ready)
 }
 
-// OpenBlob is that of vfs.Source.
+// OpenBlob implements vfs.Source.
 func (s *Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	if err := s.enter(ctx, d); err != nil {
 		return nil, err
@@ -120,10 +120,10 @@ func (s *Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error
 	return os.Open(p)
 }
 
-// BlobFile is the name of a blob's file.
+// BlobFile returns the name of a blob's file.
 func BlobFile(d digest.Digest) string { return fmt.Sprintf("%s-%d", d.Hash(), d.SizeBytes()) }
 
-// ParseBlobFile is its inverse.
+// ParseBlobFile is the inverse of BlobFile.
 func ParseBlobFile(path string) (digest.Digest, bool) {
 	hash, size, _ := strings.Cut(path, "-")
 	n, err := strconv.ParseInt(size, 10, 64)
@@ -164,9 +164,9 @@ func (s *Source) Add(t testing.TB, m *repb.Directory) digest.Digest {
 	return d
 }
 
-// Tree stores what a list of paths describes and returns the root's digest:
-// "a/b" is a file, "a/b!" an executable one, "a/" an empty directory, "a -> b"
-// a symlink. The content of a file is its path.
+// Tree stores a tree and returns the root's digest. A list of paths describes it: "a/b" is a file,
+// "a/b!" an executable one, "a/" an empty directory, "a -> b" a symlink. The content of a file is
+// its path.
 func (s *Source) Tree(t testing.TB, paths ...string) digest.Digest {
 	t.Helper()
 	m := &repb.Directory{}
@@ -196,7 +196,7 @@ func (s *Source) Tree(t testing.TB, paths ...string) digest.Digest {
 	return s.Add(t, m)
 }
 
-// Repeat adds a directory in which d is at so many names, "000" and on.
+// Repeat adds a directory that contains d under so many names, "000" and on.
 func (s *Source) Repeat(t testing.TB, d digest.Digest, times int) digest.Digest {
 	t.Helper()
 	m := &repb.Directory{}
@@ -206,7 +206,7 @@ func (s *Source) Repeat(t testing.TB, d digest.Digest, times int) digest.Digest 
 	return s.Add(t, m)
 }
 
-// Find returns the digest of what is at a path of the tree.
+// Find returns the digest at a path of the tree.
 func (s *Source) Find(t testing.TB, root digest.Digest, p string) digest.Digest {
 	t.Helper()
 	dir, name := path.Split(p)
@@ -239,7 +239,7 @@ func mustDigest(t testing.TB, m *repb.Digest) digest.Digest {
 	return d
 }
 
-// Gate makes calls for d wait; the function that it returns lets them go.
+// Gate makes calls for d wait until the returned function is called.
 func (s *Source) Gate(d digest.Digest) (open func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +260,7 @@ func (s *Source) Fail(d digest.Digest, err error) {
 	s.fails[d] = err
 }
 
-// Calls says how many calls for d there were.
+// Calls returns the number of calls for d.
 func (s *Source) Calls(d digest.Digest) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package vouch remembers when the bytes of a file that several roots share were last seen to be
-// right, so that who relies on them has them read again only when that is too long ago.
-//
-// It refuses to know what the bytes should be: its caller reads the file, and says. It has no
-// goroutines. The lock of a Verdict is held while the file is read; no other is taken by it.
+// Package vouch remembers when the bytes of a file that several roots share were last verified, so
+// that they are read again only if that is too long ago. It does not know the right bytes: its
+// caller reads the file, and tells the result. It has no goroutines. The lock of a Verdict is held
+// while the file is read; no other lock is taken under it.
 package vouch

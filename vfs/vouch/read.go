@@ -10,8 +10,8 @@ import (
 // piece is how much of a file is read between two looks at the context.
 const piece = 256 << 10
 
-// Read writes the first size bytes of from to w, and looks at ctx meanwhile. That there are fewer
-// is ErrDamaged.
+// Read writes the first size bytes of from to w, and stops when ctx ends. If there are fewer bytes,
+// the error is ErrDamaged.
 func Read(ctx context.Context, from io.ReaderAt, size int64, w io.Writer) error {
 	buf := make([]byte, min(size, piece))
 	for at := int64(0); at < size; {

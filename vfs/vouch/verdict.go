@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// ErrDamaged is wrapped by the errors that say that a file has other bytes than were stored.
+// ErrDamaged is wrapped by errors about a file whose bytes differ from those that were stored.
 var ErrDamaged = errors.New("bytes differ from the stored ones")
 
-// A Verdict is what is known of the bytes of a file that several roots share. Its methods may be
+// A Verdict is the known state of the bytes of a file that several roots share. Its methods may be
 // called concurrently; the zero Verdict knows nothing.
 type Verdict struct {
 	looking sync.Mutex // held while the file is read
@@ -20,7 +20,7 @@ type Verdict struct {
 	wrong   atomic.Bool // and for good
 }
 
-// Right notes that the bytes were right at a time.
+// Right records that the bytes were right at a time.
 func (v *Verdict) Right(at time.Time) { v.at.Store(&at) }
 
 // Wrong reports whether the bytes were found to be wrong.
@@ -32,8 +32,8 @@ func (v *Verdict) Since(t time.Time) bool {
 	return at != nil && !at.Before(t)
 }
 
-// Look has check read the file, unless it is known to have been right at that time or later.
-// The error wraps ErrDamaged if it is wrong; others say nothing of it.
+// Look calls check, which reads the file, unless the bytes are known to have been right at that
+// time or later. The error wraps ErrDamaged if they are wrong; other errors leave that open.
 func (v *Verdict) Look(t time.Time, check func() error) error {
 	if !v.wrong.Load() && v.Since(t) {
 		return nil
@@ -57,7 +57,8 @@ func (v *Verdict) Look(t time.Time, check func() error) error {
 	return err
 }
 
-// Damaged makes of an error of reading a file that it is damaged, unless ctx ended it.
+// Damaged turns an error of reading a file into one that wraps ErrDamaged, unless ctx ended the
+// read.
 func Damaged(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, ErrDamaged) {
 		return err

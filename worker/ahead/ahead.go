@@ -24,18 +24,18 @@ import (
 // learnTimeout bounds the time that saving a profile may take.
 const learnTimeout = 5 * time.Second
 
-// A Spec has the action and the dependencies of a Fetch.
+// A Spec describes the action of a Fetch, and has the Fetch's dependencies.
 type Spec struct {
 	Action   prefetch.Action // without the tool
 	Root     digest.Digest   // of the input root
 	Inputs   *fetch.ReadThrough
 	Profiles *prefetch.Profiles
 	Limits   *prefetch.Limits
-	// Held: nothing is fetched before Go, as the action may not be run.
+	// Held: nothing is fetched before Go, because the action may not run.
 	Held bool
 }
 
-// A Fetch has the profile of an action, and prefetches by it. The methods of a nil Fetch do
+// A Fetch has the profile of an action, and prefetches its files. The methods of a nil Fetch do
 // nothing.
 type Fetch struct {
 	spec     Spec
@@ -60,8 +60,8 @@ type Fetch struct {
 	figures     prefetch.Figures
 }
 
-// Start begins to fetch the files of the profile, before anything else is known of the action; if
-// it is Held, it only looks up the profile. The caller ends it with End.
+// Start begins to fetch the files of the profile, before the action itself is read; if the Fetch is
+// Held, Start only looks up the profile. The caller ends it with End.
 func Start(ctx context.Context, s Spec) *Fetch {
 	f := &Fetch{
 		spec: s, action: s.Action,
@@ -109,7 +109,7 @@ func (f *Fetch) KnowCommand(args []string) {
 	close(f.known)
 }
 
-// Go means that the action will run. It is called once, if the Fetch was Held.
+// Go tells a Held Fetch that the action will run. It is called at most once.
 func (f *Fetch) Go() {
 	if f != nil {
 		f.run = true
@@ -117,7 +117,7 @@ func (f *Fetch) Go() {
 	}
 }
 
-// Similar returns the kind of similar actions. known is the scheduler's knowledge of the action.
+// Similar returns the kind of similar actions. known is what the scheduler knows of the action.
 func Similar(instance string, fn digest.Function, action *repb.Action, known []*anypb.Any) prefetch.Action {
 	s := prefetch.Action{
 		Instance: instance,
@@ -159,7 +159,7 @@ func (f *Fetch) read(path string, kind vfs.Kind) {
 	}
 }
 
-// Opened gets each input file that the command opens, and where its blob was.
+// Opened is called for each input file that the command opens, with the presence of its blob.
 func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 	if f != nil {
 		f.tally.Opened(d, was)
@@ -169,23 +169,23 @@ func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 	}
 }
 
-// ReadPart gets each read of a large file that was arriving when the command opened it.
+// ReadPart is called for each read of a large file that was arriving when the command opened it.
 func (f *Fetch) ReadPart(d digest.Digest, off, n int64) {
 	if f != nil {
 		f.parts.Read(d, off, n)
 	}
 }
 
-// Used gets each blob that the command may read, including those that the kernel opens without
-// Opened.
+// Used is called for each blob that the command may read, including those that the kernel opens
+// without Opened.
 func (f *Fetch) Used(d digest.Digest) {
 	if f != nil {
 		f.tally.Used(d)
 	}
 }
 
-// End stops prefetching, and computes the figures. It reports whether this call ended it and
-// prefetching was possible: it may be called again.
+// End stops prefetching, and computes the figures. It may be called again. It reports whether this
+// call ended prefetching, and prefetching was possible.
 func (f *Fetch) End() bool {
 	if f == nil || f.ended {
 		return false
@@ -211,7 +211,7 @@ func (f *Fetch) Forget() {
 	}
 }
 
-// Figures are the prefetch figures; valid after End.
+// Figures returns the prefetch figures; valid after End.
 func (f *Fetch) Figures() (figures prefetch.Figures) {
 	if f != nil {
 		figures = f.figures
@@ -219,7 +219,7 @@ func (f *Fetch) Figures() (figures prefetch.Figures) {
 	return figures
 }
 
-// Origin is the kind of the profile; valid after End.
+// Origin returns the kind of the profile; valid after End.
 func (f *Fetch) Origin() prefetch.Origin { return f.origin }
 
 // Learn remembers the reads of a successful action.
@@ -234,7 +234,7 @@ func (f *Fetch) Learn(ctx context.Context) {
 	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories, seen...)
 }
 
-// Metadata has the prefetch figures; nil: prefetching was not possible.
+// Metadata returns the prefetch figures; nil: prefetching was not possible.
 func (f *Fetch) Metadata() *actionstats.Prefetch {
 	if f == nil {
 		return nil
@@ -251,7 +251,7 @@ func (f *Fetch) Metadata() *actionstats.Prefetch {
 	return m
 }
 
-// Fields are for the log line of the action, none if prefetching was not possible.
+// Fields returns fields for the log line of the action, none if prefetching was not possible.
 func (f *Fetch) Fields() []zap.Field {
 	if f == nil || !f.run {
 		return nil

@@ -30,28 +30,29 @@ const (
 type Kind struct {
 	// Most is how many objects a command may have.
 	Most int
-	// Countable is how many objects can be attributed: to look at more takes too much memory or
+	// Countable is how many objects can be attributed: looking at more takes too much memory or
 	// time.
 	Countable int
 	// All counts the objects of the machine, up to most or some more. It may return 0 if there are
 	// at most Kind.Most.
 	All func(most int) (int, error)
-	// Of counts those that processes show, up to most or some more. It is not certain if objects
-	// may have counted twice, or not all when ctx ended.
+	// Of counts the objects that processes show, up to most or some more. The count is uncertain if
+	// objects may have counted twice, or were skipped because ctx ended.
 	Of func(ctx context.Context, pids []int, most int) (n int, certain bool)
-	// Shown counts those that any process shows, of the first all, until ctx ends.
+	// Shown counts the objects that any process shows, all of them for the first processes, until
+	// ctx ends.
 	Shown func(ctx context.Context, all int) int
 }
 
-// A Verdict is what a Census finds out about a command.
+// A Verdict is the result of a Census about a command.
 type Verdict int
 
 // The verdicts.
 const (
-	Innocent Verdict = iota // or there are too few objects for a question
+	Innocent Verdict = iota // or there are too few objects to matter
 	Suspect                 // the command may have too many
-	Guilty                  // the command has too many for certain
-	Unknown                 // somebody has too many, and the owner cannot be found
+	Guilty                  // the command certainly has too many
+	Unknown                 // somebody has too many, and the owner is unknown
 )
 
 // A Census counts objects of one kind for all commands of a worker.
@@ -70,7 +71,7 @@ type Census struct {
 	// there are not.
 	since time.Time
 	peak  int
-	found bool // an excess with an unknown owner; until Begin
+	found bool // overuse with an unknown owner; until Begin
 }
 
 // others are the objects when no command ran, or fewer that were seen later: in all, and those of
@@ -82,7 +83,7 @@ type tally struct {
 	others others // when it began
 	begun  int    // likewise
 	all    shared[total]
-	found  shared[bool] // there is an excess with an unknown owner; counts the hidden ones, too
+	found  shared[bool] // there is overuse with an unknown owner; counts the hidden ones, too
 }
 
 // A total is a count of all objects.
@@ -92,7 +93,7 @@ type total struct {
 	err  error
 }
 
-// New returns a Census of a kind. Begin has to be called before the first command begins.
+// New returns a Census of a kind. Begin must be called before the first command starts.
 func New(k Kind) *Census { return &Census{kind: k} }
 
 // Begin counts the objects of others. No command may be running.
@@ -115,8 +116,8 @@ func (c *Census) Begin() {
 	c.begun++
 }
 
-// Found reports whether there is an excess with an unknown owner: all commands that run have to be
-// stopped, and then Begin has to be called.
+// Found reports whether there is overuse with an unknown owner: then all running commands must be
+// stopped, and Begin be called.
 func (c *Census) Found() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,7 +176,7 @@ func (c *Census) all(t *tally) total {
 	return total{n, time.Since(began), err}
 }
 
-// find reports whether there is an excess with an unknown owner.
+// find reports whether there is overuse with an unknown owner.
 func (c *Census) find(t *tally, all total) bool {
 	c.counting(1)
 	defer c.counting(-1)
@@ -215,7 +216,7 @@ func (c *Census) shown(all int) (n int, whole bool) {
 	return n, ctx.Err() == nil
 }
 
-// judge reports whether there is an excess with an unknown owner, after a count. The next one may
+// judge reports whether there is overuse with an unknown owner, after a count. The next one may
 // come after a rest. All have the objects now. A count from before Begin says nothing.
 func (c *Census) judge(t *tally, now others, err error, rest time.Duration) bool {
 	c.mu.Lock()

@@ -116,7 +116,7 @@ func TestOthersHaveFewerLater(t *testing.T) {
 	}
 }
 
-// TestFreeing: objects that the kernel is freeing accuse nobody, and an excess that was found stays
+// TestFreeing: objects that the kernel is freeing accuse nobody, and overuse that was found stays
 // until others' are counted anew.
 func TestFreeing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

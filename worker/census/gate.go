@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A Gate lets commands run side by side, or a function alone. The zero Gate is open.
+// A Gate lets either commands run side by side, or a function run alone. The zero Gate is open.
 type Gate struct {
 	mu      sync.Mutex
 	running int           // guarded by mu, as all below
@@ -14,8 +14,9 @@ type Gate struct {
 	closing chan struct{} // closed when the gate closes; nil: nothing runs
 }
 
-// Enter waits until the gate is open. The command has to be stopped when the gate is closing. Call
-// Leave when the command has ended, unless there is an error, which is that of ctx.
+// Enter waits until the gate is open. The returned channel is closed when the command must be
+// stopped because the gate is closing. Call Leave when the command has ended, unless Enter returns
+// an error, which is that of ctx.
 func (g *Gate) Enter(ctx context.Context) (closing <-chan struct{}, err error) {
 	for {
 		g.mu.Lock()
@@ -38,7 +39,7 @@ func (g *Gate) Enter(ctx context.Context) (closing <-chan struct{}, err error) {
 	}
 }
 
-// Leave is called by a command that has ended.
+// Leave must be called when a command has ended.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -49,8 +50,8 @@ func (g *Gate) Leave() {
 	}
 }
 
-// Alone lets no command in, stops those that run, waits until none does any more, and calls do. It does nothing if
-// another call does that already, or if ctx ends before.
+// Alone keeps new commands out, stops the running ones, waits for their end, and calls do. It does
+// nothing if another call is doing that already, or if ctx ends before.
 func (g *Gate) Alone(ctx context.Context, do func()) {
 	g.mu.Lock()
 	if g.closed != nil {

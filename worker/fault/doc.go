@@ -1,3 +1,3 @@
-// Package fault has errors that know with which gRPC code an action ends, and makes of every error
-// the status that a client sees. It logs nothing and has no goroutines.
+// Package fault has errors with the gRPC code of an action's end, and turns every error into the
+// status for the client. It logs nothing and has no goroutines.
 package fault

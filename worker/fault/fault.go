@@ -76,8 +76,8 @@ func missingStatus(err error, missing []digest.Digest) *status.Status {
 	return s
 }
 
-// IsUnreadable reports whether err says that an input could not be read, rather than that a path is
-// invalid. ENOMEM is what an input root answers that has no memory left (package budget).
+// IsUnreadable reports whether err means that an input could not be read, rather than that a path
+// is invalid. An input root without memory left (package budget) answers ENOMEM.
 func IsUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ENOTCONN) || errors.Is(err, syscall.ENOMEM)
 }

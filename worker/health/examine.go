@@ -20,7 +20,7 @@ const patience = 10 * time.Second
 
 var errSlow = fmt.Errorf("no answer from the worker's own disks and mounts within %s", patience)
 
-// A Check tries one thing that actions need.
+// A Check tests one thing that actions need.
 type Check struct {
 	What string
 	Try  func() error
@@ -92,7 +92,7 @@ func (m *Monitor) found(fault error) {
 	})
 }
 
-// Examine returns the present fault of the worker: nil, if no check failed. A check that does not
+// Examine returns the present fault of the worker; nil if all checks succeed. A check that does not
 // end in time has failed.
 func (m *Monitor) Examine() error {
 	late, cancel := context.WithTimeout(context.Background(), patience)
@@ -120,8 +120,8 @@ func (e *examination) wait(late context.Context) error {
 }
 
 // Blame reports whether err is about the worker's own files and folders, below one of dirs: no
-// action can cause that, so another worker must run the one that failed. It makes the worker rest
-// for a while, longer each time.
+// action can cause that, so another worker must run the action that failed. The worker then pauses
+// for a while, each time longer.
 func (m *Monitor) Blame(err error, dirs ...string) bool {
 	if !isOwn(err, dirs) {
 		return false

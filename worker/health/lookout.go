@@ -14,15 +14,15 @@ const (
 	leastLook, mostLook = time.Millisecond, 250 * time.Millisecond
 )
 
-// Lasts is how soon a disk with so much free space is full, if others write at full speed.
+// Lasts returns how soon a disk with so much free space can be full, if others write at full speed.
 func Lasts(bytes, files int64) time.Duration {
 	seconds := min(float64(bytes)/fillBytes, float64(files)/fillFiles)
 	return time.Duration(min(seconds, time.Hour.Seconds()) * float64(time.Second))
 }
 
-// NextLook is when to measure a disk again that lasts so long. However fast it is filled, at least
-// half of the free space is then left. So no process can fill it, and free it again, without a
-// measurement that shows it to become fuller.
+// NextLook returns when to measure a disk again that lasts so long. However fast it is filled, at
+// least half of the free space is then left. So no process can fill it and free it again between
+// two measurements unnoticed.
 func NextLook(lasts time.Duration) time.Duration { return min(max(lasts/2, leastLook), mostLook) }
 
 // A lookout knows whether a disk may have been full between two looks. The zero lookout has not

@@ -25,8 +25,7 @@ const (
 	prefix = "Action details (uncached result): "
 )
 
-// A Browser is where pages of Buildbarn are that read the same storage. It may be used
-// concurrently.
+// A Browser is the address of Buildbarn's pages for the same storage. It may be used concurrently.
 type Browser struct {
 	base     string // without a slash at its end
 	patience time.Duration
@@ -46,9 +45,9 @@ func New(address string) (*Browser, error) {
 	return &Browser{base: strings.TrimRight(u.String(), "/"), patience: patience}, nil
 }
 
-// Store uploads the response of an action, and returns the message with a link to its page, above
-// the message of the response. It waits for 5 s at most, and rejects responses that Buildbarn's
-// pages would not read. The response is unchanged.
+// Store uploads the response of an action, and returns its message with a link to its page above.
+// It waits for 5 s at most, and rejects responses that Buildbarn's pages cannot read. The response
+// does not change.
 func (b *Browser) Store(
 	ctx context.Context, storage *casclient.Client, action digest.Digest, response *repb.ExecuteResponse,
 ) (message string, err error) {

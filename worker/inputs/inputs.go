@@ -12,15 +12,15 @@ import (
 )
 
 // Source lets an input root read large files while they arrive in the store, and verifies blobs
-// that it finds wrong.
+// when the root finds them damaged.
 type Source struct {
 	*fetch.ReadThrough
-	// Verifier verifies those.
+	// Verifier verifies damaged blobs.
 	Verifier *disk.Verifier
-	// Opened gets each file that the root opens, and where its blob was.
+	// Opened is called for each file that the root opens, with the presence of its blob.
 	Opened func(d digest.Digest, was cas.Presence)
-	// ReadPart gets each read of a file that was arriving when it was opened; may be nil. The
-	// kernel reads other files without this process.
+	// ReadPart is called for each read of a file that was arriving when it was opened; may be nil.
+	// The kernel reads other files without this process.
 	ReadPart func(d digest.Digest, off, n int64)
 }
 

@@ -44,7 +44,7 @@ type Storage interface {
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
 }
 
-// All returns err, or if it reports a missing input, an error with all inputs of the action that
+// All returns err or, if that reports a missing input, an error with all inputs of the action that
 // the storage lacks: a client that uploads one at a time would need as many attempts. Inputs that
 // cannot be determined within the limits are omitted.
 func (s *Search) All(ctx context.Context, err error) error {

@@ -42,11 +42,11 @@ type Outputs struct {
 	running map[int]*Printing // by position; guarded by mu
 }
 
-// A Printing is the output of one run of a command. Its methods may be called for nil: it cannot be
-// watched.
+// A Printing is the output of one run of a command. Its methods may be called for nil: then the
+// output cannot be watched.
 type Printing struct {
 	Action         string // "<hash>/<size>"
-	Run            int    // of it, from 1; that of the next one is one more
+	Run            int    // number of the run, from 1
 	Stdout, Stderr string // the files that it prints to
 
 	of       *Outputs
@@ -57,20 +57,20 @@ type Printing struct {
 	watched  bool // guarded by Outputs.mu
 }
 
-// New returns Outputs that cannot be watched before Run. Without a client they never can. report
-// has the worker's figures for pages; it may be called concurrently.
+// New returns Outputs that cannot be watched before Run, and never without a client. report returns
+// the worker's figures for pages; it may be called concurrently.
 func New(client livepb.OutputsClient, report func() *livepb.Report, log *zap.Logger) *Outputs {
 	return &Outputs{client: client, report: report, log: log, running: map[int]*Printing{}, call: func(int) {}}
 }
 
-// OnCall makes the worker call f, which must not wait, when the scheduler wants a call of a
-// position now. It comes before Run.
+// OnCall registers f, which must not wait. It is called when the scheduler wants a position to call
+// now. Call OnCall before Run.
 func (l *Outputs) OnCall(f func(position int)) {
 	l.call = f
 }
 
-// Begin shows a run of a position's command, whose files may not exist yet. The caller calls End
-// when the command has ended, and Decide after it. Nil: it cannot be watched.
+// Begin makes a run of a position's command watchable; its files may not exist yet. The caller
+// calls End when the command has ended, and Decide after it. Nil: it cannot be watched.
 func (l *Outputs) Begin(position int, p Printing) *Printing {
 	if l.client == nil {
 		return nil
@@ -83,8 +83,8 @@ func (l *Outputs) Begin(position int, p Printing) *Printing {
 	return &p
 }
 
-// End ends the output of the command. It reports whether a client has watched it, and may continue
-// to read its files.
+// End ends the output of the command. It reports whether a client has watched it, and may still be
+// reading its files.
 func (p *Printing) End() (watched bool) {
 	if p == nil {
 		return false
@@ -97,7 +97,7 @@ func (p *Printing) End() (watched bool) {
 }
 
 // Decide sets whether the run counts; otherwise the action runs again, and watching clients learn
-// it at once.
+// that at once.
 func (p *Printing) Decide(counts bool) {
 	if p != nil {
 		p.counts = counts

@@ -20,8 +20,8 @@ const (
 )
 
 // Serves waits until the scheduler has answered, and reports whether it serves live output.
-// Schedulers of Forerunner do. It is false, too, if ctx ends before. Without a client nobody is
-// asked, and it is true.
+// Schedulers of Forerunner do. It is also false if ctx ends before. Without a client it is true at
+// once.
 func (l *Outputs) Serves(ctx context.Context) bool {
 	if l.client == nil {
 		return true

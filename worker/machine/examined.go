@@ -24,12 +24,12 @@ var (
 	errClosed  = errors.New("nobody looks any more")
 )
 
-// Options say which parts of a machine are examined.
+// Options define which parts of a machine are examined.
 type Options struct {
 	// Shown are the files and folders that commands see, Hidden the real paths of those that they
-	// do not, wherever these are.
+	// do not see, wherever these are.
 	Shown, Hidden []string
-	// Facts are those of Facts.
+	// Facts are the result of function Facts.
 	Facts []string
 	// Logger gets one line when the machine has a name, or when it has none, with the reason.
 	// Required.
@@ -64,7 +64,7 @@ type Examined struct {
 	begins  time.Time // guarded by mu
 }
 
-// Examine returns the machine as it is from now on. It has no name yet.
+// Examine returns the machine in its state from now on. It has no name yet.
 func Examine(o Options) (*Examined, error) {
 	e := &Examined{files: visibleFiles{o.Shown, o.Hidden}, facts: o.Facts, log: o.Logger, began: time.Now()}
 	e.alive, e.end = context.WithCancel(context.Background())
@@ -144,7 +144,7 @@ func (e *Examined) giveUp(why error) {
 		zap.String("to_have_it", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
 }
 
-// As returns a name that the machine shares with those that are like it, if it has not changed
+// As returns a name that the machine shares with machines that are alike, if it has not changed
 // since a time. It may have to check all files. It waits for that, unless the check would begin
 // after the deadline of ctx.
 func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {

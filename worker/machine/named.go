@@ -14,20 +14,20 @@ import (
 // others of that name.
 type Named struct{ name string }
 
-// NewNamed returns the machine of that name and those facts.
+// NewNamed returns the machine with that name and those facts.
 func NewNamed(name string, facts []string) *Named {
 	return &Named{digestOf("named", append([]string{name}, facts...))}
 }
 
-// As returns a name that the machine shares with those that are like it, which is always valid.
+// As returns the name that the machine shares with machines that are alike. It is always valid.
 func (n *Named) As(context.Context, time.Time) (string, bool) { return n.name, true }
 
 // idFile has what tells an installed system from all others (machine-id(5)). Images of containers
 // often have none.
 const idFile = "/etc/machine-id"
 
-// Own returns a name that the machine with those facts has over restarts and another one does not,
-// as far as something tells them apart. With named it has that in common with machines of the same
+// Own returns a name that the machine keeps over restarts and that other machines do not have, as
+// far as they can be distinguished. If it is named, it shares the name with machines of the same
 // name and facts.
 func Own(named string, facts []string) string {
 	id, _ := os.ReadFile(idFile)

@@ -32,7 +32,7 @@ const maxInlineBytes = 4 << 10
 // Release the store evicts none of them.
 type Outputs struct {
 	opts Options
-	// Result is the answer as far as outputs go.
+	// Result is the action's result, as far as outputs are concerned.
 	Result *repb.ActionResult
 	blobs  map[digest.Digest]casclient.Blob
 	// needs has all blobs that the result needs: those, and those of unchanged inputs.
@@ -60,13 +60,13 @@ type Root interface {
 	Enter(path string) (vfs.Dir, error)
 }
 
-// Source has the inputs, and gets those that are not in the worker's store.
+// Source has the inputs, and fetches those that are not in the worker's store.
 type Source interface {
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }
 
-// Options are where outputs come from, and where they go.
+// Options are the source and the destination of outputs.
 type Options struct {
 	Spec
 	Policy   Policy
@@ -79,7 +79,7 @@ type Options struct {
 	Vacated bool
 }
 
-// New returns Outputs without any.
+// New returns empty Outputs.
 func New(o Options) *Outputs {
 	return &Outputs{
 		opts: o, Result: &repb.ActionResult{}, blobs: map[digest.Digest]casclient.Blob{},
@@ -148,7 +148,7 @@ type foundPath struct {
 }
 
 // Collect finds every output in the root and stores it. It omits missing ones, as REv2 requires.
-// One output may be part of another. If an output is invalid, the others are stored as well.
+// One output may be part of another. If an output is invalid, the others are stored all the same.
 func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
 	ctx, o.patience = newPatience(ctx)
 	defer o.patience.timer.Stop()
@@ -338,8 +338,8 @@ func (o *Outputs) Release() {
 }
 
 // Upload uploads blobs of the result that storage lacks. It fetches unchanged inputs that the
-// worker has not read: a storage that reports one as missing may have it, and verifies it when it
-// is read. If nobody has an input any more, the error is a *cas.MissingError.
+// worker has not read: a storage that reports such a blob as missing may still have it, and
+// verifies it when it is read. If nobody has an input any more, the error is a *cas.MissingError.
 func (o *Outputs) Upload(ctx context.Context) error {
 	ctx = casclient.Vouched(ctx)
 	blobs := slices.Collect(maps.Values(o.blobs))
@@ -390,7 +390,7 @@ func notPlain(info fs.FileInfo) error {
 		}[info.Mode().Type()])
 }
 
-// Needs are all blobs that the result needs.
+// Needs returns all blobs that the result refers to.
 func (o *Outputs) Needs() iter.Seq[digest.Digest] { return maps.Keys(o.needs) }
 
 // Unread returns the inputs among them that were not read.

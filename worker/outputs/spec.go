@@ -27,7 +27,7 @@ const (
 	Directory
 )
 
-// A Path is a path that the client requests.
+// A Path is an output path that the client requests.
 type Path struct {
 	Given string // as the client wrote it: relative to the working directory
 	Full  string // relative to the input root, clean
@@ -41,7 +41,7 @@ type Spec struct {
 	Format           repb.Command_OutputDirectoryFormat
 }
 
-// ParseSpec checks everything about the outputs of m that needs no file system.
+// ParseSpec checks the outputs of m as far as possible without a file system.
 func ParseSpec(m *repb.Command) (s Spec, err error) {
 	s.Format = m.GetOutputDirectoryFormat()
 	if s.WorkingDirectory, err = cleanBelow(".", m.GetWorkingDirectory()); err != nil {
@@ -82,9 +82,9 @@ func cleanBelow(base, p string) (string, error) {
 	return full, nil
 }
 
-// Prepare makes the folders that the command expects for its outputs (REv2,
-// Command.output_paths), and for output_directories, which only Bazel before
-// version 7 sends and counts on, the folder itself.
+// Prepare makes the folders that the command expects for its outputs (REv2, Command.output_paths).
+// For output_directories, which only Bazel before version 7 sends and relies on, it makes the
+// folder itself.
 func (s *Spec) Prepare(root *os.Root) error {
 	info, err := root.Stat(s.WorkingDirectory)
 	if err == nil && !info.IsDir() {

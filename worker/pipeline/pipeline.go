@@ -36,7 +36,7 @@ type Pipeline struct {
 	running map[digest.Digest]chan struct{} // guarded by mu
 }
 
-// A Slot is where commands run, one at a time.
+// A Slot runs one command at a time.
 type Slot struct {
 	Index int
 	// Launcher starts the commands. The holder of the slot may replace it.
@@ -72,10 +72,10 @@ func permits(n int) chan struct{} {
 	return c
 }
 
-// Size is how many actions the pipeline can hold.
+// Size returns how many actions the pipeline can hold.
 func (p *Pipeline) Size() int { return cap(p.fetch) + cap(p.slots) + cap(p.report) }
 
-// Entrance returns the sources of an action's first permit, one of which is nil. A receiver of a
+// Entrance returns the channels for an action's first permit, one of which is nil. A receiver of a
 // value must call Kept.
 func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	if p.fetch == nil {
@@ -84,8 +84,7 @@ func (p *Pipeline) Entrance() (fetch <-chan struct{}, slots <-chan *Slot) {
 	return p.fetch, nil
 }
 
-// Kept returns the permit that a value of Entrance stands for; s is nil for one
-// in the first stage.
+// Kept returns the permit for a value of Entrance; s is nil for one in the first stage.
 func (p *Pipeline) Kept(s *Slot) *Permit {
 	if s == nil {
 		return &Permit{p: p, stage: stageFetch}
@@ -151,8 +150,8 @@ func (p *Pipeline) Enter(ctx context.Context) (*Permit, error) {
 	}
 }
 
-// Alone returns when no other run of the same action is in the pipeline; leave
-// ends that. Two are there at once when a scheduler took the first for lost.
+// Alone waits until no other run of the same action is in the pipeline; leave ends the caller's
+// run. There can be two at once if a scheduler took the first one for lost.
 func (p *Pipeline) Alone(ctx context.Context, d digest.Digest) (leave func(), err error) {
 	for {
 		p.mu.Lock()
@@ -197,7 +196,7 @@ type Permit struct {
 	occupied bool
 }
 
-// Slot is the action's slot, or nil.
+// Slot returns the action's slot, or nil.
 func (l *Permit) Slot() *Slot {
 	if l == nil || l.stage != stageExecute {
 		return nil
@@ -227,7 +226,7 @@ func (l *Permit) Begin(ctx context.Context) error {
 	return nil
 }
 
-// Vacate removes the action from the permit. The permit is kept for another one.
+// Vacate removes the action from the permit, which is kept for another one.
 func (l *Permit) Vacate() {
 	if l.occupied {
 		l.occupied = false
@@ -249,8 +248,8 @@ func (l *Permit) Execute(ctx context.Context) error {
 	}
 }
 
-// Report waits for a permit of the last stage, and moves there: the slot is free
-// for the next command. Without such permits the action stays.
+// Report waits for a permit of the last stage, and moves there, so that the slot is free for the
+// next command. If there are no such permits, the action stays in its slot.
 func (l *Permit) Report(ctx context.Context) error {
 	if l.p.report == nil {
 		return nil
@@ -264,7 +263,7 @@ func (l *Permit) Report(ctx context.Context) error {
 	}
 }
 
-// Again gives the permit up unless it is a slot, and waits for one.
+// Again releases the permit, unless it is a slot, and waits for a slot.
 func (l *Permit) Again(ctx context.Context) error {
 	if l.stage == stageExecute {
 		return nil
@@ -287,7 +286,7 @@ func (l *Permit) Again(ctx context.Context) error {
 	}
 }
 
-// Leave gives the permit up.
+// Leave releases the permit.
 func (l *Permit) Leave() {
 	if l.p.keep(l) {
 		l.move(stageNone, nil)

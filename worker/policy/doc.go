@@ -1,7 +1,5 @@
-// Package policy decides how an action runs: with which arguments and environment, as which user,
-// with or without network. An operator's file of policies comes before the action's platform, and
-// that before the worker's settings.
-//
-// It knows platforms and commands, but not actions and input roots. It starts nothing and has no
-// goroutines.
+// Package policy decides how an action runs: its arguments and environment, its user, its network
+// access. An operator's file of policies has precedence over the action's platform, and that over
+// the worker's settings. It knows platforms and commands, but not actions and input roots. It
+// starts nothing and has no goroutines.
 package policy

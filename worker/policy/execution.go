@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/fault"
 )
 
-// ActionProperties are the platform properties about how an action runs, not where: a worker need
-// not have them to get the action.
+// ActionProperties are the platform properties about how an action runs, not where: workers need
+// not have them.
 var ActionProperties = []string{networkProperty, dockerNetworkProperty, blockNetworkProperty}
 
 // Whether an action has the network: ours, that of Google's service ("off",
@@ -30,13 +30,13 @@ type Execution struct {
 	Args, Env []string
 	Nice      int
 	Sandbox   sandbox.Policy
-	Unasked   bool   // Sandbox.NoNetwork is the worker's default: the action has no setting
+	Unasked   bool   // Sandbox.NoNetwork is the worker's default: the action does not set it
 	Users     *Users // its possible users; Sandbox.User is one of these
 }
 
 // Defaults are the worker's settings.
 type Defaults struct {
-	// Sandboxed: commands run in a sandbox, which is necessary to deny them the network.
+	// Sandboxed: commands run in a sandbox, without which network access cannot be denied.
 	Sandboxed bool
 	// Sandbox has the default rights of commands. Its User is one of Users.
 	Sandbox  sandbox.Policy
@@ -44,7 +44,7 @@ type Defaults struct {
 	Policies *Set   // nil: none
 }
 
-// Check returns an error if d is impossible for so many positions.
+// Check returns an error if d cannot work with so many positions.
 func (d *Defaults) Check(positions int) error {
 	if d.Sandbox.NoNetwork && !d.Sandboxed {
 		return errors.New("the network can only be taken from commands in a sandbox")
@@ -52,8 +52,8 @@ func (d *Defaults) Check(positions int) error {
 	return errors.Join(d.Users.Suffice(positions), d.Policies.Suffice(positions))
 }
 
-// Owners are the possible owners of commands' files, beside the worker's user. Some may be in it
-// twice.
+// Owners returns the possible owners of commands' files, besides the worker's user. It may contain
+// duplicates.
 func (d *Defaults) Owners() []vfs.Owner { return append(d.Users.owners(), d.Policies.owners()...) }
 
 // Plan decides how a command is run for an action of a position. Its errors are for the client.
@@ -80,8 +80,8 @@ func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position in
 	return e, nil
 }
 
-// NoNetworkHint is the hint for clients about a failed command without a network that was off only
-// by default.
+// NoNetworkHint returns the hint for clients about a failed command whose network was off only by
+// default.
 const NoNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
 	"give the action the platform property network=on"
 

@@ -20,7 +20,7 @@ import (
 )
 
 // A Set has the execution policies of a worker: the first one that matches the platform of an
-// action counts. docs/EXECUTION.md#execution-policies describes the file. The zero Set has none.
+// action applies. docs/EXECUTION.md#execution-policies describes the file. The zero Set has none.
 type Set struct{ list []policy }
 
 // A policy is one entry of the file, checked.
@@ -35,12 +35,12 @@ type policy struct {
 	allow       []string
 }
 
-// A File is a file of execution policies as it is written.
+// A File is the content of a file of execution policies.
 type File struct {
 	Policies []Entry `yaml:"policies" doc:"execution policies; the first one that matches an action counts"`
 }
 
-// An Entry is one policy as it is written.
+// An Entry is one policy in the file.
 type Entry struct {
 	Name        string            `yaml:"name,required" doc:"name of the policy, for logs" example:"arm"`
 	Match       map[string]string `yaml:"match" doc:"platform properties of matching actions, * is any value; a policy without them matches all actions and must be the last" example:"{arch: arm64}"`
@@ -57,7 +57,7 @@ type Entry struct {
 // A Network is on or off; empty: as the action asks.
 type Network string
 
-// Choices are the words for a Network.
+// Choices returns the words for a Network.
 func (Network) Choices() []string { return []string{"on", "off"} }
 
 // Load reads a file. Its errors name file, line, column and field. A wrapper that this machine does
@@ -70,7 +70,7 @@ func Load(file string) (*Set, error) {
 	return parse(file, text)
 }
 
-// Parse is Load of the content of a file.
+// Parse is Load for the content of a file.
 func Parse(text []byte) (*Set, error) { return parse("policies", text) }
 
 func parse(file string, text []byte) (*Set, error) {
@@ -85,7 +85,7 @@ func parse(file string, text []byte) (*Set, error) {
 	return p, nil
 }
 
-// Validate returns an error if a policy can never have its turn.
+// Validate returns an error if a policy can never apply.
 func (f *File) Validate() error {
 	for i, e := range f.Policies {
 		if len(e.Match) == 0 && i < len(f.Policies)-1 {

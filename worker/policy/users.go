@@ -18,7 +18,7 @@ import (
 // Users are the users of commands: one user for all of them, or a range with one for each
 // concurrent action, so that no two actions have the same user.
 type Users struct {
-	Name  string       // as they were asked for
+	Name  string       // as the operator wrote them
 	first sandbox.User // the only one, or the first of the range
 	count int          // of the range; 0: there is none
 	// namespaces are the user namespaces of the range; empty: they have none, or none is made yet.
@@ -31,7 +31,7 @@ type Users struct {
 	stuck map[int]<-chan struct{} // guarded by mu
 }
 
-// OwnUsers are a range of count unused users, from first on. With ids each is root of a user
+// OwnUsers returns a range of count unused users, from first on. With ids each is root of a user
 // namespace with so many ids (sandbox.User); without, an ordinary user.
 func OwnUsers(first, ids uint32, count int) *Users {
 	last := uint64(first) + uint64(count)*uint64(max(ids, 1)) - 1
@@ -42,7 +42,7 @@ func OwnUsers(first, ids uint32, count int) *Users {
 }
 
 // MakeNamespaces makes the user namespaces of OwnUsers with ids, for commands and for vfs.Options.
-// The files are the caller's to close, also after an error. It comes before the first mount.
+// The caller closes the files, even after an error. Call it before the first mount.
 func (u *Users) MakeNamespaces() (map[vfs.Owner]*os.File, error) {
 	made := map[vfs.Owner]*os.File{}
 	if u == nil || u.first.IDs == 0 {
@@ -60,7 +60,7 @@ func (u *Users) MakeNamespaces() (map[vfs.Owner]*os.File, error) {
 	return made, nil
 }
 
-// Namespace is that of one of u; nil: it has none.
+// Namespace returns the user namespace of one of u; nil: it has none.
 func (u *Users) Namespace(one *sandbox.User) *os.File {
 	if u == nil || one == nil {
 		return nil
@@ -162,8 +162,8 @@ func (u *Users) At(position int) *sandbox.User {
 	return u.nth(u.given[position])
 }
 
-// Part takes a position's user from it, because a process of that user cannot be killed before gone
-// is closed. It returns false if there is no other one, and the position keeps the user.
+// Part takes away a position's user, because a process of that user cannot be killed before gone is
+// closed. It returns false if there is no other one, and the position keeps the user.
 func (u *Users) Part(position int, gone <-chan struct{}) bool {
 	if u == nil || u.count == 0 {
 		return false
@@ -216,8 +216,8 @@ func (u *Users) nth(i int) *sandbox.User {
 	return &one
 }
 
-// Owner is the owner of the input roots of most actions; nil is the worker's user, or that there is
-// no such user.
+// Owner returns the owner of the input roots of most actions; nil is the worker's user, also if
+// there is no such owner.
 func (u *Users) Owner() *vfs.Owner {
 	if u == nil || u.count > 0 {
 		return nil
@@ -245,7 +245,7 @@ func (u *Users) Suffice(positions int) error {
 		u.Name, u.count, positions)
 }
 
-// OwnerOf is the owner of the input root of an action of u.
+// OwnerOf returns the owner of the input root of an action of u.
 func OwnerOf(u *sandbox.User) *vfs.Owner {
 	if u == nil {
 		return nil

@@ -15,11 +15,11 @@ import (
 	"github.com/forerunner-build/forerunner/records/accounts"
 )
 
-// Source is where the directories of input trees come from. fetch.ReadThrough is one.
+// Source provides the directories of input trees. fetch.ReadThrough is one.
 type Source interface {
-	// LocalDirectory returns the Directory of that digest if it is here and valid.
+	// LocalDirectory returns the Directory with that digest if it is local and valid.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
-	// Directory returns it from wherever it is.
+	// Directory returns it, and fetches it if needed.
 	Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error)
 	// Load makes blobs local.
 	Load(ctx context.Context, ds []digest.Digest) error

@@ -44,12 +44,12 @@ type Attempt struct {
 	blobs  []digest.Digest    // all that it needs
 }
 
-// Attempt begins one for an action with this key and input root.
+// Attempt begins an Attempt for an action with this key and input root.
 func (r *Records) Attempt(k record.Key, t Tree) *Attempt {
 	return &Attempt{records: r, key: k, tree: t, outcome: Unwanted}
 }
 
-// Share has the runs of other workers stand for this one, too, and it for theirs.
+// Share allows the use of other workers' runs, and shares this run with them.
 func (a *Attempt) Share(s *Shared, c Claim) { a.shared, a.claim = s, c }
 
 // Find looks for an earlier run whose result can be reused: first among those of this worker, then
@@ -67,7 +67,7 @@ func (a *Attempt) Find(ctx context.Context, s Storage) {
 	}
 }
 
-// Adopt remembers a run of another worker that stands for this one.
+// Adopt remembers another worker's run that was reused.
 func (a *Attempt) Adopt(ctx context.Context) error {
 	if a == nil || a.others == nil {
 		return nil
@@ -77,10 +77,10 @@ func (a *Attempt) Adopt(ctx context.Context) error {
 	return a.records.add(ctx, a.key, a.tree, a.others)
 }
 
-// Outcome is the outcome of Find; Unwanted before.
+// Outcome returns the outcome of Find; Unwanted before.
 func (a *Attempt) Outcome() Outcome { return a.outcome }
 
-// Reused returns the run whose result is reused, and false if the action has its own.
+// Reused returns the run whose result is reused; false if the action has run itself.
 func (a *Attempt) Reused() (Run, bool) {
 	if a == nil || a.outcome != Reused {
 		return Run{}, false
@@ -96,7 +96,7 @@ func (a *Attempt) Hook() func(string, tree.Look) {
 	return a.seen.Look
 }
 
-// Made takes note of the result of this run, and of all blobs that it needs.
+// Made records the result of this run, and all blobs that it refers to.
 func (a *Attempt) Made(result *repb.ActionResult, blobs []digest.Digest) {
 	if a != nil {
 		a.result, a.blobs = result, blobs
@@ -140,7 +140,7 @@ func (a *Attempt) Metadata() *actionstats.Reused {
 	}
 }
 
-// Fields are for the log line of the action.
+// Fields returns fields for the log line of the action.
 func (a *Attempt) Fields() []zap.Field {
 	if a == nil {
 		return nil

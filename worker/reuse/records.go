@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// Bucket is that of the records in a Store. The number increases when the meaning of a record
+// Bucket is the bucket of the records in a Store. Its number increases when the meaning of a record
 // changes.
 const Bucket = "reuse-2"
 
@@ -32,7 +32,7 @@ type Storage interface {
 
 // A Run is a successful run with its result.
 type Run struct {
-	Action    digest.Digest // that was run
+	Action    digest.Digest // the action
 	Worker    string
 	Completed time.Time
 	// Result is without execution_metadata.
@@ -43,16 +43,16 @@ type Run struct {
 	Paths int
 }
 
-// Records keep the earlier runs of commands. Their methods may be called concurrently; of two runs
-// that are kept at the same time under one key, one may get lost.
+// Records keep the earlier runs of commands. Their methods may be called concurrently; if two runs
+// are kept at the same time under one key, one may get lost.
 type Records struct{ store record.Hints }
 
 // New returns the Records in a store.
 func New(s record.Hints) *Records { return &Records{store: s} }
 
-// KeyOf returns the key of all actions that run the same command in the same way: they have the
-// same command, platform, salt and instance name, and the same how, which describes how the worker
-// runs it. It is false for an action that cannot be encoded.
+// KeyOf returns the key of all actions that run the same command in the same way: with the same
+// command, platform, salt and instance name, and the same how, which describes how the worker runs
+// it. It is false for an action that cannot be encoded.
 func KeyOf(instance string, fn digest.Function, a *repb.Action, how []byte) (record.Key, bool) {
 	_, b, err := digest.OfMessage(fn, &repb.Action{
 		CommandDigest: a.GetCommandDigest(), Platform: a.GetPlatform(), Salt: a.GetSalt(),
@@ -67,16 +67,16 @@ type Outcome string
 // The outcomes.
 const (
 	Reused  Outcome = "reused"
-	Unknown Outcome = "unknown" // no former run is known
-	Differs Outcome = "differs" // each former run saw something that is different now
-	Gone    Outcome = "gone"    // what it left is no longer in the storage
-	Failed  Outcome = "failed"  // it could not be found out
+	Unknown Outcome = "unknown" // no earlier run is known
+	Differs Outcome = "differs" // each earlier run saw something that is different now
+	Gone    Outcome = "gone"    // its outputs are no longer in the storage
+	Failed  Outcome = "failed"  // an error prevented the search
 	// Unwanted: the client wants its command to run.
 	Unwanted Outcome = "unwanted"
 )
 
-// Find returns an earlier run that saw the same as t shows, if Outcome is Reused; otherwise why has
-// details, for people.
+// Find returns an earlier run that would see the same in t, if the Outcome is Reused; otherwise why
+// has details, for people.
 func (r *Records) Find(ctx context.Context, k record.Key, t Tree, s Storage) (run Run, o Outcome, why string) {
 	known, err := r.get(ctx, k)
 	if errors.Is(err, record.ErrNotFound) {
@@ -127,7 +127,7 @@ func (t Tree) matching(ctx context.Context, runs []*reuse.Run, s Storage) (run R
 	return Run{}, nil, o, why
 }
 
-// Keep remembers a run on t with the lookups in seen. Earlier runs that saw the same are replaced.
+// Keep remembers a run on t with the lookups in seen. It replaces earlier runs that saw the same.
 func (r *Records) Keep(ctx context.Context, k record.Key, t Tree, seen *Recorder, run Run) error {
 	young, err := t.encode(ctx, seen, run)
 	if err != nil {

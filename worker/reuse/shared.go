@@ -49,8 +49,8 @@ const (
 
 // A Machine identifies machines that are alike to commands. Package machine has implementations.
 type Machine interface {
-	// As returns a name that the machine shares with those that are like it, if it has not changed
-	// since a time. It waits for the check, unless that would take longer than the deadline of ctx.
+	// As returns a name that the machine shares with machines that are alike, if it has not changed
+	// since a time. It waits for the check, unless that would exceed the deadline of ctx.
 	As(ctx context.Context, since time.Time) (name string, ok bool)
 }
 
@@ -67,19 +67,19 @@ func NewCounts() *prometheus.CounterVec {
 	return counts
 }
 
-// SharedOptions are all required but Counts.
+// SharedOptions are the options of a Shared. All but Counts are required.
 type SharedOptions struct {
 	// Client is the service of the scheduler.
 	Client  reuse.AccountsClient
 	Machine Machine
 	Logger  *zap.Logger
-	// Counts are NewCounts.
+	// Counts are the result of NewCounts.
 	Counts *prometheus.CounterVec
 }
 
-// Shared are runs that workers have in common, as the scheduler keeps them. They are hints: a call
-// that fails or takes long spares nothing, and delays an action by no more than sharedTimeout. A
-// nil Shared has none. Its methods may be called concurrently.
+// Shared are runs that workers share through the scheduler. They are hints: if a call fails or is
+// slow, no run is reused, and the action is delayed by no more than sharedTimeout. A nil Shared has
+// none. Its methods may be called concurrently.
 type Shared struct {
 	options SharedOptions
 	careful *record.Careful
@@ -94,11 +94,11 @@ type Shared struct {
 	closed bool // nothing may be queued any more; guarded by mu
 }
 
-// A Claim identifies the action of a request, by the worker that has it.
+// A Claim identifies the action of a request by the worker that runs it.
 type Claim struct {
 	Instance string
 	Action   digest.Digest
-	Reduced  digest.Digest // accounts.Reduced of it
+	Reduced  digest.Digest // accounts.Reduced of the action
 	How      []byte        // as in KeyOf
 	Grant    string        // to write its result; empty: none is needed
 }

@@ -30,10 +30,11 @@ func Everyone() (pids []int) {
 
 // LocksOf counts the locks of files that processes have open, each once, up to most or some more.
 // It does not see locks of a file that is only mapped, or on its way through a socket. To show the
-// locks of one file the kernel takes up to 200 bytes for each, and charges the caller for them. If
-// the processes have the same files open so many times that these show eight times most, or end
-// meanwhile, the count is not certain; in the first case it is more than most. Nor is it if ctx
-// ends, after which it looks at nothing more, and may have counted some more than once.
+// locks of one file the kernel takes up to 200 bytes for each, and charges the caller for them.
+//
+// The count is uncertain if the processes end meanwhile, if ctx ends, after which it looks at
+// nothing more and may have counted some twice, or if the processes have the same files open so
+// many times that these show eight times most. In the last case the count is above most.
 func LocksOf(ctx context.Context, pids []int, most int) (n int, certain bool) {
 	var all []lockedFile
 	text, shown := bufio.NewReaderSize(nil, 1<<16), 0

@@ -18,10 +18,12 @@ const (
 	countedTo = 8
 )
 
-// Locks counts the locks of files that the kernel shows, up to most or some more, and to one part in
-// eight: there may be more. It returns 0 if there are at most few. To read the whole table takes the kernel a time that grows with the square
-// of the locks. To go to a place takes it a time that grows with the locks before it, and each line
-// begins with its number.
+// Locks counts the locks of files that the kernel shows, up to most or some more, with an error of
+// up to one eighth: there may be more. It returns 0 if there are at most few.
+//
+// Reading the whole table takes the kernel a time that grows with the square of the number of
+// locks. Seeking in it takes a time that grows with the number of locks before the position. Each
+// line begins with its number.
 func Locks(few, most int) (int, error) {
 	f, err := os.Open("/proc/locks")
 	if err != nil {

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileSystems returns how many file systems without a disk of their own the machine has: it makes
-// one, which the kernel gives the first number that is free, and lets go of it. There can be
-// 1,048,575, and each takes some 10 KiB, most of which no cgroup is charged for. The caller has to
-// be root.
+// FileSystems returns how many file systems without their own disk the machine has. It makes one,
+// which the kernel gives the first free number, and drops it. There can be 1,048,575, and each
+// takes some 10 KiB, most of which is charged to no cgroup. The caller must be root.
 func FileSystems() (int, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -34,9 +33,9 @@ func FileSystems() (int, error) {
 	return int(unix.Minor(st.Dev)), nil
 }
 
-// Mounted counts the file systems without a disk that the threads of processes see mounted, up to
-// most, and only those with numbers of at most last. It reads the mounts of each namespace once.
-// It looks at nothing more when ctx ends.
+// Mounted counts the file systems without a disk that the threads of processes have mounted, up to
+// most, and only those with numbers of at most last. It reads the mounts of each namespace once. It
+// stops when ctx ends.
 func Mounted(ctx context.Context, pids []int, last, most int) int {
 	numbers := map[int]bool{}
 	for thread := range namespaces(ctx, pids) {

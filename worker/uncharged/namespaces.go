@@ -20,8 +20,8 @@ import (
 // patience is how long namespaces are asked: each answer waits for those who mount and unmount.
 const patience = time.Second
 
-// FullestNamespace counts the mounts in the one of the mount namespaces of processes that has most,
-// up to most. It asks no further namespace after a second.
+// FullestNamespace returns the number of mounts in the fullest mount namespace of processes, up to
+// most. After a second it looks at no more namespaces.
 func FullestNamespace(pids []int, most int) (n int) {
 	began := time.Now()
 	for thread := range namespaces(context.Background(), pids) {

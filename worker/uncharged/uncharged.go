@@ -47,11 +47,11 @@ func sumNetlink(r io.Reader) (bytes int64, err error) {
 	return bytes, lines.Err()
 }
 
-// A Memory is what a machine has of it, in bytes.
+// A Memory is the memory of a machine, in bytes.
 type Memory struct {
 	Total     int64
-	Available int64 // to programs, without swapping
-	Kernel    int64 // in objects of the kernel that it cannot take back, whoever is charged for them
+	Available int64 // available to programs without swapping
+	Kernel    int64 // unreclaimable kernel objects, no matter which cgroup is charged
 }
 
 // Machine returns the memory of this machine.
@@ -90,7 +90,7 @@ func parseMemory(r io.Reader) (m Memory, err error) {
 	return m, lines.Err()
 }
 
-// NetlinkOf is Netlink of the first process that tells: the first thread of one may have ended
+// NetlinkOf is Netlink of the first process that shows it: the first thread of one may have ended
 // before the others, and then only these know its namespace.
 func NetlinkOf(pids []int) (bytes int64, err error) {
 	for _, pid := range pids {

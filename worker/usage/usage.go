@@ -52,7 +52,7 @@ func (c *Command) OutOfMemory() string {
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
 
-// Resources is the usage of the command; nil if nothing measures it.
+// Resources returns the usage of the command; nil if nothing measures it.
 func (c *Command) Resources() *actionstats.Resources {
 	used, limits := c.Group, c.Limits
 	if used == nil {
@@ -74,7 +74,7 @@ func (c *Command) Resources() *actionstats.Resources {
 	}
 }
 
-// Fields are the fields for the log.
+// Fields returns the fields for the log.
 func (c *Command) Fields() []zap.Field {
 	used := c.Group
 	if used == nil {

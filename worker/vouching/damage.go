@@ -7,13 +7,13 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// IsDamage reports whether err says that the action used wrong bytes, which no later run gets
+// IsDamage reports whether err means that the action used wrong bytes, which no later run gets
 // again.
 func IsDamage(err error) bool {
 	return errors.Is(err, vfs.ErrDamaged) || errors.As(err, new(*cas.DamagedError)) || errors.As(err, new(*cas.WrongPartsError))
 }
 
-// DamagedBlobs are the digests that err names, of whichever of the errors in it.
+// DamagedBlobs returns the digests that any of the errors in err names.
 func DamagedBlobs(err error) (names []string) {
 	switch err := err.(type) {
 	case *cas.DamagedError:

@@ -21,7 +21,7 @@ type Vouching struct {
 	now *disk.Vouching // guarded by mu
 }
 
-// New starts without used blobs.
+// New returns a Vouching without used blobs.
 func New(of *disk.Verifier) *Vouching { return &Vouching{now: of.Vouch()} }
 
 // Used records that the bytes of d will be read. It may be called concurrently.
@@ -63,7 +63,7 @@ func (v *Vouching) Wait(ctx context.Context) error {
 	return err
 }
 
-// Close ends it. Nothing is used any more.
+// Close ends the Vouching. Nothing may use blobs any more.
 func (v *Vouching) Close() {
 	if v.cancel != nil {
 		v.cancel()

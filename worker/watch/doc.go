@@ -1,9 +1,7 @@
-// Package watch stops commands that use much kernel memory which their groups are not charged for.
-//
-// [Objects] belong to a worker: they know what others on the machine have, and let a command in
-// ([Objects.Enter]) unless all had to end because nobody knows whose an excess is. A [Watch] belongs
-// to one command. Each kind of look has a goroutine of its own, because a command can make some of
-// them long; all have ended when [Watch.Until] returns.
-//
-// An error of a look is no excess: a watch fails no action.
+// Package watch stops commands that use much kernel memory that is not charged to their cgroups.
+// [Objects] belong to a worker: they know the use of others on the machine, and let a command start
+// ([Objects.Enter]) unless all commands must end because of overuse with an unknown owner. A
+// [Watch] belongs to one command. Each kind of check has its own goroutine, because a command can
+// make some of them slow; all have ended when [Watch.Until] returns. An error of a check is not
+// overuse: a watch fails no action.
 package watch

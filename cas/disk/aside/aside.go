@@ -27,8 +27,8 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// A Folder keeps damaged files for the operator, the oldest going first. A name is the time in Unix
-// nanoseconds and the blob it was kept for. Its methods may be called concurrently.
+// A Folder keeps damaged files for the operator, and removes the oldest first. A file's name is the
+// time in Unix nanoseconds and the blob. Its methods may be called concurrently.
 type Folder struct {
 	dir      string
 	maxBytes int64
@@ -47,8 +47,8 @@ type file struct {
 	bytes int64
 }
 
-// Open opens the folder, if there is one. It is made when it is needed. It holds at most maxBytes,
-// and never more than MaxBytes.
+// Open opens the folder, if it exists; otherwise the first damaged file creates it. It holds at
+// most maxBytes, and never more than MaxBytes.
 func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 	a := &Folder{dir: dir, maxBytes: min(maxBytes, MaxBytes), log: log}
 	entries, err := os.ReadDir(dir) // in the order of their names
@@ -68,8 +68,8 @@ func Open(dir string, maxBytes int64, log *zap.Logger) *Folder {
 	return a
 }
 
-// Take moves the damaged file of d to the folder, and logs found unless that is empty. The error is
-// why the file is still in its place.
+// Take moves the damaged file of d to the folder, and logs found unless that is empty. After an
+// error the file is still where it was.
 func (a *Folder) Take(d digest.Digest, path, found string) error {
 	kept, notKept, err := a.move(d, path)
 	if found != "" {
@@ -128,8 +128,8 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 		zap.Int("blobs", len(ds)), zap.Strings("digests", names), zap.String("folder", folder))
 }
 
-// CopyDamaged records that a copy of d by others on this machine, the file at path, has turned out
-// to be damaged. It counts like a blob of the store: the operator of the disk must know of both.
+// CopyDamaged records that somebody's copy of d on this machine, the file at path, is damaged. It
+// counts like a blob of the store, because the operator of the disk must know of both.
 func (a *Folder) CopyDamaged(d digest.Digest, path string) {
 	a.count(1, path).Warn("a copy of a blob is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", path))
 }

@@ -19,7 +19,7 @@ import (
 // shardName matches the names of the folders of a group.
 var shardName = regexp.MustCompile(`^[0-9a-f]{2}$`)
 
-// IsOfDisk reports whether a folder cannot be read because the disk is damaged, or it is not a
+// IsOfDisk reports whether a folder is unreadable because the disk is damaged, or because it is no
 // folder any more.
 func IsOfDisk(err error) bool {
 	return isNoFolder(err) || slices.ContainsFunc([]error{unix.EUCLEAN, unix.EBADMSG, unix.EIO},
@@ -29,7 +29,8 @@ func IsOfDisk(err error) bool {
 // isNoFolder reports whether something else is in a folder's place.
 func isNoFolder(err error) bool { return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) }
 
-// OpenShard opens a folder that Shards has listed. It is nil if it is gone, or never was one.
+// OpenShard opens a folder that Shards has listed. The result is nil if the folder is gone, or if
+// Shards listed something else.
 func (f *Folder) OpenShard(name string) (*os.File, error) {
 	dir, err := os.OpenFile(filepath.Join(f.Dir, name), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +128,8 @@ func (f *Folder) moveBack(group string, left []fs.DirEntry) error {
 	return err
 }
 
-// GiveUp moves unreadable folders of a group away, for the reason cause; folders that cannot be
-// moved either stay where they are, and the others move.
+// GiveUp moves unreadable folders of a group away, because of cause. If one cannot be moved, it
+// stays and the readable ones move instead.
 func (f *Folder) GiveUp(group string, shards []string, cause error) error {
 	var stay []string
 	for _, shard := range shards {

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Folder belongs to this process until it is closed.
+// A Folder is a store's folder, which belongs to this process until Close.
 type Folder struct {
 	Dir  string // its absolute path
 	log  *zap.Logger
 	lock *os.File
 }
 
-// Open takes the folder at dir, which it makes if needed, for this process, and empties TempDir.
-// Notes are the names of files in it: an entry with such a name that is not a file is moved away,
-// because its open would wait forever.
+// Open locks the folder at dir for this process, creates it if needed, and empties TempDir. Notes
+// are the names of files in it. Open moves away entries with such a name that are not files,
+// because opening them would wait forever.
 func Open(dir string, log *zap.Logger, notes ...string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -44,13 +44,13 @@ func Open(dir string, log *zap.Logger, notes ...string) (*Folder, error) {
 	return f, nil
 }
 
-// Close lets another process have the folder.
+// Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
 
-// TempDir is for files that are not whole yet.
+// TempDir returns the folder for incomplete files.
 func (f *Folder) TempDir() string { return filepath.Join(f.Dir, "tmp") }
 
-// LockPath is the file that locks dir. It holds the BootID of when dir was opened last.
+// LockPath returns the file that locks dir. It holds the BootID of the last Open of dir.
 func LockPath(dir string) string { return filepath.Join(dir, "lock") }
 
 // lockDir locks dir until the file is closed or the process ends.
@@ -83,27 +83,27 @@ func (f *Folder) emptyTemp() error {
 	return os.Mkdir(f.TempDir(), 0o700)
 }
 
-// BootID identifies each start of the machine; empty if that is impossible.
+// BootID returns an identifier of the current boot; empty if the machine has none.
 func BootID() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 }
 
-// SameBoot reports whether NoteBoot was called since the machine was started.
+// SameBoot reports whether NoteBoot was called since the machine booted.
 func (f *Folder) SameBoot() bool {
 	id := BootID()
 	b, err := os.ReadFile(LockPath(f.Dir))
 	return err == nil && id != "" && string(b) == id
 }
 
-// NoteBoot has SameBoot hold from now on. If it cannot, as on a full
-// disk, all that comes of it is that files are checked once more.
+// NoteBoot makes SameBoot true until the machine reboots. If it cannot, for example on a full disk,
+// files are only checked once more.
 func (f *Folder) NoteBoot() {
 	_ = f.lock.Truncate(0)
 	_, _ = f.lock.WriteAt([]byte(BootID()), 0)
 }
 
-// Free returns how much an unprivileged process may still write to the disk.
+// Free returns how many bytes an unprivileged process may still write to the disk.
 func (f *Folder) Free() (bytes int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(f.Dir, &st); err != nil {

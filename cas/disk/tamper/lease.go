@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Lease of a file (fcntl(2), F_SETLEASE): while it holds, a process that opens the file for
-// writing waits, or gets an error.
+// A Lease is a lease of a file (fcntl(2), F_SETLEASE). While it holds, a process that opens the
+// file for writing waits or gets an error.
 type Lease struct {
 	fd   int
 	kind int // F_RDLCK or F_WRLCK; a broken lease has another kind
@@ -81,8 +81,9 @@ func (w Watched) Still() bool {
 	return w.lease.Holds()
 }
 
-// Holds reports whether no process waits for the file, or has waited so long that the kernel broke
-// the lease. The process gets SIGIO then, which a Go program ignores.
+// Holds reports whether the lease still protects the file: no process waits for it, and none has
+// waited so long that the kernel broke the lease. Such a process gets SIGIO, which a Go program
+// ignores.
 func (l Lease) Holds() bool {
 	if l.fd < 0 {
 		return true
@@ -91,7 +92,7 @@ func (l Lease) Holds() bool {
 	return err == nil && kind == l.kind
 }
 
-// Release gives it up. Closing the file does, too.
+// Release ends the lease, as closing the file does.
 func (l Lease) Release() {
 	if l.fd >= 0 {
 		_, _ = unix.FcntlInt(uintptr(l.fd), unix.F_SETLEASE, unix.F_UNLCK)

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Own file is being written, and no other process has it open: it has a lease as long as that is
-// so, if the file system supports leases. A process that opens it, even as root, waits or gets an
-// error, and breaks the lease.
+// An Own file is being written, and no other process has it open. A lease ensures that, if the file
+// system supports leases. A process that opens the file, even as root, waits or gets an error, and
+// breaks the lease.
 type Own struct {
 	*os.File
 	lease Lease
 	alone bool // no other process had it open when the lease was taken
 }
 
-// NewOwn takes over a file that was just made.
+// NewOwn takes over a newly created file.
 func NewOwn(file *os.File) *Own {
 	lease, alone := writeLeaseOf(file)
 	return &Own{file, lease, alone}
@@ -77,8 +77,8 @@ func (s *Seal) Whole(path string) bool {
 	return err == nil && s.alone && m == s.mark
 }
 
-// Moved reports whether it is the file that was moved and got these attributes, not another one
-// that others put in its place before, and nobody has written to it meanwhile.
+// Moved reports whether the moved file, with these attributes, is the sealed one, and nobody has
+// written to it meanwhile: others may have put another file in its place before the move.
 func (s *Seal) Moved(st *unix.Stat_t) bool {
 	return s == nil || st.Dev == s.dev && st.Ino == s.inode && st.Size == s.size && st.Mtim == s.mtime
 }

@@ -1,3 +1,3 @@
-// Package servertest is a storage at the other end of a connection in memory, for tests of those
-// who talk to one.
+// Package servertest has a storage server at the other end of an in-memory connection, for tests of
+// its clients.
 package servertest

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A Config says what server a test wants. The interceptors inject faults.
+// A Config describes the server of a test. The interceptors inject faults.
 type Config struct {
 	Dir            string       // of the store; one of its own if empty
 	Store          disk.Options // a zero MaxBytes is 256 MiB

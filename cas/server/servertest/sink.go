@@ -12,13 +12,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Sink gathers what a Fetch delivers.
+// A Sink collects the blobs that a Fetch delivers.
 type Sink struct {
 	mu  sync.Mutex
 	Got map[digest.Digest][]byte // once the Fetch has returned
 }
 
-// Take takes one blob. A second time is an error.
+// Take takes one blob. A second delivery is an error.
 func (s *Sink) Take(d digest.Digest, r io.Reader) error {
 	b, err := io.ReadAll(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Sink) Take(d digest.Digest, r io.Reader) error {
 	return nil
 }
 
-// Check fails unless just want was delivered.
+// Check fails the test unless exactly want was delivered.
 func (s *Sink) Check(t *testing.T, want map[digest.Digest][]byte) {
 	t.Helper()
 	if !maps.EqualFunc(s.Got, want, bytes.Equal) {

@@ -1,3 +1,3 @@
-// Package drain has the drains in force: patterns of workers that finish their actions and get no
+// Package drain has the active drains: patterns of workers that finish their actions and get no
 // more.
 package drain

@@ -9,26 +9,26 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
-// A Record is a drain in force: its pattern, its start, and its author and reason if they are
-// known.
+// A Record is an active drain: its pattern, its start, and its author and reason if they are known.
 type Record struct {
 	Pattern        pattern.Pattern
 	Reason, Author string
-	// Since is when it came into force; zero in an order: now.
+	// Since is when it became active; in an order, zero means now.
 	Since time.Time
 }
 
-// Max bounds the patterns in force: each new worker is compared with all.
+// Max limits the active drains: each new worker is compared with all.
 const Max = 1000
 
-// ErrTooMany: Max patterns are in force.
+// ErrTooMany: there are already Max active drains.
 var ErrTooMany = errors.New("too many drains are in force; undrain some, or use patterns that match more")
 
-// A List has the drains in force, the oldest first. They hold for the workers that they match, now
-// and later. The zero List is empty.
+// A List has the active drains, the oldest first. They apply to present and later workers. The zero
+// List is empty.
 type List struct{ records []Record }
 
-// Put puts a drain in force; false: one with an equal pattern is. It fails with ErrTooMany.
+// Put activates a drain. It returns false if one with an equal pattern is active already, and fails
+// with ErrTooMany.
 func (l *List) Put(r Record) (bool, error) {
 	if l.index(r.Pattern) >= 0 {
 		return false, nil
@@ -40,7 +40,7 @@ func (l *List) Put(r Record) (bool, error) {
 	return true, nil
 }
 
-// Delete takes an equal pattern back; false: none is in force.
+// Delete ends the drain with an equal pattern; false: there is none.
 func (l *List) Delete(p pattern.Pattern) bool {
 	i := l.index(p)
 	if i >= 0 {
@@ -49,16 +49,15 @@ func (l *List) Delete(p pattern.Pattern) bool {
 	return i >= 0
 }
 
-// Matches reports whether a pattern in force matches a worker; attribute returns the worker's
-// values.
+// Matches reports whether an active drain matches a worker; attribute returns the worker's values.
 func (l *List) Matches(attribute func(name string) (string, bool)) bool {
 	return slices.ContainsFunc(l.records, func(r Record) bool { return r.Pattern.Match(attribute) })
 }
 
-// Len counts the drains in force.
+// Len returns the number of active drains.
 func (l *List) Len() int { return len(l.records) }
 
-// All yields the drains in force, the oldest first.
+// All yields the active drains, the oldest first.
 func (l *List) All() iter.Seq[Record] { return slices.Values(l.records) }
 
 func (l *List) index(p pattern.Pattern) int {

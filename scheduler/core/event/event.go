@@ -12,15 +12,16 @@ import (
 
 // Why events are refused.
 var (
-	// ErrUnknown: there is nothing of that name, or no longer.
+	// ErrUnknown: nothing of that name exists, or it no longer does.
 	ErrUnknown = errors.New("it is not known")
-	// ErrQueueFull: tuning.Config.MaxQueued or tuning.Config.MaxPerQueue actions wait already.
+	// ErrQueueFull: tuning.Config.MaxQueued or tuning.Config.MaxPerQueue actions are waiting
+	// already.
 	ErrQueueFull = errors.New("the queue is full")
 	// ErrClientFull: the client has tuning.Config.MaxPerClient operations already.
 	ErrClientFull = errors.New("the client has too many operations")
 	// ErrDuplicate: an operation of this name exists.
 	ErrDuplicate = errors.New("an operation of this name exists")
-	// ErrTwin: another process calls as the same worker.
+	// ErrTwin: another process uses the same worker identity.
 	ErrTwin = errors.New("another process has this worker's identity")
 )
 
@@ -40,7 +41,7 @@ func (Restore) isEvent()    {}
 func (Settle) isEvent()     {}
 func (Tick) isEvent()       {}
 
-// Submit asks for an operation, for which one client waits from now on. It is refused with
+// Submit asks for an operation, for which one client waits from then on. It is refused with
 // ErrQueueFull, ErrClientFull or ErrDuplicate.
 type Submit struct{ *request.Operation }
 
@@ -48,15 +49,16 @@ type Submit struct{ *request.Operation }
 type Attach struct{ Name string }
 
 // Detach removes a client that Submit or Attach has counted. If it was the last one, the operation
-// is parked for tuning.Config.ClientGrace: it keeps its place, no worker gets it, and its run
-// yields to tasks with waiting clients. With Now, as the client wants, it ends at once.
+// is parked for tuning.Config.ClientGrace: it keeps its position in the queue, no worker gets it,
+// and its run yields to tasks with waiting clients. With Now, which a client can ask for, it ends
+// at once.
 type Detach struct {
 	Name string
 	Now  bool
 }
 
-// Cancel ends an operation with CANCELLED, whoever waits, or is refused with ErrUnknown. An
-// operation that is done does not change.
+// Cancel ends an operation with CANCELLED, even if clients wait for it, or is refused with
+// ErrUnknown. An operation that is done does not change.
 type Cancel struct{ Name string }
 
 // Doing is the state that a worker reports.
@@ -66,7 +68,7 @@ type Doing uint8
 const (
 	// Idle: it holds no action.
 	Idle Doing = iota + 1
-	// Executing: it holds Report.Action, at whatever stage.
+	// Executing: it has the action Report.Action, at any stage.
 	Executing
 	// Completed: Report.Action has ended with Report.Response.
 	Completed
@@ -77,27 +79,28 @@ type Stage uint8
 
 // Stages of an action.
 const (
-	// Fetching: the inputs of its command are being prepared, or the worker does not report it.
+	// Fetching: the inputs of the command are being prepared, or the worker does not report stages.
 	Fetching Stage = iota
 	// Running: its command runs.
 	Running
-	// Uploading: its command has run, and its outputs are being stored.
+	// Uploading: the command has ended, and its outputs are being stored.
 	Uploading
 )
 
 // A Report is one call of Synchronize. The answer is in the Out of this event or, if the worker is
-// idle and there is nothing to do, in a later one. It is refused with ErrTwin, and has no answer,
-// if another process calls as the same worker, over a connection that lives.
+// idle and there is nothing to do, in a later one. If another process with a live connection uses
+// the same worker identity, the Report is refused with ErrTwin and has no answer.
 type Report struct {
-	// Call identifies this call; the caller never uses a value twice.
+	// Call identifies this call; each call has another one.
 	Call uint64
 	// Worker is the caller's identity (names.WorkerKey); ID and Prefix are its parts.
 	Worker string
 	ID     map[string]string
-	// Connection is the one of the call, for Disconnect; 0 if it is unknown.
+	// Connection is the call's connection, for Disconnect; 0 if it is unknown.
 	Connection uint64
-	// Boot distinguishes the processes that call as this worker, one after the other or, by
-	// mistake, at once; empty: it is unknown. Address is where the call comes from, for people.
+	// Boot distinguishes the processes that use this worker identity, one after another or, by
+	// mistake, at the same time; empty if it is unknown. Address is the source of the call, for
+	// people.
 	Boot, Address string
 	// Prefix, Platform and SizeClass define which actions it serves.
 	Prefix    string
@@ -105,17 +108,17 @@ type Report struct {
 	SizeClass uint32
 
 	Doing Doing
-	// Action is its digest; the function of that is not set, because workers do not know it.
+	// Action is the action's digest, without its function, because workers do not know it.
 	Action digest.Digest
 	// Instance is the instance name of Action, if it is Named: Buildbarn's workers report none.
 	Instance string
 	Named    bool
 	Response *repb.ExecuteResponse
-	// OutOfMemory: the run that has failed with Response lacked memory.
+	// OutOfMemory: the run failed with Response for lack of memory.
 	OutOfMemory bool
 	// PreferIdle: it wants no further action.
 	PreferIdle bool
-	// Stage is how far the action is that it executes.
+	// Stage is the stage of the action that it executes.
 	Stage Stage
 }
 
@@ -129,14 +132,14 @@ type Hangup struct {
 // back over another one get tuning.Config.DisconnectSlack to do so.
 type Disconnect struct{ Connection uint64 }
 
-// Restore adds the action that a worker had when another State ended. Worker and operation are as
-// if the worker were late with its call: it has tuning.Config.WorkerSlack to come back, and a
-// client has ClientGrace. If they do not come back, the operation is forgotten, and not run again:
-// it may have ended meanwhile, and only a client that asks for the action can know. Nothing happens
-// if any of it is known already.
+// Restore adds the action that a worker had when an earlier State ended. Worker and operation are
+// treated as if the worker were late with its call: it has tuning.Config.WorkerSlack to come back,
+// and a client has ClientGrace. If they do not come back, the operation is forgotten, and not run
+// again: it may have ended meanwhile, and only a client that asks for the action can know. If any
+// of it is known already, nothing happens.
 type Restore struct{ Held }
 
-// A Held is an operation whose action a worker has, as the next scheduler needs to know it.
+// A Held is an operation that a worker is running, with the data that the next scheduler needs.
 type Held struct {
 	*request.Operation
 	Queued, Started time.Time
@@ -153,9 +156,9 @@ type Held struct {
 type Tick struct{}
 
 // Settle ends the time of Config.Settle: every worker that could have an action has called, or
-// there is none.
+// there are no such workers.
 type Settle struct{}
 
-// An Order is embedded in each event that operators cause. Package core has these events and their
+// An Order is embedded in each operator's event. Package core has these events and their
 // transitions.
 type Order struct{}

@@ -12,32 +12,31 @@ type Directive uint8
 
 // Instructions to a worker.
 const (
-	// Continue as it is.
+	// Continue: go on as before.
 	Continue Directive = iota + 1
 	// BeIdle: stop the running action, if there is one.
 	BeIdle
-	// Execute Reply.Run, and stop any other action.
+	// Execute: run Reply.Run, and stop any other action.
 	Execute
-	// Superseded: a newer call of the same identity took the place of this one.
+	// Superseded: a newer call of the same worker replaced this one.
 	Superseded
 )
 
-// A Reply answers one call of Synchronize. Each call gets exactly one, unless
-// Hangup took it back first.
+// A Reply answers one call of Synchronize. Each call gets exactly one, unless Hangup came first.
 type Reply struct {
 	Call uint64
 	Do   Directive
-	// NextSync is when the worker must call again at the latest.
+	// NextSync is the latest time of the worker's next call.
 	NextSync time.Time
 
-	// The other fields are for Execute: the operation that was first to ask for the action, when it
-	// did, and its instance name without the worker's prefix.
+	// The other fields are for Execute: the first operation that asked for the action, when it
+	// asked, and its instance name without the worker's prefix.
 	Run    *request.Operation
 	Queued time.Time
 	Suffix string
-	// Timeout is in force instead of the action's if it is not 0 and shorter. For an action
-	// with a Size: the class, how long it is thought to run, which attempt this is (1, or 2 after a
-	// failure on a smaller class; 0 without a Size), and why it is there.
+	// Timeout replaces the action's if it is not 0 and shorter. The following are for an action
+	// with a Size: the class, its expected duration, the number of the attempt (1, or 2 after a
+	// failure on a smaller class; 0 without a Size), and the reason for the class.
 	Timeout, Expected time.Duration
 	SizeClass         uint32
 	SizeAttempt       int
@@ -47,16 +46,16 @@ type Reply struct {
 // Status is the state of one operation. It is a value; nothing in it changes.
 type Status struct {
 	*request.Operation
-	// Rev grows with each change of this operation.
+	// Rev increases with each change of this operation.
 	Rev uint64
 	// Stage is UNKNOWN if the operation is forgotten: clients must ask for the action again.
 	Stage repb.ExecutionStage_Value
-	// Queued is when the operation was submitted; Started, Worker and Attempts
-	// are about the present run or the last one, zero before the first.
+	// Queued is when the operation was submitted. Started, Worker and Attempts describe the current
+	// or the last run; they are zero before the first.
 	Queued, Started, Ended time.Time
 	Worker                 string
 	Queue                  *QueueName // the worker's; nil: the result came before any client asked
-	// Away: the worker had it before this State, and has not called since.
+	// Away: the worker got it from an earlier scheduler, and has not called since.
 	Away     bool
 	Attempts int
 	// Response is set at stage COMPLETED, and only then.
@@ -69,10 +68,10 @@ func (s Status) Done() bool { return s.Stage == repb.ExecutionStage_COMPLETED }
 // A Departure describes a worker that is no longer known.
 type Departure struct {
 	Worker string
-	ID     map[string]string // the parts of Worker; must not be changed
-	// Action is the one that it held, empty if none.
+	ID     map[string]string // parts of Worker; read-only
+	// Action is the action that it had; empty if none.
 	Action string
-	// Drained: it had asked for no more work and held none.
+	// Drained: it had asked for no more work and had no action.
 	Drained bool
 }
 
@@ -80,45 +79,45 @@ type Departure struct {
 type Out struct {
 	// Replies answer calls of Synchronize: assignments and stops among them.
 	Replies []Reply
-	// Notices are the operations that changed, each once, in its new state.
+	// Notices are the operations that changed, each once, in their new state.
 	Notices []Status
 	// Wakes are workers that should call now: their action must stop, or may have to yield. A
-	// worker that cannot be woken learns it at its next call.
+	// worker that cannot be woken finds out at its next call.
 	Wakes []string
 	// Departures and Suspensions are for the log.
 	Departures  []Departure
 	Suspensions []Suspension
 	// Ended are the runs to learn from.
 	Ended []Ended
-	// Err is why the event was refused, nil if it was not; the other fields must be handled all the
-	// same. Killed is how many operations a Kill ended.
+	// Err is the reason why the event was refused, or nil; the other fields must be handled all the
+	// same. Killed is the number of operations that a Kill ended.
 	Err    error
 	Killed int
-	// NextTick is when a Tick must come at the latest, unless a later Out changes it. Zero: not
-	// before another event.
+	// NextTick is the latest time for a Tick, unless a later Out changes it. Zero: no Tick is
+	// needed before another event.
 	NextTick time.Time
 }
 
 // A Suspension describes workers that get no actions for a while, because their actions failed and
 // those of other workers did not.
 type Suspension struct {
-	// ID is the common part of the workers' identities. It must not be changed.
+	// ID is the common part of the workers' identities. It is read-only.
 	ID map[string]string
-	// Row is how many actions failed in a row, Failures how many of the last 16; Last is the one
-	// that failed last.
+	// Row is the number of consecutive failures, Failures the number among the last 16 actions;
+	// Last is the action that failed last.
 	Row, Failures int
 	Last          string
 	Until         time.Time
 }
 
-// An Ended is one run of an action with a Size, for the caller to learn from.
+// An Ended is one run of an action with a Size, from which the caller learns.
 type Ended struct {
 	*request.Operation
-	// Class is that of the worker, Largest the largest existing one.
+	// Class is the worker's size class, Largest the largest existing one.
 	Class, Largest uint32
-	// Again: it failed on a smaller class than the largest, or with less time than its own, and
-	// runs on the largest now. Late: it is the second of two runs at once, begun because the first
-	// one took longer than Size.Timeout.
+	// Again: it failed on a smaller class than the largest, or with a shorter timeout than its own,
+	// and now runs again on the largest. Late: it is the second of two simultaneous runs, which
+	// started because the first one took longer than Size.Timeout.
 	Again, Late bool
 	Response    *repb.ExecuteResponse
 }

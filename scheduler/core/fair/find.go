@@ -5,8 +5,8 @@ package fair
 const mostLooks, mostInLeaf = 100, 25
 
 // Find returns the item of a kind that a worker without a branch would get if only fitting items
-// waited, in branches of the first level that may have more running. It is nil if none of the first
-// mostLooks branches and items fits. looks counts the branches and items that it looked at.
+// waited, from branches of the first level that may run more. It is nil if none of the first
+// mostLooks branches and items fits. looks is the number of branches and items that it looked at.
 func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) bool) (first *Item, looks int) {
 	s := t.root.backlog(kind)
 	if s == nil {

@@ -33,17 +33,17 @@ func (it *Item) Waits() bool { return it.stage == waiting }
 
 // A Rank orders the entries of a leaf.
 type Rank struct {
-	// Priority: a lower one goes first.
+	// Priority: lower ones go first.
 	Priority int32
-	// Expected is how long the item is thought to run: the longest go first.
+	// Expected is the item's expected duration: longer ones go first.
 	Expected time.Duration
-	// Age orders entries that are otherwise equal: the smallest goes first. No two entries of a
-	// tree have the same age.
+	// Age orders otherwise equal entries: smaller ones go first. No two entries of a tree have the
+	// same age.
 	Age uint64
 }
 
-// An Entry is the place of one operation in a tree: a leaf, and a rank in it. It
-// lives inside its owner; the zero Entry is in no tree.
+// An Entry is the position of one operation in a tree: a leaf, and a rank in it. It lives inside
+// its owner; the zero Entry is in no tree.
 type Entry struct {
 	leaf *branch
 	item *Item

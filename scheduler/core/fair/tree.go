@@ -12,34 +12,34 @@ const MaxLevels = 20
 
 // A Level is one level of a tree, below the one before it.
 type Level struct {
-	// Stickiness is how long a worker may be kept for a branch of this level
-	// although another one has its turn, counted from when fairness sent it there
-	// last. Zero: not at all.
+	// Stickiness is how long a worker may stay with a branch of this level although another one has
+	// its turn, counted from when fairness last assigned it there. Zero: it may not stay.
 	Stickiness time.Duration
 	// Weights by key; others weigh 1. They are above zero.
 	Weights map[string]float64
 }
 
-// A Grade is whether a branch of the first level may have more running.
+// A Grade says whether a branch of the first level may run more.
 type Grade int8
 
 // The grades.
 const (
-	// Wait: nothing of it may start.
+	// Wait: nothing below it may start.
 	Wait Grade = iota
-	// Share: it may, in its turn.
+	// Share: items below it may start in their turn.
 	Share
-	// First: it goes before all that only share.
+	// First: it goes before all branches with Share.
 	First
 )
 
 // Options configure a Tree. The zero value is one queue.
 type Options struct {
-	// Levels are those of the trie, the outermost first.
+	// Levels are the levels of the trie, the outermost first.
 	Levels []Level
-	// Admit returns the grade of a branch of the first level, in a kind, whenever waiting or
-	// running items below it have changed. If the grade of a key changes for another reason, the
-	// owner of Admit calls Reconsider. Admit must not call the tree. Nil: all share.
+	// Admit returns the grade of a branch of the first level for a kind of workers. The tree calls
+	// it whenever waiting or running items below the branch have changed. If the grade of a key
+	// changes for another reason, the owner of Admit calls Reconsider. Admit must not call the
+	// tree. Nil: all branches have Share.
 	Admit func(kind uint32, key string) Grade
 }
 
@@ -109,9 +109,9 @@ func (t *Tree) release(b *branch) {
 	}
 }
 
-// Attach adds an entry to an item: another operation wants it. If the item waits, it now also waits
-// there. If it runs, the branches above pay for it from now on, and its worker belongs to all of
-// its operations, as after Start.
+// Attach adds an entry to an item, because another operation wants it. If the item waits, it now
+// also waits there. If it runs, the branches above pay for it from now on, and its worker belongs
+// to all of its operations, as after Start.
 func (t *Tree) Attach(e *Entry, it *Item, path []string, r Rank) {
 	leaf := t.branch(path)
 	leaf.refs++
@@ -157,8 +157,8 @@ func (t *Tree) Detach(e *Entry) {
 	t.release(leaf)
 }
 
-// Park makes an entry keep its rank without turns, because no client waits for its operation. Its
-// item has the turns of its other entries. Nothing happens if the entry is in no tree.
+// Park makes an entry keep its rank but have no turns, because no client waits for its operation.
+// Its item still has the turns of its other entries. Nothing happens if the entry is in no tree.
 func (t *Tree) Park(e *Entry) {
 	if e.item == nil || e.parked {
 		return
@@ -180,8 +180,8 @@ func (t *Tree) Unpark(e *Entry) {
 	}
 }
 
-// Enqueue makes an item that is apart wait in a kind. A returned item goes before all others of its
-// priority, from now on.
+// Enqueue puts an item that neither waits nor runs into the queue of a kind. A returned item goes
+// before all others of its priority.
 func (t *Tree) Enqueue(it *Item, kind uint32, returned bool) {
 	it.must(apart)
 	it.stage, it.kind = waiting, kind
@@ -191,7 +191,7 @@ func (t *Tree) Enqueue(it *Item, kind uint32, returned bool) {
 	}
 }
 
-// Dequeue takes an item that waits from its queue.
+// Dequeue removes a waiting item from its queue.
 func (t *Tree) Dequeue(it *Item) {
 	it.must(waiting)
 	for x := it.entries.first; x != nil; x = x.next {
@@ -200,9 +200,9 @@ func (t *Tree) Dequeue(it *Item) {
 	it.stage = apart
 }
 
-// Start makes a worker run an item that waits, or is apart. The branches above its entries pay its
-// cost until Finish. The worker moves to the lowest branch above all of the entries; without any it
-// stays.
+// Start makes a worker run an item that does not run yet. The branches above its entries pay its
+// cost until Finish. The worker moves to the lowest branch above all of the entries; without
+// entries it stays.
 func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 	if it.stage == running {
 		it.must(apart)
@@ -232,7 +232,7 @@ func (t *Tree) Start(it *Item, worker *Worker, now time.Time, cost int64) {
 	worker.settle(t, it, home, now)
 }
 
-// Finish ends the run of an item, which then is apart.
+// Finish ends the run of an item, which then neither waits nor runs.
 func (t *Tree) Finish(it *Item) {
 	it.must(running)
 	for x := it.entries.first; x != nil; x = x.next {
@@ -247,7 +247,7 @@ func (it *Item) must(s stage) {
 	}
 }
 
-// Reconsider asks for the grades of a branch of the first level again.
+// Reconsider asks Admit again for the grades of a branch of the first level.
 func (t *Tree) Reconsider(key string) {
 	if b := t.root.children[key]; b != nil {
 		for _, s := range b.backlogs {

@@ -6,28 +6,29 @@ import (
 	"slices"
 )
 
-// A View is one branch as it is for one kind of workers.
+// A View is the state of one branch for one kind of workers.
 type View struct {
 	// Depth is 0 for the root, which has no Key, 1 for branches of the first level.
 	Depth int
 	Key   string
-	// Queued counts the operations that wait below, Running is the sum of the costs of running
-	// items (in all kinds; 0 for the root), Idle counts the idle workers that belong there.
+	// Queued is the number of operations that wait below. Running is the sum of the costs of
+	// running items, of all kinds; it is 0 for the root. Idle is the number of idle workers that
+	// belong to the branch.
 	Queued  int
 	Running int64
 	Idle    int
-	// Due is the share of the branch among its siblings: its weight, multiplied by the factor of
-	// the best waiting priority if operations wait there. 0 for the root.
+	// Due is the branch's share among its siblings: its weight, multiplied by the factor of the
+	// best waiting priority if operations wait there. 0 for the root.
 	Due float64
-	// Best is the best waiting priority; the lowest Score has the next turn. Neither has a meaning
-	// when nothing waits.
+	// Best is the best waiting priority. The branch with the lowest Score has the next turn. Both
+	// are meaningless if nothing waits.
 	Best  int32
 	Score float64
 	// Held: the branch may not start anything (Options.Admit).
 	Held bool
 }
 
-// Idle counts the workers of a kind that are idle.
+// Idle returns the number of idle workers of a kind.
 func (t *Tree) Idle(kind uint32) int {
 	if s := t.root.backlog(kind); s != nil {
 		return s.idle
@@ -60,10 +61,10 @@ type Node struct {
 	kind   uint32
 }
 
-// Root is the topmost branch.
+// Root returns the topmost branch.
 func (t *Tree) Root(kind uint32) Node { return Node{t.root, kind} }
 
-// Children yields the branches right below, in any order.
+// Children yields the direct children, in any order.
 func (n Node) Children() iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		for _, child := range n.branch.children {

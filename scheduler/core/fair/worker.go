@@ -30,8 +30,8 @@ func (s *Worker) homeIn(t *Tree) *branch {
 }
 
 // Next returns the next item for a worker, nil if there is none. At each level it takes the branch
-// with the next turn or, if the worker may still stay and the grades are equal, the worker's
-// present branch.
+// with the next turn or, if the worker may stay and the grades are equal, the worker's current
+// branch.
 func (t *Tree) Next(worker *Worker, now time.Time) *Item { return t.next(worker, nil, now) }
 
 // NextOf is Next for items below the branch of the first level with a key. It is nil if none of
@@ -138,7 +138,7 @@ func (t *Tree) move(s *Worker, home *branch) {
 	}
 }
 
-// Leave forgets a worker, idle or not.
+// Leave removes a worker, idle or not.
 func (t *Tree) Leave(s *Worker) {
 	t.Unwait(s)
 	if s.home != nil {
@@ -178,9 +178,9 @@ func (t *Tree) Unwait(s *Worker) {
 	}
 }
 
-// Nearest returns the idle worker of a kind that has the most keys in common with one of the
-// entries of an item; nil if no worker of the kind is idle. Among equals it prefers one that
-// belongs to no deeper branch, and then the one that has waited longest.
+// Nearest returns the idle worker of a kind that has the most keys in common with an entry of an
+// item; nil if no worker of the kind is idle. Among equals it prefers one that belongs to no deeper
+// branch, and then the one that has waited longest.
 func (t *Tree) Nearest(it *Item, kind uint32) *Worker {
 	var near *backlog
 	for x := it.entries.first; x != nil; x = x.next {

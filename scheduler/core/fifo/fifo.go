@@ -8,7 +8,7 @@ import (
 // A List holds values in order. The zero List is empty.
 type List[T any] struct{ l list.List }
 
-// An Anchor is by what a value is removed.
+// An Anchor identifies a value, to remove it.
 type Anchor = *list.Element
 
 // PushBack adds v at the end.
@@ -17,7 +17,7 @@ func (f *List[T]) PushBack(v T) Anchor { return f.l.PushBack(v) }
 // Remove removes the value of an anchor, if it is still in f.
 func (f *List[T]) Remove(a Anchor) { f.l.Remove(a) }
 
-// Len returns how many values there are.
+// Len returns the number of values.
 func (f *List[T]) Len() int { return f.l.Len() }
 
 // Front returns the first value; false if there is none.
@@ -29,7 +29,7 @@ func (f *List[T]) Front() (v T, ok bool) {
 	return e.Value.(T), true
 }
 
-// Values yields them in order. The one that was yielded last may be removed meanwhile.
+// Values yields the values in order. The caller may remove the latest yielded one meanwhile.
 func (f *List[T]) Values() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for e := f.l.Front(); e != nil; {

@@ -26,8 +26,8 @@ const (
 	KeyTarget          Key = "target_id"
 	KeyConfiguration   Key = "configuration_id"
 	KeyUser            Key = "user"
-	KeyClaim           Key = "claim"    // Name: of the token's claim
-	KeyProperty        Key = "property" // Name: of the platform property
+	KeyClaim           Key = "claim"    // name of the token's claim
+	KeyProperty        Key = "property" // name of the platform property
 	KeyConstant        Key = "constant" // Name: the key of all operations
 	LongestKey             = 128        // bytes; longer ones are cut and hashed
 	keptOfLongKey          = 64
@@ -35,7 +35,7 @@ const (
 	heaviest, lightest     = 1e6, 1e-6 // weights
 )
 
-// Keys returns all of them.
+// Keys returns all keys.
 func Keys() []Key {
 	return []Key{
 		KeyInstance, KeyToolInvocation, KeyCorrelated, KeyMnemonic, KeyTarget, KeyConfiguration,
@@ -43,7 +43,7 @@ func Keys() []Key {
 	}
 }
 
-// Choices are the words for a key.
+// Choices returns the words for a key.
 func (Key) Choices() (words []string) {
 	for _, k := range Keys() {
 		words = append(words, string(k))
@@ -58,34 +58,34 @@ func (k Key) Named() bool { return k == KeyClaim || k == KeyProperty || k == Key
 type Level struct {
 	Key  Key    `yaml:"key,required" doc:"fact about an operation that selects its branch"`
 	Name string `yaml:"name" doc:"name of the claim or platform property, or the constant itself; for the keys claim, property and constant"`
-	// Stickiness is how long a worker may be kept for a branch of this level although
-	// another one has its turn. Zero: not at all.
+	// Stickiness is how long a worker may stay with a branch of this level although another one has
+	// its turn. Zero: it may not stay.
 	Stickiness time.Duration `yaml:"stickiness" default:"0s" doc:"time for which a worker may stay with its branch although another is next"`
 	// Weights of branches, by their key; others have weight 1. From 1e-6 to 1e6.
 	Weights map[string]float64 `yaml:"weights" min:"0.000001" max:"1000000" doc:"weights of branches, by their key; others have weight 1"`
 }
 
-// A QueueConfig is how operations share the workers of some pools.
+// A QueueConfig says how operations share the workers of some pools.
 type QueueConfig struct {
-	// Prefix is the instance name prefix of the workers, or its beginning. Platform are properties
-	// that they must have. Empty: all.
+	// Prefix is the workers' instance name prefix, or its beginning. Platform has properties that
+	// they must have. Empty: all workers.
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, or its beginning; default any" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties that the workers must have; default any" example:"{gpu: \"1\"}"`
-	// Levels are those of the hierarchy, the outermost first. Without any there is
-	// one queue.
+	// Levels are the levels of the hierarchy, the outermost first. Without levels there is one
+	// queue.
 	Levels []Level `yaml:"levels,required" max:"16" doc:"keys that divide operations into branches, outermost first; [] is one queue for all" example:"[{key: user, weights: {ci: 2}}, {key: property, name: container-image}, {key: correlated_invocations_id, stickiness: 30s}]"`
 }
 
 // maxLevels bounds those of a configuration. Quotas may need one more.
 const maxLevels = 16
 
-// DefaultLevels are those of pools that no QueueConfig is for: instance names share
-// workers, in each of those builds, and in each of those invocations of the tool.
+// DefaultLevels are the levels of pools without a QueueConfig: instance names share workers, builds
+// share those of an instance name, and invocations of the tool share those of a build.
 func DefaultLevels() []Level {
 	return []Level{{Key: KeyInstance}, {Key: KeyCorrelated}, {Key: KeyToolInvocation}}
 }
 
-// Validate returns the error of a level.
+// Validate returns an error if a level is invalid.
 func (l Level) Validate() error {
 	switch {
 	case !slices.Contains(Keys(), l.Key):
@@ -105,7 +105,7 @@ func (l Level) Validate() error {
 	return nil
 }
 
-// Validate returns the error of a configuration of queues.
+// Validate returns an error if a configuration of queues is invalid.
 func (q QueueConfig) Validate() error {
 	if err := instance.Check(q.Prefix); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (q QueueConfig) Validate() error {
 	return nil
 }
 
-// Fits reports whether the configuration is for a pool.
+// Fits reports whether the configuration applies to a pool.
 func (q QueueConfig) Fits(prefix string, platform request.Platform) bool {
 	if !instance.Below(prefix, q.Prefix) {
 		return false
@@ -180,8 +180,8 @@ func (l Level) Of(op *request.Operation) string {
 	return l.Name
 }
 
-// Bounded returns a key of at most LongestKey bytes: of a longer one the beginning
-// and a hash, so that different ones stay different.
+// Bounded returns a key of at most LongestKey bytes. A longer key becomes its beginning and a hash,
+// so that different keys stay different.
 func Bounded(key string) string {
 	if len(key) <= LongestKey {
 		return key

@@ -1,6 +1,5 @@
-// Package listing keeps items in the order in which they came, to be read from any of them on.
-//
-// Who reads a part and comes back for the next finds it at once, however many there are, whatever
-// has come and gone meanwhile. The package knows nothing of what items are, and is not safe for
+// Package listing keeps items in their order of arrival, so that a reader can start at any of them.
+// A reader that comes back for the next part finds it at once, however many items there are and
+// whatever has changed meanwhile. The package does not interpret items, and is not safe for
 // concurrent use.
 package listing

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A List has items, each with a number of its own. The zero List is empty.
+// A List has items, each with its own number. The zero List is empty.
 type List[T any] struct {
 	// chunks are in order. None is empty of items.
 	chunks []chunk[T]
@@ -31,10 +31,10 @@ type entry[T any] struct {
 // mostInChunk bounds what Add and Remove move.
 const mostInChunk = 128
 
-// Len counts the items.
+// Len returns the number of items.
 func (l *List[T]) Len() int { return l.n }
 
-// Add adds an item, whose number is above those of all that came before.
+// Add adds an item. Its number must be larger than those of all earlier ones.
 func (l *List[T]) Add(number uint64, item T) {
 	l.n++
 	last := len(l.chunks) - 1
@@ -46,7 +46,7 @@ func (l *List[T]) Add(number uint64, item T) {
 	c.entries = append(c.entries, entry[T]{number: number, item: item})
 }
 
-// Remove takes out the item with a number, which is there.
+// Remove removes the item with a number, which must be in the list.
 func (l *List[T]) Remove(number uint64) {
 	l.n--
 	i := l.find(number)
@@ -65,7 +65,8 @@ func (l *List[T]) Remove(number uint64) {
 	}
 }
 
-// After yields the items with larger numbers than one, in order. They must not change meanwhile.
+// After yields the items with numbers above a given one, in order. The list must not change
+// meanwhile.
 func (l *List[T]) After(number uint64) iter.Seq2[uint64, T] {
 	return func(yield func(uint64, T) bool) {
 		for i := max(l.find(number), 0); i < len(l.chunks); i++ {

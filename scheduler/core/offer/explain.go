@@ -15,14 +15,15 @@ import (
 // explainAtMost bounds how many alternatives an explanation lists.
 const explainAtMost = 5
 
-// A Staffed pool has so many workers that take work.
+// A Staffed is a pool and the number of its workers that take work.
 type Staffed struct {
 	Offer
 	Workers int
 }
 
-// Lack says why none of the pools, of which there is at least one, fits an operation: the first
-// property that none has, and the existing ones. For pools with exact matching it says so.
+// Lack explains why none of the pools, of which there must be at least one, fits an operation: it
+// names the first property that none has, and the existing ones. For pools with exact matching it
+// says so.
 func Lack(spec *request.Operation, pools []Staffed) string {
 	var here []Staffed
 	for _, p := range pools {

@@ -32,7 +32,7 @@ type Index[P Pool] struct {
 // names that are known.
 const mostFitting, mostKnown = 1000, 10_000
 
-// NewIndex returns an empty one.
+// NewIndex returns an empty Index.
 func NewIndex[P Pool]() *Index[P] {
 	return &Index[P]{byKey: map[Key]P{}, fitting: map[string][]Candidate[P]{}, known: map[string]struct{}{}}
 }
@@ -40,10 +40,10 @@ func NewIndex[P Pool]() *Index[P] {
 // Get returns the pool of an offer; the zero P if there is none.
 func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
 
-// Find returns the pool of a worker with this offer; false: none. Workers that report implied
-// properties and those that do not, such as Buildbarn's, share a pool if they are otherwise equal;
-// widen is the pool of the latter, if the worker is the first to report more: the caller replaces
-// that pool's offer, by Remove and Add.
+// Find returns the pool of a worker with this offer; false: there is none. Workers that report
+// implied properties and those that do not, such as Buildbarn's, share a pool if they are otherwise
+// equal. widen is a pool of the latter, if the worker is the first to report more: the caller then
+// replaces the pool's offer, by Remove and Add.
 func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 	var none P
 	if p, ok := x.byKey[o.Key()]; ok {
@@ -63,7 +63,7 @@ func (x *Index[P]) Find(o Offer) (found, widen P, ok bool) {
 	return none, none, false
 }
 
-// Add takes a pool that has come.
+// Add adds a pool.
 func (x *Index[P]) Add(p P) {
 	x.changed()
 	o := p.Offered()
@@ -75,7 +75,7 @@ func (x *Index[P]) Add(p P) {
 	}
 }
 
-// Remove forgets a pool, if it is there.
+// Remove removes a pool, if it is there.
 func (x *Index[P]) Remove(p P) {
 	if k := p.Offered().Key(); x.byKey[k] == p {
 		x.changed()
@@ -88,21 +88,21 @@ func (x *Index[P]) changed() {
 	x.changes++
 }
 
-// Changes counts how often pools came or went.
+// Changes returns how often pools were added or removed.
 func (x *Index[P]) Changes() int { return x.changes }
 
-// Len counts the pools.
+// Len returns the number of pools.
 func (x *Index[P]) Len() int { return len(x.byKey) }
 
 // All yields the pools in any order.
 func (x *Index[P]) All() iter.Seq[P] { return maps.Values(x.byKey) }
 
-// Sorted returns the pools in the order of their prefix and platform.
+// Sorted returns the pools, sorted by prefix and platform.
 func (x *Index[P]) Sorted() []P {
 	return slices.SortedFunc(x.All(), func(a, b P) int { return Compare(a.Offered(), b.Offered()) })
 }
 
-// Knows reports whether a worker has or had a property of a name.
+// Knows reports whether any worker has or had a property with a name.
 func (x *Index[P]) Knows(name string) bool {
 	_, known := x.known[name]
 	return known
@@ -116,14 +116,14 @@ type Candidate[P Pool] struct {
 	unknown, extras int
 }
 
-// Equals reports whether nothing that pools offer speaks for one or another.
+// Equals reports whether two candidates suit the action equally well.
 func (c Candidate[P]) Equals(other Candidate[P]) bool {
 	return len(c.prefix) == len(other.prefix) && c.unknown == other.unknown && c.extras == other.extras
 }
 
-// Candidates yields the pools that may run an action, served or not: those with the longest
-// instance name prefix first, of these the ones that know most of its properties, then those with
-// the fewest properties that it does not ask for.
+// Candidates yields the pools that may run an action, with or without workers. Those with the
+// longest instance name prefix come first, among these the ones that know most of its properties,
+// then those with the fewest properties that it does not ask for.
 func (x *Index[P]) Candidates(spec *request.Operation) iter.Seq[Candidate[P]] {
 	return func(yield func(Candidate[P]) bool) {
 		for _, c := range x.fittingTo(spec.Platform) {

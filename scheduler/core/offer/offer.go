@@ -10,7 +10,8 @@ import (
 // An Offer is common to all workers of a pool.
 type Offer struct {
 	Prefix string
-	// Platform is that of the workers; Exact: they take only actions with exactly these properties.
+	// Platform is the workers' platform. Exact: they take only actions with exactly these
+	// properties.
 	Platform request.Platform
 	Exact    bool
 }
@@ -18,7 +19,7 @@ type Offer struct {
 // A Key distinguishes offers: by prefix, the Key of the platform, and its implied properties.
 type Key struct{ prefix, platform, implied string }
 
-// Key is that of an offer.
+// Key returns the Key of an offer.
 func (o Offer) Key() Key { return Key{o.Prefix, o.Platform.Key(), o.Platform.ImpliedKey()} }
 
 // Has reports whether a worker with this offer belongs to the pool. A worker without implied
@@ -41,7 +42,7 @@ func (o Offer) Serves(spec *request.Operation) bool {
 	return instance.Below(spec.Instance, o.Prefix) && o.Fits(spec.Platform)
 }
 
-// Stranger returns by how many properties the workers suit an action less than those of another
+// Stranger returns how many properties worse the workers suit an action than those of another
 // offer.
 func (o Offer) Stranger(than Offer, asked request.Platform) int {
 	distance := func(o Offer) int {
@@ -51,7 +52,7 @@ func (o Offer) Stranger(than Offer, asked request.Platform) int {
 	return distance(o) - distance(than)
 }
 
-// Meets reports whether there are instance names that both pools serve.
+// Meets reports whether there are instance names that both offers serve.
 func (o Offer) Meets(other Offer) bool {
 	return instance.Below(o.Prefix, other.Prefix) || instance.Below(other.Prefix, o.Prefix)
 }

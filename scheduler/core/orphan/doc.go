@@ -1,3 +1,3 @@
-// Package orphan keeps results that workers had for no known operation, as after a restart of the
+// Package orphan keeps results of unknown operations, which workers report after a restart of the
 // scheduler, for clients that come back.
 package orphan

@@ -16,11 +16,11 @@ import (
 // A Pool decides for which operations a run of its workers is a result.
 type Pool interface{ Serves(*request.Operation) bool }
 
-// A Result is one that a worker had for no known operation.
+// A Result is a worker's result of an unknown operation.
 type Result struct {
 	Action   request.Ran
 	Pool     Pool
-	Worker   string // its key
+	Worker   string // the worker's key
 	Response *repb.ExecuteResponse
 
 	kept    time.Time
@@ -28,10 +28,10 @@ type Result struct {
 	element fifo.Anchor
 }
 
-// Kept is since when the result is kept.
+// Kept is when the result was added.
 func (r *Result) Kept() time.Time { return r.kept }
 
-// Until is until when it is.
+// Until returns when a result expires.
 func (rs *Results) Until(r *Result) time.Time { return rs.clock.Timers.When(&r.timer) }
 
 // Results are the kept results. Each owns a timer, and must be removed when that is due.
@@ -45,7 +45,7 @@ type Results struct {
 	order    fifo.List[*Result]
 }
 
-// New returns Results that keep each for some time, and so many at most.
+// New returns Results that keep each result for some time, and a limited number of them.
 func New(c *timer.Clock, keep time.Duration, most int) *Results {
 	return &Results{clock: c, keep: keep, most: most, byAction: map[request.Key][]*Result{}}
 }
@@ -74,7 +74,7 @@ func (rs *Results) Remove(r *Result) {
 	}
 }
 
-// Find returns the latest result that is there for an operation that asks for an action, or nil.
+// Find returns the latest result for an operation that asks for an action, or nil.
 func (rs *Results) Find(spec *request.Operation, action request.Key) *Result {
 	for _, r := range slices.Backward(rs.byAction[action]) {
 		if r.Action.For(spec.Instance) && r.Pool.Serves(spec) {
@@ -87,7 +87,7 @@ func (rs *Results) Find(spec *request.Operation, action request.Key) *Result {
 // All yields the results, the oldest first.
 func (rs *Results) All() iter.Seq[*Result] { return rs.order.Values() }
 
-// Actions counts the actions of which there are results.
+// Actions returns the number of actions with results.
 func (rs *Results) Actions() int { return len(rs.byAction) }
 
 // Check returns an inconsistency of the results, empty if there is none.

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// CheckRuns returns an inconsistency of a task of an instance that runs in the queue, and counts;
-// "" if there is none.
+// CheckRuns returns an inconsistency of a running, counted task of an instance in the queue; "" if
+// there is none.
 func (q *Queue) CheckRuns(sh *Share, instance string) string {
 	if sh.cohort != q.cohort || sh.run.Kind != any(q) || sh.line != nil || sh.instance != instance {
 		return "it counts elsewhere"
@@ -27,12 +27,12 @@ func (q *Queue) CheckWaits(sh *Share) string {
 	return ""
 }
 
-// Counted is the content of the queues of a cohort, as others count it.
+// Counted is the content of a cohort's queues, as the caller counts it.
 type Counted struct {
-	// Used is the use of each instance, Marked how many tasks must yield for each line.
+	// Used is the use of each instance, Marked the number of tasks that must yield to each line.
 	Used   map[string]int64
 	Marked map[*Line]int
-	// Waiting are the queues, with how many wait there by instance.
+	// Waiting is the number of waiting tasks by queue and instance.
 	Waiting map[*Queue]map[string]int
 }
 

@@ -12,18 +12,18 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
 
-// Options are times and bounds of a cohort.
+// Options are the times and limits of a cohort.
 type Options struct {
 	// Delay is how long an action of an instance below its minimum waits before other actions are
 	// chosen to be stopped for it.
 	Delay time.Duration
-	// Grace is how long after that these may still end by themselves.
+	// Grace is how long the chosen ones may then still run to their end.
 	Grace time.Duration
-	// Limit is how often the same may be stopped so.
+	// Limit is how often the same task may be stopped this way.
 	Limit int
 }
 
-// A Cohort is the workers that instances share by quotas.
+// A Cohort is a set of workers that instances share by quotas.
 type Cohort struct {
 	quota.Cohort
 	*timer.Clock
@@ -49,7 +49,7 @@ func New(c quota.Cohort, clock *timer.Clock, o Options) *Cohort {
 	}
 }
 
-// Grade admits the branches of instances; it is for fair.Options.
+// Grade returns the grades of instances' branches, for fair.Options.
 func (c *Cohort) Grade(kind uint32, instance string) fair.Grade {
 	switch c.ledger.Standing(instance, c.Cost(kind)) {
 	case quota.AtMax:
@@ -60,7 +60,7 @@ func (c *Cohort) Grade(kind uint32, instance string) fair.Grade {
 	return fair.Share
 }
 
-// Set puts a quota in force; the zero Quota is none.
+// Set sets a quota; the zero Quota removes it.
 func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.quotas[instance] = q
 	if q == (quota.Quota{}) {
@@ -71,7 +71,7 @@ func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.settle(instance, true)
 }
 
-// StopOverMax has an instance's runs above its maximum be marked by GoOn, to yield for no other
+// StopOverMax makes GoOn mark an instance's runs above its maximum. They yield to no other
 // instance.
 func (c *Cohort) StopOverMax(instance string) {
 	if !slices.Contains(c.above, instance) {
@@ -79,7 +79,7 @@ func (c *Cohort) StopOverMax(instance string) {
 	}
 }
 
-// GoOn marks runs above maximums for as long as it may: spend is asked before each.
+// GoOn marks runs above maximums, as long as spend, which it calls before each, returns true.
 func (c *Cohort) GoOn(spend func() bool) {
 	for len(c.above) > 0 {
 		r := c.ledger.OverMax(c.above[0])
@@ -96,7 +96,7 @@ func (c *Cohort) GoOn(spend func() bool) {
 	}
 }
 
-// IsBehind reports whether GoOn is to be called again.
+// IsBehind reports whether GoOn has more to do.
 func (c *Cohort) IsBehind() bool { return len(c.above) > 0 }
 
 // settle handles a change of the use or quota of an instance. If the instance may now run other
@@ -114,7 +114,7 @@ func (c *Cohort) settle(instance string, changed bool) {
 	}
 }
 
-// Stirred reports whether something may run now that could not when this was asked last.
+// Stirred reports whether something may run now that could not at the last call of Stirred.
 func (c *Cohort) Stirred() bool {
 	stirred := c.stirred
 	c.stirred = false
@@ -137,7 +137,7 @@ type Use struct {
 	Waiting int
 }
 
-// Uses returns the instances of the cohort in their order.
+// Uses returns the instances of the cohort, in order.
 func (c *Cohort) Uses() []Use {
 	waiting := map[string]int{}
 	for instance := range c.quotas {
@@ -161,13 +161,13 @@ func (c *Cohort) Uses() []Use {
 	return uses
 }
 
-// Quota returns the one in force for an instance; false if there is none.
+// Quota returns the quota of an instance; false if it has none.
 func (c *Cohort) Quota(instance string) (quota.Quota, bool) {
 	q, ok := c.quotas[instance]
 	return q, ok
 }
 
-// Quotas returns all in force, in any order.
+// Quotas returns all quotas, in any order.
 func (c *Cohort) Quotas() (records []quota.Record) {
 	for instance, q := range c.quotas {
 		records = append(records, quota.Record{Key: quota.Key{Cohort: c.Name, Instance: instance}, Quota: q})
@@ -175,26 +175,27 @@ func (c *Cohort) Quotas() (records []quota.Record) {
 	return records
 }
 
-// Len counts the quotas in force.
+// Len returns the number of quotas.
 func (c *Cohort) Len() int { return len(c.quotas) }
 
-// Minimums is the sum of all minimums.
+// Minimums returns the sum of all minimums.
 func (c *Cohort) Minimums() int64 { return c.ledger.Minimums() }
 
-// Used returns the use of each instance that has any.
+// Used returns the use of each instance with running tasks.
 func (c *Cohort) Used() map[string]int64 { return c.ledger.Used() }
 
-// Preemptions counts the runs that were stopped.
+// Preemptions returns the number of stopped runs.
 func (c *Cohort) Preemptions() uint64 { return c.preemptions }
 
-// WhyHeld says why an instance may start no task on workers of a size class.
+// WhyHeld returns the reason why an instance may not start a task on workers of a size class.
 func (c *Cohort) WhyHeld(instance string, class uint32) string {
 	u := c.ledger.Of(instance)
 	return fmt.Sprintf("at its maximum: uses %d of %s of cohort %q, one more takes %d",
 		u.Used, c.units(u.Max), c.Name, c.Cost(class))
 }
 
-// WhyNever says why an instance may never start a task there; class is the smallest one.
+// WhyNever returns the reason why an instance can never start a task on workers of a size class,
+// the smallest one.
 func (c *Cohort) WhyNever(instance string, class uint32) string {
 	return fmt.Sprintf("one action takes %s of cohort %q on the smallest worker, "+
 		"more than the maximum of instance name %q, %d",

@@ -32,7 +32,7 @@ type Mark struct {
 	element fifo.Anchor
 }
 
-// StandBy makes the next worker that calls and can be used replace a mark whose time is over.
+// StandBy lets the next suitable worker that calls replace an expired mark.
 func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.PushBack(m) }
 
 // ripe is when other tasks must yield for a task of the line.
@@ -68,9 +68,9 @@ func (c *Cohort) arm(l *Line) {
 	c.Timers.Set(&l.timer, at)
 }
 
-// Ripen, when the timer of a line is due, marks as many tasks as the line needs, for those of it
-// that have waited for long enough, but at most so many at once: it is due again then. It returns
-// how many it has marked.
+// Ripen is called when the timer of a line is due. It marks as many tasks as the line needs for its
+// tasks that have waited long enough, but only a limited number at once; then the timer is due
+// again. It returns the number of marked tasks.
 func (l *Line) Ripen(atMost int) (marked int) {
 	c := l.queue.cohort
 	if !l.Short() {
@@ -162,8 +162,8 @@ func (c *Cohort) spare(sh *Share) {
 	}
 }
 
-// IsPreempted reports whether the worker of a task that counts, which calls, must stop it now. A
-// task that need not yield is spared. A task that does not count need not stop.
+// IsPreempted reports whether the calling worker of a counted task must stop it now. A task that
+// need not yield any more is unmarked. A task that does not count need not stop.
 func (sh *Share) IsPreempted() bool {
 	if !sh.Counts() {
 		return false

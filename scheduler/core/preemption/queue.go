@@ -13,13 +13,12 @@ import (
 
 // A Tree has the waiting tasks of a pool, by instance.
 type Tree interface {
-	// Reconsider asks for the grades of an instance again.
+	// Reconsider asks for the grades of an instance again, as fair.Tree.Reconsider does.
 	Reconsider(instance string)
 }
 
-// A Queue is a cohort's state of the queue of one size class of a pool.
-//
-// A nil Queue is in no cohort: no task waits for it or counts in it.
+// A Queue is a cohort's state of the queue of one size class of a pool. A nil Queue belongs to no
+// cohort: its tasks do not count.
 type Queue struct {
 	cohort *Cohort
 	class  uint32
@@ -31,8 +30,8 @@ type Queue struct {
 	overdue fifo.List[*Mark]
 }
 
-// Queue returns a cohort's state of a queue of a size class, whose tree gets its grades from Grade.
-// For a nil Cohort it is nil.
+// Queue returns a cohort's state of the queue of a size class, whose tree must get its grades from
+// Grade. For a nil Cohort it is nil.
 func (c *Cohort) Queue(class uint32, tree Tree) *Queue {
 	if c == nil {
 		return nil
@@ -40,8 +39,8 @@ func (c *Cohort) Queue(class uint32, tree Tree) *Queue {
 	return &Queue{cohort: c, class: class, tree: tree}
 }
 
-// A Line has the waiting tasks of one instance in one queue of a cohort. It exists while any task
-// waits, or must yield for it.
+// A Line has the waiting tasks of one instance in one queue of a cohort. It exists while a task
+// waits there, or must yield to it.
 type Line struct {
 	queue    *Queue
 	instance string
@@ -55,11 +54,11 @@ type Line struct {
 	timer timer.Timer
 }
 
-// Instance is the key of a line.
+// Instance returns the instance of a line.
 func (l *Line) Instance() string { return l.instance }
 
-// Admits reports whether an instance may ever run something on the queue's workers: one action
-// takes no more there than its maximum.
+// Admits reports whether an instance can ever run something on the queue's workers: one action must
+// not cost more than its maximum.
 func (q *Queue) Admits(instance string) bool {
 	if q == nil {
 		return true
@@ -68,7 +67,7 @@ func (q *Queue) Admits(instance string) bool {
 	return most == 0 || q.cohort.Cost(q.class) <= most
 }
 
-// Grade is whether an instance may start a task on the queue's workers.
+// Grade returns whether an instance may start a task on the queue's workers.
 func (q *Queue) Grade(instance string) fair.Grade {
 	if q == nil {
 		return fair.Share
@@ -76,7 +75,7 @@ func (q *Queue) Grade(instance string) fair.Grade {
 	return q.cohort.Grade(q.class, instance)
 }
 
-// Enter has a task that waits in the queue do so in a line.
+// Enter adds a task that waits in the queue to its instance's line.
 func (q *Queue) Enter(sh *Share) {
 	c, l := q.cohort, q.lines[sh.instance]
 	if l == nil {
@@ -95,8 +94,8 @@ func (q *Queue) Enter(sh *Share) {
 	c.arm(l)
 }
 
-// Leave undoes Enter, if the task is in a line. It is about to leave its queue. Nothing happens to
-// a nil Share.
+// Leave undoes Enter, if the task is in a line, because it is about to leave its queue. Nothing
+// happens to a nil Share.
 func (sh *Share) Leave() {
 	if sh == nil || sh.line == nil {
 		return
@@ -107,18 +106,18 @@ func (sh *Share) Leave() {
 	l.queue.cohort.arm(l)
 }
 
-// Waits reports whether something of an instance waits in the queue.
+// Waits reports whether a task of an instance waits in the queue.
 func (q *Queue) Waits(instance string) bool {
 	l := q.lines[instance]
 	return l != nil && l.tasks.Len() > 0
 }
 
-// A LineView is a queue's state of an instance, for people.
+// A LineView is an instance's state in a queue, for people.
 type LineView struct {
 	Instance        string
 	Waiting, Marked int
-	// Below is since when the instance is below its minimum, Due when more tasks must yield; zero:
-	// it is not, and never.
+	// Below is since when the instance is below its minimum, zero if it is not. Due is when more
+	// tasks must yield, zero if none must.
 	Below, Due time.Time
 }
 
@@ -144,7 +143,7 @@ func (l *Line) Short() bool {
 	return l.tasks.Len() > 0 && c.ledger.Standing(l.instance, c.Cost(l.queue.class)) == quota.BelowMin
 }
 
-// NextCall is when a worker of the queue that has a task must call again: at a given time, or soon
+// NextCall returns when a busy worker of the queue must call again: at a given time, or early
 // enough to learn that its task or another one must yield.
 func (q *Queue) NextCall(at time.Time, sh *Share) time.Time {
 	if q == nil {

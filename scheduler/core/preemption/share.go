@@ -24,7 +24,7 @@ type Share struct {
 	mark *Mark
 }
 
-// NewShare returns that of a task of an instance.
+// NewShare returns the Share of a task of an instance.
 func NewShare(owner any, instance string) *Share {
 	sh := &Share{Owner: owner, instance: instance}
 	sh.run.Owner = sh
@@ -37,11 +37,11 @@ type Run struct {
 	Priority int32
 	// Preempted is how often the task has been stopped before.
 	Preempted int
-	// Shielded: it is not to be stopped.
+	// Shielded: it must not be stopped.
 	Shielded bool
 }
 
-// Charge counts a task that a worker of the queue has.
+// Charge counts a task that a worker of the queue runs.
 func (q *Queue) Charge(sh *Share, run Run) {
 	c, r := q.cohort, &sh.run
 	r.Instance, r.Kind, r.Cost, r.Started = sh.instance, q, c.Cost(q.class), run.Started
@@ -72,7 +72,7 @@ func (sh *Share) Key() quota.Key { return quota.Key{Cohort: sh.cohort.Name, Inst
 // Cost is the cost of a counting task.
 func (sh *Share) Cost() int64 { return sh.run.Cost }
 
-// Urge notes the priority of another operation of a task.
+// Urge records the priority of another operation of a task.
 func (sh *Share) Urge(priority int32) {
 	if sh.Counts() && priority < sh.run.Priority {
 		sh.run.Priority = priority
@@ -88,7 +88,7 @@ func (sh *Share) Shield(shielded, busy bool) {
 	}
 }
 
-// Claim returns the instance for which a task must yield; nil if it need not.
+// Claim returns the instance to which a task must yield; nil if it need not.
 func (sh *Share) Claim() *Line {
 	if sh.Counts() && sh.mark != nil {
 		return sh.mark.claim
@@ -96,8 +96,9 @@ func (sh *Share) Claim() *Line {
 	return nil
 }
 
-// GivesWay is when a counting task must yield, and when another one yields for it if it cannot be
-// stopped; false: it need not. The latter is zero for a task that yields to no instance.
+// GivesWay returns when a counted task must yield, and when another one yields instead if it cannot
+// be stopped; false: it need not yield. The second time is zero for a task that yields to no
+// instance.
 func (sh *Share) GivesWay() (deadline, last time.Time, must bool) {
 	m := sh.mark
 	if m == nil {
@@ -109,7 +110,7 @@ func (sh *Share) GivesWay() (deadline, last time.Time, must bool) {
 	return m.deadline, last, true
 }
 
-// Preempt counts that a task that must yield does so, and returns for which instance.
+// Preempt records that a task that must yield does so, and returns to which instance.
 func (sh *Share) Preempt() *Line {
 	sh.cohort.preemptions++
 	return sh.mark.claim

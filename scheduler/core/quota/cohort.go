@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// A Label names the workers that have all of some properties.
+// A Label names the workers that have certain properties.
 type Label struct {
 	Name       string
 	Properties map[string]string `yaml:",inline" min:"1" doc:"platform properties; a worker with all of them has the label"`
 }
 
-// A Unit is how runs count in a cohort.
+// A Unit is the measure of runs in a cohort.
 type Unit string
 
 // The units. The empty one is SizeClasses.
 const (
-	// SizeClasses: a run on a worker of size class n counts n; of class 0 it counts 1.
+	// SizeClasses: a run on a worker of size class n counts as n; of class 0 as 1.
 	SizeClasses Unit = "size_class"
-	// Slots: each run counts 1.
+	// Slots: each run counts as 1.
 	Slots Unit = "slots"
 )
 
-// Choices are the words for a unit.
+// Choices returns the words for a unit.
 func (Unit) Choices() []string { return []string{string(SizeClasses), string(Slots)} }
 
-// A Cohort is workers that are shared by quotas. Labels are names.
+// A Cohort is a set of workers that are shared by quotas. Labels are names of Labels.
 type Cohort struct {
 	Name   string
 	Labels []string `yaml:"labels,required" min:"1" doc:"names of labels; workers whose labels are all among these are in the cohort" example:"[linux-x86]"`
@@ -42,7 +42,7 @@ func (c Cohort) Cost(class uint32) int64 {
 	return max(int64(class), 1)
 }
 
-// A Config has the cohorts. Its contents must not be changed.
+// A Config has the cohorts. It is read-only.
 type Config struct {
 	Labels  []Label
 	Cohorts []Cohort
@@ -50,7 +50,7 @@ type Config struct {
 
 // A Fault is an error in a Config.
 type Fault struct {
-	// Label or Cohort names the culprit; the other is empty.
+	// Label or Cohort names the wrong entry; the other one is empty.
 	Label, Cohort string
 	Reason        string
 }
@@ -63,8 +63,8 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("label %q: %s", f.Label, f.Reason)
 }
 
-// Validate returns the first Fault. Definitions by which a cohort can have no worker, or those with
-// one of its labels are in none, are refused.
+// Validate returns the first Fault. It refuses cohorts that can have no worker, and labels whose
+// workers are in no cohort.
 func (c Config) Validate() error {
 	labels := map[string]Label{}
 	for _, l := range c.Labels {
@@ -179,9 +179,9 @@ func (l Label) within(wide Label) bool {
 	return true
 }
 
-// Of returns the cohort of workers with the properties in has: the one with all of their labels; of
-// several the one with the fewest others, then the first. It is false without any label, and if no
-// cohort has all labels.
+// Of returns the cohort of workers with the properties in has: the one that has all of their
+// labels; if several do, the one with the fewest other labels, then the first. It is false for
+// workers without a label, and if no cohort has all labels.
 func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
 	var names []string
 	for _, l := range c.Labels {
@@ -204,7 +204,7 @@ func (c Config) Of(has func(name, value string) bool) (cohort Cohort, ok bool) {
 	return cohort, ok
 }
 
-// Names returns those of the cohorts, for messages.
+// Names returns the names of the cohorts, for messages.
 func (c Config) Names() string {
 	names := make([]string, len(c.Cohorts))
 	for i, co := range c.Cohorts {

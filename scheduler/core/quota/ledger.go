@@ -11,7 +11,7 @@ import (
 type Quota struct {
 	// Min is guaranteed.
 	Min int64
-	// Max is the limit; 0: none.
+	// Max is the limit; 0 is no limit.
 	Max int64
 }
 
@@ -31,7 +31,7 @@ func (q Quota) Validate() error {
 	return nil
 }
 
-// A Standing is where an instance is with its quota.
+// A Standing is the relation of an instance's use to its quota.
 type Standing uint8
 
 // The standings.
@@ -49,19 +49,19 @@ const (
 type Run struct {
 	Owner    any
 	Instance string
-	// Kind is which slots can stand for this one; compared by ==.
+	// Kind identifies runs whose slots are interchangeable; compared by ==.
 	Kind any
-	// Cost is the same for all of a kind.
+	// Cost is the same for all runs of a kind.
 	Cost    int64
 	Started time.Time
 
-	// Priority: of an instance's runs, that with the highest goes first.
+	// Priority: of an instance's runs, the one with the highest value is stopped first.
 	Priority int32
-	// Busy: its command runs. A run that only prepares loses less when it is stopped.
+	// Busy: its command runs. A run that is still being prepared loses less when it is stopped.
 	Busy bool
 	// Preempted is how often the task has been stopped before.
 	Preempted int
-	// Shielded: it is not to be stopped.
+	// Shielded: it must not be stopped.
 	Shielded bool
 
 	account *account
@@ -99,7 +99,7 @@ type Ledger struct {
 	minSum  int64
 }
 
-// NewLedger returns an empty Ledger, where the same may be stopped limit times.
+// NewLedger returns an empty Ledger that lets the same task be stopped limit times.
 func NewLedger(limit int) *Ledger {
 	return &Ledger{limit: limit, accounts: map[string]*account{}, kinds: map[any]map[*account]*runs{}}
 }
@@ -135,7 +135,7 @@ type Use struct {
 	Used int64
 }
 
-// Of returns an instance's.
+// Of returns the quota and the use of an instance.
 func (l *Ledger) Of(instance string) Use {
 	a := l.accounts[instance]
 	if a == nil {
@@ -144,10 +144,10 @@ func (l *Ledger) Of(instance string) Use {
 	return Use{a.quota, a.used}
 }
 
-// Minimums is the sum of all minimums.
+// Minimums returns the sum of all minimums.
 func (l *Ledger) Minimums() int64 { return l.minSum }
 
-// Used returns the use of each instance that has any.
+// Used returns the use of each instance with running tasks.
 func (l *Ledger) Used() map[string]int64 {
 	used := map[string]int64{}
 	for name, a := range l.accounts {
@@ -158,7 +158,7 @@ func (l *Ledger) Used() map[string]int64 {
 	return used
 }
 
-// Standing is whether an instance may start a run of a cost.
+// Standing returns whether an instance may start a run of a cost.
 func (l *Ledger) Standing(instance string, cost int64) Standing {
 	l.largest = max(l.largest, cost)
 	a := l.accounts[instance]
@@ -179,7 +179,8 @@ func (l *Ledger) IsBelowMin(instance string) bool {
 	return a != nil && a.used < a.quota.Min
 }
 
-// Missing is how many runs of a cost an instance lacks to its minimum, less the promised ones.
+// Missing returns how many more runs of a cost bring an instance to its minimum, besides the
+// promised ones.
 func (l *Ledger) Missing(instance string, cost int64) int64 {
 	a := l.accounts[instance]
 	if a == nil {
@@ -193,8 +194,8 @@ func (l *Ledger) Missing(instance string, cost int64) int64 {
 	return max(n, 0)
 }
 
-// Start counts a run. It reports whether the Standing of the instance may be another
-// now, for a cost that was asked about before.
+// Start counts a run. It reports whether the instance's Standing may have changed, for a cost that
+// was asked about before.
 func (l *Ledger) Start(r *Run) (changed bool) {
 	a := l.account(r.Instance)
 	l.started++
@@ -213,7 +214,7 @@ func (l *Ledger) Start(r *Run) (changed bool) {
 	return l.crossed(a, a.used-r.Cost)
 }
 
-// End undoes Start; the mark goes too.
+// End undoes Start, and removes the mark.
 func (l *Ledger) End(r *Run) (changed bool) {
 	l.Unmark(r)
 	a := r.account

@@ -4,10 +4,10 @@ import (
 	"errors"
 )
 
-// A Key names a quota: of which instance and cohort.
+// A Key is the instance and the cohort of a quota.
 type Key struct{ Cohort, Instance string }
 
-// A Record is a quota in force.
+// A Record is an active quota.
 type Record struct {
 	Key
 	Quota
@@ -15,11 +15,11 @@ type Record struct {
 
 // Why a quota is refused.
 var (
-	// ErrNoCohort: there is no cohort of that name.
+	// ErrNoCohort: no cohort has that name.
 	ErrNoCohort = errors.New("no such cohort")
 	// ErrBad: a quota is inconsistent.
 	ErrBad = errors.New("bad quota")
-	// ErrTooMany: a cohort has MaxOfCohort.
+	// ErrTooMany: a cohort has MaxOfCohort quotas.
 	ErrTooMany = errors.New("too many quotas")
 )
 

@@ -17,7 +17,7 @@ func (l *Ledger) Victim(kind any) *Run {
 	return victim
 }
 
-// Open reports whether Victim may return a run, if there is no better one.
+// Open reports whether Victim may return a run if there is no better one.
 func (l *Ledger) Open(r *Run) bool {
 	a := r.account
 	return a.kinds[r.Kind].class(r) == open && a.spare() >= r.Cost
@@ -26,8 +26,8 @@ func (l *Ledger) Open(r *Run) bool {
 // spare is how much an account will be over its minimum once the marked runs have ended.
 func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }
 
-// OverMax returns the run to stop to bring an instance down to its maximum; nil if it is there, or
-// no more may be stopped. It ignores how often the run was stopped before.
+// OverMax returns the run to stop to bring an instance down to its maximum; nil if it is not above,
+// or if no more may be stopped. It ignores how often the run was stopped before.
 func (l *Ledger) OverMax(instance string) *Run {
 	a := l.accounts[instance]
 	if a == nil || a.quota.Max == 0 || a.used-a.marked <= a.quota.Max {
@@ -57,7 +57,7 @@ func (l *Ledger) MarkFor(r *Run, instance string) {
 	r.forWho.promised += r.Cost
 }
 
-// Unmark takes Mark and MarkFor back. Nothing happens if the run is not marked.
+// Unmark undoes Mark and MarkFor. Nothing happens if the run is not marked.
 func (l *Ledger) Unmark(r *Run) {
 	if !r.marked {
 		return
@@ -72,10 +72,10 @@ func (l *Ledger) Unmark(r *Run) {
 	l.Fix(r)
 }
 
-// Marked reports whether a run is.
+// Marked reports whether a run is marked.
 func (r *Run) Marked() bool { return r.marked }
 
-// Deserved reports whether the reason for which a run was marked still holds.
+// Deserved reports whether the reason for a run's mark still holds.
 func (l *Ledger) Deserved(r *Run) bool {
 	a, who := r.account, r.forWho
 	switch {

@@ -1,5 +1,4 @@
-// Package request has the requests of clients: an operation on an action, the platform that a
-// worker must have for it, and the size class on which it starts.
-//
-// Everything in it is a value that does not change once the scheduler has it.
+// Package request has the requests of clients: an operation on an action, the platform that its
+// worker needs, and the size class on which it starts. All of them are values that do not change
+// once the scheduler has them.
 package request

@@ -53,8 +53,8 @@ func (p Platform) Lacks(asked Platform) (list []Property) {
 	return list
 }
 
-// Refuses returns those properties of a worker that offers p without which it takes no action, and
-// that this one does not ask for.
+// Refuses returns the properties that a worker that offers p requires actions to ask for, and that
+// this one does not ask for.
 func (p Platform) Refuses(asked Platform) (list []Property) {
 	for _, q := range p.required {
 		if !contains(asked.properties, q) {
@@ -64,15 +64,15 @@ func (p Platform) Refuses(asked Platform) (list []Property) {
 	return list
 }
 
-// Fits reports whether a worker that offers p may run an action: it has all that the action asks
-// for, and the action asks for all that it must be asked for.
+// Fits reports whether a worker that offers p may run an action: it has all properties that the
+// action asks for, and the action asks for all properties that the worker requires.
 func (p Platform) Fits(asked Platform) bool {
 	return len(p.Lacks(asked)) == 0 && len(p.Refuses(asked)) == 0
 }
 
-// Distance returns how well a fitting worker suits an action; the best has the least. It first
-// counts properties about how the action runs that the worker lacks, then properties of the worker
-// that the action does not ask for.
+// Distance returns how badly a fitting worker suits an action; less is better. It first counts
+// properties about how the action runs that the worker lacks, then properties of the worker that
+// the action does not ask for.
 func (p Platform) Distance(asked Platform) (unknown, extras int) {
 	for _, q := range asked.properties {
 		if !p.Has(q.Name, q.Value) {
@@ -87,7 +87,7 @@ func (p Platform) Distance(asked Platform) (unknown, extras int) {
 	return unknown, extras
 }
 
-// Wants returns the names of the properties that a worker must have for p.
+// Wants returns the names of the properties that a worker needs for p.
 func (p Platform) Wants() (names []string) {
 	for _, q := range p.properties {
 		if !isHow(q.Name) {

@@ -17,7 +17,7 @@ type Key struct {
 	length int64
 }
 
-// KeyOf returns that of the action that d names; none if d is zero.
+// KeyOf returns the Key of the action that d names; zero if d is zero.
 func KeyOf(d digest.Digest) (k Key) {
 	if !d.IsZero() {
 		d.AppendHash(k.hash[:0])
@@ -26,7 +26,7 @@ func KeyOf(d digest.Digest) (k Key) {
 	return k
 }
 
-// String returns "<hash>/<size>", and nothing for none.
+// String returns "<hash>/<size>", or "" for the zero Key.
 func (k Key) String() string {
 	if k == (Key{}) {
 		return ""
@@ -34,7 +34,7 @@ func (k Key) String() string {
 	return hex.EncodeToString(k.hash[:]) + "/" + strconv.FormatInt(k.length-1, 10)
 }
 
-// Ran is what a worker has or had: an action, of an instance name that is known only if it is
+// A Ran is an action that a worker has or had, for an instance name that is known only if it is
 // Named. The zero Ran is none.
 type Ran struct {
 	Key
@@ -42,13 +42,13 @@ type Ran struct {
 	Named    bool
 }
 
-// RanFor returns that of an action for an instance name.
+// RanFor returns the Ran of an action for an instance name.
 func RanFor(instance string, k Key) Ran { return Ran{k, instance, true} }
 
 // For reports whether it may have been for an instance name.
 func (r Ran) For(instance string) bool { return !r.Named || r.Instance == instance }
 
-// CompareKeys orders them by hash, then by size.
+// CompareKeys orders keys by hash, then by size.
 func CompareKeys(a, b Key) int {
 	return cmp.Or(bytes.Compare(a.hash[:], b.hash[:]), cmp.Compare(a.length, b.length))
 }

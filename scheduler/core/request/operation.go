@@ -9,31 +9,30 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// An Operation is a client's request. State keeps it and never changes it; nor may the caller once
-// it is submitted.
+// An Operation is a client's request. It is read-only once it is submitted.
 type Operation struct {
 	// Name identifies the operation; the caller makes it unique.
 	Name string
 	// Instance is the client's instance name.
 	Instance string
-	// Digest is the action's.
+	// Digest is the action's digest.
 	Digest digest.Digest
-	// Action is the one for the worker; its timeout is set.
+	// Action is the action for the worker; its timeout is set.
 	Action *repb.Action
-	// Platform is what a worker must have.
+	// Platform has the properties that a worker needs.
 	Platform Platform
 	// Private operations are never joined with others of the same action.
 	Private bool
-	// Priority and Expected order the operations of one invocation: the lowest priority goes first
-	// (REv2, ExecutionPolicy), then the longest expected duration. Priorities also change the
-	// shares of invocations; see package fair.
+	// Priority and Expected order the operations of one invocation: lower priorities go first
+	// (REv2, ExecutionPolicy), then longer expected durations. Priorities also change the shares of
+	// invocations; see package fair.
 	Priority int32
 	Expected time.Duration
-	// User is the caller, Claims are other facts about it; empty if the caller is not
-	// authenticated.
+	// User is the caller, Claims are other facts about the caller; both are empty without
+	// authentication.
 	User   string
 	Claims map[string]string
-	// Client identifies the caller for Config.MaxPerClient; empty: no one's.
+	// Client identifies the caller for Config.MaxPerClient; empty: the operation counts for nobody.
 	Client string
 	// Size is the size class on which the action starts.
 	Size Size
@@ -51,23 +50,22 @@ type Operation struct {
 // Its strings may be parts of the header: to keep one for longer than the operation, clone it.
 type Metadata struct {
 	ToolInvocation, Correlated, Mnemonic, Target, Configuration string
-	// Encoded is all of it, for the worker; empty if it did not come with a request.
+	// Encoded is the whole message, for the worker; empty if it did not come with a request.
 	Encoded string
 }
 
-// A Size is the size class on which an action starts. The zero Size leaves it on the largest, for
+// A Size is the size class on which an action starts. The zero Size starts it on the largest, with
 // its own timeout, and the outcome there is final.
 type Size struct {
-	// Class is the wanted class. If it has no worker and is not declared, the next larger class
-	// with workers is taken, or else the largest.
+	// Class is the wanted class. If it has no worker and is not declared, the action starts on the
+	// next larger class with workers, or else on the largest.
 	Class uint32
-	// Timeout is in force on Class; it is shorter than the action's own, or 0 for that. With Hedge
-	// the action is not stopped then, but started on the largest class, too, if a worker is idle
-	// there at the start.
+	// Timeout applies on Class; it is shorter than the action's own, or 0 for that. With Hedge the
+	// action is not stopped after it. Instead the action also starts on the largest class, if a
+	// worker is idle there then.
 	Timeout time.Duration
 	Hedge   bool
-	// Expected is how long the action is thought to run there, 0 if that is not known;
-	// Reason is for people.
+	// Expected is the expected duration there, 0 if it is unknown; Reason is for people.
 	Expected time.Duration
 	Reason   string
 }

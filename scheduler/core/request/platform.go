@@ -32,8 +32,8 @@ func NewPlatform(m *repb.Platform) Platform {
 	return Platform{key: string(appendKeys(nil, ps)), properties: ps}
 }
 
-// NewOffer is the platform of a worker: the properties of m and required, and those implied ones
-// whose names are not in m. An action must ask for each of required.
+// NewOffer returns the platform of a worker: the properties of m and required, and those implied
+// ones whose names are not in m. An action must ask for each of required.
 func NewOffer(m, required, implied *repb.Platform) Platform {
 	p := NewPlatform(m)
 	if len(required.GetProperties()) > 0 {
@@ -106,7 +106,7 @@ func (p Platform) ImpliedKey() string { return p.impliedKey }
 // Equal reports whether two platforms have the same properties, whatever is required or implied.
 func (p Platform) Equal(q Platform) bool { return slices.Equal(p.properties, q.properties) }
 
-// Without returns those of the properties that other has not.
+// Without returns the properties that other does not have.
 func (p Platform) Without(other Platform) (list []Property) {
 	for _, q := range p.properties {
 		if !slices.Contains(other.properties, q) {
@@ -116,7 +116,7 @@ func (p Platform) Without(other Platform) (list []Property) {
 	return list
 }
 
-// Named returns the properties of a name, implied ones included, as text.
+// Named returns the properties with a name, including implied ones, as text.
 func (p Platform) Named(name string) (list []string) {
 	for _, q := range slices.Concat(p.properties, p.implied) {
 		if q.Name == name {
@@ -126,7 +126,7 @@ func (p Platform) Named(name string) (list []string) {
 	return list
 }
 
-// Names yields the names of the properties, implied ones included.
+// Names yields the names of the properties, including implied ones.
 func (p Platform) Names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, list := range [...][]Property{p.properties, p.implied} {
@@ -139,10 +139,10 @@ func (p Platform) Names() iter.Seq[string] {
 	}
 }
 
-// Required are the properties of a worker that an action must ask for.
+// Required returns the properties of a worker that an action must ask for.
 func (p Platform) Required() *repb.Platform { return message(p.required) }
 
-// Implied are further properties of a worker.
+// Implied returns further properties of a worker.
 func (p Platform) Implied() *repb.Platform { return message(p.implied) }
 
 // message is nil for no properties.
@@ -153,10 +153,10 @@ func message(ps []Property) *repb.Platform {
 	return &repb.Platform{Properties: properties(ps)}
 }
 
-// AppendKey appends the part of a Platform's Key that is one property's.
+// AppendKey appends one property's part of a Platform's Key.
 func AppendKey(b []byte, name, value string) []byte { return Property{name, value}.appendKey(b) }
 
-// Value returns a property's value, the first one; empty if there is none.
+// Value returns the first value of a property; empty if there is none.
 func (p Platform) Value(name string) string {
 	for _, q := range p.properties {
 		if q.Name == name {

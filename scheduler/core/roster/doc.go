@@ -1,4 +1,3 @@
-// Package roster has the known workers, by their keys and by the connections that they call over.
-//
-// The caller's type of a worker embeds a Member and has everything else.
+// Package roster has the known workers, by their keys and by the connections over which they call.
+// The caller's worker type embeds a Member and has everything else.
 package roster

@@ -10,14 +10,14 @@ import (
 
 // A Member is a Roster's state of a worker, which embeds it.
 type Member struct {
-	// Key is its identity (names.WorkerKey), and ID its parts, which must not be changed.
+	// Key is the worker's identity (names.WorkerKey), and ID its parts, which are read-only.
 	Key string
 	ID  map[string]string
 	// connection is the one of its last call; 0 if it is unknown.
 	connection uint64
 }
 
-// Connection returns the one of a worker's last call, 0 if that has ended or is unknown.
+// Connection returns the connection of a worker's last call, 0 if that has ended or is unknown.
 func (m *Member) Connection() uint64 { return m.connection }
 
 // Attribute returns a part of a worker's identity, for patterns.
@@ -37,7 +37,7 @@ type Worker interface {
 // Compare orders workers by their keys.
 func Compare[W Worker](a, b W) int { return cmp.Compare(a.member().Key, b.member().Key) }
 
-// A Roster has all workers that are known.
+// A Roster has all known workers.
 type Roster[W Worker] struct {
 	byKey map[string]W
 	// attributes counts the workers whose identity has a part of a name.
@@ -51,22 +51,22 @@ func New[W Worker]() *Roster[W] {
 	return &Roster[W]{byKey: map[string]W{}, attributes: map[string]int{}, connections: map[uint64]map[W]struct{}{}}
 }
 
-// Get returns the worker of a key, the zero W if it is not known.
+// Get returns the worker with a key, the zero W if there is none.
 func (r *Roster[W]) Get(key string) W { return r.byKey[key] }
 
-// Len counts the workers.
+// Len returns the number of workers.
 func (r *Roster[W]) Len() int { return len(r.byKey) }
 
-// Connections counts the connections over which workers have called.
+// Connections returns the number of connections over which workers have called.
 func (r *Roster[W]) Connections() int { return len(r.connections) }
 
-// All yields the workers with their keys, in any order.
+// All yields the workers and their keys, in any order.
 func (r *Roster[W]) All() iter.Seq2[string, W] { return maps.All(r.byKey) }
 
 // Sorted returns the workers in the order of their keys.
 func (r *Roster[W]) Sorted() []W { return slices.SortedFunc(maps.Values(r.byKey), Compare) }
 
-// Add makes a worker known.
+// Add adds a worker.
 func (r *Roster[W]) Add(w W) {
 	m := w.member()
 	r.byKey[m.Key] = w
@@ -78,7 +78,7 @@ func (r *Roster[W]) Add(w W) {
 // Attributes returns the names of the parts of workers' identities, in order.
 func (r *Roster[W]) Attributes() []string { return slices.Sorted(maps.Keys(r.attributes)) }
 
-// Remove forgets a worker.
+// Remove removes a worker.
 func (r *Roster[W]) Remove(w W) {
 	r.Connect(w, 0)
 	m := w.member()
@@ -90,7 +90,7 @@ func (r *Roster[W]) Remove(w W) {
 	}
 }
 
-// Connect notes which connection a worker called over; 0: none.
+// Connect records the connection over which a worker called; 0: none.
 func (r *Roster[W]) Connect(w W, connection uint64) {
 	m := w.member()
 	if m.connection == connection {
@@ -112,8 +112,8 @@ func (r *Roster[W]) Connect(w W, connection uint64) {
 	r.connections[connection][w] = struct{}{}
 }
 
-// Disconnect returns the workers that called last over a connection, which has ended, in the order
-// of their keys.
+// Disconnect returns the workers whose last call came over a connection that has ended, sorted by
+// key.
 func (r *Roster[W]) Disconnect(connection uint64) []W {
 	gone := slices.SortedFunc(maps.Keys(r.connections[connection]), Compare)
 	for _, w := range gone {

@@ -8,32 +8,32 @@ import (
 // Exponent is the default x.
 const Exponent = 0.5
 
-// A Queue has the tasks that wait for a size class.
+// A Queue describes the tasks that wait for a size class.
 type Queue struct {
-	// Waiting is how many actions wait for how many Workers that take work.
+	// Waiting is the number of waiting actions, Workers the number of workers that take work.
 	Waiting, Workers int
-	// Typical is how long an action of the queue is thought to take.
+	// Typical is the expected duration of an action of the queue.
 	Typical time.Duration
-	// Startup is how long the first worker takes to come, while there is none.
+	// Startup is the time until the first worker comes, while there is none.
 	Startup time.Duration
 }
 
-// Unknown is how long an action is thought to take when nothing is known of any.
+// Unknown is the expected duration of an action about which nothing is known.
 const Unknown = 10 * time.Second
 
-// Again is the part of the spilling threshold below which a queue stops spilling, once it has
-// begun: a short queue does not alternate between the two.
+// Again is the share of the spilling threshold below which a queue that spills stops. It keeps a
+// short queue from switching back and forth.
 const Again = 0.5
 
-// Turns is how many turns an action waits for a worker of a class before it runs on one of a larger
-// class that lacks or has so many more properties; x is from 0 to 1, both excluded. It is 0 for a
-// class that is no larger.
+// Turns returns how many turns an action waits for a worker of a class before it runs on one of a
+// larger class, which lacks or has so many more properties. x is between 0 and 1. It is 0 for a
+// class that is not larger.
 func Turns(class, larger uint32, stranger int, x float64) float64 {
 	times := math.Ldexp(float64(max(larger, 1))/float64(max(class, 1)), stranger)
 	return math.Pow(max(times, 1), x/(1-x)) - 1
 }
 
-// Ahead is for how many turns the last one in the queue is expected to wait.
+// Ahead returns how many turns the last action in the queue is expected to wait.
 func (q Queue) Ahead() float64 {
 	if q.Workers > 0 {
 		return float64(q.Waiting) / float64(q.Workers)
@@ -41,7 +41,7 @@ func (q Queue) Ahead() float64 {
 	return q.turns(q.Startup) + float64(q.Waiting)
 }
 
-// Patience is how long an action waits that has so many turns.
+// Patience returns how long an action with so many turns waits.
 func (q Queue) Patience(turns float64) time.Duration {
 	return time.Duration(min(turns*float64(q.Typical), float64(longest)))
 }
@@ -52,8 +52,8 @@ const longest = 1000 * time.Hour
 // turns is for how many turns of the queue a time is enough.
 func (q Queue) turns(d time.Duration) float64 { return float64(d) / float64(max(q.Typical, 1)) }
 
-// Worth reports whether a queue whose next action has waited so long should use a worker that is
-// worth so many turns. open: it has done so, and its queue has not become short since.
+// Worth reports whether a queue should use a worker that is worth so many turns, if its next action
+// has waited for so long. open means that the queue has done so, and has not become short since.
 func (q Queue) Worth(turns float64, waited time.Duration, open bool) bool {
 	if open {
 		turns *= Again
@@ -61,7 +61,8 @@ func (q Queue) Worth(turns float64, waited time.Duration, open bool) bool {
 	return q.Ahead() > turns || waited >= q.Patience(turns)
 }
 
-// Strain compares queues that are worth the same worker, by how much.
+// Strain returns how much a queue needs a worker, to compare queues for which the same worker is
+// worth as much.
 func (q Queue) Strain(turns float64, waited time.Duration) float64 {
 	return max(q.Ahead(), q.turns(waited)) / max(turns, least)
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Clock has the time of the current event, and the timers. It stands still between events; the
-// code that moves it knows how to handle the owner of each timer.
+// A Clock has the time of the current event, and the timers. It stands still between events; its
+// owner moves it, and handles the timers that are due.
 type Clock struct {
 	Now    time.Time
 	Timers Heap
@@ -22,8 +22,8 @@ func (c *Clock) PutOff(d time.Duration) {
 	c.lost += d
 }
 
-// Awake is how long the machine has been awake since the first call of Awake. It is a third of the
-// size of a time, and keeps the monotonic clock.
+// Awake returns how long the machine has been awake since the first call of Awake. The result is a
+// third of the size of a time.Time, and monotonic.
 func (c *Clock) Awake() time.Duration {
 	if c.zero.IsZero() {
 		c.zero = c.Now.Add(-c.lost)
@@ -31,11 +31,12 @@ func (c *Clock) Awake() time.Duration {
 	return c.Now.Sub(c.zero) - c.lost
 }
 
-// When is when it will be that Awake returns that, if nothing more is lost.
+// When returns the time at which Awake will return a value, if the machine does not sleep until
+// then.
 func (c *Clock) When(awake time.Duration) time.Time { return c.zero.Add(awake).Add(c.lost) }
 
-// After is when an object that began at a time of Clock.Awake will have waited so long; for the
-// longest Duration that is never.
+// After returns the time of Clock.Awake at which an object that began at another one has waited for
+// so long; for the longest Duration that is never.
 func After(awake, wait time.Duration) time.Duration {
 	if awake > 0 && wait > math.MaxInt64-awake {
 		return math.MaxInt64

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Timer is when something is due. It lives inside its Owner; the zero Timer, with the Owner
-// filled in, is not set.
+// A Timer is the time when something is due. It lives inside its Owner; the zero Timer, with the
+// Owner filled in, is not set.
 type Timer struct {
 	Owner any
 	at    moment
@@ -23,9 +23,9 @@ func (t *Timer) IsSet() bool { return t.slot > 0 }
 // garbage collector.
 type moment time.Duration
 
-// A Heap has the Timers that are set, four children below each. Most are postponed again and again
-// before they are due. To make that cheap, a postponed timer stays in its place until it comes
-// first there.
+// A Heap has the Timers that are set, as a tree with four children for each node. Most are
+// postponed again and again before they are due. To make that cheap, a postponed timer keeps its
+// position until it reaches the top.
 type Heap struct {
 	heap  []alarm
 	order uint64
@@ -90,7 +90,7 @@ func (h *Heap) PopDue(now time.Time) *Timer {
 	return t
 }
 
-// Shift puts everything off by d.
+// Shift postpones all timers by d.
 func (h *Heap) Shift(d time.Duration) { h.zero = h.zero.Add(d) }
 
 // Next returns when the first timer is due; zero if none is set.
@@ -101,10 +101,10 @@ func (h *Heap) Next() time.Time {
 	return time.Time{}
 }
 
-// When returns when a timer is due that is set, or was the last time.
+// When returns when a set timer is due, or when an unset one was last due.
 func (h *Heap) When(t *Timer) time.Time { return h.zero.Add(time.Duration(t.at)) }
 
-// Len is how many timers are set.
+// Len returns the number of set timers.
 func (h *Heap) Len() int { return len(h.heap) }
 
 // Check returns an inconsistency of the heap, empty if there is none.

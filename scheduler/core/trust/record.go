@@ -10,11 +10,11 @@ type Standing uint8
 
 // The standings.
 const (
-	// Trusted: as much as it asks for.
+	// Trusted: it gets as much as it asks for.
 	Trusted Standing = iota
-	// Suspended: nothing.
+	// Suspended: it gets nothing.
 	Suspended
-	// OnTrial: one action at a time.
+	// OnTrial: it gets one action at a time.
 	OnTrial
 )
 
@@ -41,20 +41,19 @@ type Record struct {
 // Standing returns how much work the worker gets.
 func (r *Record) Standing() Standing { return r.standing }
 
-// Until is when the present suspension ends, or the last one ended.
+// Until returns when the present suspension ends, or when the last one ended.
 func (r *Record) Until() time.Time { return r.until }
 
-// Row is how many of its last runs failed, one after the other.
+// Row returns the number of consecutive failures up to the last run.
 func (r *Record) Row() int { return r.row }
 
-// Failures is how many of its last 16 runs failed.
+// Failures returns the number of failures among its last 16 runs.
 func (r *Record) Failures() int { return bits.OnesCount16(r.last) }
 
-// IsWell reports whether nothing speaks against the worker: it is trusted, and its last run did not
-// fail.
+// IsWell reports whether the worker is trusted and its last run did not fail.
 func (r *Record) IsWell() bool { return r.standing == Trusted && r.row == 0 }
 
-// Ran notes how a run ended.
+// Ran records how a run ended.
 func (r *Record) Ran(failed bool) {
 	r.last <<= 1
 	if !failed {
@@ -65,13 +64,13 @@ func (r *Record) Ran(failed bool) {
 	r.row++
 }
 
-// IsSuspect reports whether the last so many runs all failed, or at least half of the last 16, and
-// as many, the last one among them.
+// IsSuspect reports whether the last run failed and either so many consecutive runs did, or at
+// least half of the last 16 and no fewer than that number.
 func (r *Record) IsSuspect(limit int) bool {
 	return r.row >= limit || r.row > 0 && r.Failures() >= max(limit, window/2)
 }
 
-// Suspend suspends the worker, and returns until when.
+// Suspend suspends the worker, and returns the end of the suspension.
 func (r *Record) Suspend(now time.Time) time.Time {
 	r.pause = min(2*r.pause, mostPause)
 	if r.pause == 0 || now.Sub(r.until) > 2*mostPause {

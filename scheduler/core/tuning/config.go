@@ -15,10 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 )
 
-// Config holds the times and bounds of a scheduler. The zero value of a field
-// means its default.
+// Config holds the times and limits of a scheduler. The zero value of a field means its default.
 type Config struct {
-	// ExecutionTimeout is given to actions that ask for none. Default 1h.
+	// ExecutionTimeout is the timeout of actions that ask for none. Default 1h.
 	ExecutionTimeout time.Duration `tuning:"default_timeout" group:"Scheduling" unit:"TIME" default:"1h" above:"0" doc:"Timeout of actions for which the client sets none"`
 	// MaxExecutionTimeout is the longest timeout of an action; a longer one is cut to it, and the
 	// client gets a message. Default 24h, at least ExecutionTimeout.
@@ -31,94 +30,92 @@ type Config struct {
 	IdleHold time.Duration
 	// ResultHold is how long the call of a worker that reports a result may be held for its next
 	// action, which saves a call. Until the answer the worker does not know that the result has
-	// arrived, and would report it again to a restarted scheduler. Default 0: it is answered at
-	// once.
+	// arrived, and would report it again to a restarted scheduler. Default 0: the call is answered
+	// at once.
 	ResultHold time.Duration
-	// WorkerSlack is how late a worker may be before it is taken for dead. It
-	// also covers the difference between the clocks of worker and scheduler.
-	// Default 25s.
+	// WorkerSlack is how late a worker may be before it counts as dead. It also covers the
+	// difference between the clocks of worker and scheduler. Default 25s.
 	WorkerSlack time.Duration `tuning:"worker_slack" unit:"TIME" default:"25s" above:"0" doc:"Time without a call after which a worker counts as lost; busy workers call every 5s. At most 10s after its connection has broken"`
 	// DisconnectSlack is how long a worker whose connection has broken may take to call again, if
-	// that is sooner. It detects a program that dies; WorkerSlack detects a machine that hangs.
-	// Default 10s: twice SyncInterval, because a busy worker learns of the broken connection at its
-	// next call.
+	// that is earlier than its other deadline. It detects a program that dies; WorkerSlack detects
+	// a machine that hangs. Default 10s: twice SyncInterval, because a busy worker learns of the
+	// broken connection at its next call.
 	DisconnectSlack time.Duration
-	// Settle is how long after the first event no worker gets an action, so that workers with
-	// actions from before a restart can report them, and none of these is started twice. Default 0:
-	// there was nothing before.
+	// Settle is how long after the first event no worker gets an action. In that time workers with
+	// actions from before a restart can report them, so that no action is started twice. Default 0:
+	// there is no earlier scheduler.
 	Settle time.Duration `tuning:"settle" unit:"TIME" default:"5s" min:"0" doc:"Time after the start in which workers can report their running actions, before the scheduler starts new ones"`
-	// Queues are how operations share workers; for each pool the first that matches it, and without
-	// one DefaultLevels. Their contents must not be changed.
+	// Queues configure how operations share workers. The first that matches a pool applies to it;
+	// without a match DefaultLevels does. The contents are read-only.
 	Queues []levels.QueueConfig
-	// Sizes declare size classes that may have no worker for a while, each pool once. Their
-	// contents must not be changed.
+	// Sizes declare size classes that may have no worker for a while, each pool once. The contents
+	// are read-only.
 	Sizes []Sizes
 	// SizeExponent is how much slower an action may be on a smaller size class, as in
 	// sizeclass.Options: it determines how long an action waits before it takes an idle worker of a
 	// larger class. Default 0.5; between 0 and 1.
 	SizeExponent float64
-	// Quotas define which workers instance names share by quotas; see PutQuota. In a pool of these,
-	// instance names are the first level, whatever Queues has.
+	// Quotas define the workers that instance names share by quotas; see PutQuota. In a pool of
+	// such workers, instance names are the first level, whatever Queues has.
 	Quotas quota.Config
 	// PreemptionDelay is how long an action of an instance below its minimum waits before other
 	// actions are chosen to be stopped for it. Default 10s.
 	PreemptionDelay time.Duration
-	// PreemptionGrace is how long after that these may still end by themselves. A worker that may
+	// PreemptionGrace is how long these actions may then still run to their end. A worker that may
 	// have to stop calls at least as often. Default 5s.
 	PreemptionGrace time.Duration
-	// MaxPreemptions is how often the same action may be stopped so. Default 3.
+	// MaxPreemptions is how often the same action may be stopped this way. Default 3.
 	MaxPreemptions int
 	// ActionProperties are the names of platform properties about how an action runs, not where.
 	// They are not matched: no worker needs them. None by default.
 	ActionProperties []string `tuning:"action_properties" unit:"NAMES" doc:"Platform properties about how an action runs, not where; workers need not have them"`
-	// Match is which workers may run an action. Default MatchOffered.
+	// Match defines which workers may run an action. Default MatchOffered.
 	Match Match `flag:"match" group:"Scheduling" oneof:"offered exact" default:"offered" doc:"Workers that may run an action: offered, those with all its platform properties; exact, those with exactly these properties"`
-	// Apart: no operation gets a run that may not have been for its instance name. Buildbarn's
-	// workers report which action they run, but not for which instance name. So their runs from
-	// before a restart are stopped and repeated, and their results are not used if they were taken
-	// for lost.
+	// Apart: an operation never gets a run that may have been for another instance name.
+	// Buildbarn's workers report which action they run, but not for which instance name. So their
+	// runs from before a restart are stopped and repeated, and if they were lost, their late
+	// results are not used.
 	Apart bool
 	// MaxAttempts is how many workers may be lost while they run an action,
 	// before the action fails. Default 3.
 	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Number of workers that an action may lose before it fails"`
 
-	// SuspendAfter is how many actions of a worker must fail in a row, for no fault of the actions,
-	// for it to get none for a while, unless most other workers fail, too. Default 5.
+	// SuspendAfter is the number of consecutive failures, not caused by the actions, after which a
+	// worker gets no actions for a while, unless most other workers fail, too. Default 5.
 	SuspendAfter int `tuning:"suspend_after" unit:"NUMBER" default:"5" min:"1" doc:"Number of failures in a row, with errors that are not the action's, after which a worker is suspended"`
 
-	// ClientGrace is how long an operation without waiting clients, or an action or an orphan
-	// result, is kept for a client to come back. Default 60s.
+	// ClientGrace is how long operations without waiting clients, their actions, and orphan results
+	// are kept for a client to come back. Default 60s.
 	ClientGrace time.Duration `tuning:"client_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an operation is kept after its client's connection has broken"`
 	// MatchGrace is how long an action waits for a first worker that can serve
 	// it. Default 60s.
 	MatchGrace time.Duration `tuning:"match_grace" unit:"TIME" default:"1m" above:"0" doc:"Time for which an action waits if no connected worker has its platform"`
-	// DrainGrace is how long an action waits for workers of which operators have drained all that
-	// could serve it, and that may be undrained. Default 24h.
+	// DrainGrace is how long an action waits if operators have drained all workers that could run
+	// it. Default 24h.
 	DrainGrace time.Duration `tuning:"drain_grace" unit:"TIME" default:"24h" above:"0" doc:"Time for which an action waits if only drained workers can run it"`
-	// KeepCompleted is how long a completed operation can be waited for again.
-	// Default 5m.
+	// KeepCompleted is how long clients can still wait for a completed operation. Default 5m.
 	KeepCompleted time.Duration
-	// MaxCompleted bounds the completed operations kept. Default 10000.
+	// MaxCompleted limits the completed operations that are kept. Default 10000.
 	MaxCompleted int
-	// MaxQueued bounds the actions that wait for a worker, all together. Above it,
-	// and above the next two, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
+	// MaxQueued limits the total number of actions that wait for a worker. Above it, and above the
+	// next two limits, Execute answers RESOURCE_EXHAUSTED. Default 1000000.
 	MaxQueued int `tuning:"max_queued" unit:"NUMBER" default:"1000000" min:"1" doc:"Number of actions that may be queued; beyond that clients must retry later"`
 	// MaxPerQueue limits the actions that wait for one size class of one platform, and those that
-	// no worker can serve. Default: as MaxQueued.
+	// no worker can run. Default: as MaxQueued.
 	MaxPerQueue int
-	// StepEffort limits the work of one event for many tasks, in looks at a task; the rest is left
-	// to later events. Default 8000, some milliseconds.
+	// StepEffort limits the work of one event for many tasks, in looks at a task; later events do
+	// the rest. Default 8000, some milliseconds.
 	StepEffort int
-	// MaxPerClient bounds the operations of one client (Operation.Client) that are
-	// not done. Default 100000.
+	// MaxPerClient limits the unfinished operations of one client (Operation.Client). Default
+	// 100000.
 	MaxPerClient int `tuning:"max_per_client" unit:"NUMBER" default:"100000" min:"1" doc:"Number of operations that one client, by its address, may have at once"`
 }
 
-// DefaultEffort is Config.StepEffort by default.
+// DefaultEffort is the default of Config.StepEffort.
 const DefaultEffort = 8000
 
-// WithDefaults returns c with the zero fields filled in, or an error that names
-// the first field that makes no sense.
+// WithDefaults returns c with the zero fields filled in, or an error that names the first invalid
+// field.
 func (c Config) WithDefaults() (_ Config, err error) {
 	for _, f := range []struct {
 		name string
@@ -193,7 +190,7 @@ func (c Config) WithDefaults() (_ Config, err error) {
 	return c, nil
 }
 
-// LevelsOf returns the levels of a pool: of the first configuration that is for it.
+// LevelsOf returns the levels of the first configuration that applies to a pool.
 func (c Config) LevelsOf(prefix string, platform request.Platform) []levels.Level {
 	for _, q := range c.Queues {
 		if q.Fits(prefix, platform) {
@@ -203,7 +200,7 @@ func (c Config) LevelsOf(prefix string, platform request.Platform) []levels.Leve
 	return levels.DefaultLevels()
 }
 
-// Claims returns the names of the claims of which levels make branches.
+// Claims returns the names of the claims that levels use.
 func (c Config) Claims() (names []string) {
 	for _, q := range c.Queues {
 		for _, l := range q.Levels {
@@ -215,21 +212,21 @@ func (c Config) Claims() (names []string) {
 	return names
 }
 
-// A Match is which workers may run an action.
+// A Match defines which workers may run an action.
 type Match string
 
 // The ways to match.
 const (
-	// MatchOffered: those with all properties of the action.
+	// MatchOffered: workers with all properties of the action.
 	MatchOffered Match = "offered"
-	// MatchExact: those with exactly the properties of the action.
+	// MatchExact: workers with exactly the properties of the action.
 	MatchExact Match = "exact"
 )
 
 // String, Set and Type make it the value of a flag.
 func (m *Match) String() string { return string(*m) }
 
-// Set takes one of the ways.
+// Set parses a Match.
 func (m *Match) Set(s string) error {
 	if Match(s) != MatchOffered && Match(s) != MatchExact {
 		return fmt.Errorf("%q is neither %s nor %s", s, MatchOffered, MatchExact)
@@ -241,24 +238,24 @@ func (m *Match) Set(s string) error {
 // Type is for pflag.
 func (m *Match) Type() string { return "match" }
 
-// A Sizes declares size classes of one pool. Actions are put into the queue of a declared
-// class also while it has no worker, as when machines of that size are only started when they are
+// A Sizes declares size classes of one pool. Actions wait in the queue of a declared class even
+// while it has no worker, for example because machines of that size start only when they are
 // needed.
 type Sizes struct {
 	// Prefix and Platform are exactly those of the workers.
 	Prefix   string            `yaml:"instance_name_prefix" doc:"instance name prefix of the workers, exactly; default none" example:"acme/app"`
 	Platform map[string]string `yaml:"platform" doc:"platform properties of the workers, exactly" example:"{OSFamily: linux}"`
-	// Classes are declared; others count while they have workers.
+	// Classes are the declared classes; others exist while they have workers.
 	Classes []uint32 `yaml:"classes,required" min:"1" eachmin:"1" doc:"size classes that exist even without a worker" example:"[1, 4, 8]"`
-	// Startup is how long the first worker of a class takes to come, as far as the choice of a
-	// class goes. Default 1m.
+	// Startup is the time until the first worker of a class comes, for the choice of a class.
+	// Default 1m.
 	Startup time.Duration `yaml:"startup" default:"1m" doc:"time in which the first worker of a class starts"`
 	// Patience is how long an action waits for the first worker of its class. Then it
 	// takes another class that has workers, or fails. Default 10m.
 	Patience time.Duration `yaml:"patience" default:"10m" doc:"time for which an action waits for the first worker of its class"`
 }
 
-// Validate returns the error of a declaration.
+// Validate returns an error if a declaration is invalid.
 func (c Sizes) Validate() error {
 	switch {
 	case len(c.Classes) == 0:
@@ -273,7 +270,7 @@ func (c Sizes) Validate() error {
 	return instance.Check(c.Prefix)
 }
 
-// WorkerPlatform is that of the workers.
+// WorkerPlatform returns the platform of the workers.
 func (c Sizes) WorkerPlatform() request.Platform {
 	m := &repb.Platform{}
 	for name, value := range c.Platform {

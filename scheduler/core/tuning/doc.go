@@ -1,2 +1,3 @@
-// Package tuning has the times and bounds of a scheduler, and how its workers are shared.
+// Package tuning has the times and limits of a scheduler, and the configuration of how its workers
+// are shared.
 package tuning

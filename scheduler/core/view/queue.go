@@ -17,38 +17,40 @@ type Queue struct {
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
-	// Workers are its programs, Loads the load of each of them, in any order.
+	// Workers are its worker programs, Loads the load of each, in any order.
 	Workers Workers
 	Loads   []Load
-	// Executing counts the actions of workers, Queued the waiting ones.
+	// Executing is the number of actions on workers, Queued the number of waiting ones.
 	Executing, Queued int
-	// Head is the next operation, nil if none that may run waits; Why says why it waits.
+	// Head is the next operation, nil if none that may run is waiting; Why is the reason why it
+	// waits.
 	Head      *request.Operation
 	HeadSince time.Time
 	Why       string
 	Root      Branch
 }
 
-// A Branch is a part of a queue whose operations have a key in common.
+// A Branch is a part of a queue whose operations have the same key.
 type Branch struct {
 	Key string
-	// Queued counts the operations that wait here and below; one action may have several. Running
-	// is the running work, in all size classes of the platform, each action with its size class: it
-	// decides the next turn. For the root they count the waiting and running actions.
+	// Queued is the number of operations that wait here and below; one action may have several.
+	// Running is the running work, in all size classes of the platform, each action with its size
+	// class: it decides the next turn. For the root they are the numbers of waiting and running
+	// actions.
 	Queued, Running int
-	// Due is the share of the branch among its siblings: its weight, shifted by the best waiting
+	// Due is the branch's share among its siblings: its weight, adjusted by the best waiting
 	// priority. 0 for the root.
 	Due float64
-	// Why says why none of its operations may start; empty: they may.
+	// Why is the reason why none of its operations may start; empty if they may.
 	Why string
-	// Children are the busiest ones; Omitted counts the others.
+	// Children are the busiest children; Omitted is the number of the others.
 	Children []Branch
 	Omitted  int
 }
 
-// BranchOf returns a queue by its keys, below the root of its tree, with at most so many of them:
-// the busiest ones of each level, the outer levels first. It visits only the children of those.
-// Held says why no operation of a key of the first level may start.
+// BranchOf returns a queue by its keys, below the root of its tree. It returns a limited number of
+// branches: the busiest ones of each level, the outer levels first. It visits only the children of
+// these. Held returns the reason why no operation of a key of the first level may start.
 func BranchOf(tree fair.Node, atMost int, held func(key string) string) Branch {
 	type opened struct {
 		node   fair.Node

@@ -8,10 +8,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// An Entry is an operation that is not done, for patterns. It is a value.
+// An Entry is an unfinished operation, for patterns. It is a value.
 type Entry struct {
-	Operation *request.Operation // never changed
-	Worker    string             // that runs it; empty: it is queued
+	Operation *request.Operation // read-only
+	Worker    string             // the worker that runs it; empty if it is queued
 }
 
 // OperationAttributes are the names that patterns of operations may use, besides platform.NAME for
@@ -37,7 +37,7 @@ func (e Entry) Attribute(name string) (string, bool) {
 	return e.Operation.Attribute(name)
 }
 
-// A SizeClass is one on which an action could run, with how long it would wait there.
+// A SizeClass is a class on which an action could run, and the wait for it.
 type SizeClass struct {
 	Size uint32
 	Wait time.Duration
@@ -46,48 +46,51 @@ type SizeClass struct {
 // A Cohort is State's view of one cohort. It is a value.
 type Cohort struct {
 	quota.Cohort
-	// Capacity is how much its workers that take work can run at once, Used the use of known
-	// instances, Minimums the sum of guarantees; all in its unit.
+	// Capacity is how much its workers that take work can run at once, Used is the use of known
+	// instances, Minimums is the sum of guarantees; all in its unit.
 	Capacity, Used, Minimums int64
-	// Preemptions counts the runs that were stopped.
+	// Preemptions is the number of stopped runs.
 	Preemptions uint64
-	// Uses are the instances with a quota, or with something that runs or waits, in their order.
+	// Uses are the instances with a quota, or with running or waiting actions, in order.
 	Uses []preemption.Use
 }
 
-// A QuotaRun is a run that counts.
+// A QuotaRun is a run that counts in a quota.
 type QuotaRun struct {
 	Key quota.Key
-	// Operation was the first that asked for the action.
+	// Operation is the first operation that asked for the action.
 	Operation *request.Operation
 	Worker    string
 	Started   time.Time
 	Cost      int64
 }
 
-// A Tally has the totals of a State since it was made, for metrics.
+// A Tally has the totals of a State since it was created, for metrics.
 type Tally struct {
-	// Joined operations were added to an action that was queued or running.
+	// Joined is the number of operations that joined an action that was queued or running.
 	Joined uint64
-	// Outgrown runs failed on a smaller size class, or with less time than their own, and were
-	// repeated on the largest.
+	// Outgrown is the number of runs that failed on a smaller size class, or with a shorter timeout
+	// than their own, and were repeated on the largest class.
 	Outgrown uint64
-	// Hedges are second runs of actions that took too long; Won are those that ended first.
+	// Hedges is the number of second runs of slow actions; Won is the number of those that ended
+	// first.
 	Hedges, Won uint64
-	// Spilled tasks went from the queue of their size class to an idle worker of a larger one.
+	// Spilled is the number of tasks that moved from the queue of their size class to an idle
+	// worker of a larger one.
 	Spilled uint64
-	// Moved tasks went from their queue to an idle worker of another pool.
+	// Moved is the number of tasks that moved to an idle worker of another pool.
 	Moved uint64
-	// Returned runs were lost with their worker, or dropped by it, and queued again.
+	// Returned is the number of runs that were queued again because the worker was lost or dropped
+	// them.
 	Returned uint64
-	// Suspensions of workers began.
+	// Suspensions is the number of suspensions of workers.
 	Suspensions uint64
 }
 
 // Counts are the sizes of a State, for metrics.
 type Counts struct {
-	// Queued actions wait for a worker to be free, Unmatched ones for a first
-	// worker that can serve them; Executing ones are with a worker.
+	// Queued actions wait for a free worker, Unmatched ones for a first worker that can run them;
+	// Executing ones are on a worker.
 	Queued, Unmatched, Executing int
 	// Idle, Busy, Draining and Suspended add up to the known workers. Suspended ones have no
 	// actions left.

@@ -8,23 +8,23 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/trust"
 )
 
-// A Condition is the state of a program: of all of its positions together.
+// A Condition is the state of a worker program, of all of its positions together.
 type Condition uint8
 
 const (
-	// IsIdle: it has nothing, and takes work.
+	// IsIdle: it has no action, and takes work.
 	IsIdle Condition = iota
 	// IsExecuting: it has an action.
 	IsExecuting
-	// IsDraining: it has an action, and gets no further one.
+	// IsDraining: it has an action, and gets no more.
 	IsDraining
 	// IsDrained: it has no action and gets none, because operators drained it.
 	IsDrained
 	// IsResting: it has no action and wants none for now.
 	IsResting
-	// IsAway: it had an action before the State began, and has not called since.
+	// IsAway: it got an action from an earlier scheduler, and has not called since.
 	IsAway
-	// IsSuspended: it has nothing and gets nothing for a while, because its actions failed.
+	// IsSuspended: it has no action and gets none for a while, because its actions failed.
 	IsSuspended
 )
 
@@ -32,7 +32,7 @@ const (
 // is, and it rests only if all of its positions rest or are drained.
 var ranked = [...]Condition{IsExecuting, IsDraining, IsAway, IsIdle, IsSuspended, IsResting, IsDrained}
 
-// ConditionOf returns the condition of a program whose positions have these.
+// ConditionOf returns the condition of a program from those of its positions.
 func ConditionOf(positions iter.Seq[Condition]) Condition {
 	var found [len(ranked)]bool
 	for c := range positions {
@@ -46,11 +46,11 @@ func ConditionOf(positions iter.Seq[Condition]) Condition {
 	return IsIdle
 }
 
-// Workers counts the workers of a queue as operators know them: programs, each with all of its
-// positions.
+// Workers are the numbers of workers of a queue as operators know them: programs, each with all of
+// its positions.
 type Workers struct {
-	// Idle, Busy, Draining, Resting and Suspended are parts of All. Busy have an action, Draining
-	// have been drained, or leave when their actions have ended.
+	// Idle, Busy, Draining, Resting and Suspended are parts of All. Busy ones have an action.
+	// Draining ones have been drained, or leave when their actions have ended.
 	All, Idle, Busy, Draining, Resting, Suspended int
 }
 
@@ -83,15 +83,15 @@ func (n Workers) Plus(other Workers) Workers {
 type Load struct {
 	// Worker is the key of one of its positions.
 	Worker string
-	// Positions is how many it has, Actions how many of them have an action.
+	// Positions is the number of its positions, Actions the number of those with an action.
 	Positions, Actions int
-	// Serves: it gets actions.
+	// Serves: it takes actions.
 	Serves bool
 }
 
-// A Program is State's view of one program. It is a value.
+// A Program is State's view of one worker program. It is a value.
 type Program struct {
-	ID        map[string]string // less the position
+	ID        map[string]string // without the position
 	Prefix    string
 	Platform  request.Platform
 	SizeClass uint32
@@ -99,24 +99,25 @@ type Program struct {
 	Load      Load
 	// Drained: operators have drained all of it.
 	Drained bool
-	// Standing is that of its program, which is suspended, or was last, until Until because Row
-	// actions in a row failed, and Failures of the last 16.
+	// Standing is the program's trust. It is or was last suspended until Until, because Row
+	// consecutive actions failed, and Failures of the last 16.
 	Standing      trust.Standing
 	Until         time.Time
 	Row, Failures int
-	// Address is where it calls from. Twin is where another process calls from as the same worker,
-	// and was refused last at Refused; empty: none.
+	// Address is the address from which it calls. Twin is the address of another process that uses
+	// the same worker identity, and was last refused at Refused; empty if there is none.
 	Address, Twin string
 	Refused       time.Time
-	// Positions are in the order of their keys.
+	// Positions are sorted by key.
 	Positions []Position
 }
 
-// A Position is State's view of one position of a program. It is a value.
+// A Position is State's view of one position of a worker program. It is a value.
 type Position struct {
-	ID        map[string]string // not to be changed
+	ID        map[string]string // read-only
 	Condition Condition
-	// Action is the one that it runs since Since, or has not stopped yet; empty if none.
+	// Action is the action that it has been running since Since, or has not stopped yet; empty if
+	// none.
 	Action string
 	Since  time.Time
 }
