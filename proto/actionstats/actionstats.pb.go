@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/actionstats/actionstats.proto
 
-// What Forerunner's worker tells about one action beyond the standard
-// messages; packed as Any into ExecutedActionMetadata.auxiliary_metadata.
+// What Forerunner's worker reports about one action beyond the standard messages; packed as Any
+// into ExecutedActionMetadata.auxiliary_metadata.
 
 package actionstats
 
@@ -26,27 +26,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What of the input root the action really loaded.
+// The parts of the input root that the action loaded.
 type InputRoot struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Distinct directories whose message was decoded.
 	DirectoriesRead int64 `protobuf:"varint,1,opt,name=directories_read,json=directoriesRead,proto3" json:"directories_read,omitempty"`
-	// Files opened, counted once for each path.
+	// Number of opened files; each path counts once.
 	FilesRead int64 `protobuf:"varint,2,opt,name=files_read,json=filesRead,proto3" json:"files_read,omitempty"`
-	// Sum of the sizes of the files opened.
+	// Total size of the opened files.
 	BytesRead int64 `protobuf:"varint,3,opt,name=bytes_read,json=bytesRead,proto3" json:"bytes_read,omitempty"`
-	// Blobs and bytes that had to be fetched from storage, because the
-	// worker's own store did not have them.
+	// Blobs and bytes that were fetched from storage, because the worker's own store did not have
+	// them.
 	BlobsFetched int64 `protobuf:"varint,4,opt,name=blobs_fetched,json=blobsFetched,proto3" json:"blobs_fetched,omitempty"`
 	BytesFetched int64 `protobuf:"varint,5,opt,name=bytes_fetched,json=bytesFetched,proto3" json:"bytes_fetched,omitempty"`
-	// Time that the command spent waiting for storage. It does not count
-	// towards its timeout.
+	// Time that the command spent waiting for storage. It does not count towards its timeout.
 	Stalled *durationpb.Duration `protobuf:"bytes,6,opt,name=stalled,proto3" json:"stalled,omitempty"`
-	// Files in the input root and the sum of their sizes, once for each path.
+	// Number and total size of the files in the input root; each path counts once.
 	RootFiles int64 `protobuf:"varint,7,opt,name=root_files,json=rootFiles,proto3" json:"root_files,omitempty"`
 	RootBytes int64 `protobuf:"varint,8,opt,name=root_bytes,json=rootBytes,proto3" json:"root_bytes,omitempty"`
-	// The worker knows all directories of the input root; else the two above are what
-	// is in those that it knows.
+	// The worker knows all directories of the input root; otherwise the two figures above cover only
+	// those that it knows.
 	RootWhole     bool `protobuf:"varint,9,opt,name=root_whole,json=rootWhole,proto3" json:"root_whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,27 +144,27 @@ func (x *InputRoot) GetRootWhole() bool {
 	return false
 }
 
-// What became of the input files that the command opened, and of those that were prefetched for it. Files
-// with the same content count once, by the first that was opened; empty files and directories do not count.
+// The input files that the command opened, and those that were prefetched for it. Files with the
+// same content count once, by the first that was opened; empty files and directories do not count.
 type Prefetch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the profile came from: "exact", "coarse" or "none".
+	// The kind of the profile: "exact", "coarse" or "none".
 	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// Directory messages that were prefetched.
+	// Number of prefetched Directory messages.
 	DirectoriesFetched int64 `protobuf:"varint,2,opt,name=directories_fetched,json=directoriesFetched,proto3" json:"directories_fetched,omitempty"`
-	// What the command opened: the next four together.
+	// Files that the command opened: the next four together.
 	Files *Files `protobuf:"bytes,12,opt,name=files,proto3" json:"files,omitempty"`
-	// Prefetched, and there before the command opened it.
+	// Prefetched, and complete before the command opened them.
 	Foreseen *Files `protobuf:"bytes,13,opt,name=foreseen,proto3" json:"foreseen,omitempty"`
-	// On its way when the command opened it.
+	// Still arriving when the command opened them.
 	Late *Files `protobuf:"bytes,14,opt,name=late,proto3" json:"late,omitempty"`
 	// Fetched because the command opened it.
 	Missed *Files `protobuf:"bytes,15,opt,name=missed,proto3" json:"missed,omitempty"`
-	// In the worker's store, and not because it was prefetched for this command.
+	// In the worker's store, but not prefetched for this command.
 	Local *Files `protobuf:"bytes,16,opt,name=local,proto3" json:"local,omitempty"`
-	// Prefetched, and not opened.
+	// Prefetched, but not opened.
 	Unused *Files `protobuf:"bytes,17,opt,name=unused,proto3" json:"unused,omitempty"`
-	// foreseen / (foreseen + late + missed), of files; absent if there were none.
+	// foreseen / (foreseen + late + missed), in files; absent if there were none.
 	HitRate       *float64 `protobuf:"fixed64,18,opt,name=hit_rate,json=hitRate,proto3,oneof" json:"hit_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -317,27 +316,27 @@ func (x *Files) GetBytes() int64 {
 	return 0
 }
 
-// What the command used, with all that it started, as the slot's cgroup counted it, and
-// what it was allowed to use. A figure that the machine does not have is absent or 0.
+// The resources that the command and its descendants used, as the slot's cgroup counted them, and
+// their limits. A figure that the machine does not provide is absent or 0.
 type Resources struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of CPU; everything that ran counts, whether somebody waited for it or not.
+	// CPU time of all processes, including those that nobody waited for.
 	UserTime   *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// Time that the slot was kept from running because its CPU bandwidth was used up.
+	// Time for which the slot was throttled because it had used up its CPU bandwidth.
 	Throttled *durationpb.Duration `protobuf:"bytes,3,opt,name=throttled,proto3" json:"throttled,omitempty"`
-	// The most memory that was charged to the slot at once: processes, page cache, files in
-	// memory, kernel memory. What earlier actions left in the page cache is in it.
+	// The largest amount of memory that was charged to the slot: processes, page cache, files in
+	// memory, kernel memory. It includes page cache of earlier actions.
 	MemoryPeakBytes int64 `protobuf:"varint,4,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
-	// What was charged to the slot when the command began: that page cache.
+	// The memory that was charged to the slot when the command began: that page cache.
 	MemoryBeforeBytes int64 `protobuf:"varint,5,opt,name=memory_before_bytes,json=memoryBeforeBytes,proto3" json:"memory_before_bytes,omitempty"`
-	// Processes that the kernel killed for want of memory.
+	// Processes that the kernel killed because memory ran out.
 	OutOfMemoryKills int64 `protobuf:"varint,6,opt,name=out_of_memory_kills,json=outOfMemoryKills,proto3" json:"out_of_memory_kills,omitempty"`
-	// To and from block devices.
+	// Bytes from and to block devices.
 	ReadBytes    int64 `protobuf:"varint,7,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
 	WrittenBytes int64 `protobuf:"varint,8,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"`
-	// How long some process, or all that could have run, waited for want of a resource
-	// (pressure stall information, cgroup v2).
+	// How long some process, or all runnable ones, waited because a resource was short (pressure
+	// stall information, cgroup v2).
 	CpuSome    *durationpb.Duration `protobuf:"bytes,9,opt,name=cpu_some,json=cpuSome,proto3" json:"cpu_some,omitempty"`
 	MemorySome *durationpb.Duration `protobuf:"bytes,10,opt,name=memory_some,json=memorySome,proto3" json:"memory_some,omitempty"`
 	MemoryFull *durationpb.Duration `protobuf:"bytes,11,opt,name=memory_full,json=memoryFull,proto3" json:"memory_full,omitempty"`
@@ -494,16 +493,16 @@ func (x *Resources) GetCpuQuota() float64 {
 	return 0
 }
 
-// Says that the command was not run: the result is that of a former run, which
-// had looked at nothing that is different now.
+// Says that the command did not run: the result is that of an earlier run, whose inputs, as far as
+// it looked at them, have not changed.
 type Reused struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Digest of the action that was run, as HASH/SIZE.
+	// Digest of the action of that run, as HASH/SIZE.
 	Action string `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// Name of the worker that ran it, and when it had done so.
+	// Name of the worker that ran it, and the time of its end.
 	Worker    string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	Completed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=completed,proto3" json:"completed,omitempty"`
-	// Paths that were compared, those that are not there included.
+	// Number of compared paths, including missing ones.
 	Paths         int64 `protobuf:"varint,4,opt,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -567,11 +566,11 @@ func (x *Reused) GetPaths() int64 {
 	return 0
 }
 
-// What a scheduler passes on of a client's request; packed as Any into
+// The parts of a client's request that a scheduler passes on; packed as Any into
 // DesiredState.Executing.auxiliary_metadata.
 type Request struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The client wants the command to be run (REv2, ExecuteRequest).
+	// The client wants the command to run (REv2, ExecuteRequest).
 	SkipCacheLookup bool `protobuf:"varint,1,opt,name=skip_cache_lookup,json=skipCacheLookup,proto3" json:"skip_cache_lookup,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/admin/admin.proto
 
-// What an operator asks of a running scheduler and tells it to do. Whoever may
-// call this can stop everything; it is served on the scheduler's own port.
+// The operators' interface of a running scheduler. Its callers can stop everything. It is served on
+// the scheduler's own port.
 
 package admin
 
@@ -38,14 +38,15 @@ const (
 	Worker_EXECUTING         Worker_State = 2
 	// It executes its last actions.
 	Worker_DRAINING Worker_State = 3
-	// It has nothing and gets nothing, because a pattern matches it.
+	// It has no action and gets none, because a drain matches it.
 	Worker_DRAINED Worker_State = 4
-	// It has nothing and wants nothing for now. Of a position: its machine is busy with what the
-	// other positions of the same worker have; of a worker: its disk is full, or it is about to leave.
+	// It has no action and wants none for now. A position: its machine is busy with the actions of
+	// the worker's other positions. A worker: its disk is full, or it is about to leave.
 	Worker_RESTING Worker_State = 5
-	// It had an action before the scheduler was started, or took over, and has not called since.
+	// It got an action from an earlier scheduler, and has not called since.
 	Worker_AWAY Worker_State = 6
-	// It has nothing and gets nothing for a while, because its actions failed and those of others did not.
+	// It has no action and gets none for a while, because its actions failed and those of other
+	// workers did not.
 	Worker_SUSPENDED Worker_State = 7
 )
 
@@ -100,11 +101,11 @@ func (Worker_State) EnumDescriptor() ([]byte, []int) {
 	return file_proto_admin_admin_proto_rawDescGZIP(), []int{5, 0}
 }
 
-// A pattern matches what has all of its names, each with a value that fits. In
-// values, "*" stands for any text and "?" for any one character. The names of a
-// worker are those of its identity; the names of an operation are operation,
-// action, client, correlated, instance, invocation, mnemonic, stage, target, user,
-// worker, and platform.NAME for each property; any other is INVALID_ARGUMENT.
+// A pattern matches objects that have all of its names, each with a value that fits. In values, "*"
+// stands for any text and "?" for any one character. The names of a worker are those of its
+// identity. The names of an operation are operation, action, client, correlated, instance,
+// invocation, mnemonic, stage, target, user, worker, and platform.NAME for each property. Any other
+// name is INVALID_ARGUMENT.
 type Pattern struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attributes    map[string]string      `protobuf:"bytes,1,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -151,12 +152,12 @@ func (x *Pattern) GetAttributes() map[string]string {
 
 type ListWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not set: all.
+	// Unset: all.
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// At most 1000, which is also what 0 means.
+	// At most 1000; 0 means 1000.
 	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Each worker with its positions.
+	// Include the positions of each worker.
 	Positions     bool `protobuf:"varint,4,opt,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -224,10 +225,9 @@ type ListWorkersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// All that are in force, the oldest first.
+	// All active drains, the oldest first.
 	Drains []*ActiveDrain `protobuf:"bytes,5,rep,name=drains,proto3" json:"drains,omitempty"`
-	// Those that were lost last, the latest first; at most 100, none from before the
-	// scheduler's start.
+	// The last lost workers, the latest first: at most 100, and only since the scheduler's start.
 	Lost          []*LostWorker `protobuf:"bytes,4,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -291,11 +291,11 @@ func (x *ListWorkersResponse) GetLost() []*LostWorker {
 	return nil
 }
 
-// A drain in force.
+// An active drain.
 type ActiveDrain struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// Why, and who wanted it: his user name or, where callers are not known, his host. Empty: not known.
+	// The reason, and the author: a user name or, without authentication, a host. Empty: unknown.
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	Author        string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
@@ -364,12 +364,12 @@ func (x *ActiveDrain) GetSince() *timestamppb.Timestamp {
 // A worker that stopped calling without having drained, or some positions of one.
 type LostWorker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What identifies it, less the position.
+	// Its identity, without the position.
 	Identity map[string]string      `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// An action that it had, as hash/size, which was given to another one; else empty.
+	// An action that it had, as hash/size, and that another worker got; empty if none.
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
-	// How many it had.
+	// The number of its positions.
 	Actions       int32 `protobuf:"varint,4,opt,name=actions,proto3" json:"actions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -436,33 +436,34 @@ func (x *LostWorker) GetActions() int32 {
 // A worker program, on its machine, with all of its positions.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What identifies it, less the position.
+	// Its identity, without the position.
 	Identity           map[string]string `protobuf:"bytes,1,rep,name=identity,proto3" json:"identity,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	InstanceNamePrefix string            `protobuf:"bytes,2,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
 	Platform           []*Property       `protobuf:"bytes,3,rep,name=platform,proto3" json:"platform,omitempty"`
 	SizeClass          uint32            `protobuf:"varint,4,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	State              Worker_State      `protobuf:"varint,5,opt,name=state,proto3,enum=forerunner.admin.Worker_State" json:"state,omitempty"`
-	// Of the actions that it has, the one that it has had for longest, as hash/size, and since when; else empty.
+	// The action that it has had for longest, as hash/size, and since when; empty if it has none.
 	Action string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`
 	Since  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	// True if all of it was drained here, false if it drains by itself, as after SIGTERM.
+	// True if operators drained all of it; false if it drains by itself, for example after SIGTERM.
 	DrainedByPattern bool `protobuf:"varint,8,opt,name=drained_by_pattern,json=drainedByPattern,proto3" json:"drained_by_pattern,omitempty"`
-	// What its program told of itself last; not set by workers of other makes.
+	// Its last report about itself; unset for workers that are not Forerunner's.
 	Report *live.Report `protobuf:"bytes,9,opt,name=report,proto3" json:"report,omitempty"`
-	// Where it calls from and, if another process called under the same identity and was refused within the
-	// last minute, where that is; else empty.
+	// The address from which it calls. twin is the address of another process that called with the
+	// same identity and was refused within the last minute; empty if there is none.
 	Address string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
 	Twin    string `protobuf:"bytes,11,opt,name=twin,proto3" json:"twin,omitempty"`
-	// While it is suspended: until when, and how many of its actions failed one after the other, and of the last 16. Not set
-	// if it waits for the end of the one action that it was given to try it.
+	// While it is suspended: the end of the suspension, and the number of consecutive failures and of
+	// failures among the last 16 actions. suspended_until is unset while it runs one action on trial.
 	SuspendedUntil *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=suspended_until,json=suspendedUntil,proto3" json:"suspended_until,omitempty"`
 	FailedInARow   int32                  `protobuf:"varint,13,opt,name=failed_in_a_row,json=failedInARow,proto3" json:"failed_in_a_row,omitempty"`
 	FailedLately   int32                  `protobuf:"varint,14,opt,name=failed_lately,json=failedLately,proto3" json:"failed_lately,omitempty"`
-	// How many commands it runs at once. Of workers of other makes: how many actions it takes.
+	// The number of commands that it runs at once. For workers that are not Forerunner's: the number
+	// of actions that it takes.
 	Slots int32 `protobuf:"varint,15,opt,name=slots,proto3" json:"slots,omitempty"`
-	// How many actions it has. Those beyond its slots fetch inputs or store outputs.
+	// The number of its actions. Those beyond its slots fetch inputs or store outputs.
 	Actions int32 `protobuf:"varint,16,opt,name=actions,proto3" json:"actions,omitempty"`
-	// What each takes one action at a time; only on request.
+	// Its positions, each of which takes one action at a time; only on request.
 	Positions     []*Position `protobuf:"bytes,17,rep,name=positions,proto3" json:"positions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,10 +621,10 @@ func (x *Worker) GetPositions() []*Position {
 // A part of a worker that takes one action at a time.
 type Position struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What tells it from the others of its worker; empty: it is the only one.
+	// Its name within the worker; empty if it is the only position.
 	Name  string       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	State Worker_State `protobuf:"varint,2,opt,name=state,proto3,enum=forerunner.admin.Worker_State" json:"state,omitempty"`
-	// What it runs, as hash/size, and since when; else empty.
+	// The action that it runs, as hash/size, and since when; empty if it has none.
 	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -742,9 +743,9 @@ func (x *Property) GetValue() string {
 
 type DrainRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// INVALID_ARGUMENT if it has a name that no connected worker is identified by.
+	// INVALID_ARGUMENT if the pattern has a name that no connected worker has in its identity.
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// For those who wonder later.
+	// The reason, for other people.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -796,11 +797,12 @@ func (x *DrainRequest) GetReason() string {
 
 type DrainResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many known workers match, or have a position that does.
+	// The number of known workers that match, or have a position that does.
 	Workers int32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
-	// How many actions wait that only drained workers could run, among which are some that match.
+	// The number of waiting actions that only drained workers could run, if the pattern matches some
+	// of these.
 	Waiting int64 `protobuf:"varint,2,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// What may not be as it was meant, for people; empty: nothing.
+	// A warning about a possible mistake, for people; empty if there is none.
 	Warning       string `protobuf:"bytes,3,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -947,7 +949,7 @@ func (x *UndrainResponse) GetWorkers() int32 {
 
 type ListQueuesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many branches each queue may list; 0 means 1000. The busiest are listed.
+	// The maximum number of branches for each queue, the busiest ones; 0 means 1000.
 	MaxBranches   int32 `protobuf:"varint,1,opt,name=max_branches,json=maxBranches,proto3" json:"max_branches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -992,12 +994,12 @@ func (x *ListQueuesRequest) GetMaxBranches() int32 {
 
 type ListQueuesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order of their prefix, platform and size class. At most 10000.
+	// Sorted by prefix, platform and size class. At most 10000.
 	Queues []*Queue `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
-	// Actions that no worker can serve, and why the first of them cannot be.
+	// The number of actions that no worker can run, and the reason for the first of them.
 	Unmatched       int64  `protobuf:"varint,2,opt,name=unmatched,proto3" json:"unmatched,omitempty"`
 	UnmatchedReason string `protobuf:"bytes,3,opt,name=unmatched_reason,json=unmatchedReason,proto3" json:"unmatched_reason,omitempty"`
-	// How many workers stopped calling without having drained, since the scheduler's start.
+	// The number of workers that stopped calling without having drained, since the scheduler's start.
 	WorkersLost   int64 `protobuf:"varint,4,opt,name=workers_lost,json=workersLost,proto3" json:"workers_lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1061,35 +1063,37 @@ func (x *ListQueuesResponse) GetWorkersLost() int64 {
 	return 0
 }
 
-// What waits for the workers of one size class of one platform.
+// The actions that wait for the workers of one size class of one platform.
 type Queue struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	InstanceNamePrefix string                 `protobuf:"bytes,1,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
 	Platform           []*Property            `protobuf:"bytes,2,rep,name=platform,proto3" json:"platform,omitempty"`
 	SizeClass          uint32                 `protobuf:"varint,3,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// All workers; of them those that wait for an action, and those that get no more because they were drained, or leave.
+	// The number of all workers, of those that wait for an action, and of those that get no more
+	// because they were drained or are about to leave.
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	Idle    int32 `protobuf:"varint,5,opt,name=idle,proto3" json:"idle,omitempty"`
-	// The actions that workers have.
+	// The number of actions on workers.
 	Executing int32 `protobuf:"varint,6,opt,name=executing,proto3" json:"executing,omitempty"`
 	Draining  int32 `protobuf:"varint,7,opt,name=draining,proto3" json:"draining,omitempty"`
 	Queued    int64 `protobuf:"varint,8,opt,name=queued,proto3" json:"queued,omitempty"`
-	// The next action, since when it waits and why; empty if nothing does. If no action may
-	// start, head_reason alone says why.
+	// The next action, since when it has been waiting, and why; empty if none is waiting. If no
+	// action may start, only head_reason is set.
 	HeadAction string                 `protobuf:"bytes,9,opt,name=head_action,json=headAction,proto3" json:"head_action,omitempty"`
 	HeadQueued *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=head_queued,json=headQueued,proto3" json:"head_queued,omitempty"`
 	HeadReason string                 `protobuf:"bytes,11,opt,name=head_reason,json=headReason,proto3" json:"head_reason,omitempty"`
-	// Everything in this queue, by invocation keys.
+	// The content of the queue, by invocation keys.
 	Root *Branch `protobuf:"bytes,12,opt,name=root,proto3" json:"root,omitempty"`
-	// The operation whose turn head_action is.
+	// The operation for which head_action is next.
 	HeadOperation string `protobuf:"bytes,13,opt,name=head_operation,json=headOperation,proto3" json:"head_operation,omitempty"`
-	// Of the workers, those that have nothing and want nothing for now, those that have an action, and those that get nothing
-	// for a while because their actions failed. Idle, draining, resting, busy and suspended sum up to workers.
+	// The number of workers that have no action and want none for now, that have an action, and that
+	// get none for a while because their actions failed. Idle, draining, resting, busy and suspended
+	// ones add up to workers.
 	Resting   int32 `protobuf:"varint,14,opt,name=resting,proto3" json:"resting,omitempty"`
 	Busy      int32 `protobuf:"varint,15,opt,name=busy,proto3" json:"busy,omitempty"`
 	Suspended int32 `protobuf:"varint,16,opt,name=suspended,proto3" json:"suspended,omitempty"`
-	// The commands that the workers run at once, how many of these places are taken, and how many may be by what waits: those of
-	// workers that get no more may not.
+	// The number of the workers' slots, of the busy ones, and of those that waiting actions can get,
+	// which excludes slots of workers that get no more.
 	Slots         int32 `protobuf:"varint,17,opt,name=slots,proto3" json:"slots,omitempty"`
 	SlotsBusy     int32 `protobuf:"varint,18,opt,name=slots_busy,json=slotsBusy,proto3" json:"slots_busy,omitempty"`
 	SlotsFree     int32 `protobuf:"varint,19,opt,name=slots_free,json=slotsFree,proto3" json:"slots_free,omitempty"`
@@ -1260,23 +1264,24 @@ func (x *Queue) GetSlotsFree() int32 {
 	return 0
 }
 
-// A part of a queue whose operations have one key in common.
+// A part of a queue whose operations have the same key.
 type Branch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty for the root.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	// The operations that wait here and below; one action may have several.
+	// The number of operations that wait here and below; one action may have several.
 	Queued int64 `protobuf:"varint,2,opt,name=queued,proto3" json:"queued,omitempty"`
-	// What runs here and below, in all size classes of the platform, each action with
-	// its size class. Of the root, these are counts of actions.
+	// The running work here and below, in all size classes of the platform, each action with its size
+	// class. For the root, the number of actions.
 	Running  int64     `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
 	Children []*Branch `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"`
-	// How many further children are not listed.
+	// The number of further children, which are not listed.
 	Omitted int64 `protobuf:"varint,5,opt,name=omitted,proto3" json:"omitted,omitempty"`
-	// What it is due against its siblings that have something to run: its weight, shifted
-	// by the best priority of what waits. 0 for the root.
+	// Its due share among its siblings with work: its weight, adjusted by the best priority of its
+	// waiting operations. 0 for the root.
 	Due float64 `protobuf:"fixed64,6,opt,name=due,proto3" json:"due,omitempty"`
-	// Why nothing of it may start, as that its instance name is at its maximum; else empty.
+	// The reason why none of its operations may start, such as that its instance name is at its
+	// maximum; else empty.
 	Why           string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1363,9 +1368,9 @@ func (x *Branch) GetWhy() string {
 
 type ListOperationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not set: all.
+	// Unset: all.
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// At most 1000, which is also what 0 means.
+	// At most 1000; 0 means 1000.
 	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1529,20 +1534,20 @@ type Operation struct {
 	Mnemonic     string                 `protobuf:"bytes,6,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
 	Client       string                 `protobuf:"bytes,7,opt,name=client,proto3" json:"client,omitempty"`
 	Queued       *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=queued,proto3" json:"queued,omitempty"`
-	// Set while it executes.
+	// Set while it runs.
 	Worker  string                 `protobuf:"bytes,9,opt,name=worker,proto3" json:"worker,omitempty"`
 	Started *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
-	// How often it was given to a worker.
+	// How often a worker got it.
 	Attempts int32 `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// Of the action, in lower case, such as "sha256".
+	// The action's digest function in lower case, such as "sha256".
 	DigestFunction string `protobuf:"bytes,12,opt,name=digest_function,json=digestFunction,proto3" json:"digest_function,omitempty"`
 	Done           bool   `protobuf:"varint,13,opt,name=done,proto3" json:"done,omitempty"`
-	// On which size class it was to start, and why; 0 and empty if that was not chosen.
+	// The size class that was chosen for its start, and the reason; 0 and empty if none was chosen.
 	SizeClass  uint32 `protobuf:"varint,14,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	SizeReason string `protobuf:"bytes,15,opt,name=size_reason,json=sizeReason,proto3" json:"size_reason,omitempty"`
-	// While it waits: for what, and behind whom.
+	// While it waits: the reason, and the operations ahead of it.
 	WaitsFor string `protobuf:"bytes,16,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
-	// Its worker had it before the scheduler was started, or took over, and has not come back yet.
+	// Its worker got it from an earlier scheduler, and has not called since.
 	WorkerAway    bool `protobuf:"varint,17,opt,name=worker_away,json=workerAway,proto3" json:"worker_away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1700,7 +1705,7 @@ func (x *Operation) GetWorkerAway() bool {
 type KillOperationsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// Why; clients are shown it.
+	// The reason, which clients see.
 	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1752,7 +1757,7 @@ func (x *KillOperationsRequest) GetReason() string {
 
 type KillOperationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many operations were ended.
+	// The number of ended operations.
 	Killed        int64 `protobuf:"varint,1,opt,name=killed,proto3" json:"killed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1804,9 +1809,9 @@ type GetSizesRequest struct {
 	//	*GetSizesRequest_ActionDigest
 	//	*GetSizesRequest_ReducedActionDigest
 	Action isGetSizesRequest_Action `protobuf_oneof:"action"`
-	// That of the action, by which those that are like it are found; may be empty.
+	// The action's mnemonic, by which similar actions are found; may be empty.
 	Mnemonic string `protobuf:"bytes,5,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
-	// Likewise its configuration_id.
+	// The action's configuration_id, for the same purpose.
 	Configuration string `protobuf:"bytes,6,opt,name=configuration,proto3" json:"configuration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1900,13 +1905,13 @@ type isGetSizesRequest_Action interface {
 }
 
 type GetSizesRequest_ActionDigest struct {
-	// Of an action that is in the storage.
+	// The digest of an action in the storage.
 	ActionDigest *v2.Digest `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3,oneof"`
 }
 
 type GetSizesRequest_ReducedActionDigest struct {
-	// The key of its statistics: the digest of an Action with its command and platform
-	// only. The size classes are then those of all platforms.
+	// The key of its statistics: the digest of an Action with only its command and platform. The
+	// answer then covers the size classes of all platforms.
 	ReducedActionDigest *v2.Digest `protobuf:"bytes,4,opt,name=reduced_action_digest,json=reducedActionDigest,proto3,oneof"`
 }
 
@@ -1917,13 +1922,13 @@ func (*GetSizesRequest_ReducedActionDigest) isGetSizesRequest_Action() {}
 type GetSizesResponse struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	ReducedActionDigest *v2.Digest             `protobuf:"bytes,1,opt,name=reduced_action_digest,json=reducedActionDigest,proto3" json:"reduced_action_digest,omitempty"`
-	// In ascending order, also those that have no workers any more.
+	// In ascending order, including classes without workers.
 	Sizes []*SizeStats `protobuf:"bytes,2,rep,name=sizes,proto3" json:"sizes,omitempty"`
-	// Where the action would start, if there is a worker at all, and why.
+	// The class on which the action would start, if there are workers, and the reason.
 	SizeClass uint32               `protobuf:"varint,3,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	Timeout   *durationpb.Duration `protobuf:"bytes,4,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Reason    string               `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// When it last failed on the largest class; not set: never.
+	// The time of its last failure on the largest class; unset: never.
 	LastFailure   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2001,30 +2006,30 @@ func (x *GetSizesResponse) GetLastFailure() *timestamppb.Timestamp {
 	return nil
 }
 
-// What is known of an action on one size class.
+// The statistics of an action on one size class.
 type SizeStats struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SizeClass uint32                 `protobuf:"varint,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// The outcomes that are remembered, and the median of the successes.
+	// The numbers of recorded outcomes, and the median of the successes.
 	Succeeded int32                `protobuf:"varint,2,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	TimedOut  int32                `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Failed    int32                `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	Median    *durationpb.Duration `protobuf:"bytes,5,opt,name=median,proto3" json:"median,omitempty"`
-	// How long a run would take; not set if that is not known.
+	// The expected duration of a run; unset if it is unknown.
 	Expected *durationpb.Duration `protobuf:"bytes,6,opt,name=expected,proto3" json:"expected,omitempty"`
-	// How long it may take by the rule; not set for the largest class.
+	// The acceptable duration by the rule; unset for the largest class.
 	Acceptable *durationpb.Duration `protobuf:"bytes,7,opt,name=acceptable,proto3" json:"acceptable,omitempty"`
-	// When it would be stopped.
+	// The timeout.
 	Timeout *durationpb.Duration `protobuf:"bytes,8,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// How long it would wait for a worker.
+	// The expected wait for a worker.
 	Wait *durationpb.Duration `protobuf:"bytes,9,opt,name=wait,proto3" json:"wait,omitempty"`
-	// That of an acceptable run.
+	// The probability of an acceptable run.
 	Probability float64 `protobuf:"fixed64,10,opt,name=probability,proto3" json:"probability,omitempty"`
-	// Delay and cost over those on the largest class, less being better; 0: not known.
+	// Delay and cost relative to the largest class; smaller is better. 0: unknown.
 	Score float64 `protobuf:"fixed64,11,opt,name=score,proto3" json:"score,omitempty"`
-	// Why the class cannot be chosen; empty if it can.
+	// The reason why the class cannot be chosen; empty if it can.
 	RuledOut string `protobuf:"bytes,12,opt,name=ruled_out,json=ruledOut,proto3" json:"ruled_out,omitempty"`
-	// The outcomes that are remembered, the oldest first, each with its duration.
+	// The recorded outcomes, the oldest first, each with its duration.
 	Runs          []*runs.Run `protobuf:"bytes,13,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2155,9 +2160,9 @@ type ListQuotasRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all.
 	Cohort string `protobuf:"bytes,1,opt,name=cohort,proto3" json:"cohort,omitempty"`
-	// Not set: all that have a quota, or something that runs or waits.
+	// Unset: all that have a quota, or running or waiting actions.
 	InstanceName *string `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3,oneof" json:"instance_name,omitempty"`
-	// Tells the runs that what is used consists of, too.
+	// Include the runs that make up the use.
 	WithRuns      bool `protobuf:"varint,3,opt,name=with_runs,json=withRuns,proto3" json:"with_runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2265,16 +2270,15 @@ type Cohort struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// "slots", or "size_class": an action counts as much as its worker's size class.
 	Unit string `protobuf:"bytes,2,opt,name=unit,proto3" json:"unit,omitempty"`
-	// What the workers that take work can run at once, what they run, and the sum of all
-	// minimums.
+	// What the workers that take work can run at once, what they run, and the sum of all minimums.
 	Capacity int64 `protobuf:"varint,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Used     int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
 	Minimums int64 `protobuf:"varint,5,opt,name=minimums,proto3" json:"minimums,omitempty"`
-	// How many runs were stopped for others since the scheduler was started.
+	// The number of runs that were stopped for others since the scheduler's start.
 	Preemptions uint64 `protobuf:"varint,6,opt,name=preemptions,proto3" json:"preemptions,omitempty"`
-	// In the order of their names, at most 10000.
+	// Sorted by name, at most 10000.
 	Quotas []*Quota `protobuf:"bytes,7,rep,name=quotas,proto3" json:"quotas,omitempty"`
-	// What an operator should know, such as that more is guaranteed than there is; else empty.
+	// A warning for operators, such as that the guarantees exceed the capacity; else empty.
 	Warning       string `protobuf:"bytes,8,opt,name=warning,proto3" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2369,14 +2373,14 @@ func (x *Cohort) GetWarning() string {
 type Quota struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	InstanceName string                 `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
-	// What it is guaranteed, and what it may not exceed: 0 is no limit.
+	// Its guarantee, and its limit; 0 is no limit.
 	Min int64 `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
 	Max int64 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
-	// What it uses, and how many actions it has waiting.
+	// Its use, and the number of its waiting actions.
 	Used    int64 `protobuf:"varint,4,opt,name=used,proto3" json:"used,omitempty"`
 	Waiting int64 `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// If they are asked for: all that run at the moment at which so much is used, so that their costs
-	// sum up to it. At most 10000 in all cohorts.
+	// On request: all running actions at the time of used, so that their costs add up to it. At most
+	// 10000 in all cohorts.
 	Runs          []*Run `protobuf:"bytes,6,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2454,7 +2458,7 @@ func (x *Quota) GetRuns() []*Run {
 	return nil
 }
 
-// An action that a worker has.
+// An action that runs on a worker.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first operation that asked for it.
@@ -2539,9 +2543,9 @@ type PutQuotaRequest struct {
 	Min          int64                  `protobuf:"varint,3,opt,name=min,proto3" json:"min,omitempty"`
 	// 0: no limit.
 	Max int64 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	// What runs above max is stopped, and waits again, instead of going on.
+	// Runs above max are stopped and queued again, instead of running to their end.
 	Preempt bool `protobuf:"varint,5,opt,name=preempt,proto3" json:"preempt,omitempty"`
-	// min, or max, is not said: it stays as it is.
+	// min, or max, is not given, and keeps its value.
 	KeepMin       bool `protobuf:"varint,6,opt,name=keep_min,json=keepMin,proto3" json:"keep_min,omitempty"`
 	KeepMax       bool `protobuf:"varint,7,opt,name=keep_max,json=keepMax,proto3" json:"keep_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2807,8 +2811,8 @@ func (x *ListStoresRequest) GetOwn() bool {
 
 type ListStoresResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The scheduler's own storage first, if it has any, then those of workers that tell of it, in the
-	// order of their identities. At most 10000.
+	// The scheduler's own storage first, if it has any, then those of workers that report it, sorted
+	// by identity. At most 10000.
 	Stores        []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2854,7 +2858,7 @@ func (x *ListStoresResponse) GetStores() []*Store {
 // A store of blobs.
 type Store struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the worker, less its position; empty for the scheduler's own storage.
+	// The worker's identity, without the position; empty for the scheduler's own storage.
 	Worker        map[string]string `protobuf:"bytes,1,rep,name=worker,proto3" json:"worker,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Bytes         int64             `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	MaxBytes      int64             `protobuf:"varint,3,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
@@ -2931,26 +2935,28 @@ func (x *Store) GetHealth() *live.StoreHealth {
 
 type ListRecordsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not set: all. The names are operation, action, instance, invocation, mnemonic, target, user and worker. Of builds they are
-	// instance, invocation, command, target (what was to be built, or failed), user and host (as known, or as the build tool says).
+	// Unset: all. The names are operation, action, instance, invocation, mnemonic, target, user and
+	// worker. For builds they are instance, invocation, command, target (built or failed ones), user
+	// and host (authenticated, or as the build tool says).
 	Pattern *Pattern `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
-	// Is in one of these, or begins the hash of the action or the name of the operation. Case does not matter.
+	// A text that one of these contains, or with which the hash of the action or the name of the
+	// operation begins. Case does not matter.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// Only these; none: all.
+	// Only these outcomes; none: all.
 	Outcomes []history.Outcome `protobuf:"varint,3,rep,packed,name=outcomes,proto3,enum=forerunner.history.Outcome" json:"outcomes,omitempty"`
-	// Only what was given to more than one worker.
+	// Only operations that more than one worker got.
 	Retried bool `protobuf:"varint,4,opt,name=retried,proto3" json:"retried,omitempty"`
-	// Only what ended since, and before; not set: any.
+	// Only operations that ended since, and before, these times; unset: any.
 	Since  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	Before *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
-	// Only what ran for as long.
+	// Only operations that ran for at least as long.
 	MinRun *durationpb.Duration `protobuf:"bytes,7,opt,name=min_run,json=minRun,proto3" json:"min_run,omitempty"`
-	// Those that ran longest come first, and there are no further pages; else the latest come first.
+	// The longest runs first, without further pages; otherwise the latest first.
 	Slowest bool `protobuf:"varint,8,opt,name=slowest,proto3" json:"slowest,omitempty"`
-	// At most 1000, which is also what 0 means.
+	// At most 1000; 0 means 1000.
 	PageSize  int32  `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// What build tools published of builds, in place of operations: the last record of each build.
+	// Builds as build tools published them, instead of operations: the last record of each build.
 	Builds        bool `protobuf:"varint,11,opt,name=builds,proto3" json:"builds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

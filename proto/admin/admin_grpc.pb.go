@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: proto/admin/admin.proto
 
-// What an operator asks of a running scheduler and tells it to do. Whoever may
-// call this can stop everything; it is served on the scheduler's own port.
+// The operators' interface of a running scheduler. Its callers can stop everything. It is served on
+// the scheduler's own port.
 
 package admin
 
@@ -43,39 +43,39 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Lists are in pages: the next one is asked for with the token that came with
-// the last, and the last one of all has none. What comes, goes or changes between
-// two pages may be missing.
+// Lists are paged: a request for the next page contains the token of the previous page; the last
+// page has no token. Entries that are added, removed or changed between two pages may be missing.
 type SchedulerClient interface {
 	ListWorkers(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
-	// Lets the workers that match, those of now and those to come, finish what they
-	// have and gives them no further action. To repeat it does no harm.
+	// Drains the present and later workers that a pattern matches: they finish their actions and get
+	// no more. Repeating it does no harm.
 	Drain(ctx context.Context, in *DrainRequest, opts ...grpc.CallOption) (*DrainResponse, error)
-	// Takes back a Drain with an equal pattern; NOT_FOUND if there is none.
+	// Ends the Drain with an equal pattern; NOT_FOUND if there is none.
 	Undrain(ctx context.Context, in *UndrainRequest, opts ...grpc.CallOption) (*UndrainResponse, error)
 	ListQueues(ctx context.Context, in *ListQueuesRequest, opts ...grpc.CallOption) (*ListQueuesResponse, error)
 	ListOperations(ctx context.Context, in *ListOperationsRequest, opts ...grpc.CallOption) (*ListOperationsResponse, error)
-	// One operation, also for some time after it is done; then NOT_FOUND. What came of
-	// it is what google.longrunning.Operations tells.
+	// Returns one operation, also for some time after its end; later NOT_FOUND.
+	// google.longrunning.Operations has its result.
 	GetOperation(ctx context.Context, in *GetOperationRequest, opts ...grpc.CallOption) (*Operation, error)
-	// Ends operations with an error, whoever waits for them. What runs of them alone
-	// is stopped.
+	// Ends operations with an error, even if clients wait for them. A run without other operations is
+	// stopped.
 	KillOperations(ctx context.Context, in *KillOperationsRequest, opts ...grpc.CallOption) (*KillOperationsResponse, error)
-	// Shows how an action ran on each size class, and where it would start now and why.
+	// Returns how an action ran on each size class, and where it would start now and why.
 	// FAILED_PRECONDITION if the scheduler does not learn size classes.
 	GetSizes(ctx context.Context, in *GetSizesRequest, opts ...grpc.CallOption) (*GetSizesResponse, error)
-	// What instance names have of cohorts of workers, and what they use now.
+	// Returns the quotas of instance names in cohorts of workers, and their present use.
 	ListQuotas(ctx context.Context, in *ListQuotasRequest, opts ...grpc.CallOption) (*ListQuotasResponse, error)
-	// Gives an instance name a quota, or another one. NOT_FOUND if there is no such cohort.
+	// Sets the quota of an instance name. NOT_FOUND if there is no such cohort.
 	PutQuota(ctx context.Context, in *PutQuotaRequest, opts ...grpc.CallOption) (*PutQuotaResponse, error)
-	// Takes it back; NOT_FOUND if there is none.
+	// Removes a quota; NOT_FOUND if there is none.
 	DeleteQuota(ctx context.Context, in *DeleteQuotaRequest, opts ...grpc.CallOption) (*DeleteQuotaResponse, error)
-	// What the scheduler's own storage and the stores of workers hold, and how far they are with
-	// reading it again.
+	// Returns the contents of the scheduler's own storage and of workers' stores, and the progress of
+	// their scrubs.
 	ListStores(ctx context.Context, in *ListStoresRequest, opts ...grpc.CallOption) (*ListStoresResponse, error)
-	// Operations that have ended, for as long as the scheduler keeps their records.
+	// Returns completed operations, while the scheduler keeps their records.
 	ListRecords(ctx context.Context, in *ListRecordsRequest, opts ...grpc.CallOption) (*ListRecordsResponse, error)
-	// The record of one operation, or of the last one of an action; NOT_FOUND if there is none.
+	// Returns the record of one operation, or of the last operation of an action; NOT_FOUND if there
+	// is none.
 	GetRecord(ctx context.Context, in *GetRecordRequest, opts ...grpc.CallOption) (*history.Record, error)
 }
 
@@ -231,39 +231,39 @@ func (c *schedulerClient) GetRecord(ctx context.Context, in *GetRecordRequest, o
 // All implementations must embed UnimplementedSchedulerServer
 // for forward compatibility.
 //
-// Lists are in pages: the next one is asked for with the token that came with
-// the last, and the last one of all has none. What comes, goes or changes between
-// two pages may be missing.
+// Lists are paged: a request for the next page contains the token of the previous page; the last
+// page has no token. Entries that are added, removed or changed between two pages may be missing.
 type SchedulerServer interface {
 	ListWorkers(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
-	// Lets the workers that match, those of now and those to come, finish what they
-	// have and gives them no further action. To repeat it does no harm.
+	// Drains the present and later workers that a pattern matches: they finish their actions and get
+	// no more. Repeating it does no harm.
 	Drain(context.Context, *DrainRequest) (*DrainResponse, error)
-	// Takes back a Drain with an equal pattern; NOT_FOUND if there is none.
+	// Ends the Drain with an equal pattern; NOT_FOUND if there is none.
 	Undrain(context.Context, *UndrainRequest) (*UndrainResponse, error)
 	ListQueues(context.Context, *ListQueuesRequest) (*ListQueuesResponse, error)
 	ListOperations(context.Context, *ListOperationsRequest) (*ListOperationsResponse, error)
-	// One operation, also for some time after it is done; then NOT_FOUND. What came of
-	// it is what google.longrunning.Operations tells.
+	// Returns one operation, also for some time after its end; later NOT_FOUND.
+	// google.longrunning.Operations has its result.
 	GetOperation(context.Context, *GetOperationRequest) (*Operation, error)
-	// Ends operations with an error, whoever waits for them. What runs of them alone
-	// is stopped.
+	// Ends operations with an error, even if clients wait for them. A run without other operations is
+	// stopped.
 	KillOperations(context.Context, *KillOperationsRequest) (*KillOperationsResponse, error)
-	// Shows how an action ran on each size class, and where it would start now and why.
+	// Returns how an action ran on each size class, and where it would start now and why.
 	// FAILED_PRECONDITION if the scheduler does not learn size classes.
 	GetSizes(context.Context, *GetSizesRequest) (*GetSizesResponse, error)
-	// What instance names have of cohorts of workers, and what they use now.
+	// Returns the quotas of instance names in cohorts of workers, and their present use.
 	ListQuotas(context.Context, *ListQuotasRequest) (*ListQuotasResponse, error)
-	// Gives an instance name a quota, or another one. NOT_FOUND if there is no such cohort.
+	// Sets the quota of an instance name. NOT_FOUND if there is no such cohort.
 	PutQuota(context.Context, *PutQuotaRequest) (*PutQuotaResponse, error)
-	// Takes it back; NOT_FOUND if there is none.
+	// Removes a quota; NOT_FOUND if there is none.
 	DeleteQuota(context.Context, *DeleteQuotaRequest) (*DeleteQuotaResponse, error)
-	// What the scheduler's own storage and the stores of workers hold, and how far they are with
-	// reading it again.
+	// Returns the contents of the scheduler's own storage and of workers' stores, and the progress of
+	// their scrubs.
 	ListStores(context.Context, *ListStoresRequest) (*ListStoresResponse, error)
-	// Operations that have ended, for as long as the scheduler keeps their records.
+	// Returns completed operations, while the scheduler keeps their records.
 	ListRecords(context.Context, *ListRecordsRequest) (*ListRecordsResponse, error)
-	// The record of one operation, or of the last one of an action; NOT_FOUND if there is none.
+	// Returns the record of one operation, or of the last operation of an action; NOT_FOUND if there
+	// is none.
 	GetRecord(context.Context, *GetRecordRequest) (*history.Record, error)
 	mustEmbedUnimplementedSchedulerServer()
 }

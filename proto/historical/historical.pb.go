@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/historical/historical.proto
 
-// What Buildbarn keeps in the CAS of results that are in no action cache.
-// Names and numbers are the public ones; every comment is ours.
+// Buildbarn's records in the CAS of results that are not in the action cache. Names and numbers are
+// the public ones; every comment is ours.
 
 package historical
 
@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// A blob that pages of Buildbarn show: what one run of an action came to.
+// A blob that Buildbarn's pages show: the result of one run of an action.
 type HistoricalExecuteResponse struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	ActionDigest    *v2.Digest             `protobuf:"bytes,1,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`

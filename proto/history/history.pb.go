@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: proto/history/history.proto
 
-// What is remembered of an operation after its end: the rows of a scheduler's history.
+// Records of completed operations: the rows of a scheduler's history.
 
 package history
 
@@ -36,11 +36,11 @@ const (
 	Outcome_FAILED Outcome = 2
 	// The result was in the action cache.
 	Outcome_CACHED Outcome = 3
-	// There is no result; code says why.
+	// There is no result; code has the reason.
 	Outcome_ERROR Outcome = 4
 	// Its clients left, or cancelled it.
 	Outcome_CANCELLED Outcome = 5
-	// The kernel killed processes of the command for want of memory.
+	// The kernel killed processes of the command because memory ran out.
 	Outcome_OUT_OF_MEMORY Outcome = 6
 	Outcome_TIMED_OUT     Outcome = 7
 )
@@ -197,33 +197,33 @@ func (Output_Kind) EnumDescriptor() ([]byte, []int) {
 	return file_proto_history_history_proto_rawDescGZIP(), []int{3, 0}
 }
 
-// One operation that has ended.
+// One completed operation.
 type Record struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Operation    string                 `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
 	InstanceName string                 `protobuf:"bytes,2,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
-	// Of the action and all digests here, in lower case, such as "sha256".
+	// The digest function of all digests here in lower case, such as "sha256".
 	DigestFunction string `protobuf:"bytes,3,opt,name=digest_function,json=digestFunction,proto3" json:"digest_function,omitempty"`
 	// As hash/size.
 	Action string `protobuf:"bytes,4,opt,name=action,proto3" json:"action,omitempty"`
-	// What the client said of itself (REv2, RequestMetadata).
+	// The client's RequestMetadata (REv2).
 	Invocation    string `protobuf:"bytes,5,opt,name=invocation,proto3" json:"invocation,omitempty"`
 	Correlated    string `protobuf:"bytes,6,opt,name=correlated,proto3" json:"correlated,omitempty"`
 	Target        string `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`
 	Mnemonic      string `protobuf:"bytes,8,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
 	Configuration string `protobuf:"bytes,9,opt,name=configuration,proto3" json:"configuration,omitempty"`
-	// Who asked; empty if he was not known. The client is an address.
+	// The authenticated user, empty if there was none. The client is an address.
 	User   string `protobuf:"bytes,10,opt,name=user,proto3" json:"user,omitempty"`
 	Client string `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
-	// Started is that of the last run; not set: there was none.
+	// started is the start of the last run; unset: there was none.
 	Queued  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=queued,proto3" json:"queued,omitempty"`
 	Started *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=started,proto3" json:"started,omitempty"`
 	Ended   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=ended,proto3" json:"ended,omitempty"`
-	// The worker of the last run, its size class, and why the action was to start on its class.
+	// The worker of the last run, its size class, and the reason why the action started on its class.
 	Worker     string `protobuf:"bytes,15,opt,name=worker,proto3" json:"worker,omitempty"`
 	SizeClass  uint32 `protobuf:"varint,16,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	SizeReason string `protobuf:"bytes,17,opt,name=size_reason,json=sizeReason,proto3" json:"size_reason,omitempty"`
-	// How often it was given to a worker.
+	// How often a worker got it.
 	Attempts int32   `protobuf:"varint,18,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	Outcome  Outcome `protobuf:"varint,19,opt,name=outcome,proto3,enum=forerunner.history.Outcome" json:"outcome,omitempty"`
 	// There is an exit code only if there is no error.
@@ -231,21 +231,22 @@ type Record struct {
 	// A google.rpc.Code and its message.
 	Code  int32  `protobuf:"varint,21,opt,name=code,proto3" json:"code,omitempty"`
 	Error string `protobuf:"bytes,22,opt,name=error,proto3" json:"error,omitempty"`
-	// What the client was told besides.
+	// The message for the client.
 	Message string  `protobuf:"bytes,23,opt,name=message,proto3" json:"message,omitempty"`
 	Stdout  *Stream `protobuf:"bytes,24,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr  *Stream `protobuf:"bytes,25,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	// Stages and what the worker tells of resources and prefetching.
+	// Times of the stages, and the worker's report of resources and prefetching.
 	Metadata *v2.ExecutedActionMetadata `protobuf:"bytes,26,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// The first outputs, and how many there are in all.
+	// The first outputs, and the total number.
 	Outputs    []*Output `protobuf:"bytes,27,rep,name=outputs,proto3" json:"outputs,omitempty"`
 	AllOutputs int32     `protobuf:"varint,28,opt,name=all_outputs,json=allOutputs,proto3" json:"all_outputs,omitempty"`
-	// As hash/size, empty if it is not known; and the command line, of which the end may be cut off.
+	// The digest as hash/size, empty if it is unknown; and the command line, which may be truncated.
 	Command      string   `protobuf:"bytes,29,opt,name=command,proto3" json:"command,omitempty"`
 	Arguments    []string `protobuf:"bytes,30,rep,name=arguments,proto3" json:"arguments,omitempty"`
 	ArgumentsCut bool     `protobuf:"varint,31,opt,name=arguments_cut,json=argumentsCut,proto3" json:"arguments_cut,omitempty"`
-	// Set: this is no operation, but what the build tool published of an invocation up to the time in ended. Of the rest there are
-	// invocation, instance_name, user, client, queued (the begin) and outcome.
+	// Set: this is not an operation, but the build tool's report of an invocation until ended. Only
+	// these other fields are set: invocation, instance_name, user, client, queued (the start) and
+	// outcome.
 	Build         *Build `protobuf:"bytes,32,opt,name=build,proto3" json:"build,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -505,21 +506,22 @@ func (x *Record) GetBuild() *Build {
 	return nil
 }
 
-// What a build tool published of a build. Texts and lists are cut; the counts are of all.
+// A build as its build tool published it. Texts and lists are truncated; the counts cover
+// everything.
 type Build struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Such as "test", and the program that runs it.
+	// The command, such as "test", and the build tool.
 	Command string `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Options that were typed, and patterns of targets.
+	// Options on the command line, and patterns of targets.
 	Options  []string `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
 	Patterns []string `protobuf:"bytes,4,rep,name=patterns,proto3" json:"patterns,omitempty"`
-	// As the client says, which nobody has verified.
+	// As the client says; unverified.
 	LocalUser string                 `protobuf:"bytes,5,opt,name=local_user,json=localUser,proto3" json:"local_user,omitempty"`
 	Host      string                 `protobuf:"bytes,6,opt,name=host,proto3" json:"host,omitempty"`
 	Workspace string                 `protobuf:"bytes,7,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	Started   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started,proto3" json:"started,omitempty"`
-	// Not set: the build goes on, or its end is not known.
+	// Unset: the build is still running, or its end is unknown.
 	Finished *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=finished,proto3" json:"finished,omitempty"`
 	ExitCode int32                  `protobuf:"varint,10,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	// Such as TESTS_FAILED.
@@ -528,20 +530,20 @@ type Build struct {
 	TargetsBuilt   int32  `protobuf:"varint,13,opt,name=targets_built,json=targetsBuilt,proto3" json:"targets_built,omitempty"`
 	TargetsFailed  int32  `protobuf:"varint,14,opt,name=targets_failed,json=targetsFailed,proto3" json:"targets_failed,omitempty"`
 	TargetsSkipped int32  `protobuf:"varint,15,opt,name=targets_skipped,json=targetsSkipped,proto3" json:"targets_skipped,omitempty"`
-	// Those that failed come first.
+	// Failed ones first.
 	Targets     []*Build_Target `protobuf:"bytes,16,rep,name=targets,proto3" json:"targets,omitempty"`
 	TestsPassed int32           `protobuf:"varint,17,opt,name=tests_passed,json=testsPassed,proto3" json:"tests_passed,omitempty"`
 	TestsFailed int32           `protobuf:"varint,18,opt,name=tests_failed,json=testsFailed,proto3" json:"tests_failed,omitempty"`
-	// Those that did not pass come first.
+	// Failed ones first.
 	Tests         []*Build_Test         `protobuf:"bytes,19,rep,name=tests,proto3" json:"tests,omitempty"`
 	FailedActions []*Build_FailedAction `protobuf:"bytes,20,rep,name=failed_actions,json=failedActions,proto3" json:"failed_actions,omitempty"`
-	// Lines that the build tool printed as errors.
+	// The build tool's error messages.
 	Errors []string `protobuf:"bytes,21,rep,name=errors,proto3" json:"errors,omitempty"`
-	// The number of the last event, and whether the stream has ended, or some of it was lost.
+	// The number of the last event; whether the stream has ended; whether some of it was lost.
 	LastEvent  int64 `protobuf:"varint,22,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
 	Ended      bool  `protobuf:"varint,23,opt,name=ended,proto3" json:"ended,omitempty"`
 	Incomplete bool  `protobuf:"varint,24,opt,name=incomplete,proto3" json:"incomplete,omitempty"`
-	// Events of which is known only that they came.
+	// Number of events of which only the arrival is known.
 	TooLarge      int32 `protobuf:"varint,25,opt,name=too_large,json=tooLarge,proto3" json:"too_large,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -752,10 +754,10 @@ func (x *Build) GetTooLarge() int32 {
 	return 0
 }
 
-// What a command wrote to one of its streams.
+// The output of a command on one stream.
 type Stream struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As hash/size in the storage; empty: raw is all of it.
+	// The digest in the storage as hash/size; empty: raw is all of it.
 	Digest        string `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
 	Raw           []byte `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -810,7 +812,7 @@ func (x *Stream) GetRaw() []byte {
 type Output struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// As hash/size: of the file or, of a folder, of its Tree. Empty for links.
+	// The digest of the file or of the folder's Tree, as hash/size. Empty for links.
 	Digest        string      `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Kind          Output_Kind `protobuf:"varint,3,opt,name=kind,proto3,enum=forerunner.history.Output_Kind" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -931,9 +933,9 @@ func (x *Build_Target) GetMessage() string {
 type Build_Test struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Label string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
-	// Such as PASSED; empty: it is not over.
+	// Such as PASSED; empty: it is still running.
 	Status string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
-	// How many attempts of runs and shards there were, and how many were taken from a cache.
+	// The number of attempts of runs and shards, and of those from a cache.
 	Attempts int32 `protobuf:"varint,3,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	Cached   int32 `protobuf:"varint,4,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Of all attempts together.

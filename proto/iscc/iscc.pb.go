@@ -28,7 +28,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How one run ended.
+// The outcome of one run.
 type PreviousExecution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Outcome:
@@ -133,7 +133,7 @@ type PerSizeClassStats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
 	PreviousExecutions []*PreviousExecution `protobuf:"bytes,1,rep,name=previous_executions,json=previousExecutions,proto3" json:"previous_executions,omitempty"`
-	// A value that another analyzer keeps; carried, not used, by Forerunner.
+	// A value for other analyzers, which Forerunner keeps but does not use.
 	InitialPageRankProbability float64 `protobuf:"fixed64,3,opt,name=initial_page_rank_probability,json=initialPageRankProbability,proto3" json:"initial_page_rank_probability,omitempty"`
 	unknownFields              protoimpl.UnknownFields
 	sizeCache                  protoimpl.SizeCache

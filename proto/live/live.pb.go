@@ -4,10 +4,10 @@
 // 	protoc        (unknown)
 // source: proto/live/live.proto
 
-// What people want to see of workers. What commands print, while they run: the
-// scheduler asks a worker for it when somebody reads, over a call that the worker
-// has made; so it reaches workers that cannot be called, and costs nothing when
-// nobody reads. A worker also reports its own state from time to time.
+// The output of running commands, and the state of workers. When somebody reads the output of a
+// command, the scheduler asks its worker for it, over a call that the worker has made. So it works
+// for workers that cannot be called, and costs nothing when nobody reads. A worker also reports its
+// own state from time to time.
 
 package live
 
@@ -126,22 +126,23 @@ func (x *Identity) GetWorkerId() map[string]string {
 	return nil
 }
 
-// A watch holds until an answer to Push says that it does not, or the call of
-// Serve that it came with ends.
+// A Watch is valid until an answer to Push ends it, or until the call of Serve that returned it
+// ends.
 type Watch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// An index into ServeRequest.workers.
 	Worker uint32 `protobuf:"varint,2,opt,name=worker,proto3" json:"worker,omitempty"`
-	// The action, which may not have begun yet: "<hash>/<size>".
+	// The action, which may not have started yet: "<hash>/<size>".
 	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
-	// Standard error; else standard output.
+	// Standard error; otherwise standard output.
 	Stderr bool `protobuf:"varint,4,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	// How many bytes of it the reader has already.
+	// The number of bytes that the reader has already.
 	Offset int64 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Nothing is to be read: the worker is to call Synchronize now, by which it learns what to stop. Only worker is set.
+	// There is nothing to read: the worker should call Synchronize now, because it must stop an
+	// action. Only worker is set.
 	Call bool `protobuf:"varint,6,opt,name=call,proto3" json:"call,omitempty"`
-	// The run that offset counts in, as Chunk names it. 0: it is not known.
+	// The run to which offset applies, as in Chunk. 0: unknown.
 	Run           uint32 `protobuf:"varint,7,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -229,16 +230,16 @@ func (x *Watch) GetRun() uint32 {
 type Chunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// At most 64 KiB. None: the worker asks whether anybody still reads.
+	// At most 64 KiB. Empty: the worker asks whether anybody still reads.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// The command has ended, there is nothing after data, and the action will not be run again for what
-	// its command read.
+	// The command has ended, nothing follows after data, and the action will not run again because of
+	// damaged bytes.
 	End bool `protobuf:"varint,3,opt,name=end,proto3" json:"end,omitempty"`
 	// The worker does not serve this Watch, because it has too many.
 	Refused bool `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
-	// Which run of the action's command data is of, counted on this worker from 1: what read damaged bytes
-	// is run again. 0: the command has not begun. In the first chunk of a run other than the last one's, or
-	// than Watch.run, data begins at offset 0, and nothing that came before counts.
+	// The number of the run of the action's command, counted on this worker from 1: a command that
+	// read damaged bytes runs again. 0: the command has not started. If this is another run than in
+	// the last chunk, or than Watch.run, data begins at offset 0, and everything before is void.
 	Run           uint32 `protobuf:"varint,5,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -357,17 +358,17 @@ func (x *Pushed) GetDone() bool {
 // The state of a worker, of all its positions together.
 type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of those in ServeRequest.
+	// One of the identities in ServeRequest.
 	Worker *Identity `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	// How many commands it runs at once, and for how many further actions it fetches
-	// inputs or stores outputs meanwhile.
+	// The number of commands that it runs at once, and of further actions whose inputs it fetches or
+	// whose outputs it stores meanwhile.
 	Slots uint32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	Ahead uint32 `protobuf:"varint,3,opt,name=ahead,proto3" json:"ahead,omitempty"`
-	// Its own store: what is in it, and what may be.
+	// The size of its own store, and its limit.
 	StoreBytes    int64 `protobuf:"varint,4,opt,name=store_bytes,json=storeBytes,proto3" json:"store_bytes,omitempty"`
 	StoreMaxBytes int64 `protobuf:"varint,5,opt,name=store_max_bytes,json=storeMaxBytes,proto3" json:"store_max_bytes,omitempty"`
 	StoreBlobs    int64 `protobuf:"varint,6,opt,name=store_blobs,json=storeBlobs,proto3" json:"store_blobs,omitempty"`
-	// Sums since the worker's start of the figures of actionstats.Prefetch, in files.
+	// Totals since the worker's start of the figures of actionstats.Prefetch, in files.
 	FilesForeseen int64 `protobuf:"varint,8,opt,name=files_foreseen,json=filesForeseen,proto3" json:"files_foreseen,omitempty"`
 	FilesMissed   int64 `protobuf:"varint,9,opt,name=files_missed,json=filesMissed,proto3" json:"files_missed,omitempty"`
 	FilesLate     int64 `protobuf:"varint,12,opt,name=files_late,json=filesLate,proto3" json:"files_late,omitempty"`
@@ -529,15 +530,15 @@ func (*Told) Descriptor() ([]byte, []int) {
 	return file_proto_live_live_proto_rawDescGZIP(), []int{6}
 }
 
-// What a store of blobs has found wrong in itself.
+// The damage that a store of blobs has found in itself.
 type StoreHealth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Blobs that had other bytes than their digests say, since the program's start.
+	// Blobs whose bytes did not match their digests, since the program's start.
 	DamagedBlobs int64 `protobuf:"varint,1,opt,name=damaged_blobs,json=damagedBlobs,proto3" json:"damaged_blobs,omitempty"`
-	// What of those is kept aside now, for people to look at.
+	// Damaged blobs that are kept aside now, for people to inspect.
 	AsideBlobs int64 `protobuf:"varint,2,opt,name=aside_blobs,json=asideBlobs,proto3" json:"aside_blobs,omitempty"`
 	AsideBytes int64 `protobuf:"varint,3,opt,name=aside_bytes,json=asideBytes,proto3" json:"aside_bytes,omitempty"`
-	// Not set: the store is not scrubbed.
+	// Unset: the store is not scrubbed.
 	Scrub         *Scrub `protobuf:"bytes,4,opt,name=scrub,proto3" json:"scrub,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -601,23 +602,23 @@ func (x *StoreHealth) GetScrub() *Scrub {
 	return nil
 }
 
-// A scrub reads all of a store again, in one pass after the other.
+// A scrub reads a whole store again and again, in passes.
 type Scrub struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The period of passes, and the most bytes that they read in a second.
+	// The period of passes, and the limit of bytes per second.
 	Every *durationpb.Duration `protobuf:"bytes,1,opt,name=every,proto3" json:"every,omitempty"`
 	Rate  int64                `protobuf:"varint,2,opt,name=rate,proto3" json:"rate,omitempty"`
-	// When the latest pass began, and when that ended; not set while it is under way.
+	// When the latest pass began, and when it ended; ended is unset during a pass.
 	Began *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=began,proto3" json:"began,omitempty"`
 	Ended *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended,proto3" json:"ended,omitempty"`
-	// When the pass under way would end at its present pace, else when the next one begins.
+	// When the current pass would end at its present pace, or else when the next one begins.
 	Due *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=due,proto3" json:"due,omitempty"`
-	// The share of the latest pass that is done, from 0 to 1, and what it has read and found damaged.
+	// The finished share of the latest pass, from 0 to 1, and how much it has read and found damaged.
 	Done    float64 `protobuf:"fixed64,6,opt,name=done,proto3" json:"done,omitempty"`
 	Files   int64   `protobuf:"varint,7,opt,name=files,proto3" json:"files,omitempty"`
 	Bytes   int64   `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Damaged int64   `protobuf:"varint,9,opt,name=damaged,proto3" json:"damaged,omitempty"`
-	// When a whole pass ended last; before the first, when that began.
+	// When the last whole pass ended; before the first one, when that began.
 	LastWhole     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_whole,json=lastWhole,proto3" json:"last_whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

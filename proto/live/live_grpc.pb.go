@@ -4,10 +4,10 @@
 // - protoc             (unknown)
 // source: proto/live/live.proto
 
-// What people want to see of workers. What commands print, while they run: the
-// scheduler asks a worker for it when somebody reads, over a call that the worker
-// has made; so it reaches workers that cannot be called, and costs nothing when
-// nobody reads. A worker also reports its own state from time to time.
+// The output of running commands, and the state of workers. When somebody reads the output of a
+// command, the scheduler asks its worker for it, over a call that the worker has made. So it works
+// for workers that cannot be called, and costs nothing when nobody reads. A worker also reports its
+// own state from time to time.
 
 package live
 
@@ -33,16 +33,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Served by the scheduler. Everything works without it, but nobody can watch.
+// The scheduler serves this. Without it everything else works, but nobody can watch.
 type OutputsClient interface {
-	// Called once by a worker, and again when it breaks. The answers are what
-	// somebody wants to read; they come for as long as the call lasts.
+	// A worker calls it once, and again when the call breaks. The answers are the output that readers
+	// want; they come while the call lasts.
 	Serve(ctx context.Context, in *ServeRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Watch], error)
-	// Brings more of what a Watch asks for. It is answered when the reader is ready
-	// for the next chunk; so there is at most one of each Watch under way.
+	// Sends more of the output that a Watch asks for. It is answered when the reader is ready for the
+	// next chunk, so at most one chunk of each Watch is on its way.
 	Push(ctx context.Context, in *Chunk, opts ...grpc.CallOption) (*Pushed, error)
-	// Takes the place of the last report of the same worker, and holds until its call
-	// of Serve ends. Without such a call: FAILED_PRECONDITION.
+	// Replaces the last report of the same worker, and is valid until its call of Serve ends. Without
+	// such a call: FAILED_PRECONDITION.
 	Tell(ctx context.Context, in *Report, opts ...grpc.CallOption) (*Told, error)
 }
 
@@ -97,16 +97,16 @@ func (c *outputsClient) Tell(ctx context.Context, in *Report, opts ...grpc.CallO
 // All implementations must embed UnimplementedOutputsServer
 // for forward compatibility.
 //
-// Served by the scheduler. Everything works without it, but nobody can watch.
+// The scheduler serves this. Without it everything else works, but nobody can watch.
 type OutputsServer interface {
-	// Called once by a worker, and again when it breaks. The answers are what
-	// somebody wants to read; they come for as long as the call lasts.
+	// A worker calls it once, and again when the call breaks. The answers are the output that readers
+	// want; they come while the call lasts.
 	Serve(*ServeRequest, grpc.ServerStreamingServer[Watch]) error
-	// Brings more of what a Watch asks for. It is answered when the reader is ready
-	// for the next chunk; so there is at most one of each Watch under way.
+	// Sends more of the output that a Watch asks for. It is answered when the reader is ready for the
+	// next chunk, so at most one chunk of each Watch is on its way.
 	Push(context.Context, *Chunk) (*Pushed, error)
-	// Takes the place of the last report of the same worker, and holds until its call
-	// of Serve ends. Without such a call: FAILED_PRECONDITION.
+	// Replaces the last report of the same worker, and is valid until its call of Serve ends. Without
+	// such a call: FAILED_PRECONDITION.
 	Tell(context.Context, *Report) (*Told, error)
 	mustEmbedUnimplementedOutputsServer()
 }

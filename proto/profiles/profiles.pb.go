@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/profiles/profiles.proto
 
-// What Forerunner remembers of what runs of similar actions read. Each record
-// can be read as a buildbarn.fsac.FileSystemAccessProfile too.
+// Profiles: the files that runs of similar actions read. Each record can also be read as a
+// buildbarn.fsac.FileSystemAccessProfile.
 
 package profiles
 
@@ -27,16 +27,16 @@ const (
 // A profile and the runs behind it.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Fields 1 and 2 are those of FileSystemAccessProfile, with the paths that the
-	// next run is expected to read.
+	// Fields 1 and 2 are those of FileSystemAccessProfile, with the paths that the next run will
+	// probably read.
 	BloomFilter              []byte `protobuf:"bytes,1,opt,name=bloom_filter,json=bloomFilter,proto3" json:"bloom_filter,omitempty"`
 	BloomFilterHashFunctions uint32 `protobuf:"varint,2,opt,name=bloom_filter_hash_functions,json=bloomFilterHashFunctions,proto3" json:"bloom_filter_hash_functions,omitempty"`
-	// Not there if a run read too many paths, or if a store lost it, which only
-	// keeps what FileSystemAccessProfile has.
+	// Absent if a run read too many paths, or if a store that keeps only FileSystemAccessProfile has
+	// dropped it.
 	History *History `protobuf:"bytes,1000,opt,name=history,proto3" json:"history,omitempty"`
-	// What the last run went through, and may be there again.
+	// The directories that the last run read, which may exist again.
 	Directories *Directories `protobuf:"bytes,1001,opt,name=directories,proto3" json:"directories,omitempty"`
-	// Which parts of large files runs were seen to read.
+	// The parts of large files that runs read.
 	Ranges        *Ranges `protobuf:"bytes,1002,opt,name=ranges,proto3" json:"ranges,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -109,7 +109,7 @@ func (x *Record) GetRanges() *Ranges {
 
 type Ranges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The one that changed last in front.
+	// The last changed one first.
 	Files         []*RangedFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -159,7 +159,8 @@ type RangedFile struct {
 	// The first eight bytes of the hash of its content, the first byte the most significant.
 	Blob uint64 `protobuf:"fixed64,2,opt,name=blob,proto3" json:"blob,omitempty"`
 	Size int64  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
-	// How many chunks were not read, how many after those were, and so on in turn, up to the last that was.
+	// The number of chunks that were not read, of the following ones that were, and so on in turn, up
+	// to the last that was.
 	Chunks        []uint32 `protobuf:"varint,4,rep,packed,name=chunks,proto3" json:"chunks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -223,11 +224,11 @@ func (x *RangedFile) GetChunks() []uint32 {
 	return nil
 }
 
-// Directory messages of an input root, level by level, each once. They are of the
-// digest function of the record's key.
+// Digests of Directory messages of an input root, level by level, each once. Their digest function
+// is that of the record's key.
 type Directories struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 32 bytes for each.
+	// 32 bytes for each digest.
 	Hashes        []byte  `protobuf:"bytes,1,opt,name=hashes,proto3" json:"hashes,omitempty"`
 	Sizes         []int64 `protobuf:"varint,2,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -278,23 +279,23 @@ func (x *Directories) GetSizes() []int64 {
 	return nil
 }
 
-// Which path was read by which of the last few runs. A path is its hash: the
-// 64-bit FNV-1a hash of its components, each with a slash before it.
+// Which of the last few runs read which paths. A path is its hash: the 64-bit FNV-1a hash of its
+// components, each with a slash before it.
 type History struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In ascending order, each once.
 	Paths []uint64 `protobuf:"fixed64,1,rep,packed,name=paths,proto3" json:"paths,omitempty"`
 	// For each of paths, bit i if runs[i] read it; never 0.
 	Readers []uint32 `protobuf:"varint,2,rep,packed,name=readers,proto3" json:"readers,omitempty"`
-	// One for each run, in no order. With actions that are merely alike, it tells
-	// them apart, as only one run of each is kept: the first eight bytes of the
-	// hash of the reduced action digest, the first byte the most significant.
+	// One for each run, in any order. If actions are only similar, it distinguishes them, because
+	// only one run of each is kept: the first eight bytes of the hash of the reduced action digest,
+	// the first byte the most significant.
 	Runs []uint64 `protobuf:"fixed64,3,rep,packed,name=runs,proto3" json:"runs,omitempty"`
-	// Index into runs of the youngest.
+	// Index into runs of the latest one.
 	Newest uint32 `protobuf:"varint,4,opt,name=newest,proto3" json:"newest,omitempty"`
-	// When the runs that read it first read each of paths, in two bits, four to a byte, the
-	// first one the lowest: 0 in the first eighth of what a run read, 1 to 3 in a third of the
-	// rest each. Not there in records of programs that did not note it.
+	// When the runs that read each of paths earliest did so, in two bits, four to a byte, the first
+	// one the lowest: 0 in the first eighth of a run's reads, 1 to 3 in the thirds of the rest.
+	// Absent in records of programs that did not record it.
 	Ranks         []byte `protobuf:"bytes,5,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -365,12 +366,12 @@ func (x *History) GetRanks() []byte {
 	return nil
 }
 
-// What actions that are merely alike have in common; the digest of this message
-// is the key of their Record. An empty field stands for what is not known.
+// The common properties of similar actions; the digest of this message is the key of their Record.
+// An empty field means that the property is unknown.
 type CoarseKey struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Mnemonic string                 `protobuf:"bytes,1,opt,name=mnemonic,proto3" json:"mnemonic,omitempty"`
-	// The program that the action starts, with the script, module or class that it is told to run.
+	// The program that the action starts, with the script, module or class that it runs.
 	Tool          string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	Platform      string `protobuf:"bytes,4,opt,name=platform,proto3" json:"platform,omitempty"`
 	Configuration string `protobuf:"bytes,5,opt,name=configuration,proto3" json:"configuration,omitempty"`

@@ -4,9 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/record/record.proto
 
-// A recording of what a scheduler was told and when, from which the same State
-// comes about again. A file of it is a sequence of Events, each with its length
-// as a varint before it; the first is a Start.
+// A recording of a scheduler's events and their times, from which the same State can be rebuilt. A
+// file is a sequence of Events, each with its length as a varint before it; the first is a Start.
 
 package record
 
@@ -30,7 +29,7 @@ const (
 
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Time since the event before this one; 0 for the first.
+	// Time since the previous event; 0 for the first.
 	DeltaNs int64 `protobuf:"zigzag64,1,opt,name=delta_ns,json=deltaNs,proto3" json:"delta_ns,omitempty"`
 	// Types that are valid to be assigned to Kind:
 	//
@@ -268,7 +267,7 @@ type Event_Order struct {
 }
 
 type Event_Leave struct {
-	// As detach, with which the operation ends at once.
+	// Like detach, but the operation ends at once.
 	Leave string `protobuf:"bytes,19,opt,name=leave,proto3,oneof"`
 }
 
@@ -351,7 +350,7 @@ func (x *Start) GetConfig() []byte {
 	return nil
 }
 
-// An Operation without what State only hands on.
+// An Operation without the data that State only passes on.
 type Submit struct {
 	state          protoimpl.MessageState  `protogen:"open.v1"`
 	Name           string                  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -516,7 +515,7 @@ func (x *Submit) GetSizeHedge() bool {
 	return false
 }
 
-// An operation whose action a worker had, as it is remembered for a scheduler that comes next.
+// An operation whose action a worker had, as it is stored for the next scheduler.
 type Held struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Operation *Submit                `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
@@ -528,7 +527,7 @@ type Held struct {
 	Prefix    string            `protobuf:"bytes,6,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	Platform  *v2.Platform      `protobuf:"bytes,7,opt,name=platform,proto3" json:"platform,omitempty"`
 	SizeClass uint32            `protobuf:"varint,8,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// What a worker is given with the operation. Not in a recording.
+	// The data that a worker gets with the operation. Not in a recording.
 	Action    *v2.Action   `protobuf:"bytes,9,opt,name=action,proto3" json:"action,omitempty"`
 	Auxiliary []*anypb.Any `protobuf:"bytes,10,rep,name=auxiliary,proto3" json:"auxiliary,omitempty"`
 	// As in Sync.
@@ -660,7 +659,7 @@ func (x *Held) GetImplied() *v2.Platform {
 	return nil
 }
 
-// A part of all that workers had at one time.
+// A part of all actions that workers had at one time.
 type Index struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -729,10 +728,10 @@ type Sync struct {
 	Uploading  bool                   `protobuf:"varint,12,opt,name=uploading,proto3" json:"uploading,omitempty"`
 	Running    bool                   `protobuf:"varint,13,opt,name=running,proto3" json:"running,omitempty"`
 	Boot       string                 `protobuf:"bytes,14,opt,name=boot,proto3" json:"boot,omitempty"`
-	// Of platform, what actions have to ask for; and what the worker offers besides.
+	// The properties of platform that actions must ask for, and the worker's further properties.
 	Required *v2.Platform `protobuf:"bytes,15,opt,name=required,proto3" json:"required,omitempty"`
 	Implied  *v2.Platform `protobuf:"bytes,16,opt,name=implied,proto3" json:"implied,omitempty"`
-	// Of the action; unset if the worker did not name it.
+	// The action's instance name; unset if the worker did not report it.
 	Instance      *string `protobuf:"bytes,17,opt,name=instance,proto3,oneof" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -887,14 +886,14 @@ func (x *Sync) GetInstance() string {
 	return ""
 }
 
-// As much of an ExecuteResponse as State looks at.
+// The part of an ExecuteResponse that State reads.
 type Response struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	HasResult bool                   `protobuf:"varint,1,opt,name=has_result,json=hasResult,proto3" json:"has_result,omitempty"`
 	ExitCode  int32                  `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Code      int32                  `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`
 	Message   string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// Tells responses apart that are the same so far.
+	// Distinguishes responses that are otherwise equal.
 	Hash          uint64 `protobuf:"fixed64,5,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1053,10 +1052,10 @@ func (*Tick) Descriptor() ([]byte, []int) {
 	return file_proto_record_record_proto_rawDescGZIP(), []int{8}
 }
 
-// What an operator wants.
+// An operator's order.
 type Order struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which of the scheduler's orders it is, and that as JSON.
+	// The name of the order, and its data as JSON.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Value         []byte `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields

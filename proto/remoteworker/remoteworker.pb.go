@@ -30,15 +30,15 @@ const (
 
 type SynchronizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who calls. Opaque to the scheduler; one identity runs one action at a time.
+	// The worker's identity, opaque to the scheduler; one identity runs one action at a time.
 	WorkerId map[string]string `protobuf:"bytes,1,rep,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Actions of this instance name, and of names below it, may be sent here.
+	// The worker takes actions of this instance name, and of names below it.
 	InstanceNamePrefix string `protobuf:"bytes,2,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
-	// What an action's platform must equal to be sent here.
+	// The worker takes actions with an equal platform.
 	Platform *v2.Platform `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
-	// What the worker does now.
+	// The present state of the worker.
 	CurrentState *CurrentState `protobuf:"bytes,4,opt,name=current_state,json=currentState,proto3" json:"current_state,omitempty"`
-	// How large this worker is relative to the others of its platform.
+	// The size of this worker relative to others of its platform.
 	SizeClass uint32 `protobuf:"varint,5,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
 	// The worker drains: it wants no further action after the current one.
 	PreferBeingIdle bool `protobuf:"varint,6,opt,name=prefer_being_idle,json=preferBeingIdle,proto3" json:"prefer_being_idle,omitempty"`
@@ -202,10 +202,10 @@ func (*CurrentState_Executing_) isCurrentState_WorkerState() {}
 
 type SynchronizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When to call again at the latest; a worker that does not is taken for dead.
-	// A worker may call sooner when something happened.
+	// The latest time of the next call; a worker that does not call counts as dead. A worker may call
+	// earlier, when its state has changed.
 	NextSynchronizationAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=next_synchronization_at,json=nextSynchronizationAt,proto3" json:"next_synchronization_at,omitempty"`
-	// What the worker should do instead of what it does now. Unset: go on.
+	// The state that the worker should change to. Unset: it continues as it is.
 	DesiredState  *DesiredState `protobuf:"bytes,2,opt,name=desired_state,json=desiredState,proto3" json:"desired_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,12 +326,12 @@ type isDesiredState_WorkerState interface {
 }
 
 type DesiredState_Idle struct {
-	// Stop what runs and be idle.
+	// Stop the running action and be idle.
 	Idle *emptypb.Empty `protobuf:"bytes,1,opt,name=idle,proto3,oneof"`
 }
 
 type DesiredState_Executing_ struct {
-	// Run this action; stop what runs if it is another.
+	// Run this action, and stop another one that runs.
 	Executing *DesiredState_Executing `protobuf:"bytes,2,opt,name=executing,proto3,oneof"`
 }
 
@@ -449,12 +449,12 @@ type isCurrentState_Executing_ExecutionState interface {
 }
 
 type CurrentState_Executing_Started struct {
-	// The action was accepted.
+	// The worker has accepted the action.
 	Started *emptypb.Empty `protobuf:"bytes,2,opt,name=started,proto3,oneof"`
 }
 
 type CurrentState_Executing_FetchingInputs struct {
-	// The input root is being made.
+	// The input root is being created.
 	FetchingInputs *emptypb.Empty `protobuf:"bytes,3,opt,name=fetching_inputs,json=fetchingInputs,proto3,oneof"`
 }
 
@@ -486,13 +486,13 @@ func (*CurrentState_Executing_Completed) isCurrentState_Executing_ExecutionState
 type DesiredState_Executing struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ActionDigest *v2.Digest             `protobuf:"bytes,1,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
-	// The action itself. Its timeout is always set and is the whole truth.
+	// The action itself. Its timeout is always set, and the worker applies no other.
 	Action *v2.Action `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`
 	// When the client's call was accepted.
 	QueuedTimestamp *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=queued_timestamp,json=queuedTimestamp,proto3" json:"queued_timestamp,omitempty"`
-	// To be copied to ExecutedActionMetadata.auxiliary_metadata.
+	// For ExecutedActionMetadata.auxiliary_metadata of the result.
 	AuxiliaryMetadata []*anypb.Any `protobuf:"bytes,6,rep,name=auxiliary_metadata,json=auxiliaryMetadata,proto3" json:"auxiliary_metadata,omitempty"`
-	// What follows the worker's prefix in the client's instance name.
+	// The rest of the client's instance name after the worker's prefix.
 	InstanceNameSuffix string `protobuf:"bytes,7,opt,name=instance_name_suffix,json=instanceNameSuffix,proto3" json:"instance_name_suffix,omitempty"`
 	// W3C trace context headers of the client's call.
 	W3CTraceContext map[string]string `protobuf:"bytes,8,rep,name=w3c_trace_context,json=w3cTraceContext,proto3" json:"w3c_trace_context,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -31,9 +31,9 @@ const (
 //
 // OperationQueue is served by the scheduler and called by its workers.
 type OperationQueueClient interface {
-	// Tells the scheduler what one worker identity does and answers what it
-	// should do next. While an action runs the answer comes at once; the call of
-	// a worker that is idle or reports a result may be held until there is work.
+	// Reports what one worker identity does, and returns what it should do next. While an action runs
+	// the answer comes at once; the call of a worker that is idle or reports a result may be held
+	// until there is work.
 	Synchronize(ctx context.Context, in *SynchronizeRequest, opts ...grpc.CallOption) (*SynchronizeResponse, error)
 }
 
@@ -61,9 +61,9 @@ func (c *operationQueueClient) Synchronize(ctx context.Context, in *SynchronizeR
 //
 // OperationQueue is served by the scheduler and called by its workers.
 type OperationQueueServer interface {
-	// Tells the scheduler what one worker identity does and answers what it
-	// should do next. While an action runs the answer comes at once; the call of
-	// a worker that is idle or reports a result may be held until there is work.
+	// Reports what one worker identity does, and returns what it should do next. While an action runs
+	// the answer comes at once; the call of a worker that is idle or reports a result may be held
+	// until there is work.
 	Synchronize(context.Context, *SynchronizeRequest) (*SynchronizeResponse, error)
 	mustEmbedUnimplementedOperationQueueServer()
 }

@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: proto/resourceusage/resourceusage.proto
 
-// What an action used, as Buildbarn reports it in
-// ExecutedActionMetadata.auxiliary_metadata. Names and numbers are the public
-// ones; every comment is ours.
+// The resources that an action used, as Buildbarn reports them in
+// ExecutedActionMetadata.auxiliary_metadata. Names and numbers are the public ones; every comment
+// is ours.
 
 package resourceusage
 
@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Files that the action made in a pool of the worker.
+// Files that the action created in a pool of the worker.
 type FilePoolResourceUsage struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	FilesCreated       uint64                 `protobuf:"varint,1,opt,name=files_created,json=filesCreated,proto3" json:"files_created,omitempty"`
@@ -132,7 +132,7 @@ type POSIXResourceUsage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	UserTime   *durationpb.Duration   `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
 	SystemTime *durationpb.Duration   `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// Bytes, where ru_maxrss has KiB.
+	// In bytes; ru_maxrss is in KiB.
 	MaximumResidentSetSize     int64 `protobuf:"varint,3,opt,name=maximum_resident_set_size,json=maximumResidentSetSize,proto3" json:"maximum_resident_set_size,omitempty"`
 	PageReclaims               int64 `protobuf:"varint,7,opt,name=page_reclaims,json=pageReclaims,proto3" json:"page_reclaims,omitempty"`
 	PageFaults                 int64 `protobuf:"varint,8,opt,name=page_faults,json=pageFaults,proto3" json:"page_faults,omitempty"`
@@ -278,7 +278,7 @@ func (x *POSIXResourceUsage) GetTerminationSignal() string {
 	return ""
 }
 
-// What an action cost, by kind of expense.
+// The cost of an action, by kind of expense.
 type MonetaryResourceUsage struct {
 	state         protoimpl.MessageState                    `protogen:"open.v1"`
 	Expenses      map[string]*MonetaryResourceUsage_Expense `protobuf:"bytes,1,rep,name=expenses,proto3" json:"expenses,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -323,10 +323,10 @@ func (x *MonetaryResourceUsage) GetExpenses() map[string]*MonetaryResourceUsage_
 	return nil
 }
 
-// How much of the input root was looked at.
+// The part of the input root that the action read.
 type InputRootResourceUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Subdirectories named by the directories that were read.
+	// Subdirectories that the read directories name.
 	DirectoriesResolved uint64 `protobuf:"varint,1,opt,name=directories_resolved,json=directoriesResolved,proto3" json:"directories_resolved,omitempty"`
 	DirectoriesRead     uint64 `protobuf:"varint,2,opt,name=directories_read,json=directoriesRead,proto3" json:"directories_read,omitempty"`
 	FilesRead           uint64 `protobuf:"varint,3,opt,name=files_read,json=filesRead,proto3" json:"files_read,omitempty"`

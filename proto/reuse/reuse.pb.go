@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/reuse/reuse.proto
 
-// What Forerunner remembers of former runs of a command, exactly, so that a run
-// can be spared whose outcome is known.
+// Exact records of earlier runs of commands, so that a command with a known outcome need not run
+// again.
 
 package reuse
 
@@ -32,11 +32,11 @@ type FindRequest struct {
 	InstanceName   string                  `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
 	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
 	ActionDigest   *v2.Digest              `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
-	// Digest of an Action that has only the command, platform and salt of that one, the properties
-	// of the platform ordered by name, then value.
+	// Digest of an Action with only the command, platform and salt of that one. The properties of the
+	// platform are sorted by name, then value.
 	ReducedActionDigest *v2.Digest `protobuf:"bytes,4,opt,name=reduced_action_digest,json=reducedActionDigest,proto3" json:"reduced_action_digest,omitempty"`
-	// SHA-256 of all else that decides what the command does on the worker: how it is run, by
-	// which program, and what the machine is like. Runs are found where it is the same.
+	// SHA-256 of everything else that determines what the command does on the worker: how the worker
+	// runs it, the worker's program, and the machine. Only runs with the same value are found.
 	Circumstances []byte `protobuf:"bytes,5,opt,name=circumstances,proto3" json:"circumstances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -111,7 +111,7 @@ type KeepRequest struct {
 	state          protoimpl.MessageState  `protogen:"open.v1"`
 	InstanceName   string                  `protobuf:"bytes,1,opt,name=instance_name,json=instanceName,proto3" json:"instance_name,omitempty"`
 	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
-	// As in FindRequest; the reduced Action is made of this one, which the storage must have.
+	// As in FindRequest. The reduced Action is derived from this action, which the storage must have.
 	ActionDigest  *v2.Digest `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
 	Circumstances []byte     `protobuf:"bytes,4,opt,name=circumstances,proto3" json:"circumstances,omitempty"`
 	// Its action is action_digest.
@@ -185,7 +185,7 @@ func (x *KeepRequest) GetRun() *Run {
 	return nil
 }
 
-// The former runs of one command, the youngest first.
+// The earlier runs of one command, the latest first.
 type Record struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Runs          []*Run                 `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
@@ -230,19 +230,19 @@ func (x *Record) GetRuns() []*Run {
 	return nil
 }
 
-// A run that ended with exit code 0.
+// A run with exit code 0.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The action that was run.
+	// The action.
 	Action *v2.Digest `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	// Name of the worker that ran it, and when it had done so.
+	// Name of the worker that ran it, and the time of its end.
 	Worker    string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	Completed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=completed,proto3" json:"completed,omitempty"`
 	// An encoded ActionResult without execution_metadata.
 	Result []byte `protobuf:"bytes,4,opt,name=result,proto3" json:"result,omitempty"`
-	// All blobs that the result needs, those within its directories included.
+	// All blobs that the result refers to, including those within its directories.
 	Blobs []*v2.Digest `protobuf:"bytes,5,rep,name=blobs,proto3" json:"blobs,omitempty"`
-	// What the run saw of its input root.
+	// The inputs that the run looked at.
 	Root          *Directory `protobuf:"bytes,6,opt,name=root,proto3" json:"root,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -320,15 +320,14 @@ func (x *Run) GetRoot() *Directory {
 	return nil
 }
 
-// What a run saw of a directory.
+// The part of a directory that a run looked at.
 type Directory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Hash of the Directory message. A directory with the same hash need not be
-	// compared any further.
+	// Hash of the Directory message. A directory with the same hash needs no further comparison.
 	Hash []byte `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"`
 	// Hash of the names and kinds of all entries, if the directory was listed.
 	Names []byte `protobuf:"bytes,2,opt,name=names,proto3" json:"names,omitempty"`
-	// The names that were looked at, in the order of their bytes, each once.
+	// The names that the run looked at, sorted by their bytes, each once.
 	Entries       []*Entry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -385,15 +384,15 @@ func (x *Directory) GetEntries() []*Entry {
 	return nil
 }
 
-// What a run saw under a name, which need not be UTF-8.
+// A name that a run looked at. It need not be UTF-8.
 type Entry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  []byte                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it looked at: 1 for the attributes, 2 for the content.
+	// The kind of look: 1 for the attributes, 2 for the content.
 	Looks uint32 `protobuf:"varint,2,opt,name=looks,proto3" json:"looks,omitempty"`
-	// Hash of what that showed; empty if there was nothing of that name.
+	// Hash of the attributes or the content; empty if the name did not exist.
 	Shown []byte `protobuf:"bytes,3,opt,name=shown,proto3" json:"shown,omitempty"`
-	// What it saw of the directory of that name, if it looked into it.
+	// The part of the directory with that name that the run looked at, if any.
 	Directory     *Directory `protobuf:"bytes,4,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: proto/reuse/reuse.proto
 
-// What Forerunner remembers of former runs of a command, exactly, so that a run
-// can be spared whose outcome is known.
+// Exact records of earlier runs of commands, so that a command with a known outcome need not run
+// again.
 
 package reuse
 
@@ -31,15 +31,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Former runs that workers share. Served by the scheduler, for workers. Without
-// authentication a call shows the grant to write the result of its action, in the
-// header forerunner-result-grant; else it is PERMISSION_DENIED. Everything works
-// without this service, but each worker then has its own runs only.
+// Earlier runs that workers share. The scheduler serves them to workers. Without authentication a
+// call must present the grant to write the result of its action, in the header
+// forerunner-result-grant; otherwise it fails with PERMISSION_DENIED. Without this service each
+// worker uses only its own runs.
 type AccountsClient interface {
-	// The former runs of the command of an action that the caller was given. There may be none.
+	// Returns the earlier runs of the command of an action that the caller is running. There may be
+	// none.
 	Find(ctx context.Context, in *FindRequest, opts ...grpc.CallOption) (*Record, error)
-	// Adds a run of an action that the caller was given and whose result it may write.
-	// It goes before those that are known, and takes the place of one that looked at the same.
+	// Adds a run of an action that the caller is running and whose result it may write. The run comes
+	// first, and replaces one that looked at the same inputs.
 	Keep(ctx context.Context, in *KeepRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 }
 
@@ -75,15 +76,16 @@ func (c *accountsClient) Keep(ctx context.Context, in *KeepRequest, opts ...grpc
 // All implementations must embed UnimplementedAccountsServer
 // for forward compatibility.
 //
-// Former runs that workers share. Served by the scheduler, for workers. Without
-// authentication a call shows the grant to write the result of its action, in the
-// header forerunner-result-grant; else it is PERMISSION_DENIED. Everything works
-// without this service, but each worker then has its own runs only.
+// Earlier runs that workers share. The scheduler serves them to workers. Without authentication a
+// call must present the grant to write the result of its action, in the header
+// forerunner-result-grant; otherwise it fails with PERMISSION_DENIED. Without this service each
+// worker uses only its own runs.
 type AccountsServer interface {
-	// The former runs of the command of an action that the caller was given. There may be none.
+	// Returns the earlier runs of the command of an action that the caller is running. There may be
+	// none.
 	Find(context.Context, *FindRequest) (*Record, error)
-	// Adds a run of an action that the caller was given and whose result it may write.
-	// It goes before those that are known, and takes the place of one that looked at the same.
+	// Adds a run of an action that the caller is running and whose result it may write. The run comes
+	// first, and replaces one that looked at the same inputs.
 	Keep(context.Context, *KeepRequest) (*emptypb.Empty, error)
 	mustEmbedUnimplementedAccountsServer()
 }

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: proto/runs/runs.proto
 
-// What Forerunner remembers of how actions ran beyond what Buildbarn's
-// statistics (buildbarn.iscc) have room for. Everything works without it.
+// Data about the runs of actions beyond Buildbarn's statistics (buildbarn.iscc). Everything works
+// without it.
 
 package runs
 
@@ -32,7 +32,7 @@ const (
 	Outcome_SUCCEEDED Outcome = 1
 	Outcome_TIMED_OUT Outcome = 2
 	Outcome_FAILED    Outcome = 3
-	// The command used more memory than its worker gave it.
+	// The command needed more memory than its worker gave it.
 	Outcome_OUT_OF_MEMORY Outcome = 4
 )
 
@@ -81,8 +81,8 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_proto_runs_runs_proto_rawDescGZIP(), []int{0}
 }
 
-// The last runs of one action, or of actions that are alike
-// (forerunner.profiles.CoarseKey), on workers of all size classes.
+// The last runs of one action, or of similar actions (forerunner.profiles.CoarseKey), on workers of
+// all size classes.
 type Record struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
@@ -128,7 +128,7 @@ func (x *Record) GetRuns() []*Run {
 	return nil
 }
 
-// One run. Zero stands for what is not known.
+// One run. Zero means unknown.
 type Run struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SizeClass uint32                 `protobuf:"varint,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
@@ -138,12 +138,11 @@ type Run struct {
 	// User and system time of all processes.
 	CpuNanoseconds  int64 `protobuf:"varint,4,opt,name=cpu_nanoseconds,json=cpuNanoseconds,proto3" json:"cpu_nanoseconds,omitempty"`
 	PeakMemoryBytes int64 `protobuf:"varint,5,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	// What the worker gave to the run.
+	// The resources that the worker gave to the run.
 	MemoryLimitBytes int64   `protobuf:"varint,6,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"`
 	Cpus             float64 `protobuf:"fixed64,7,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	// Where actions are merely alike, it tells them apart: the first eight bytes
-	// of the hash of the reduced action digest, the first byte the most
-	// significant.
+	// If actions are only similar, it distinguishes them: the first eight bytes of the hash of the
+	// reduced action digest, the first byte the most significant.
 	Action        uint64 `protobuf:"fixed64,8,opt,name=action,proto3" json:"action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -235,14 +234,14 @@ func (x *Run) GetAction() uint64 {
 	return 0
 }
 
-// Where a run was, and why; packed as Any into
+// The size class of a run, and the reason for it; packed as Any into
 // ExecutedActionMetadata.auxiliary_metadata.
 type Placement struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SizeClass uint32                 `protobuf:"varint,1,opt,name=size_class,json=sizeClass,proto3" json:"size_class,omitempty"`
-	// Not there if nothing was known.
+	// Absent if it was unknown.
 	ExpectedDuration *durationpb.Duration `protobuf:"bytes,2,opt,name=expected_duration,json=expectedDuration,proto3" json:"expected_duration,omitempty"`
-	// When the run would have been stopped.
+	// The timeout of the run.
 	Timeout *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// 1 for the first run, 2 for one that a misprediction made necessary.
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
