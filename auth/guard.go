@@ -26,10 +26,10 @@ import (
 type Options struct {
 	// Certificates is set if TLS verifies client certificates.
 	Certificates bool
-	// Issuers are those of accepted tokens.
+	// Issuers are the issuers of accepted tokens.
 	Issuers []Issuer
-	// Rules give rights. Nil: DefaultRules, of which all but administrators may not observe if
-	// operations belong to users.
+	// Rules give rights. Nil: DefaultRules, but only administrators may observe if operations
+	// belong to users.
 	Rules []Rule
 	// Owning defines the owners of operations. Empty: OfInstances.
 	Owning Owning
@@ -39,7 +39,7 @@ type Options struct {
 	Sessions Sessions
 	// RememberBytes limit the cache of verified tokens; 0: 8 MiB.
 	RememberBytes int64
-	// Logger gets the actions of administrators, and faults of keys. Nil: no log.
+	// Logger logs the actions of administrators, and faults of keys. Nil: no log.
 	Logger *zap.Logger
 }
 
@@ -67,9 +67,9 @@ type Guard struct {
 
 // errNobodyKnown is the error of options for users without authentication.
 var errNobodyKnown = errors.New(
-	"nobody is known: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens, and nobody can log in")
+	"no caller can be authenticated: there are neither authorities of clients' certificates (--tls-client-ca) nor issuers of tokens, and users cannot log in")
 
-// New returns a Guard, or an error that names the wrong option.
+// New returns a Guard, or an error that names the invalid option.
 func New(o Options) (*Guard, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -110,7 +110,7 @@ func New(o Options) (*Guard, error) {
 	return g, nil
 }
 
-// Check returns which methods of a server the Guard does not know, as an error.
+// Check returns an error that names the methods of a server that the Guard does not know, or nil.
 func (g *Guard) Check(services map[string]grpc.ServiceInfo) error {
 	var unknown []string
 	for name, service := range services {
@@ -132,7 +132,7 @@ func (g *Guard) knows(method string) bool {
 	return ok
 }
 
-// Unary is the interceptor of unary calls.
+// Unary intercepts unary calls.
 func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	c, err := g.begun(ctx, info.FullMethod)
 	if err != nil {
@@ -151,8 +151,8 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-// Stream is the interceptor of streams. It reads their first message, which has the request in each
-// of our services.
+// Stream intercepts streams. It reads their first message, which has the request in each of our
+// services.
 func (g *Guard) Stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c, err := g.begun(stream.Context(), info.FullMethod)
 	if err != nil {

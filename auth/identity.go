@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// An Identity is an authenticated caller. It does not change.
+// An Identity is an authenticated caller. It is immutable.
 type Identity struct {
-	// User is his name, never empty.
+	// User is the caller's name, never empty.
 	User string
 	// Groups are the caller's groups.
 	Groups []string
@@ -21,10 +21,9 @@ type Identity struct {
 	trusted bool
 }
 
-// Claim returns a claim's values with commas between them; empty if there is none.
-// Those of a certificate are cert.cn, cert.o, cert.ou, cert.uri, cert.email and
-// cert.dns. Those of a token have the token's names, with dots between the names of
-// nested ones.
+// Claim returns a claim's values, separated by commas; empty if there is none. The claims of a
+// certificate are cert.cn, cert.o, cert.ou, cert.uri, cert.email and cert.dns. Those of a token
+// have the token's names, with dots between the names of nested ones.
 func (i *Identity) Claim(name string) string {
 	if i == nil {
 		return ""
@@ -55,7 +54,7 @@ func FromContext(ctx context.Context) *Identity {
 }
 
 // CallerOf names the caller of a call or request for intake's limits: by its name or, without one,
-// by its address. Empty: it is a call from within the process.
+// by its address. It is empty for a call from within the process.
 func CallerOf(ctx context.Context) string {
 	if i := FromContext(ctx); i != nil {
 		return intake.UserCaller(i.User)

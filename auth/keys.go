@@ -228,8 +228,8 @@ func (k *remoteKeys) get(ctx context.Context, where string) (_ []byte, err error
 	return text, err
 }
 
-// CheckURL returns the error of an address of an issuer: an attacker that could change its content,
-// such as keys, could make tokens.
+// CheckURL returns an error unless the address of an issuer is safe: an attacker who could change
+// its content, such as keys, could make tokens.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil {

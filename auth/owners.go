@@ -10,14 +10,14 @@ type Owning string
 
 // The Ownings there are. The empty one is OfInstances.
 const (
-	// OfInstances: to all callers that may execute for the instance name of an operation.
+	// OfInstances: they belong to all callers that may execute for the operation's instance name.
 	OfInstances Owning = "instance"
-	// OfUsers: to the user that started it, as long as it may execute for its instance name.
-	// Operations of unauthenticated callers belong to all of them.
+	// OfUsers: they belong to the user that started them, while it may execute for the instance
+	// name. Operations of unauthenticated callers belong to all such callers.
 	OfUsers Owning = "user"
 )
 
-// Choices are the words for an Owning.
+// Choices returns the words for an Owning.
 func (Owning) Choices() []string { return []string{string(OfInstances), string(OfUsers)} }
 
 // Validate returns an error if there is no such Owning.
@@ -34,8 +34,8 @@ func (o Owning) Validate() error {
 type Owner struct{ User, Instance string }
 
 // Owns reports whether an operation is the caller's own, by the Owning of its Guard. A caller with
-// the right or for all instance names owns every operation. Without a Guard everybody does. Other
-// operations must look to the caller as if they did not exist.
+// the right or for all instance names owns every operation. Without a Guard every caller does. To
+// other callers an operation must look as if it did not exist.
 func Owns(ctx context.Context, o Owner, or Right) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return !ok || c.owns(o) || c.guard.rules.allow(c.who, or, all, "")
@@ -63,8 +63,8 @@ func (i *Identity) name() string {
 	return i.User
 }
 
-// Allowed reports whether the caller has a right for an instance name that the call itself does not
-// name, or for all. Without a Guard everybody has.
+// Allowed reports whether the caller has a right for all instance names, or for an instance name
+// that the call itself does not name. Without a Guard every caller has.
 func Allowed(ctx context.Context, right Right, instance string) bool {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return !ok || c.guard.rules.allow(c.who, right, one, instance)

@@ -12,37 +12,36 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Sessions know the users that are logged in to pages.
+// Sessions know the users who are logged in to pages.
 type Sessions interface {
-	// Of returns the user of the browser that sends r, and until when the session is valid; nil:
-	// none.
+	// Of returns the user whose browser sends r, and the end of the session; nil: there is none.
 	Of(r *http.Request) (who *Identity, until time.Time)
 }
 
-// Refused answers a request for a page that its sender may not see. The status has the reason; the
+// Refused answers a request for a page that the caller may not see. The status has the reason; the
 // context of the request is that of a page.
 type Refused func(w http.ResponseWriter, r *http.Request, why *status.Status)
 
-// Answering returns an equal Guard, except that refused answers requests that are not let through.
+// Answering returns an equal Guard that lets refused answer the requests that it refuses.
 func (g *Guard) Answering(refused Refused) *Guard {
 	answering := *g
 	answering.refused = refused
 	return &answering
 }
 
-// HTTP lets callers with a right for all instance names through to next.
+// HTTP passes requests of callers with a right for all instance names to next.
 func (g *Guard) HTTP(right Right, next http.Handler) http.Handler {
 	return g.pages(need{right: right, scope: all}, next)
 }
 
-// OwnHTTP lets callers with a right for any instance name, or that may observe, through to next. It
-// is for pages that ask Owns or Allowed what each caller may see.
+// OwnHTTP passes requests of callers with a right for any instance name, or that may observe, to
+// next. It is for pages that ask Owns or Allowed what each caller may see.
 func (g *Guard) OwnHTTP(right Right, next http.Handler) http.Handler {
 	return g.pages(need{right: right, scope: some, or: Observe}, next)
 }
 
-// OpenHTTP lets everybody through to next, with an identity if there is one. Forms with the cookie
-// of a session must come from one of our pages here, too.
+// OpenHTTP passes all requests to next, with an identity if there is one. Even here, forms with the
+// cookie of a session must come from one of our pages.
 func (g *Guard) OpenHTTP(next http.Handler) http.Handler { return g.pages(need{free: true}, next) }
 
 // pages lets callers that satisfy n through to next.
@@ -120,7 +119,7 @@ func (g *Guard) answer(w http.ResponseWriter, r *http.Request, why *status.Statu
 	Tell(w, why)
 }
 
-// Tell answers a refused request for programs and for scripts of pages.
+// Tell answers a refused request of a program or of a page's script.
 func Tell(w http.ResponseWriter, why *status.Status) {
 	code := http.StatusServiceUnavailable
 	switch why.Code() {

@@ -2,14 +2,14 @@ package auth
 
 import "slices"
 
-// A Passport is as much of an Identity as rules ask for, in a form that can be kept.
+// A Passport is the part of an Identity that rules use, in a form that can be stored.
 type Passport struct {
 	User   string              `json:"u"`
 	Groups []string            `json:"g,omitempty"`
 	Claims map[string][]string `json:"c,omitempty"`
 }
 
-// Passport returns as much of an Identity as these rules ask for: they give both the same rights.
+// Passport returns the part of an Identity that these rules use: they give both the same rights.
 func (i *Identity) Passport(list []Rule) Passport {
 	p := Passport{User: i.User, Claims: map[string][]string{}}
 	for _, r := range list {

@@ -32,10 +32,10 @@ const (
 	Administer Right = "administer"
 )
 
-// Rights returns all of them.
+// Rights returns all rights.
 func Rights() []Right { return []Right{Execute, Read, Write, WriteResults, Work, Observe, Administer} }
 
-// Choices are the words for a right.
+// Choices returns the words for a right.
 func (Right) Choices() (words []string) {
 	for _, r := range Rights() {
 		words = append(words, string(r))
@@ -78,13 +78,13 @@ type Rule struct {
 	Claims map[string]string `yaml:"claims" doc:"claims of the token; all of them must match" example:"{repository: acme/app, ref: refs/heads/main}"`
 	// Anyone makes the rule match all callers, even unauthenticated ones.
 	Anyone bool `yaml:"anyone" default:"false" doc:"whether the rule is for all callers, also without authentication; it then has no users, groups and claims"`
-	// Instances are the instance names for which the rights are given; each stands
-	// also for those below it, as a does for a/b. None: all.
+	// Instances are the instance names for which the rights are given, including those below, as
+	// a/b is below a. None: all.
 	Instances []string `yaml:"instances" doc:"instance names, with those below them; default all" example:"[main]"`
 	May       []Right  `yaml:"may,required" min:"1" doc:"rights" example:"[execute, read, write]"`
 }
 
-// Validate returns the error of a rule.
+// Validate returns an error if a rule is invalid.
 func (r Rule) Validate() error {
 	named := len(r.Users)+len(r.Groups)+len(r.Claims) > 0
 	switch {

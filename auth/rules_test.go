@@ -96,7 +96,7 @@ func TestRulesAreChecked(t *testing.T) {
 		}
 	}
 	rules := []Rule{{Users: []string{"a"}, May: []Right{Read}}}
-	if _, err := New(Options{Rules: rules}); err == nil || !strings.Contains(err.Error(), "access rule 1: nobody is known") {
+	if _, err := New(Options{Rules: rules}); err == nil || !strings.Contains(err.Error(), "access rule 1: no caller can be authenticated") {
 		t.Errorf("a rule for users that cannot be known: %v", err)
 	}
 }

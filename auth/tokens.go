@@ -45,25 +45,26 @@ func algorithms() []jose.SignatureAlgorithm {
 	}
 }
 
-// An Issuer makes tokens. Its name and Audience are required.
+// An Issuer issues tokens. Its name and Audience are required.
 type Issuer struct {
 	// Name is the claim iss of its tokens.
 	Name string `yaml:"issuer,required" doc:"claim iss of the tokens; an https:// address unless keys_file is set" example:"https://sso.example.com/realms/acme"`
-	// Audience must be one of their claims aud: tokens for others are not accepted.
+	// Audience must be one of the tokens' claims aud: tokens for others are not accepted.
 	Audience string `yaml:"audience,required" doc:"required claim aud of the tokens" example:"forerunner"`
 	// KeysFile has its public keys (JWKS). Empty: they are fetched by OpenID Connect Discovery,
 	// below Name.
 	KeysFile string `yaml:"keys_file" doc:"file with the public keys (JWKS); default OpenID Connect Discovery" example:"/etc/forerunner/sso-keys.json"`
-	// UserClaim names the user, by default sub, with UserPrefix before it, which keeps
-	// users of several issuers apart. GroupsClaim has the user's groups; default groups.
+	// UserClaim is the claim with the user's name, by default sub. UserPrefix is put before the
+	// name, to keep users of several issuers apart. GroupsClaim has the user's groups; default
+	// groups.
 	UserClaim   string `yaml:"user_claim" default:"sub" doc:"claim that names the user" example:"email"`
 	UserPrefix  string `yaml:"user_prefix" doc:"prefix of user names, which distinguishes users of several issuers" example:"\"sso:\""`
 	GroupsClaim string `yaml:"groups_claim" default:"groups" doc:"claim that names the groups of the user" example:"realm_access.roles"`
-	// Leeway is by how much the issuer's clock may differ; default 30 s.
+	// Leeway is the allowed difference of the issuer's clock; default 30 s.
 	Leeway time.Duration `yaml:"leeway" default:"30s" doc:"allowed difference of clocks"`
 }
 
-// Validate returns the error of an issuer.
+// Validate returns an error if an issuer is invalid.
 func (i Issuer) Validate() error {
 	switch {
 	case i.Name == "":

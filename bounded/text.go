@@ -2,7 +2,7 @@ package bounded
 
 import "strings"
 
-// Text returns s, or as much of its begin as most bytes have room for and "…", if it is longer.
+// Text returns s or, if it has more than most bytes, its beginning and "…".
 func Text(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -38,7 +38,7 @@ const (
 // bazelEvent is the type of Bazel's events.
 const bazelEvent = "type.googleapis.com/build_event_stream.BuildEvent"
 
-// A Service takes build events.
+// A Service receives build events.
 type Service struct {
 	publish.UnimplementedPublishBuildEventServer
 	store    *history.Store
@@ -54,8 +54,8 @@ var _ publish.PublishBuildEventServer = (*Service)(nil)
 // A key identifies a build: nobody changes builds of others.
 type key struct{ user, invocation string }
 
-// New returns a Service that keeps builds in a store; nil: it keeps nothing, and answers all
-// events. Metrics may be nil.
+// New returns a Service that keeps builds in a store; if that is nil, it keeps nothing, and answers
+// all events. Metrics may be nil.
 func New(store *history.Store, metrics prometheus.Registerer) *Service {
 	s := &Service{
 		store: store, searches: intake.NewTurns(searches), live: map[key]*live{},

@@ -20,7 +20,7 @@ var ErrUnavailable = errors.New("cgroups unavailable")
 // ErrInUse means that a living process holds the group of the same name.
 var ErrInUse = errors.New("group in use by another process")
 
-// ErrBusy means that processes would not go away.
+// ErrBusy means that processes did not end.
 var ErrBusy = errors.New("group still has processes")
 
 // stalePatience bounds how long Open waits for the leftovers of a dead process.
@@ -216,7 +216,7 @@ func (p *Parent) Missing() []error { return slices.Clone(p.missing) }
 // Version is the cgroup version of the groups that hold processes together, 1 or 2.
 func (p *Parent) Version() int { return p.version }
 
-// Dir is the absolute path of the group.
+// Dir returns the absolute path of the group.
 func (p *Parent) Dir() string { return p.dir }
 
 // Slot makes the groups of one slot. The name must not be in use and follows the

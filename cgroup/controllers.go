@@ -50,7 +50,7 @@ func (p *Parent) openControls(around surroundings, own string) {
 	}
 	if memory, ok := p.controls["memory"]; ok && memory.missesSwap() {
 		p.missing = append(p.missing, errors.New("memory: this machine swaps, and the kernel does not count for whom "+
-			"(boot it with swapaccount=1): memory limits bound what is not swapped"))
+			"(boot it with swapaccount=1): memory limits apply only to memory that is not swapped"))
 	}
 	// A hierarchy other than v2 counts CPU times in a separate controller.
 	if dir, ok := around.controller("cpuacct"); ok && p.version == 1 {
@@ -132,7 +132,7 @@ func (p *Parent) delegate(own, controller string) error {
 		return err
 	}
 	if !slices.Contains(has, controller) {
-		return fmt.Errorf("group %s does not have the controller (it has %q): whoever made the group must delegate it, "+
+		return fmt.Errorf("group %s does not have the controller (it has %q): the owner of the group must delegate it, "+
 			"under systemd by Delegate=yes, in a container by a private and writable cgroup", own, strings.Join(has, " "))
 	}
 	handsDown, err := words(filepath.Join(own, "cgroup.subtree_control"))

@@ -88,7 +88,7 @@ func (s surroundings) find(group string, match func(mountinfo.Mount) bool) (own 
 	return "", false
 }
 
-// A Group is one of a hierarchy that is mounted at Point.
+// A Group is a group of a hierarchy that is mounted at Point.
 type Group struct{ Point, Dir string }
 
 // Groups returns the groups of the commands of slot; for nil those of this process.

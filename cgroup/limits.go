@@ -19,7 +19,7 @@ type Limits struct {
 	// Memory is in bytes: memory of processes, their page cache, tmpfs files and kernel memory for
 	// them. Swap counts as memory (v1), or is not used at all (v2).
 	Memory int64
-	// Sockets is in bytes: what connections hold of data (v1). 0 is a quarter of Memory.
+	// Sockets is in bytes: data that connections hold (v1). 0 is a quarter of Memory.
 	Sockets int64
 	// Pids is the number of processes and threads.
 	Pids int

@@ -18,19 +18,19 @@ import (
 type Capacity struct {
 	// CPUs are the allowed CPUs, siblings of a core side by side.
 	CPUs []int
-	// Quota is the bandwidth of all of them, in thousandths of a CPU; less than one each
-	// if a group around this process has a quota.
+	// Quota is the bandwidth of all of them, in thousandths of a CPU; less than 1000 for each if a
+	// group around this process has a quota.
 	Quota int
-	// Memory is in bytes: the machine's, or the limit of a group around.
+	// Memory is in bytes: the machine's, or the limit of a surrounding group.
 	Memory int64
-	// Pids is how many processes and threads there may be.
+	// Pids limits the number of processes and threads.
 	Pids int
-	// Sockets is from how many bytes on the kernel gives connections of the machine less, all
-	// together; 0: it does not tell.
+	// Sockets is the total, in bytes, above which the kernel gives the machine's connections less
+	// memory; 0: unknown.
 	Sockets int64
 }
 
-// Measure finds out the Capacity of the process, before it makes groups.
+// Measure determines the Capacity of the process, before it makes groups.
 func Measure() (Capacity, error) {
 	c := Capacity{}
 	var set unix.CPUSet

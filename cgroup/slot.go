@@ -18,13 +18,12 @@ import (
 // can attach to it.
 type Handle struct {
 	Version int
-	Dir     string // the slot's group that commands are in
-	Home    string // the group that processes live in which start commands in Dir
-	// Threads are the groups of v1 hierarchies that the thread which forks lives in, and commands
-	// with it.
+	Dir     string // the slot's group with the commands
+	Home    string // the group with the processes that start commands in Dir
+	// Threads are the groups of v1 hierarchies for the thread that forks, and so for the commands.
 	Threads []string
-	// Controllers of v2 are handed down to Dir, which has the slot's limits once more: programs
-	// look for them in their own group.
+	// Controllers of v2 are enabled in Dir, which repeats the slot's limits: programs look for them
+	// in their own group.
 	Controllers []string
 	Limits      Limits
 }
@@ -117,8 +116,8 @@ func hold(dir string) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// Settle moves the calling process to where the starters of commands live. It must
-// come before the first Start.
+// Settle moves the calling process to the group of the starters of commands. It must be called
+// before the first Start.
 func (s *Slot) Settle() error {
 	if err := enter(s.handle.Home, os.Getpid()); err != nil {
 		return fmt.Errorf("settle beside the slot groups: %w", err)

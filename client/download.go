@@ -43,9 +43,9 @@ func Download(
 	return nil
 }
 
-// Output returns a stream that an ActionResult holds inline as raw or names by
-// d; without either it is empty. With both they have to agree, else the error is
-// ErrCorrupt. fn is the digest function that client uses.
+// Output returns a stream that an ActionResult holds inline as raw or names by d; without either it
+// is empty. If both are given, they must agree, or the error is ErrCorrupt. fn is the digest
+// function that client uses.
 func Output(
 	ctx context.Context, client *casclient.Client, fn digest.Function, raw []byte, d *repb.Digest,
 ) ([]byte, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A Stage is how far an execution has come.
+// A Stage is the progress of an execution.
 type Stage int
 
 // The stages in their order. An execution may skip some, and goes back when it starts again.
@@ -27,8 +27,8 @@ const (
 	Queued
 	Executing
 	Done
-	// Silent: the server answers nothing. Execute waits for it; the stage that it was at comes
-	// after it.
+	// Silent: the server does not answer. Execute waits for it; the earlier stage is reported again
+	// afterwards.
 	Silent
 )
 
@@ -61,12 +61,13 @@ type Event struct {
 
 // A Request is one command to be executed remotely.
 type Request struct {
-	// Storage is where blobs are, if the server does not have them itself; nil: it does.
+	// Storage is the connection to the blobs, if the server does not have them itself; nil: it
+	// does.
 	Storage  grpc.ClientConnInterface
 	Instance string          // REv2 instance name; may be empty
 	Function digest.Function // default SHA-256; must be the one Inputs were scanned with
 	Command  *repb.Command   // not changed; lists need not be sorted
-	Platform *repb.Platform  // not changed; nil means the one in Command, if any
+	Platform *repb.Platform  // not changed; nil: the platform in Command, if any
 	Inputs   *Inputs         // nil is an empty input root
 	Timeout  time.Duration   // 0 means the server's default
 	Priority int32           // REv2 ExecutionPolicy: lower runs earlier
@@ -83,19 +84,19 @@ type Request struct {
 	Metadata *repb.RequestMetadata
 	// Progress may be nil. Its calls do not overlap; it must not block.
 	Progress func(Event)
-	// Stdout and Stderr get the output of the running command, if the server offers it; nil: no
+	// Stdout and Stderr receive the output of the running command, if the server offers it; nil: no
 	// live output. It may be incomplete, see Live.Rest.
 	Stdout, Stderr *Live
 	Logger         *zap.Logger // may be nil
 }
 
-// An Outcome is the outcome of an action that the server accepted.
+// An Outcome is the end of an action that the server accepted.
 type Outcome struct {
 	Result  *repb.ActionResult // may be nil when Status is not
-	Cached  bool               // the result was there already
+	Cached  bool               // the result was in the cache
 	Message string             // from the server, for the user; often empty
-	// Status is why the action did not complete, as a gRPC status error (DeadlineExceeded: it timed
-	// out); nil if it completed, with any exit code.
+	// Status is the reason why the action did not complete, as a gRPC status error
+	// (DeadlineExceeded: it timed out); nil if it completed, with any exit code.
 	Status error
 	Action digest.Digest
 

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A Live gets the output of a running command to one of its streams. It is a hint: the result has
-// the complete output, and Rest compares.
+// A Live receives the output of a running command on one stream. It is a hint: the result has the
+// complete output, and Rest compares.
 type Live struct {
 	w     io.Writer
 	again func()

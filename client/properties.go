@@ -9,11 +9,11 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// Properties are those of a platform, NAME=VALUE each; a name may have several values. They are the
-// value of a flag that is repeatable, or takes several with commas between.
+// Properties are the properties of a platform, NAME=VALUE each; a name may have several values.
+// They are the value of a flag that is repeatable, or takes several, separated by commas.
 type Properties []string
 
-// String returns them with commas between.
+// String returns them, separated by commas.
 func (p *Properties) String() string { return "[" + strings.Join(*p, ",") + "]" }
 
 // Type is for pflag.

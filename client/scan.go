@@ -28,15 +28,15 @@ type Mount struct {
 	Dir    string
 }
 
-// Inputs are an input root that Scan made of local folders.
+// Inputs are an input root that Scan made from local folders.
 type Inputs struct {
 	// Root is the digest of the topmost Directory message.
 	Root digest.Digest
-	// Blobs are the Directory messages and the files below Root, each digest
-	// once, directories first. The empty blob is left out: every storage has it.
+	// Blobs are the Directory messages and the files below Root, each digest once, directories
+	// first. The empty blob is omitted, because every storage has it.
 	Blobs []casclient.Blob
-	// Files counts the files, and Bytes sums their sizes; a file that is there
-	// twice counts twice. Directories and symlinks are not counted.
+	// Files is the number of files, and Bytes their total size; a file that occurs twice counts
+	// twice. Directories and symlinks do not count.
 	Files int
 	Bytes int64
 	// Took is how long Scan ran.

@@ -188,7 +188,7 @@ func (w *Worker) certificates(e *examination) (string, error) {
 		case left < soonExpired:
 			e.add(Finding{
 				What: "a certificate expires soon", State: FindingLimited, Why: fmt.Sprintf("%s is good until %s", file, until.UTC().Format(time.RFC3339)),
-				Costs: "from then on nobody connects with it", ToHave: "put a new one into the file: the programs read it again",
+				Costs: "connections with it fail from then on", ToHave: "put a new one into the file: the programs read it again",
 			})
 		}
 	}

@@ -33,7 +33,7 @@ func (w *Worker) planSlots(name string) (slotPlan, error) {
 	case "", cgroupAuto, cgroupRequire:
 	case cgroupOff:
 		if w.SlotCPUs != 0 || w.SlotMemory != "" {
-			return slotPlan{}, errors.New("tuning.slot_cpus and tuning.slot_memory cannot be had with tuning.cgroup: off")
+			return slotPlan{}, errors.New("tuning.slot_cpus and tuning.slot_memory need cgroups: tuning.cgroup is off")
 		}
 		return slotPlan{}, nil
 	default:

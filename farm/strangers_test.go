@@ -534,7 +534,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 // TestOperationsBelongToSomebodyKnown: without names there is nobody to whom they could.
 func TestOperationsBelongToSomebodyKnown(t *testing.T) {
 	s := &Scheduler{Data: t.TempDir(), Listen: "127.0.0.1:0", ConfigFile: writeConfig(t, "operations_belong_to: user\n")}
-	if _, err := s.configured(); err == nil || !strings.Contains(err.Error(), "operations_belong_to: user: nobody is known") {
+	if _, err := s.configured(); err == nil || !strings.Contains(err.Error(), "operations_belong_to: user: no caller can be authenticated") {
 		t.Error(err)
 	}
 }

@@ -28,26 +28,28 @@ type Query struct {
 	// Exact: the texts of Where are whole fields and no globs, and a user is an authenticated one,
 	// not one that a build tool names.
 	Exact bool
-	// Text is in one of the fields, or begins the action's hash or the digits of the operation's
-	// name. Case does not matter.
+	// Text is contained in one of the fields, or is the beginning of the action's hash or of the
+	// digits of the operation's name. Case does not matter.
 	Text string
-	// Outcomes are those of which it has one; none: any.
+	// Outcomes are the selected outcomes; none: any.
 	Outcomes []historypb.Outcome
-	// Retried: it was given to more than one worker.
+	// Retried: more than one worker got it.
 	Retried bool
 	// Builds selects builds instead of operations; for each build, only the last record, which must
 	// match.
 	Builds bool
-	// Since and Before bound when it ended, MinRun how long its last run took.
+	// Since and Before limit the time of its end, MinRun the duration of its last run.
 	Since, Before time.Time
 	MinRun        time.Duration
 	Order         Order
-	// Limit is how many are returned, and MaxBytes how many bytes of them, but one at least, unless
-	// they are the Slowest; 0: any. After is the token of the page before.
+	// Limit is the maximum number of records, and MaxBytes their maximum size, but at least one
+	// record is returned, unless they are the Slowest; 0: no limit. After is the token of the
+	// previous page.
 	Limit    int
 	MaxBytes int
 	After    string
-	// Owned reports whether the caller may see operations of a user for an instance name; nil: all.
+	// Owned reports whether the caller may see the operations of a user for an instance name; nil:
+	// all.
 	Owned func(user, instance string) bool
 }
 
@@ -55,9 +57,9 @@ type Query struct {
 type Order int
 
 const (
-	Pages   Order = iota // those that ended last, and in further pages the others
-	Latest               // those that ended last, and no others
-	Slowest              // those that ran longest, and no others
+	Pages   Order = iota // those that ended last; further pages have the others
+	Latest               // those that ended last, without further pages
+	Slowest              // those that ran longest, without further pages
 )
 
 // A place is where a record is: among all, later ones are greater.

@@ -23,7 +23,7 @@ import (
 const (
 	// blockBytes is how much of records, before it is compressed, makes a block.
 	blockBytes = 64 << 10
-	// MaxRecordBytes bounds one record.
+	// MaxRecordBytes limits the size of one record.
 	MaxRecordBytes = 64 << 10
 	// leastIndex and mostIndex limit the memory of a segment's index, which is one part in
 	// indexParts of the program's memory. Twice that may wait to be written; if the disk is slower,
@@ -42,22 +42,22 @@ const (
 )
 
 var (
-	// ErrLocked: another process has the folder.
+	// ErrLocked: another process uses the folder.
 	ErrLocked = errors.New("folder is in use by another process")
 	// ErrFormat: another version wrote the files.
 	ErrFormat = errors.New("a format that this version cannot read")
 )
 
-// Options of a Store.
+// Options are the options of a Store.
 type Options struct {
-	// Keep is for how long records are kept; 0: as long as there is room.
+	// Keep is how long records are kept; 0: until MaxBytes is reached.
 	Keep time.Duration
-	// MaxBytes bounds the files; 0: nothing does. A Store without a folder has its own bound.
+	// MaxBytes limits the files; 0: no limit. A Store without a folder has its own limit.
 	MaxBytes int64
 	// Memory is the program's memory, of which the Store takes a small part; 0: no limit.
 	Memory int64
-	// Added is called with each record that Add and AddBuild have kept, encoded with its length
-	// before it, which is to be copied; nil: nobody wants to know. It must not block.
+	// Added is called with each new record of Add and AddBuild, encoded and preceded by its length.
+	// The callee must copy it, and must not block. Nil: it is not called.
 	Added  func(item []byte)
 	Logger *zap.Logger
 }
@@ -102,8 +102,8 @@ type Store struct {
 	failing bool // the last write failed, and was logged
 }
 
-// Open opens the records in a folder, which is made if it does not exist. An empty name: in memory.
-// Records are written only while Run runs.
+// Open opens the records in a folder, which it creates if needed. An empty name keeps them in
+// memory. Records are written only while Run runs.
 func Open(folder string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -161,8 +161,8 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Add keeps a record, which is the Store's from then on, and reports whether there was room. It
-// does not block.
+// Add keeps a record, which belongs to the Store from then on, and reports whether there was space.
+// It does not block.
 func (s *Store) Add(r *historypb.Record) bool {
 	encoded := encode(r)
 	return s.add(r, encoded) && s.tell(encoded)
@@ -188,8 +188,8 @@ func (s *Store) tell(encoded []byte) bool {
 	return true
 }
 
-// Import keeps records of which Options.Added of another Store was told, one after another, up to
-// the first that is damaged.
+// Import keeps records that another Store passed to Options.Added, one after another, up to the
+// first damaged one.
 func (s *Store) Import(items []byte) {
 	for at := 0; at < len(items); {
 		encoded, ok := itemAt(items, at)
@@ -299,16 +299,16 @@ func (s *Store) release() error {
 	return s.lock.Close()
 }
 
-// Keep is for how long records are kept; 0: as long as there is room.
+// Keep returns how long records are kept; 0: until Options.MaxBytes is reached.
 func (s *Store) Keep() time.Duration { return s.options.Keep }
 
 // Stats are the sizes of a Store.
 type Stats struct {
 	Records, Bytes int64
-	// Lost were not kept, because the disk did not keep up or failed, or a caller's builds took his
-	// share.
+	// Lost is the number of records that were not kept, because the disk was too slow or failed, or
+	// because a caller's builds used up their share.
 	Lost uint64
-	// Oldest is when the first one ended; zero: there is none.
+	// Oldest is the end of the oldest operation; zero: there is none.
 	Oldest time.Time
 }
 

@@ -259,7 +259,7 @@ func indexPath(segment string) string {
 func (s *Store) openSegment(path string) (*segment, error) {
 	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
 	if err != nil {
-		return nil, fmt.Errorf("%s: this is no name of a segment", path)
+		return nil, fmt.Errorf("%s is not the name of a segment", path)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -16,9 +16,9 @@ type share struct {
 	isExceeded   bool  // which was logged
 }
 
-// AddBuild is Add for what a caller published of a build. He cannot push out the records of others:
-// while the Store is more than half full, his builds get at most half of what is added, and what
-// comes beyond that is lost.
+// AddBuild is Add for a build's record from a caller. A caller cannot displace the records of
+// others: while the Store is more than half full, each caller's builds get at most half of the new
+// space, and further ones are lost.
 func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r)
 	compressed := int64(len(s.encoder.EncodeAll(encoded, nil)))

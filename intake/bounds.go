@@ -35,45 +35,44 @@ const (
 	customary = 4 << 20
 )
 
-// Bounds are how much a server takes in. Where there are two, the first is for all callers, the
-// second for one.
+// Bounds are the limits of a server. If there are two, the first is for all callers, the second for
+// one.
 type Bounds struct {
 	// Connections of all addresses, and of one.
 	Connections, ConnectionsOfOne int
-	// Guests are connections that have shown no identity, where one is asked for.
+	// Guests are connections that have not authenticated, if authentication is on.
 	Guests, GuestsOfOne int
-	// Streams are the calls at a time on one connection; the client waits with more.
+	// Streams are the concurrent calls on one connection; further ones wait in the client.
 	Streams uint32
-	// Beginnings are bytes that calls may take which are not charged to anybody yet. Further ones
-	// are not read.
+	// Beginnings are bytes of calls that are not charged to a caller yet. Further calls are not
+	// read.
 	Beginnings int64
 	// Calls in flight.
 	Calls, CallsOfOne int
-	// GuestCalls are those of callers without identity, if authentication is on: they are for
-	// health checks.
+	// GuestCalls are calls of unauthenticated callers, if authentication is on: they are for health
+	// checks.
 	GuestCalls, GuestCallsOfOne int
-	// Uploads are bytes that streams of requests may cost while they wait for their clients.
+	// Uploads are bytes that streams of requests may take while they wait for their clients.
 	Uploads, UploadsOfOne int64
-	// Windows are bytes that clients may send of such streams while earlier ones are handled.
+	// Windows are bytes that clients may send on such streams while earlier ones are handled.
 	Windows, WindowsOfOne int64
-	// Messages are bytes of requests beyond small ones, from when they are announced until they are
-	// dealt with.
+	// Messages are bytes of requests beyond small ones, from their announcement until they are
+	// handled.
 	Messages, MessagesOfOne int64
-	// Buffers are bytes that handlers of calls ask for with Reserve, which callers choose the size
-	// of.
+	// Buffers are bytes that handlers take with Reserve, because callers choose their size.
 	Buffers, BuffersOfOne int64
-	// Waiting calls have no room yet; further ones are refused. Each may have sent a window.
+	// Waiting calls wait for memory; further ones are refused. Each may have sent a window.
 	Waiting, WaitingOfOne int
-	// Window is how much a client sends of a call before it is read. gRPC has one for all calls,
-	// and lets it grow only for a longer message.
+	// Window is how much of a call a client sends before the server reads it. gRPC has one for all
+	// calls, and lets it grow only for a longer message.
 	Window int32
-	// Headers are the bytes of those of one call, which come before anything is known of it.
+	// Headers are the bytes of one call's headers, which arrive before the caller is known.
 	Headers uint32
-	// Wait is how long a request may take to begin to arrive, and a call to find room.
+	// Wait is how long a request may take to begin to arrive, and how long a call waits for memory.
 	Wait time.Duration
-	// Stall is how long a stream of requests may bring nothing.
+	// Stall is how long a stream of requests may be silent.
 	Stall time.Duration
-	// Guest is how long a connection may show no identity.
+	// Guest is how long a connection may stay unauthenticated.
 	Guest time.Duration
 }
 
@@ -105,7 +104,7 @@ func BoundsFor(memory int64) Bounds {
 	return b
 }
 
-// WithWindow returns b for another window: more of it on fewer calls.
+// WithWindow returns b for another window: a larger one for fewer calls.
 func (b Bounds) WithWindow(bytes int32) Bounds {
 	b.Waiting = int(max(int64(b.Waiting)*int64(b.Window)/int64(bytes), 16))
 	b.WaitingOfOne = b.Waiting / 2
@@ -117,7 +116,7 @@ func (b Bounds) WithWindow(bytes int32) Bounds {
 // one of a connection that has less.
 func (b Bounds) yieldsAfter() time.Duration { return b.Wait / 4 }
 
-// MaxMessage returns the largest message that there can be room for, most at best.
+// MaxMessage returns the largest message for which there can be memory, at most most.
 func (b Bounds) MaxMessage(most int) int { return int(min(int64(most), b.MessagesOfOne)) }
 
 func clamp(n, least, most int64) int { return int(min(max(n, least), most)) }

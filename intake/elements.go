@@ -14,14 +14,13 @@ const (
 	deepest = 100
 )
 
-// Expansion returns how many bytes of memory an encoded message takes beside its own when it is
+// Expansion returns how many additional bytes of memory an encoded message takes when it is
 // decoded: a message within it takes two bytes encoded, and fifty times as many afterwards.
 func Expansion(encoded []byte, m proto.Message) int64 {
 	return expansionOf(encoded, m.ProtoReflect().Descriptor(), false, deepest)
 }
 
-// Known returns how many bytes of memory a message takes when all is discarded of it that is
-// unknown.
+// Known returns how many bytes of memory a message takes without its unknown fields.
 func Known(encoded []byte, m proto.Message) int64 {
 	return expansionOf(encoded, m.ProtoReflect().Descriptor(), true, deepest)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A Gate bounds the connections to listeners. It may be used concurrently.
+// A Gate limits the connections of listeners. It may be used concurrently.
 type Gate struct {
 	bounds  Bounds
 	refused func(reason string)
@@ -30,7 +30,7 @@ func NewGate(b Bounds, refused func(reason string)) *Gate {
 	}
 }
 
-// Listen returns l without the connections that are too many.
+// Listen returns l with a limit on its connections.
 func (g *Gate) Listen(l net.Listener) net.Listener { return &gated{l, g} }
 
 type gated struct {
@@ -203,8 +203,8 @@ func (c *Conn) leaveLocked() {
 	}
 }
 
-// Known means that the peer has shown an identity: it is no guest. It may be called for nil, and
-// again.
+// Known records that the peer has authenticated: it is no guest any more. It may be called for nil,
+// and again.
 func (c *Conn) Known() {
 	if c == nil {
 		return
@@ -217,7 +217,7 @@ func (c *Conn) Known() {
 	}
 }
 
-// Busy means that c has a call, until Idle has been called as often. It may be called for nil.
+// Busy records that c has a call, until Idle has been called as often. It may be called for nil.
 func (c *Conn) Busy() {
 	if c == nil {
 		return
@@ -287,8 +287,8 @@ func (c *Conn) refuse(n int64) {
 // Close implements net.Conn.
 func (c *Conn) Close() error { return c.close() }
 
-// Host returns the part of an address that identifies a caller. For IPv6 that is the network of 64
-// bits: a machine may have all addresses in its own.
+// Host returns the part of an address that identifies a caller. For IPv6 that is the 64-bit
+// network, because one machine may have all addresses in it.
 func Host(a net.Addr) string {
 	host, _, err := net.SplitHostPort(a.String())
 	if err != nil {

@@ -42,8 +42,8 @@ type HTTPServer struct {
 	gate *Gate
 }
 
-// NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if it is not nil,
-// counts which connections were refused.
+// NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if not nil, counts
+// the refused connections.
 func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer) *HTTPServer {
 	count := counter(metrics, "forerunner_http_refused_total",
 		"Connections over HTTP that were refused, or closed to make room, by reason.", "connections", "no_request", "idle")
@@ -91,7 +91,7 @@ func onlyHTTP1() *http.Protocols {
 	return p
 }
 
-// Serve serves connections to l, wrapped by encrypt, until Close.
+// Serve serves the connections of l, wrapped by encrypt, until Close.
 func (s *HTTPServer) Serve(l net.Listener, encrypt func(net.Listener) net.Listener) error {
 	return s.Server.Serve(encrypt(s.gate.Listen(l)))
 }

@@ -263,7 +263,7 @@ func withExpire(ctx context.Context) context.Context {
 // errExpired is the cause of the end of calls that were ended here.
 var errExpired = errors.New("the server has ended the call")
 
-// Expired reports whether a call was ended here, not by its client.
+// Expired reports whether the server ended a call, not its client.
 func Expired(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errExpired) }
 
 func expireOf(ctx context.Context) func() {

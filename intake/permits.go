@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Permits are a number of units of a resource that callers hold for as long as they like, such as
-// streams that they read. One caller may have all of them while no other wants any; then the one
-// with the most yields, until all have as many as they want or as many as the others. It may be
-// used concurrently.
+// Permits are units of a resource that callers hold for as long as they like, such as streams that
+// they read. One caller may have all of them while no other wants any. Then the caller with the
+// most yields, until all have as many as they want or as many as the others. Permits may be used
+// concurrently.
 type Permits struct {
 	most int
 
@@ -34,9 +34,9 @@ type permit struct {
 // NewPermits returns Permits of so many units.
 func NewPermits(most int) *Permits { return &Permits{most: most, permits: map[string]*holder{}} }
 
-// Take gives a caller a permit of one unit until leave is called, which may be called again. When
-// the permit is given to another caller before that, yield is called once, without a lock; it must
-// not wait. False: there is no permit for him.
+// Take gives a caller a permit of one unit until leave is called, which may be called again. If
+// another caller gets the permit before that, yield is called once, without a lock; it must not
+// wait. False: there is no permit for the caller.
 func (p *Permits) Take(caller string, yield func()) (leave func(), ok bool) {
 	return p.TakeUnits(caller, 1, yield)
 }
@@ -121,8 +121,8 @@ func (p *Permits) leaveLocked(o *permit) {
 }
 
 // CallerOf names the caller of a call or of an HTTP request, as far as this package knows: the one
-// that it is charged to, or its address. Empty: it came through neither a Server nor an HTTPServer,
-// or is charged to no one.
+// that it is charged to, or its address. It is empty if the call came through neither a Server nor
+// an HTTPServer, or is charged to nobody.
 func CallerOf(ctx context.Context) string {
 	if in, ok := ctx.Value(receiverKey{}).(*receiver); ok {
 		return in.charge.of.of.key

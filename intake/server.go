@@ -17,15 +17,15 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// Limits are those of the requests of one method.
+// Limits are the limits of the requests of one method.
 type Limits struct {
-	// Bytes of one message; 0: 4 MiB.
+	// Bytes limits one message; 0: 4 MiB.
 	Bytes int
 	// Truncates passes the beginning of a larger message on, instead of an error. Fields that are
-	// incomplete in its first 16 KiB are missing in it; of nested messages there are the complete
-	// fields. The rest is read and dropped.
+	// incomplete in its first 16 KiB are missing; nested messages have their complete fields. The
+	// rest is read and dropped.
 	Truncates bool
-	// Stalls lets a stream of requests be silent for as long as it likes.
+	// Stalls lets a stream of requests be silent without limit.
 	Stalls bool
 	// Waits: calls wait for the progress of others, and their clients can come back. If there are
 	// too many calls, they yield to callers that have fewer.
@@ -37,32 +37,32 @@ type Limits struct {
 // Options are the options of a Server.
 type Options struct {
 	Bounds Bounds
-	// Credentials are those of the server; their information about a connection may be an Arrival.
-	// Nil: none.
+	// Credentials are the server's; their information about a connection may be an Arrival. Nil:
+	// none.
 	Credentials credentials.TransportCredentials
-	// Methods has the limits of those methods that differ from the default.
+	// Methods has the limits of methods that differ from the default.
 	Methods map[string]Limits
-	// Look sees the headers of a call, on the goroutine that reads its connection: it must not
-	// block. An error ends the call. Nil: all calls go on.
+	// Look is called with the headers of a call, on the goroutine that reads its connection: it
+	// must not block. An error ends the call. Nil: all calls are accepted.
 	Look func(ctx context.Context, method string) (context.Context, error)
-	// Pending returns the caller to charge while Identify identifies it; "": none, because Identify
-	// does not block. Nil: always none.
+	// Pending returns the caller to charge while Identify runs; "": nobody, because Identify does
+	// not block. Nil: always nobody.
 	Pending func(ctx context.Context, method string) (caller string)
 	// Identify returns the caller to charge. It may block.
 	Identify func(ctx context.Context, method string) (context.Context, Caller, error)
-	// Unary and Stream are interceptors, outermost first. They see calls that have been let in, and
-	// refused ones if they are Outer.
+	// Unary and Stream are interceptors, the outermost first. They intercept admitted calls; the
+	// Outer ones also intercept refused calls.
 	OuterUnary, Unary   []grpc.UnaryServerInterceptor
 	OuterStream, Stream []grpc.StreamServerInterceptor
 	Metrics             prometheus.Registerer
 }
 
-// A Caller is the one that a call is charged to.
+// A Caller is charged for a call.
 type Caller struct {
-	// Name identifies the caller; empty: the call is charged to no one, and not limited.
+	// Name identifies the caller; empty: nobody is charged for the call, and it is not limited.
 	Name string
-	// Guest has shown no identity although authentication is on: its connection must yield to
-	// others.
+	// Guest: the caller has not authenticated although authentication is on. Its connection must
+	// yield to others.
 	Guest bool
 }
 
@@ -78,8 +78,8 @@ type Server struct {
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
-// NewServer returns a Server. more are for the grpc.Server; interceptors and credentials among them
-// are not asked.
+// NewServer returns a Server. more are options of the grpc.Server; interceptors and credentials
+// among them are ignored.
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	b := o.Bounds
 	s := &Server{options: o, ledger: newLedger(b, countRefused(o.Metrics)), begins: newBeginnings(b), methods: map[string]bool{}}

@@ -17,7 +17,7 @@ type Turns struct {
 	next    []string
 }
 
-// NewTurns has so many pieces done at a time.
+// NewTurns returns Turns of so many pieces at a time.
 func NewTurns(most int) *Turns { return &Turns{free: most, waiting: map[string][]chan struct{}{}} }
 
 // Take waits for a turn of the caller, or the end of ctx. The caller calls leave when the piece is

@@ -9,12 +9,12 @@ import (
 // A Mount is one line of the table.
 type Mount struct {
 	Device  string // number of the file system's device, as major:minor
-	Root    string // which folder of the file system is mounted
-	Point   string // where, below the root of this process
+	Root    string // mounted folder of the file system
+	Point   string // mount point, below the root of this process
 	Type    string // of the file system
-	Source  string // what the file system was mounted from; may be empty
-	Options string // those of the file system as a whole, as the kernel writes them, with commas in between
-	Line    string // all of it as the kernel writes it, without the end of the line
+	Source  string // source of the file system; may be empty
+	Options string // options of the file system as a whole, as the kernel writes them, separated by commas
+	Line    string // the whole line as the kernel writes it
 }
 
 // Read returns the mounts that this process sees, in the order in which they were mounted.
@@ -26,8 +26,8 @@ func Read() ([]Mount, error) {
 	return Parse(string(text)), nil
 }
 
-// Parse returns the mounts of a table. It leaves out what is no mount: a file system writes its
-// options as it likes, and one that begins a new line in them must not hide the mounts of others.
+// Parse returns the mounts of a table. It skips invalid lines: a file system writes its options
+// freely, and a line break in them must not hide the mounts of others.
 func Parse(table string) []Mount {
 	var all []Mount
 	for line := range strings.Lines(table) {

@@ -1,3 +1,3 @@
-// Package paths says how paths of files lie to each other. It looks at their text alone, not at the
-// disk: whoever asks has resolved symlinks where they matter.
+// Package paths compares paths of files. It looks only at their text, not at the disk: its callers
+// resolve symlinks where they matter.
 package paths

@@ -11,11 +11,11 @@ import (
 // ones. Files with the same content count once, by the first that was opened; empty files and
 // directories do not count. docs/RUNNING_AHEAD.md has the definitions.
 type Figures struct {
-	Foreseen Amount // prefetched, and there before the command opened it
-	Late     Amount // on its way when the command opened it, because of whomever
+	Foreseen Amount // prefetched, and complete before the command opened them
+	Late     Amount // still arriving when the command opened them, for any reason
 	Missed   Amount // fetched because the command opened it
-	Local    Amount // there, and not because it was prefetched for this command
-	Unused   Amount // prefetched, and not opened while it was there or on its way
+	Local    Amount // in the store, but not prefetched for this command
+	Unused   Amount // prefetched, but not opened meanwhile
 }
 
 // Files is the total that the command opened.
@@ -36,8 +36,8 @@ func (f Figures) HitRate() (rate float64, ok bool) {
 	return float64(f.Foreseen.Files) / float64(fetched), true
 }
 
-// A Tally notes where blobs were when a command opened files. Its zero value is ready, and its
-// methods may be called concurrently. It keeps about a million blobs.
+// A Tally records the presence of blobs when a command opened files. Its zero value is ready, and
+// its methods may be called concurrently. It keeps about a million blobs.
 type Tally struct {
 	mu    sync.Mutex
 	first map[digest.Digest]met // guarded by mu
@@ -50,10 +50,10 @@ type met struct {
 	unseen bool
 }
 
-// Opened notes where a blob was when a file was opened with it.
+// Opened records the presence of a blob when a file with it was opened.
 func (t *Tally) Opened(d digest.Digest, was cas.Presence) { t.note(d, met{was: was}) }
 
-// Used notes that a blob was, or is about to be, read. If it is not Opened it was local: then the
+// Used records that a blob was, or is about to be, read. If it was not Opened it was local, and the
 // kernel reads it by itself.
 func (t *Tally) Used(d digest.Digest) { t.note(d, met{unseen: true}) }
 
@@ -70,7 +70,7 @@ func (t *Tally) note(d digest.Digest, m met) {
 	t.first[d] = m
 }
 
-// Figures are computed from the tally and the prefetched blobs.
+// Figures returns the figures from the tally and the prefetched blobs.
 func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,7 +97,7 @@ func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 	return f
 }
 
-// An Amount is a number of blobs and the sum of their sizes.
+// An Amount is a number of blobs and their total size.
 type Amount struct{ Files, Bytes int64 }
 
 // add counts d. Anybody can claim a size, so the sum ends at the largest number.
@@ -108,9 +108,9 @@ func (a *Amount) add(d digest.Digest) {
 // Stats count the work of a Race. Files that were local already, or that a waiting caller fetched,
 // do not count as fetched.
 type Stats struct {
-	Foreseen    Amount // files that it wanted, local or not, once per path
-	Files       Amount // files that it fetched ahead
-	Directories Amount // Directory messages that it fetched ahead
-	// NearbyOff: reading ahead by nearness was given up, for too little was used.
+	Foreseen    Amount // wanted files, local or not, once per path
+	Files       Amount // prefetched files
+	Directories Amount // prefetched Directory messages
+	// NearbyOff: prefetching of nearby files was stopped, because too few were used.
 	NearbyOff bool
 }

@@ -11,8 +11,8 @@ import (
 type LimitsOptions struct {
 	// Calls bounds the calls of Source.Prefetch; default 16.
 	Calls int
-	// BytesInFlight bounds the sizes of the files above 1 MiB that those calls ask for; default
-	// 64 MiB. A file counts for a quarter of that at most.
+	// BytesInFlight limits the total size of the files above 1 MiB that those calls ask for;
+	// default 64 MiB. A file counts for a quarter of that at most.
 	BytesInFlight int64
 	// DirectoryCalls bounds the calls of Source.PrefetchDirectories; default 8.
 	DirectoryCalls int

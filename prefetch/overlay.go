@@ -36,19 +36,19 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// A Node is a file or folder of an input root over which a Record was laid.
+// A Node is a file or folder of an input root that is marked with a Record.
 type Node struct {
 	Name   string // empty for the root
 	Folder bool
 	Mark   Mark
-	// Sums counts the files at and below the node by their marks.
+	// Sums are the numbers of files at and below the node, by mark.
 	Sums [Marks]Amount
 	// Children has the files of a folder, then its folders. The content of unread folders is not
 	// listed.
 	Children []*Node
 }
 
-// All counts the files at and below n.
+// All returns the number of files at and below n.
 func (n *Node) All() (all Amount) {
 	for _, a := range n.Sums {
 		all = all.plus(a)

@@ -23,7 +23,7 @@ type partRead struct {
 	unseen bool     // more may have been
 }
 
-// Read notes that n bytes at off were read of d.
+// Read records that n bytes of d were read at off.
 func (r *PartReads) Read(d digest.Digest, off, n int64) {
 	size := d.SizeBytes()
 	if n = min(n, size-off); size <= largeBytes || size > maxRangedBytes || off < 0 || n <= 0 {

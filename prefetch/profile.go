@@ -21,8 +21,8 @@ const (
 )
 
 // Profile is the set of paths of an input root that runs of an action read: directories whose
-// entries they read and files that they opened. It is a Bloom filter: it may contain paths that
-// were not read, but lacks none that was. A Profile is immutable.
+// entries they read and files that they opened. It is a Bloom filter: it contains all paths that
+// were read, and may contain others. A Profile is immutable.
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
 	ones   uint               // bits that are set
@@ -39,13 +39,13 @@ type Profile struct {
 	ranges ranges
 }
 
-// ProfileOptions are the size of a Profile. The zero value is good.
+// ProfileOptions are the size of a Profile. The zero value works.
 type ProfileOptions struct {
-	// MaxBytes bounds the size of the filter; where that is too little for
-	// BitsPerPath, false positives become more. 0 is 128 KiB.
+	// MaxBytes limits the size of the filter; if that is too little for BitsPerPath, there are more
+	// false positives. 0 is 128 KiB.
 	MaxBytes int
-	// BitsPerPath is 14 if it is 0, which makes one false positive in about 800
-	// paths that are not in the profile.
+	// BitsPerPath is 14 if it is 0, which causes one false positive in about 800 paths that are not
+	// in the profile.
 	BitsPerPath int
 }
 
@@ -60,8 +60,8 @@ func (o ProfileOptions) withDefaults() ProfileOptions {
 	return o
 }
 
-// NewProfile makes the profile of the paths with these hashes; equal ones count
-// several times in its size, no more.
+// NewProfile makes the profile of the paths with these hashes; equal hashes count several times,
+// but only for its size.
 func NewProfile(hashes []PathHash, o ProfileOptions) *Profile {
 	o = o.withDefaults()
 	m, k := dimensions(len(hashes), o)
@@ -172,9 +172,8 @@ func (p *Profile) containsSmall(h PathHash) bool {
 	return p.Contains(h) || p.small != nil && p.small.Contains(h)
 }
 
-// Contains reports whether the path with hash h is in the profile, with the false
-// positives of a Bloom filter. A directory that is not in it has nothing below it
-// that is worth looking for.
+// Contains reports whether the path with hash h is in the profile, with the false positives of a
+// Bloom filter. If a directory is not in it, nothing below it is, either.
 func (p *Profile) Contains(h PathHash) bool {
 	// One by one: most paths that are not in the filter are known by one or two bits.
 	m, set := uint64(p.filter.Cap()), p.filter.BitSet()

@@ -23,8 +23,8 @@ type Origin uint8
 // The origins of profiles.
 const (
 	None   Origin = iota // there is no profile
-	Exact                // runs of the same action, with other inputs maybe
-	Coarse               // runs of actions that are like it
+	Exact                // runs of the same action, possibly with other inputs
+	Coarse               // runs of similar actions
 )
 
 // String returns the name of o in lower case.
@@ -38,7 +38,7 @@ func (o Origin) String() string {
 	return "none"
 }
 
-// ProfilesOptions are the options of Profiles. The zero value is good.
+// ProfilesOptions are the options of Profiles. The zero value works.
 type ProfilesOptions struct {
 	Filter ProfileOptions
 	// CacheBytes limits the memory for records of many actions; 0 is 64 MiB.
@@ -46,7 +46,7 @@ type ProfilesOptions struct {
 	// MaxAge is how long a record in memory is used without asking the store, where other programs
 	// may have changed it; 0 is a minute.
 	MaxAge time.Duration
-	// Timeout bounds each call of the store; 0 is two seconds.
+	// Timeout limits each call of the store; 0 is two seconds.
 	Timeout time.Duration
 	Logger  *zap.Logger // nil logs nothing
 }
@@ -68,9 +68,9 @@ func (o ProfilesOptions) withDefaults() ProfilesOptions {
 	return o
 }
 
-// Profiles remember which paths runs of actions read, in a Store and of late ones in
-// memory. Their methods may be called concurrently. A store that fails, hangs or holds
-// nonsense makes them know less; that is logged, and never an error.
+// Profiles remember which paths runs of actions read, in a Store and, for recent actions, in
+// memory. Their methods may be called concurrently. If the store fails, hangs or returns nonsense,
+// they know less; that is logged, and never an error.
 type Profiles struct {
 	store         *record.Careful
 	cache         *cache
@@ -78,7 +78,7 @@ type Profiles struct {
 	exact, coarse rules
 }
 
-// NewProfiles returns the Profiles in s, which stays the caller's. It does not ask s.
+// NewProfiles returns the Profiles in s, which the caller closes. It does not ask s.
 func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 	o = o.withDefaults()
 	return &Profiles{
@@ -147,8 +147,8 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	}
 }
 
-// Flush writes unwritten records: not each run of similar actions is written, and the store may
-// have failed. It is for the end of a program.
+// Flush writes unwritten records, at the end of a program: not each run of similar actions is
+// written at once, and the store may have failed.
 func (p *Profiles) Flush(ctx context.Context) {
 	for _, e := range p.cache.all() {
 		p.write(ctx, e)

@@ -12,8 +12,8 @@ import (
 // A Source fetches blobs for a Race. Waiting callers share it, and it serves them first.
 // fetch.ReadThrough is one.
 type Source interface {
-	// LocalDirectory returns the Directory of that digest if it is here and valid. It
-	// waits for nothing but the disk.
+	// LocalDirectory returns the Directory with that digest if it is local and valid. It waits only
+	// for the disk.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
 	// PrefetchDirectories makes blobs local for later calls of LocalDirectory, before those of
 	// Prefetch, waits for that, and returns those that it fetched. The error means that some did
@@ -30,12 +30,12 @@ type Source interface {
 type Spec struct {
 	Root   digest.Digest // of the input root
 	Source Source
-	// Profile has the expected reads; nil if there is none. One that does not have the root, or has
+	// Profile has the expected reads; nil if there is none. A profile that lacks the root, or has
 	// nearly everything, counts as nil.
 	Profile *Profile
-	// Origin is that of the Profile. A Coarse one must prove itself sooner.
+	// Origin is the origin of the Profile. A Coarse one must prove itself sooner.
 	Origin Origin
-	Limits *Limits // nil: those of NewLimits, for this Race alone
+	Limits *Limits // nil: NewLimits, for this Race alone
 }
 
 // maxFalsePositives is the share of all paths from which on a Profile is useless.
@@ -49,12 +49,10 @@ func (s Spec) profile() *Profile {
 	return nil
 }
 
-// A Race makes files local that an action is expected to read, before the action reads them. It
-// begins with Start and ends with Stop; its other methods may be called concurrently until then.
-// None of its failures is an error: invalid and missing entries are skipped.
-//
-// It takes some 100 bytes for each predicted file, and visits no more than 65,536 directories and
-// 262,144 files.
+// A Race makes files local before an action reads them, if the action is expected to. It begins
+// with Start and ends with Stop; its other methods may be called concurrently until then. None of
+// its failures is an error: invalid and missing entries are skipped. It takes some 100 bytes for
+// each predicted file, and visits no more than 65,536 directories and 262,144 files.
 type Race struct {
 	source  Source
 	limits  *Limits
@@ -90,7 +88,7 @@ const (
 	directoriesPerCall = 2000
 )
 
-// Start begins a Race and returns at once. The caller stops it.
+// Start begins a Race and returns at once. The caller calls Stop.
 func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Race{
@@ -125,7 +123,7 @@ func (r *Race) Stop() Stats {
 	return r.stats
 }
 
-// Fetched returns the files that were fetched ahead, for a Tally. It is called after Stop.
+// Fetched returns the prefetched files, for a Tally. Call it after Stop.
 func (r *Race) Fetched() []digest.Digest {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,8 +35,7 @@ func ParseRecord(value []byte) (Record, bool) {
 // KnowsLast reports whether the reads of the last run are known.
 func (r Record) KnowsLast() bool { return r.last != nil }
 
-// ReadLast reports whether the last run read the path of that hash; no hash of another
-// path is taken for it.
+// ReadLast reports whether the last run read the path with that hash, without false positives.
 func (r Record) ReadLast(h PathHash) bool {
 	_, ok := slices.BinarySearch(r.last, h)
 	return ok

@@ -16,8 +16,7 @@ const (
 )
 
 // A Recorder collects the reads of one run of an action. Its zero value is ready; its methods may
-// be called concurrently. It keeps about a million paths, of long ones fewer, and drops further
-// ones.
+// be called concurrently. It keeps about a million paths, fewer long ones, and drops further ones.
 type Recorder struct {
 	mu    sync.Mutex
 	reads []read // in the order of the calls, of which a path may have several
@@ -36,9 +35,9 @@ type read struct {
 	kind tree.Kind
 }
 
-// Read notes that the run has read path for the first time: it looked into the
-// directory, opened the file or followed the symlink. It is made to be the
-// OnFirstRead of a root: it takes some ten nanoseconds and keeps the string.
+// Read records that the run has read path for the first time: it listed the directory, opened the
+// file or followed the symlink. It is meant for the OnFirstRead of a root: it takes some ten
+// nanoseconds and keeps the string.
 func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Lock()
 	if len(r.reads) < maxRecorded && r.bytes+len(path) <= maxRecordedBytes {
@@ -51,7 +50,7 @@ func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Unlock()
 }
 
-// Paths returns every path that was read, symlinks included, each once and sorted.
+// Paths returns every path that was read, including symlinks, each once and sorted.
 func (r *Recorder) Paths() []string {
 	reads := r.after(0)
 	paths := make([]string, len(reads))

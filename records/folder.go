@@ -78,7 +78,7 @@ func (f *Folder) usable(ctx context.Context, k Key) error {
 		return err
 	}
 	if filepath.Base(k.Bucket) != k.Bucket || !filepath.IsLocal(k.Bucket) || k.Bucket == "." {
-		return fmt.Errorf("%w: bucket %q is no name of a folder", ErrInvalid, k.Bucket)
+		return fmt.Errorf("%w: bucket %q is not the name of a folder", ErrInvalid, k.Bucket)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 	c.Password, _ = u.User.Password()
 	if database := strings.Trim(u.Path, "/"); database != "" {
 		if c.DB, err = strconv.Atoi(database); err != nil || c.DB < 0 {
-			return nil, fmt.Errorf("database %q is no number", database)
+			return nil, fmt.Errorf("database %q is not a number", database)
 		}
 	}
 	for _, address := range c.Addrs {

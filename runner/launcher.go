@@ -26,15 +26,15 @@ const (
 
 // LauncherOptions configures StartLauncher.
 type LauncherOptions struct {
-	// Cgroup is that of commands; it must be empty and stays the caller's, to be closed after the
+	// Cgroup is the group of the commands. It must be empty, and the caller closes it after the
 	// launcher. Nil: only the process tree shows which processes belong to a command.
 	Cgroup *cgroup.Slot
-	// Sandbox isolates the commands in namespaces. Nil: they see what the worker sees.
+	// Sandbox isolates the commands in namespaces. Nil: they see everything that the worker sees.
 	Sandbox *sandbox.Options
 	Logger  *zap.Logger // nil logs nothing
 }
 
-// Launcher runs commands, one at a time, in a process of its own.
+// Launcher runs commands, one at a time, in its own process.
 type Launcher struct {
 	link *link
 	proc *os.Process
@@ -59,9 +59,9 @@ type Launcher struct {
 
 // StartLauncher re-executes this binary as a launcher and waits until it is ready. The main
 // function of the binary must begin with MainIfLauncher. Call it before the first FUSE mount is
-// made; a dead launcher may be replaced later, since the binary and its working directory are on no
-// such mount. An error that wraps sandbox.ErrUnavailable means that this machine supports it only
-// without a sandbox.
+// made; a dead launcher may be replaced later, because the binary and its working directory are on
+// no such mount. An error that wraps sandbox.ErrUnavailable means that this machine supports it
+// only without a sandbox.
 func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -187,17 +187,17 @@ func (l *Launcher) handshake(ctx context.Context, setup message) error {
 	}
 }
 
-// NotApart says why a command may pass descriptors to those of other launchers, by a socket of the
-// abstract namespace; nil: it cannot. Without a network it never can.
+// NotApart returns the reason why a command may pass descriptors to those of other launchers, by a
+// socket of the abstract namespace; nil: it cannot. Without a network it never can.
 func (l *Launcher) NotApart() error { return l.notApart }
 
-// Sandbox is that of the commands; nil: they have none.
+// Sandbox returns the sandbox of the commands; nil: they have none.
 func (l *Launcher) Sandbox() *sandbox.Options { return l.sandbox }
 
-// Pid is the number of the launcher process.
+// Pid returns the number of the launcher process.
 func (l *Launcher) Pid() int { return l.proc.Pid }
 
-// Limits are those of the slot's group; zero without a group.
+// Limits returns the limits of the slot's group; zero without a group.
 func (l *Launcher) Limits() cgroup.Limits {
 	if l.slot == nil {
 		return cgroup.Limits{}
@@ -205,8 +205,8 @@ func (l *Launcher) Limits() cgroup.Limits {
 	return l.slot.Limits()
 }
 
-// Processes are those of the command that runs, in no order. Without a group they are looked for
-// among all processes of the machine, and may be those of a moment ago.
+// Processes returns the processes of the running command, in any order. Without a group it searches
+// all processes of the machine, and the result may be slightly old.
 func (l *Launcher) Processes() []int {
 	if l.slot == nil {
 		var pids []int
@@ -222,12 +222,12 @@ func (l *Launcher) Processes() []int {
 	return pids
 }
 
-// Run runs one command and returns when nothing of it is alive, be it that it ended or that its
-// timeout or ctx did. How the command ended is in the Result; an error is a fault of the machinery:
-// ErrLauncherDied and ErrUnkillable (start another launcher), ErrBusy, ErrClosed, an output file
-// that cannot be written, or no memory, process or group to start it in. With ErrUnkillable and
-// ErrLauncherDied, Result.Cause is TimedOut or Cancelled if the command was stopped for that, and
-// nothing else of the Result counts.
+// Run runs one command and returns when no process of it is alive, whether it ended by itself or
+// because of its timeout or ctx. The Result says how the command ended. An error is a fault of the
+// machinery: ErrLauncherDied and ErrUnkillable (start another launcher), ErrBusy, ErrClosed, an
+// output file that cannot be written, or no memory, process or group to start the command. With
+// ErrUnkillable and ErrLauncherDied, Result.Cause is TimedOut or Cancelled if the command was
+// stopped for that, and the rest of the Result is meaningless.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := errors.Join(c.validate(), c.check(l.sandbox != nil)); err != nil {
 		return Result{}, fmt.Errorf("run command: %w", err)
@@ -285,8 +285,8 @@ func (l *Launcher) release() {
 	l.busy = false
 }
 
-// Gone is closed when the launcher process has been reaped, and with it, in a Sandbox, all
-// that its commands left.
+// Gone returns a channel that is closed when the launcher process has been reaped and, in a
+// Sandbox, all remaining processes of its commands.
 func (l *Launcher) Gone() <-chan struct{} { return l.gone }
 
 // Close ends the launcher; a running command is killed without grace and its Run returns ErrClosed.

@@ -32,32 +32,33 @@ var (
 	ErrClosed = errors.New("launcher is closed")
 )
 
-// Command is what to run. Paths are absolute.
+// Command describes a command to run. Paths are absolute.
 type Command struct {
 	Args []string // Args[0] is resolved as the package comment says
-	Env  []string // "name=value", exactly what the command gets
+	Env  []string // "name=value", the exact environment of the command
 	Dir  string   // working directory
 	// Folders are what a command in a sandbox sees of its own. Without one it has the machine's
 	// folders for temporary files, and Root, which may be empty, only shortens paths in Result.Err.
 	sandbox.Folders
 	sandbox.Policy // what it may do
-	// Namespace is that of a User with IDs (sandbox.UserNamespace). It stays the caller's.
+	// Namespace is the user namespace of a User with IDs (sandbox.UserNamespace). The caller closes
+	// it.
 	Namespace *os.File
 	Nice      int // added to the worker's own niceness
 
 	Stdout, Stderr string // files to create; empty discards
-	MaxOutputBytes int64  // per stream; the rest is dropped; 0 is no bound
+	MaxOutputBytes int64  // per stream; further output is dropped; 0 is no limit
 
-	// Timeout is the time the command may take; 0 is no bound. What Stalled adds
-	// while it runs does not count; it must not go down nor block. It may be nil.
+	// Timeout is the time the command may take; 0 is no limit. Time that Stalled adds while it runs
+	// does not count. Stalled must neither decrease nor block, and may be nil.
 	Timeout time.Duration
 	Stalled func() time.Duration
-	// MaxStalled bounds what Stalled may add; 0 is no bound.
+	// MaxStalled limits the time that Stalled may add; 0 is no limit.
 	MaxStalled time.Duration
 	// Grace is the time between SIGTERM and SIGKILL; 0 is DefaultGrace.
 	Grace time.Duration
-	// Stuck is told which processes are still there five seconds after SIGKILL. It
-	// is called once at most, by Run, and Run goes on when it returns. It may be nil.
+	// Stuck is called with the processes that are still alive five seconds after SIGKILL. Run calls
+	// it at most once, and continues when it returns. It may be nil.
 	Stuck func(pids []int)
 }
 
@@ -91,23 +92,23 @@ func (c *Command) check(sandboxed bool) error {
 	return err
 }
 
-// Cause says why a command ended.
+// Cause is the reason why a command ended.
 type Cause int
 
 const (
-	// Exited: by itself, with ExitCode.
+	// Exited: it ended by itself, with ExitCode.
 	Exited Cause = iota
-	// Signaled: by a signal that the runner did not send.
+	// Signaled: a signal that the runner did not send ended it.
 	Signaled
 	// TimedOut: it took longer than Command.Timeout and was stopped.
 	TimedOut
 	// Cancelled: the context of Run ended and the command was stopped.
 	Cancelled
-	// NotStarted: there was no such command, or it could not be executed; Err says why.
+	// NotStarted: the command did not exist, or could not be executed; Err has the reason.
 	NotStarted
-	// OutOfMemory: the kernel killed a process of it for want of memory, in the slot or
-	// in the machine (Result.Group tells). What the command itself made of that, even
-	// an exit with 0, means nothing.
+	// OutOfMemory: the kernel killed a process of it because memory ran out, in the slot or in the
+	// machine (Result.Group says which). The command's own reaction, even an exit with 0, means
+	// nothing.
 	OutOfMemory
 )
 
@@ -119,22 +120,22 @@ func (c Cause) String() string {
 	return names[c]
 }
 
-// Result is how a command ended. When TimedOut or Cancelled, ExitCode and Signal
-// tell how the command took being stopped; when OutOfMemory, how it ended itself.
+// Result is the end of a command. After TimedOut or Cancelled, ExitCode and Signal describe how the
+// command reacted to being stopped; after OutOfMemory, how it ended itself.
 type Result struct {
 	Cause Cause
-	// ExitCode is the command's, or 128+n when signal n ended it; when NotStarted,
-	// as in a shell, 127 if there is no such file and 126 if it cannot be executed.
+	// ExitCode is the command's, or 128+n if signal n ended it. After NotStarted it is, as in a
+	// shell, 127 if the file does not exist and 126 if it cannot be executed.
 	ExitCode int
-	Signal   string // "SIGKILL" when a signal ended it; else empty
-	// Usage is of the command and of those descendants that were waited for; nil
-	// if nothing was started.
+	Signal   string // such as "SIGKILL" if a signal ended it; else empty
+	// Usage is the usage of the command and of those descendants that were waited for; nil if
+	// nothing was started.
 	Usage *resourceusage.POSIXResourceUsage
-	// Group is what the slot's group counted, of all processes that there were; nil
-	// without a group, or if nothing was started. Its CPU times are those in Usage, too.
+	// Group is the usage of all processes, as the slot's group counted it; nil without a group, or
+	// if nothing was started. Usage has its CPU times, too.
 	Group          *cgroup.Usage
 	Started, Ended time.Time // of the command itself; zero if it was never tried
-	// Truncated tells that output beyond MaxOutputBytes was dropped.
+	// Truncated: output beyond MaxOutputBytes was dropped.
 	StdoutTruncated, StderrTruncated bool
-	Err                              string // why it was NotStarted
+	Err                              string // the reason for NotStarted
 }

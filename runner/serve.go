@@ -60,7 +60,7 @@ type server struct {
 func serveControl() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(controlFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("to be started by a worker only (descriptor %d is no socket)", controlFD)
+		return fmt.Errorf("only a worker starts this (descriptor %d is not a socket)", controlFD)
 	}
 	lk, err := newLink(controlFD)
 	if err != nil {

@@ -24,7 +24,8 @@ type Box struct {
 }
 
 // Enter moves the calling process, which was started with CloneFlags, to the commands' root. groups
-// are the cgroups that they see, terminals are those of Options.Terminals and stay the caller's.
+// are the cgroups that they see. terminals is the result of Options.Terminals, which the caller
+// closes.
 func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if !forksInto {
 		return nil, errors.New("no sandbox on " + runtime.GOARCH)
@@ -75,8 +76,8 @@ type Child struct {
 	filter   *unix.SockFprog // of system calls, beside that of the thread that forks it; nil: none
 }
 
-// Child returns the attributes of commands of p. namespace is that of its user, which stays the
-// caller's; -1: it has none.
+// Child returns the attributes of commands of p. namespace is the user namespace of its user, which
+// the caller closes; -1: it has none.
 func (b *Box) Child(p *Policy, namespace int) (_ *Child, err error) {
 	c := &Child{namespace: namespace, networks: []byte("0")}
 	if c.nofile, err = b.nofile(); err != nil {

@@ -15,11 +15,11 @@ import (
 
 // Folders are a command's own folders, by their paths outside of the sandbox.
 type Folders struct {
-	Root    string // the input root, which it finds at Root
-	TempDir string // a fresh folder, which it finds as /tmp and /var/tmp
+	Root    string // the input root, visible as Root
+	TempDir string // a fresh folder, visible as /tmp and /var/tmp
 }
 
-// Inside returns the command's path of path, which is in f.Root, or an error.
+// Inside returns the path by which the command sees path, which must be in f.Root, or an error.
 func (f Folders) Inside(path string) (string, error) {
 	switch {
 	case !filepath.IsAbs(f.Root) || !filepath.IsAbs(f.TempDir):
@@ -30,19 +30,18 @@ func (f Folders) Inside(path string) (string, error) {
 	return filepath.Join(Root, strings.TrimPrefix(path, f.Root)), nil
 }
 
-// Mount is a file or folder of a command as a mount that is nowhere yet. Its descriptor travels to
-// the launcher, which lives among other mounts, where paths of the worker lead nowhere.
+// Mount is a file or folder of a command as an unattached mount. Its descriptor is sent to the
+// launcher, which has other mounts, where paths of the worker do not work.
 type Mount struct {
 	FD       int
-	At       string // where the command finds it
+	At       string // its path in the sandbox
 	ReadOnly bool
 }
 
 // networkFiles are the machine's files that commands with its network need to find servers.
 var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
 
-// Take makes the mounts of a command. Their descriptors are the caller's to close, also after an
-// error.
+// Take makes the mounts of a command. The caller closes their descriptors, even after an error.
 func Take(f Folders, p *Policy) ([]Mount, error) {
 	var mounts []Mount
 	for _, d := range []struct{ path, at string }{{f.Root, Root}, {f.TempDir, "/tmp"}} {

@@ -12,10 +12,10 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// Root is where the commands of a sandbox find their input root, whichever launcher runs them.
+// Root is the path of the input root in a sandbox, with every launcher.
 const Root = "/forerunner"
 
-// ErrUnavailable is wrapped by errors that name a part that this machine lacks for a sandbox:
+// ErrUnavailable is wrapped by errors that name a missing requirement of a sandbox on this machine:
 // privilege, or a kind of namespace.
 var ErrUnavailable = errors.New("no namespaces")
 
@@ -35,7 +35,7 @@ type Options struct {
 	// FreshNetworks makes a network namespace for each command, even if the last command left
 	// nothing in its own. It is for debugging: no action can see traces of another.
 	FreshNetworks bool `tuning:"fresh_networks" unit:"true|false" default:"false" doc:"Makes a new network namespace for each action without a network, even if the last one could be reused"`
-	// MostTerminals is how many pseudo-terminals they have at a time; 0 is 256.
+	// MostTerminals limits the commands' pseudo-terminals; 0 is 256.
 	MostTerminals int
 }
 
@@ -56,15 +56,16 @@ func Unavailable(err error) error {
 	return err
 }
 
-// Lacks reports whether a command finds the machine's file or folder at path neither there nor
-// among its own.
+// Lacks reports whether commands do not have a file or folder at path, neither the machine's nor
+// one of their own.
 func (o *Options) Lacks(path string) bool {
 	path = filepath.Clean(path)
 	return filepath.IsAbs(path) && !paths.Below(path, building) && !o.shows(path)
 }
 
-// Shown lists the files and folders of the machine that commands see, by their names and by where
-// these lead now. Not all need be there. Of a symlink in /etc commands see no more than that.
+// Shown lists the files and folders of the machine that commands see, by their names and by the
+// present targets of these. Not all of them need to exist. Commands see only the target of a
+// symlink in /etc.
 func (o *Options) Shown() (all []string) {
 	for _, name := range slices.Concat(DefaultShow, o.Show) {
 		all = append(all, filepath.Clean(name))

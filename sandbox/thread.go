@@ -15,9 +15,9 @@ type Thread struct {
 	notApart        error
 }
 
-// Thread prepares the calling thread: its children inherit what it gives up. It forks the commands
-// of all policies with p.Thread, and keeps its own capabilities, because a bound takes effect only
-// at exec.
+// Thread prepares the calling thread: its children inherit the rights that it gives up. It forks
+// the commands of all policies with p.Thread, and keeps its own capabilities, because a bound takes
+// effect only at exec.
 func (b *Box) Thread(p *Policy) (*Thread, error) {
 	t := &Thread{box: b}
 	for _, n := range []struct {
@@ -30,7 +30,7 @@ func (b *Box) Thread(p *Policy) (*Thread, error) {
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return nil, fmt.Errorf("forgo new privileges: %w", err)
+		return nil, fmt.Errorf("give up new privileges: %w", err)
 	}
 	t.notApart = apart()
 	if err := boundCapabilities(); err != nil {
@@ -39,12 +39,12 @@ func (b *Box) Thread(p *Policy) (*Thread, error) {
 	return t, restrict(p.Allow)
 }
 
-// NotApart says why commands may share sockets of the abstract namespace with others; nil: they
-// cannot.
+// NotApart returns the reason why commands may share sockets of the abstract namespace with others;
+// nil: they cannot.
 func (t *Thread) NotApart() error { return t.notApart }
 
-// Enter calls fork in mount and network namespaces that are made for one command and end with its
-// last process, and returns the thread to its own.
+// Enter calls fork in new mount and network namespaces, which end with the command's last process,
+// and returns the thread to its own.
 func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
 	if err := newKeyring(); err != nil {
 		return err

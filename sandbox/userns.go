@@ -14,8 +14,8 @@ import (
 // are read.
 const namespaceName = "forerunner-user-namespace"
 
-// ErrNoUserNamespace is wrapped by errors that name a part that this machine lacks for users with
-// IDs.
+// ErrNoUserNamespace is wrapped by errors that name a missing requirement of users with IDs on this
+// machine.
 var ErrNoUserNamespace = errors.New("no user namespaces")
 
 // The content of a command's own namespaces is kernel memory that is charged to no cgroup: some 120

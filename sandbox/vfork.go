@@ -63,7 +63,7 @@ type cloneArgs struct {
 }
 
 // Fork is syscall.ForkExec for the commands of a sandbox; the child ends with the calling thread.
-// It is in a cgroup namespace of its own. With a user namespace it is root there, and keeps only
+// The child has its own cgroup namespace. With a user namespace it is root there, and keeps only
 // the capabilities of commands.
 func (c *Child) Fork(program string, args []string, attr *syscall.ProcAttr) (int, error) {
 	b := &birth{}

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/paths"
 )
 
-// DefaultShow are the folders of the machine that commands see, where there are such: those of
-// programs and libraries.
+// DefaultShow are the folders with programs and libraries of the machine that commands see, if they
+// exist.
 var DefaultShow = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/libexec", "/opt", "/nix/store", "/gnu/store",
 }

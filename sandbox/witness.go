@@ -63,7 +63,7 @@ func openWitnesses() (all []witness) {
 func (w *witness) ask(buf []byte) ([]byte, error) {
 	n, err := unix.Pread(w.fd, buf, 0)
 	if err != nil || n == len(buf) {
-		return nil, fmt.Errorf("read what is in a network namespace: %d bytes, %w", n, err)
+		return nil, fmt.Errorf("read the contents of a network namespace: %d bytes, %w", n, err)
 	}
 	return ownOf(buf[:n]), nil
 }

@@ -16,7 +16,7 @@ const minLength = 32
 
 const hint = "\"openssl rand -hex 32\" makes one"
 
-// Parse returns the secrets of a text, one a line.
+// Parse returns the secrets in a text, one per line.
 func Parse(text []byte) (list []string, err error) {
 	for line := range bytes.Lines(text) {
 		secret := string(bytes.TrimSpace(line))
@@ -31,12 +31,12 @@ func Parse(text []byte) (list []string, err error) {
 		list = append(list, secret)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("there is no secret in it (%s)", hint)
+		return nil, fmt.Errorf("the file has no secret (%s)", hint)
 	}
 	return list, nil
 }
 
-// Create writes a file with a new secret, in place of one that is there.
+// Create writes a file with a new secret, and replaces an existing one.
 func Create(file string) (secret string, err error) {
 	dir := filepath.Dir(file)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -57,8 +57,8 @@ func Create(file string) (secret string, err error) {
 	return secret, nil
 }
 
-// OfOwn returns the secret of a file that this program made, and makes it anew if there is none, or
-// none that can be one: the file is missing, damaged, or everybody may look at it or change it.
+// OfOwn returns the secret in a file that this program made. It makes a new one if the file is
+// missing or damaged, or if everybody may read or change it.
 func OfOwn(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

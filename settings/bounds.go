@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Bounds are those of a number or a time, in seconds, as the tags have them; empty ones bound
-// nothing.
+// Bounds are the limits of a number or of a time in seconds, as they are in tags; empty ones have
+// no effect.
 type Bounds struct{ Min, Max, Above, Below string }
 
 func boundsOf(tag reflect.StructTag) Bounds {
@@ -42,7 +42,7 @@ type boundedValue struct {
 	pointer any // to the number or time that Value sets
 }
 
-// Set takes a value within the bounds.
+// Set parses a value within the bounds.
 func (v boundedValue) Set(text string) error {
 	if err := v.Value.Set(text); err != nil {
 		return err

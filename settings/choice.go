@@ -17,7 +17,7 @@ func (c choice) String() string { return *c.value }
 // Type is for pflag.
 func (c choice) Type() string { return "choice" }
 
-// Set takes one of the words.
+// Set accepts one of the words.
 func (c choice) Set(s string) error {
 	if !slices.Contains(c.words, s) {
 		return fmt.Errorf("%q is none of %q", s, c.words)

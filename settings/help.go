@@ -20,13 +20,13 @@ const (
 	otherGroup = "Flags"
 )
 
-// A Group is flags below one heading.
+// A Group is the flags below one heading.
 type Group struct {
 	Name  string
 	Flags []*pflag.Flag
 }
 
-// Groups returns the flags that are shown, by their headings.
+// Groups returns the visible flags, by their headings.
 func Groups(flags *pflag.FlagSet) []Group {
 	var groups []Group
 	sorted := flags.SortFlags

@@ -178,7 +178,7 @@ func scalar(n node, v reflect.Value, row Row) error {
 	case IsTime(v.Type()):
 		d, err := time.ParseDuration(n.Value)
 		if err != nil {
-			return n.errorf("%q is no time such as 30s or 1m30s", n.Value)
+			return n.errorf("%q is not a time such as 30s or 1m30s", n.Value)
 		}
 		if d < 0 {
 			return n.errorf("%q is a negative time", n.Value)
@@ -202,11 +202,11 @@ func number(n node, v reflect.Value, row Row) error {
 		kind = "number"
 	}
 	if err := n.Decode(v.Addr().Interface()); err != nil {
-		return n.errorf("%q is no %s", n.Value, kind)
+		return n.errorf("%q is not a %s", n.Value, kind)
 	}
 	x := v.Convert(reflect.TypeFor[float64]()).Float()
 	if math.IsNaN(x) || math.IsInf(x, 0) {
-		return n.errorf("%q is no %s", n.Value, kind)
+		return n.errorf("%q is not a %s", n.Value, kind)
 	}
 	return bounded(n, x, row)
 }

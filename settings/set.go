@@ -13,14 +13,14 @@ import (
 
 // A Field is one setting of a program.
 type Field struct {
-	// Name is that of the flag, if it is one.
+	// Name is the name of the flag, with dashes.
 	Name string
 	// Tuning settings are keys of the file's tuning section, and no flags. Moved ones were flags.
 	Tuning, Moved    bool
 	Group, Unit, Doc string
-	// Otherwise describes the meaning of an empty value; empty: itself.
+	// Otherwise describes the meaning of an empty value, if it needs a description.
 	Otherwise string
-	// Choices are the words that it may be; empty: any value.
+	// Choices are the permitted words; empty: any value.
 	Choices []string
 	Bounds
 	// Programs are the programs with the setting, if known.
@@ -30,10 +30,10 @@ type Field struct {
 	literal string // the tag default
 }
 
-// Key is the name in the file.
+// Key returns the name in the file.
 func (f *Field) Key() string { return strings.ReplaceAll(f.Name, "-", "_") }
 
-// Variable is the name of the environment variable.
+// Variable returns the name of the environment variable.
 func (f *Field) Variable() string { return "FORERUNNER_" + strings.ToUpper(f.Key()) }
 
 // A Set is the settings of a program.
@@ -43,8 +43,8 @@ type Set struct {
 	others []*Field
 }
 
-// Of returns the settings of structs, which pointers lead to, and of the structs in them that are
-// tagged settings:"inline".
+// Of returns the settings of structs, to which the arguments point, and of the structs in them that
+// are tagged settings:"inline".
 func Of(structs ...any) *Set {
 	s := &Set{}
 	for _, x := range structs {
@@ -92,7 +92,7 @@ func (s *Set) Only(groups ...string) *Set {
 	return s.filter(func(f *Field) bool { return slices.Contains(groups, f.Group) })
 }
 
-// Without returns the settings but those of some names.
+// Without returns the settings except those with some names.
 func (s *Set) Without(names ...string) *Set {
 	return s.filter(func(f *Field) bool { return !slices.Contains(names, f.Name) })
 }
@@ -115,7 +115,7 @@ func (s *Set) By(program string) *Set {
 	return s
 }
 
-// And returns the settings of both; where both have a name, that of s.
+// And returns the settings of both; if both have a name, that of s.
 func (s *Set) And(more *Set) *Set {
 	made := &Set{Fields: slices.Clone(s.Fields), others: slices.Concat(s.others, more.others)}
 	for _, f := range more.Fields {
@@ -131,8 +131,8 @@ func (s *Set) And(more *Set) *Set {
 	return made
 }
 
-// Beside returns s for a file that another program with the settings of other may read, too: its
-// tuning is checked, and has no effect.
+// Beside returns s for a file that is shared with a program that has the settings of other: the
+// tuning of that program is checked, and has no effect.
 func (s *Set) Beside(other *Set) *Set {
 	return &Set{Fields: s.Fields, others: append(slices.Clone(s.others), other.Fields...)}
 }
@@ -169,10 +169,10 @@ func (s *Set) Register(flags *pflag.FlagSet) (tuning *pflag.FlagSet) {
 	return tuning
 }
 
-// Words are the permitted values of a flag; none: anything.
+// Words returns the permitted values of a flag; none: any.
 func Words(flag *pflag.Flag) []string { return flag.Annotations[wordsOf] }
 
-// Placeholder is the placeholder of a value: a unit, or the permitted words.
+// Placeholder returns the placeholder of a value: a unit, or the permitted words.
 func (f *Field) Placeholder() string {
 	if f.Unit == "" && len(f.Choices) > 0 {
 		return strings.Join(f.Choices, "|")
@@ -180,10 +180,10 @@ func (f *Field) Placeholder() string {
 	return f.Unit
 }
 
-// Type is that of the value.
+// Type returns the type of the value.
 func (f *Field) Type() reflect.Type { return reflect.TypeOf(f.pointer).Elem() }
 
-// Value is the default as it is written; empty: none is.
+// Value returns the default as text; empty: there is none.
 func (f *Field) Value() string {
 	list := reflect.ValueOf(f.pointer).Elem()
 	if f.literal == "" && list.Kind() == reflect.Slice && list.Len() > 0 {
@@ -192,7 +192,7 @@ func (f *Field) Value() string {
 	return f.literal
 }
 
-// Line is the comment for f: its meaning, its unit and its default.
+// Line returns the comment for f: its meaning, its unit and its default.
 func (f *Field) Line() string {
 	var notes []string
 	if unit := f.Placeholder(); unit != "" {

@@ -37,7 +37,7 @@ func (s *sizeText) String() string { return string(*s) }
 // Type is for pflag.
 func (s *sizeText) Type() string { return "size" }
 
-// Set takes a size.
+// Set parses a size.
 func (s *sizeText) Set(text string) error {
 	if _, err := ParseSize(text); err != nil {
 		return err

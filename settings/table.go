@@ -11,16 +11,16 @@ import (
 type Row struct {
 	Name, Default, Doc, Example string
 	Required, Inline            bool
-	// Named is the field of the elements of a list that has the key under which each is written.
+	// Named is the field of a list's elements that has the key under which each is written.
 	Named string
 	Bounds
-	// EachMin is the least number in a list.
+	// EachMin is the minimum of the numbers in a list.
 	EachMin string
 	Type    reflect.Type
 	index   int
 }
 
-// Choices are the words that a value of the type may be; none: any.
+// Choices returns the permitted words of a value of the type; none: any.
 func Choices(t reflect.Type) []string {
 	if c, ok := reflect.Zero(t).Interface().(interface{ Choices() []string }); ok {
 		return c.Choices()

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Raw is a value of a file as it is written; Tune reads it.
+// Raw is an undecoded value of a file, for Tune.
 type Raw struct{ node }
 
 // Tune sets values from the tuning section of a file, unless the environment has set them. An
@@ -74,7 +74,7 @@ func assign(flag *pflag.Flag, n node) error {
 	return nil
 }
 
-// Tuning is a file of which only the tuning section is read.
+// Tuning reads only the tuning section of a file.
 func Tuning(file string) (Raw, error) {
 	root, err := readYAML(file)
 	if err != nil || root.Kind != yaml.MappingNode {

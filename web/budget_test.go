@@ -56,7 +56,7 @@ func TestUnreadAnswers(t *testing.T) {
 	larger := digest.Of(digest.SHA256, append(content, 'y'))
 	b.blobs[larger] = append(content, 'y')
 	text := b.get(fmt.Sprintf("/blobs/sha256/%s/%d", larger.Hash(), larger.SizeBytes()), http.StatusConflict)
-	if !strings.Contains(text, "more than 8 MiB cannot be had here") {
+	if !strings.Contains(text, "more than 8 MiB are not available here") {
 		t.Errorf("a larger file: %s", text)
 	}
 }

@@ -40,7 +40,7 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	case !auth.Allowed(ctx, auth.Read, instance):
 		err = missing("file", digest.ErrNotFound)
 	case d.SizeBytes() > p.budget.file: // it is read into memory
-		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB cannot be had here, but from the storage", p.budget.file>>20)
+		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB are not available here: get them from the storage", p.budget.file>>20)
 	}
 	if err == nil && !p.budget.answer(w, r, d.SizeBytes(), func(w http.ResponseWriter) { p.send(ctx, w, r, d) }) {
 		err = errNoMemory

@@ -55,7 +55,7 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	kinds := Kinds()
 	at := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == cmp.Or(kind, kinds[0].Name) })
 	if at < 0 {
-		return nil, fmt.Errorf("no kind of operations is %q", kind)
+		return nil, fmt.Errorf("there is no kind of operations %q", kind)
 	}
 	kinds[at].choose(req)
 	var patterns, words []string

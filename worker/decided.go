@@ -86,9 +86,9 @@ func decisions() map[string]map[string]decision {
 		},
 		"policy.Defaults": {
 			"Sandboxed": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Isolation.Sandboxed)} }),
-			"Sandbox":   out("what it comes to for the action is in policy.Execution"),
+			"Sandbox":   out("its effect on the action is in policy.Execution"),
 			"Users":     out("policy.Execution.Users"),
-			"Policies":  out("what they come to for the action is in policy.Execution"),
+			"Policies":  out("their effect on the action is in policy.Execution"),
 		},
 		"sandbox.Policy": {
 			"User":      out("policy.Execution.Users has it; which one of a range is for an action to find, not to count on"),
@@ -141,7 +141,7 @@ func optionDecisions() map[string]decision {
 		"InstancePrefix": out("part of the instance name, which is in the key"),
 		"Require":        out("says which actions the worker takes, not how they run"),
 		"Platform":       out("part of the action's platform, which is in the key"),
-		"SizeClass":      out("what it stands for is in Launchers"),
+		"SizeClass":      out("its effect is in Launchers"),
 		"Launchers":      inKey(func(c *circumstances) []string { return limitsOf(c.options.Launchers) }),
 		"Roots": inKey(func(c *circumstances) []string {
 			return append(numbers(c.options.Roots.UpperMemory()), string(c.options.Roots.Method()))

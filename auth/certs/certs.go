@@ -14,9 +14,9 @@ import (
 	"github.com/forerunner-build/forerunner/auth/reload"
 )
 
-// Files name PEM files. Cert and Key are who one is. CA are the authorities that
-// must have signed who the other one is; a client without any takes those of the
-// system, a server does not ask.
+// Files name PEM files. Cert and Key are the program's own identity. CA are the authorities that
+// must have signed the other side's certificate; without it a client trusts those of the system,
+// and a server asks for no certificate.
 type Files struct{ Cert, Key, CA string }
 
 // agreed is what a handshake needs, in both forms.
@@ -25,7 +25,7 @@ type agreed struct {
 	grpc   credentials.TransportCredentials
 }
 
-// A Source has what the next handshake needs. It may be used concurrently.
+// A Source provides the certificates for the next handshake. It may be used concurrently.
 type Source struct{ files *reload.Value[agreed] }
 
 // NewServer reads the files of a server; Cert and Key are required.
@@ -40,7 +40,7 @@ func NewServer(f Files, log *zap.Logger) (*Source, error) {
 	})
 }
 
-// NewClient reads the files of a client; Cert comes with Key.
+// NewClient reads the files of a client; Cert and Key come together.
 func NewClient(f Files, log *zap.Logger) (*Source, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, errors.New("a certificate and its key are given together or not at all")
@@ -86,7 +86,7 @@ func (s *Source) PagesConfig() *tls.Config {
 	}
 }
 
-// Client returns the configuration of a client that is not gRPC's, for its next connection.
+// Client returns the configuration for the next connection of a client other than gRPC's.
 func (s *Source) Client() *tls.Config {
 	config := s.files.Get().config.Clone()
 	config.NextProtos = nil

@@ -1,10 +1,10 @@
-// Package certs makes TLS of files: certificates, their keys and those of authorities
-// (PEM), for servers and for clients. Changed files are taken up by the next
-// handshake; connections that are there go on, with what was agreed when they began.
+// Package certs makes TLS configurations from files: certificates, their keys and authorities
+// (PEM), for servers and for clients. The next handshake uses changed files; existing connections
+// go on with what was agreed when they began.
 //
-// A server asks every client for a certificate if it has authorities for them, and
-// refuses one that they did not sign. It takes clients without one, too: package auth,
-// which knows about tokens, says to them in words what is missing.
+// A server asks every client for a certificate if it has authorities for them, and refuses one that
+// they did not sign. It accepts clients without one: package auth, which knows about tokens, tells
+// them what is missing.
 //
 // The package has no goroutines and no locks.
 package certs

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// An Authority signs certificates. File is its own, in PEM form.
+// An Authority signs certificates. File is its own certificate, in PEM form.
 type Authority struct {
 	File string
 	t    *testing.T
@@ -42,8 +42,8 @@ func New(t *testing.T) *Authority {
 	return a
 }
 
-// Server makes a certificate for localhost and 127.0.0.1 in two files, over those of
-// the same name. It will do for a client, too, of that common name and these units.
+// Server makes a certificate for localhost and 127.0.0.1 in two files, and replaces those of the
+// same name. A client can use it, too, with that common name and these units.
 func (a *Authority) Server(name string, units ...string) (cert, key string) {
 	return a.Issue(name, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name, OrganizationalUnit: units}, DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

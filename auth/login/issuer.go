@@ -218,7 +218,7 @@ func (i *issuer) identity(claims map[string]any) (*auth.Identity, error) {
 	who, err := i.claims().Identify(claims)
 	if err != nil {
 		return nil, status.Errorf(codes.PermissionDenied,
-			"%s did not say who you are: in the ID token, %v (user_claim and scopes below login in the scheduler's --config say what is asked for)", i.title(), err)
+			"%s did not say who you are: in the ID token, %v (user_claim and scopes below login in the scheduler's --config define the request)", i.title(), err)
 	}
 	return who, nil
 }

@@ -36,20 +36,20 @@ const (
 	// exchanges is how many log-ins may ask their issuers at a time. Whoever asks for a page can
 	// begin them.
 	exchanges = 16
-	// Callback is the path to which issuers return people.
+	// Callback is the path to which issuers redirect users.
 	Callback = "login/callback"
 )
 
 // Options configure log-ins.
 type Options struct {
 	Settings Settings
-	// Rules are those of authorization.
+	// Rules are the rules of authorization.
 	Rules []auth.Rule
-	// Pages is where the pages are, with a slash at its end.
+	// Pages is the URL of the pages, with a slash at its end.
 	Pages string
-	// KeyFile is used, and made, if the settings name none.
+	// KeyFile is used, and created if needed, if the settings name none.
 	KeyFile string
-	// Logger gets log-ins, and faults of issuers. Nil: no log.
+	// Logger logs log-ins, and faults of issuers. Nil: no log.
 	Logger *zap.Logger
 }
 
@@ -66,7 +66,7 @@ type Logins struct {
 	ask     time.Duration   // that an exchange may take
 }
 
-// New returns Logins. It asks no issuer yet.
+// New returns Logins. It contacts no issuer yet.
 func New(o Options) (*Logins, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -97,7 +97,7 @@ func New(o Options) (*Logins, error) {
 	return l, nil
 }
 
-// Titles are the issuers' names for users.
+// Titles returns the issuers' names for users.
 func (l *Logins) Titles() (titles []string) {
 	for _, i := range l.issuers {
 		titles = append(titles, i.title())
@@ -112,8 +112,8 @@ type pending struct {
 	Until  time.Time `json:"e"`
 }
 
-// Begin redirects a browser to an issuer, from where it comes back to Finish, which returns the
-// path to. The only issuer need not be named. Errors are gRPC statuses.
+// Begin redirects a browser to an issuer, from which it returns to Finish and then to the path to.
+// If there is only one issuer, it need not be named. Errors are gRPC statuses.
 func (l *Logins) Begin(w http.ResponseWriter, r *http.Request, title, to string) error {
 	i := l.issuer(func(i *issuer) bool { return i.title() == title || title == "" && len(l.issuers) == 1 })
 	if i == nil {
@@ -213,8 +213,8 @@ func (l *Logins) Finish(w http.ResponseWriter, r *http.Request) (to string, err 
 	return p.To, nil
 }
 
-// Local returns a path of these pages, with its query; that of the first page for anything else. A
-// browser that is led there stays on this site.
+// Local returns a path of these pages, with its query; for anything else it returns the path of the
+// first page. So a redirect never leaves this site.
 func Local(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || len(to) > maxReturn || u.Scheme != "" || u.Host != "" || u.User != nil || u.Opaque != "" ||

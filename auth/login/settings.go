@@ -18,7 +18,7 @@ type Settings struct {
 	KeyFile string        `yaml:"key_file" doc:"file with the secret that protects sessions, a line of at least 32 characters; default login.key below --data, which the scheduler makes. Schedulers with the same --lease need the same file. With several lines the first is for new sessions and the others are also accepted" example:"/etc/forerunner/login.key"`
 }
 
-// An Issuer is an OpenID provider at which people have accounts.
+// An Issuer is an OpenID provider with the accounts of users.
 type Issuer struct {
 	Name        string        `yaml:"issuer,required" doc:"https:// address of the provider, for OpenID Connect Discovery" example:"https://sso.example.com/realms/acme"`
 	Title       string        `yaml:"title" doc:"name of the provider on the login page; default the host of issuer" example:"Acme"`
@@ -40,10 +40,10 @@ const (
 	maxLeeway = 5 * time.Minute
 )
 
-// On reports whether people can log in.
+// On reports whether users can log in.
 func (s Settings) On() bool { return len(s.Issuers) > 0 }
 
-// Files are those in the settings.
+// Files returns the files that the settings name.
 func (s Settings) Files() (files []string) {
 	for _, i := range s.Issuers {
 		files = append(files, i.SecretFile)
@@ -51,7 +51,7 @@ func (s Settings) Files() (files []string) {
 	return slices.DeleteFunc(append(files, s.KeyFile), func(file string) bool { return file == "" })
 }
 
-// Validate returns the error of the settings.
+// Validate returns an error if the settings are invalid.
 func (s Settings) Validate() error {
 	seen := map[string]bool{}
 	for _, i := range s.Issuers {
@@ -65,7 +65,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Validate returns the error of an issuer.
+// Validate returns an error if an issuer is invalid.
 func (i Issuer) Validate() error {
 	switch {
 	case i.ClientID == "":

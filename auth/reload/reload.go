@@ -14,7 +14,7 @@ import (
 // checkEvery is how old the result of Get may be, besides the time to read the files.
 const checkEvery = time.Second
 
-// A Value is made of some files. It may be used concurrently.
+// A Value is derived from some files. It may be used concurrently.
 type Value[T any] struct {
 	paths   []string
 	parse   func(contents [][]byte) (T, error)
@@ -29,9 +29,9 @@ type Value[T any] struct {
 	failure  string // the last logged one
 }
 
-// New reads the files and makes a value of their contents, which come in the order of paths; that
-// of an empty path is nil. parse must keep nothing else, and may be called by every caller of Get.
-// Without a logger nothing is logged.
+// New reads the files and derives a value from their contents, which are in the order of paths; the
+// content for an empty path is nil. parse must keep nothing else, and may be called by every caller
+// of Get. Without a logger nothing is logged.
 func New[T any](log *zap.Logger, parse func(contents [][]byte) (T, error), paths ...string) (*Value[T], error) {
 	if log == nil {
 		log = zap.NewNop()
@@ -44,7 +44,7 @@ func New[T any](log *zap.Logger, parse func(contents [][]byte) (T, error), paths
 	return v, nil
 }
 
-// Get returns the value, made again if a check is due and files have changed.
+// Get returns the value, and derives it again if a check is due and files have changed.
 func (v *Value[T]) Get() T {
 	if now := time.Now(); now.UnixNano() >= v.next.Load() && v.checking.CompareAndSwap(false, true) {
 		v.check()

@@ -1,3 +1,3 @@
-// Package least keeps the least values of many, in an order of the caller's, without keeping them
-// all. A List belongs to one goroutine.
+// Package least keeps the least of many values, in the caller's order, without keeping them all. A
+// List belongs to one goroutine.
 package least

@@ -2,7 +2,7 @@ package least
 
 import "slices"
 
-// A List keeps the least values of an order, at most so many of any number. Of makes one.
+// A List keeps a limited number of values, the least in its order. Of makes one.
 type List[T any] struct {
 	most    int
 	compare func(a, b T) int
@@ -12,7 +12,7 @@ type List[T any] struct {
 	last   *T
 }
 
-// Of returns an empty List that keeps at most so many values, 0 being none.
+// Of returns an empty List of at most so many values; 0 keeps none.
 func Of[T any](most int, compare func(a, b T) int) List[T] {
 	return List[T]{most: most, compare: compare}
 }

@@ -213,7 +213,7 @@ func (s *Server) statusOf(err error, corrupt codes.Code) error {
 	}
 	switch {
 	case errors.As(err, new(*cas.NeverFitsError)):
-		s.log.Debug("refused what is larger than the store", zap.Error(err))
+		s.log.Debug("refused a blob that is larger than the store", zap.Error(err))
 	case code == codes.Internal, code == codes.DataLoss, code == codes.ResourceExhausted, code == codes.Unavailable:
 		s.log.Error("storage request failed", zap.Stringer("code", code), zap.Error(err))
 	}

@@ -1,7 +1,7 @@
-// Command bench measures parts of Forerunner against what they are to be compared with, on the
-// machine it runs on. It is for developers: make bench-vfs, bench-prefetch, bench-scheduler,
-// bench-worker, bench-local, bench-sizes, bench-quotas, bench-pages and bench-scrub run it,
-// docs/BENCHMARKS.md says what the rows mean.
+// Command bench measures parts of Forerunner against alternatives on the same machine. It is for
+// developers: make bench-vfs, bench-prefetch, bench-scheduler, bench-worker, bench-local,
+// bench-sizes, bench-quotas, bench-pages and bench-scrub run it, and docs/BENCHMARKS.md explains
+// the rows.
 package main
 
 import (

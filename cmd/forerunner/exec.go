@@ -92,7 +92,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if e.Timeout < 0 {
-		return &flags.UsageError{Err: fmt.Errorf("--timeout: %v is no time that a command could run", e.Timeout)}
+		return &flags.UsageError{Err: fmt.Errorf("--timeout: %v is not a positive time", e.Timeout)}
 	}
 	e.Outputs = cleanOutputs(e.Outputs)
 	if _, ok := e.Env["PATH"]; !ok {
@@ -216,7 +216,7 @@ func (e *execution) view(p *progress, stream string, out *os.File) *client.Live 
 
 // printStartedOver marks the shown output of a stream as that of an invalid run.
 func printStartedOver(stream string) {
-	fmt.Fprintf(os.Stderr, "\nthe action was started over: what it printed before does not count; its %s is:\n", stream)
+	fmt.Fprintf(os.Stderr, "\nthe action was started over: its earlier output does not count; its %s is:\n", stream)
 }
 
 // An afterProgress writes to out when the line of progress is out of the way.

@@ -109,7 +109,7 @@ func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Recor
 	}
 	if isOperation {
 		if op, err := c.GetOperation(ctx, &admin.GetOperationRequest{Name: operationName(name)}); err == nil && !op.GetDone() {
-			return nil, fmt.Errorf("%s has not ended yet: try again when it has; forerunner operation %s shows what it does", op.GetName(), rest)
+			return nil, fmt.Errorf("%s has not ended yet: try again when it has; forerunner operation %s shows its state", op.GetName(), rest)
 		}
 	}
 	return nil, fmt.Errorf("%s; records exist for operations of this scheduler, for --keep-records: "+

@@ -157,7 +157,7 @@ func (f *profileFarm) profiled(ctx context.Context, d digest.Digest) (*prefetch.
 	}
 	var action repb.Action
 	if err := proto.Unmarshal(raw, &action); err != nil {
-		return nil, none, fmt.Errorf("%s is no action: %w", d, err)
+		return nil, none, fmt.Errorf("%s is not an action: %w", d, err)
 	}
 	record, err := f.recordOf(ctx, &action)
 	if err != nil {

@@ -41,7 +41,7 @@ func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Conte
 		return errors.Join(err, writeErr)
 	}
 	if w.every < 0 {
-		return &flags.UsageError{Err: fmt.Errorf("--watch: %v is no interval", w.every)}
+		return &flags.UsageError{Err: fmt.Errorf("--watch: %v is not a positive time", w.every)}
 	}
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer release()

@@ -154,7 +154,7 @@ func newToken(file string, private bool, log *zap.Logger) (token, error) {
 	header, err := reload.New(log, func(contents [][]byte) (string, error) {
 		text := strings.TrimSpace(string(contents[0]))
 		if text == "" || strings.ContainsAny(text, " \t\r\n") {
-			return "", errors.New("this is no token, which is one word")
+			return "", errors.New("this is not a token, which is one word")
 		}
 		return "Bearer " + text, nil
 	}, file)

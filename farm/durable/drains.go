@@ -46,7 +46,7 @@ func parseDrains(text []byte, where string) (drains []drain.Record, err error) {
 			err = json.Unmarshal(one, &d)
 		}
 		if err != nil || d.Pattern.String() == "" {
-			return nil, fmt.Errorf("read drains: %s: %s is no drain", where, one)
+			return nil, fmt.Errorf("read drains: %s: %s is not a drain", where, one)
 		}
 		drains = append(drains, drain.Record(d))
 	}

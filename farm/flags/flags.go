@@ -21,7 +21,7 @@ func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.
 		Args: cobra.NoArgs,
 	}
 	tuning := set.Register(cmd.Flags())
-	printConfig := cmd.Flags().Bool("print-config", false, "Prints what is in force, as flags and tuning section, and exits")
+	printConfig := cmd.Flags().Bool("print-config", false, "Prints the settings in force, as flags and tuning section, and exits")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := load(cmd, set, tuning); err != nil {
 			return err

@@ -65,7 +65,7 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 // giveUp ends the process. Launchers see that it is gone and kill its commands; mounts and groups
 // are for the next process to remove.
 func giveUp() {
-	said := say(fmt.Sprintf("gave up after %s; the next start with the same folders removes what is left", abortPatience))
+	said := say(fmt.Sprintf("gave up after %s; the next start with the same folders removes the leftovers", abortPatience))
 	select {
 	case <-said:
 	case <-time.After(sayPatience):

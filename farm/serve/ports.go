@@ -101,7 +101,7 @@ func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener,
 	}
 	if p.Cert == "" && !p.Insecure && !dial.IsLoopback(host) {
 		return nil, fmt.Errorf("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
-			"or --insecure-listen if whoever reaches it may do everything", flag, address)
+			"or --insecure-listen if everybody who reaches it may do everything", flag, address)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -35,20 +35,21 @@ const (
 	maxBlock = 1 << 20
 )
 
-// Options of a Relay; all are needed.
+// Options are the options of a Relay. All are required.
 type Options struct {
-	// Shared is the store that all have, which stays the caller's.
+	// Shared is the common store, which the caller closes.
 	Shared record.Hints
-	// Name is what those have in common that take each other's place.
+	// Name is the common name of schedulers that replace each other.
 	Name string
-	// May reports whether this one may publish: two that do would overwrite each other's records.
+	// May reports whether this one may publish: two at the same time would overwrite each other's
+	// records.
 	May func() bool
-	// File is where this one notes how far it has got, in the folder of its records.
+	// File stores the progress of this one, in the folder of its records.
 	File   string
 	Logger *zap.Logger
 }
 
-// A Relay is one scheduler's part.
+// A Relay shares the records of one scheduler.
 type Relay struct {
 	options Options
 	shared  *record.Careful
@@ -92,7 +93,7 @@ func New(o Options) (*Relay, error) {
 	return r, r.load()
 }
 
-// Add has a record published, which has its length before it (history.Options.Added).
+// Add publishes a record, which is preceded by its length (history.Options.Added).
 func (r *Relay) Add(item []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +107,7 @@ func (r *Relay) Add(item []byte) {
 	}
 }
 
-// Run publishes what is added until ctx ends. First it takes over what is left of what others have
+// Run publishes new records until ctx ends. First it copies the remaining records that others have
 // published; nil: it does not.
 func (r *Relay) Run(ctx context.Context, into *history.Store) {
 	ticker := time.NewTicker(every)
@@ -124,7 +125,7 @@ func (r *Relay) Run(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Follow takes over what another one publishes until ctx ends.
+// Follow copies the records that another one publishes until ctx ends.
 func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -138,8 +139,8 @@ func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Close publishes what is left, for a second at most, if it still may. Nothing else may run, or be
-// called any more.
+// Close publishes the remaining records, for at most a second, if it still may. Nothing else may be
+// running, or be called any more.
 func (r *Relay) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

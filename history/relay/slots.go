@@ -18,7 +18,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Publish writes what was added, and reports whether the store has all of it.
+// Publish writes new records, and reports whether the store has all of them.
 func (r *Relay) Publish(ctx context.Context) bool {
 	for {
 		if r.isChanged && !r.put(ctx) {
@@ -116,8 +116,8 @@ func isSlot(value []byte, number uint64) bool {
 	return len(value) >= slotHeader && binary.LittleEndian.Uint64(value) == number
 }
 
-// Pull takes over what others have published since the last time, and reports whether that is all
-// of it.
+// Pull copies the records that others have published since the last time, and reports whether these
+// are all.
 func (r *Relay) Pull(ctx context.Context, into *history.Store) bool {
 	r.hasAll = r.pull(ctx, into)
 	return r.hasAll

@@ -1,7 +1,6 @@
-// Command generate makes the Go code of the schemas under proto/ anew. It needs
-// neither protoc nor foreign .proto files: schemas that ours import are taken
-// from the descriptors linked into the Go modules that define them. The two
-// plugins are the versions that go.mod pins.
+// Command generate regenerates the Go code of the schemas below proto/. It needs neither protoc nor
+// foreign .proto files: imported schemas are taken from the descriptors linked into the Go modules
+// that define them. The two plugins have the versions that go.mod pins.
 //
 // Run it from the repository root: go run ./proto/generate.
 package main

@@ -4,7 +4,7 @@ package names
 const (
 	// ProfileBucket has buildbarn.fsac.FileSystemAccessProfile by reduced action digest.
 	ProfileBucket = "profile"
-	// CoarseBucket has the same by the digest of a forerunner.profiles.CoarseKey.
+	// CoarseBucket has the same messages by the digest of a forerunner.profiles.CoarseKey.
 	CoarseBucket = "coarse"
 	// StatisticsBucket has buildbarn.iscc.PreviousExecutionStats by reduced action digest.
 	StatisticsBucket = "statistics"
@@ -15,7 +15,7 @@ const (
 	// ReuseBucket has forerunner.reuse records by everything that determines the behaviour of a
 	// command. The number is raised when the meaning of a record changes.
 	ReuseBucket = "reuse-2"
-	// AccountsBucket has the same, of all workers of a scheduler, by accounts.Key.
+	// AccountsBucket has the same records, of all workers of a scheduler, by accounts.Key.
 	AccountsBucket = "accounts-1"
 	// FiguresBucket has the data of charts, by the digest of their subject.
 	FiguresBucket = "figures"
@@ -29,9 +29,9 @@ const (
 	LeaseBucket = "lease"
 	// QuotasBucket has the quotas in one record.
 	QuotasBucket = "quotas"
-	// DrainsBucket has the drains of schedulers that take turns, by the digest of the lease's
-	// name.
+	// DrainsBucket has the drains of schedulers that replace each other, by the digest of the
+	// lease's name.
 	DrainsBucket = "drains"
-	// WorkersBucket has the workers that a scheduler knew last, likewise.
+	// WorkersBucket has the last known workers of a scheduler, by the same digest.
 	WorkersBucket = "workers"
 )

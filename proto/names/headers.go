@@ -5,29 +5,28 @@ const (
 	// RequestMetadataHeader identifies the client's build tool, build and action (REv2,
 	// RequestMetadata).
 	RequestMetadataHeader = "build.bazel.remote.execution.v2.requestmetadata-bin"
-	// CacheHeader has, with each call of a worker, the address at which its store is served to
-	// other workers.
+	// CacheHeader has, on each call of a worker, the address at which it serves its store to other
+	// workers.
 	CacheHeader = "forerunner-cache"
-	// BootHeader has, with each call of a worker, a random text that identifies the start of its
-	// program.
+	// BootHeader has, on each call of a worker, a random text that changes when its program starts.
 	BootHeader = "forerunner-boot"
-	// ImpliedHeader and RequiredHeader have, with each call of a worker, as a Platform of REv2, its
-	// offers besides its platform, and the properties that an action must ask for.
+	// ImpliedHeader and RequiredHeader have, on each call of a worker, as a Platform of REv2,
+	// further properties that the worker has, and those that an action must ask for.
 	ImpliedHeader  = "forerunner-implied-bin"
 	RequiredHeader = "forerunner-required-bin"
-	// PeerHeader is where a scheduler that gives out an action names such addresses, in
-	// the order in which to ask.
+	// PeerHeader has, on an answer with an action, the addresses of peers' stores, in the order in
+	// which to ask them.
 	PeerHeader = "forerunner-peer"
-	// TermHeader has the turn of a scheduler that takes turns with others, a number that grows.
+	// TermHeader has the term of a scheduler that replaces others, a number that increases.
 	TermHeader = "forerunner-term"
 	// CommandHeader says, with each call of a worker, that it accepts the Command of an action with
 	// the action, as a Command of REv2 among the auxiliary metadata, and its maximum size in bytes.
 	CommandHeader = "forerunner-command"
-	// InstanceHeader has, with each call of a worker that has an action, the instance_name_suffix
-	// that came with it: two instance names may have the same action.
+	// InstanceHeader has, on each call of a worker with an action, the instance_name_suffix that
+	// came with it: two instance names may have the same action.
 	InstanceHeader = "forerunner-instance-bin"
-	// GrantHeader is where a scheduler gives a worker the right to write the result of an
-	// action, and where the worker shows it to the storage.
+	// GrantHeader has the grant to write the result of an action, which a scheduler gives to a
+	// worker and the worker presents to the storage.
 	GrantHeader = "forerunner-result-grant"
 	// VouchedHeader says, when a worker asks a storage for missing blobs, that it will name the
 	// blobs in a result: the storage then verifies unverified ones before it reports them as

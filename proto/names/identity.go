@@ -12,7 +12,7 @@ const (
 	PositionKey = "position"
 )
 
-// WithoutPosition returns the common identity of all positions of a worker.
+// WithoutPosition returns the identity that all positions of a worker have in common.
 func WithoutPosition(id map[string]string) map[string]string {
 	worker := maps.Clone(id)
 	delete(worker, PositionKey)

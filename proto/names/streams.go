@@ -38,7 +38,7 @@ func ParseStream(resource string) (operation string, stderr, ok bool) {
 // ErrStartedOver ends a stream of output of an invalid run, because the action started again. A
 // reader finds the output of the next run from offset 0 on.
 func ErrStartedOver() error {
-	st := status.New(codes.Aborted, "the action was started over: what it printed before does not count")
+	st := status.New(codes.Aborted, "the action was started over: its earlier output does not count")
 	detailed, err := st.WithDetails(&errdetails.ErrorInfo{Reason: reasonStartedOver, Domain: errorDomain})
 	if err != nil {
 		return st.Err()

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// A Pattern picks out things by their attributes, workers by their identity for
-// one: it matches what has each of its names with a value that fits. In values
-// "*" stands for any text, "?" for any one character. The zero Pattern matches
-// nothing. Patterns are equal if their Strings are.
+// A Pattern selects objects by their attributes, for example workers by their identity: it matches
+// objects that have each of its names with a value that fits. In values "*" stands for any text,
+// "?" for any one character. The zero Pattern matches nothing. Patterns are equal if their Strings
+// are.
 type Pattern struct {
 	names, values []string // in the order of names
 }
 
-// New makes a Pattern of names and values. One without names is an error:
-// that everything is meant has to be said, as in host=*.
+// New makes a Pattern from names and values. A Pattern without names is an error: to select
+// everything, write that, as in host=*.
 func New(m map[string]string) (Pattern, error) {
 	if len(m) == 0 {
 		return Pattern{}, errors.New("the pattern is empty: to match everything, use host=* or operation=*")
@@ -33,7 +33,7 @@ func New(m map[string]string) (Pattern, error) {
 	return p, nil
 }
 
-// Parse reads what String writes: name=value, and more of them after commas.
+// Parse parses the form of String: name=value, separated by commas.
 func Parse(s string) (Pattern, error) {
 	m := map[string]string{}
 	for part := range strings.SplitSeq(s, ",") {
@@ -58,7 +58,7 @@ func (p Pattern) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Names reports whether it asks for a value of a name.
+// Names reports whether the pattern has a name.
 func (p Pattern) Names(name string) bool { return slices.Contains(p.names, name) }
 
 // Exactly returns the one value of a name that fits the pattern; false: there may be several, or
@@ -95,7 +95,7 @@ func (p *Pattern) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// Match reports whether the pattern matches what has these attributes.
+// Match reports whether the pattern matches an object with these attributes.
 func (p Pattern) Match(attribute func(name string) (string, bool)) bool {
 	for i, n := range p.names {
 		value, ok := attribute(n)

@@ -1,3 +1,3 @@
-// Package plural writes numbers with what they count, in messages that people read on pages, at the
-// prompt and in logs.
+// Package plural writes numbers with their nouns, in messages on pages, on the command line and in
+// logs.
 package plural

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Integer is what counts.
+// Integer is the type of a number.
 type Integer interface {
 	~int | ~int32 | ~int64 | ~uint32 | ~uint64
 }
 
-// Of writes a number with a regular noun, which is given in the singular: "1 worker", "2 workers".
+// Of returns a number with a regular noun, given in the singular: "1 worker", "2 workers".
 func Of[N Integer](n N, noun string) string { return fmt.Sprintf("%d %s", n, Noun(n, noun)) }
 
-// Noun is a regular noun as it stands after a number, without the number.
+// Noun returns the form of a regular noun after a number, without the number.
 func Noun[N Integer](n N, noun string) string { return Choose(n, noun, many(noun)) }
 
-// Choose is one after the number 1, and more after all others: "is" and "are".
+// Choose returns one for the number 1, and more for all others: "is" and "are".
 func Choose[N Integer](n N, one, more string) string {
 	if n == 1 {
 		return one

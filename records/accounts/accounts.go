@@ -121,7 +121,7 @@ func CheckRun(m *reuse.Run, action digest.Digest) error {
 		return fmt.Errorf("%w: it is of action %s, want %s", ErrMalformed, of, action)
 	}
 	if m.GetRoot() == nil {
-		return fmt.Errorf("%w: it has no record of what was read", ErrMalformed)
+		return fmt.Errorf("%w: it has no record of the run's reads", ErrMalformed)
 	}
 	result := &repb.ActionResult{}
 	if err := proto.Unmarshal(m.GetResult(), result); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// OwnIDs are what commands have by default: root of a user namespace, and nobody outside.
+// OwnIDs is the default user of commands: root of a user namespace, and nobody outside.
 var OwnIDs = &sandbox.User{UID: 1900000000, GID: 1900000000, IDs: 65536}
 
 // Slot makes a slot in a cgroup hierarchy; version 0 is the better one.
@@ -57,19 +57,19 @@ func Slot(t testing.TB, version int) *cgroup.Slot {
 	return s
 }
 
-// Plain is a launcher whose commands see the machine.
+// Plain returns the options of a launcher whose commands see the machine.
 func Plain(t testing.TB, slot *cgroup.Slot) *runner.Launcher {
 	t.Helper()
 	return Start(t, runner.LauncherOptions{Cgroup: slot})
 }
 
-// Sandboxed is a launcher whose commands are in namespaces.
+// Sandboxed returns the options of a launcher whose commands are in namespaces.
 func Sandboxed(t testing.TB, slot *cgroup.Slot, hide ...string) *runner.Launcher {
 	t.Helper()
 	return Start(t, runner.LauncherOptions{Cgroup: slot, Sandbox: &sandbox.Options{Hide: hide}})
 }
 
-// Start starts a launcher for the time of the test.
+// Start starts a launcher, which ends with the test.
 func Start(t testing.TB, o runner.LauncherOptions) *runner.Launcher {
 	t.Helper()
 	o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
@@ -101,7 +101,7 @@ func EachKind(t *testing.T, f func(t *testing.T, l *runner.Launcher)) {
 	}
 }
 
-// Command is one whose output goes to files in a folder of the test.
+// Command returns a command whose output goes to files in a folder of the test.
 func Command(t testing.TB, args ...string) runner.Command {
 	dir := t.TempDir()
 	return runner.Command{
@@ -111,10 +111,10 @@ func Command(t testing.TB, args ...string) runner.Command {
 	}
 }
 
-// Shell is a Command that runs a script.
+// Shell returns a Command that runs a script.
 func Shell(t testing.TB, script string) runner.Command { return Command(t, "/bin/sh", "-c", script) }
 
-// Read returns what is in a file.
+// Read returns the content of a file.
 func Read(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -134,7 +134,7 @@ func Run(t testing.TB, l *runner.Launcher, c runner.Command) runner.Result {
 	return r
 }
 
-// Complete gives c what a sandbox needs, if l has one.
+// Complete adds to c what a sandbox needs, if l has one.
 func Complete(t testing.TB, l *runner.Launcher, c runner.Command) runner.Command {
 	t.Helper()
 	if l.Sandbox() != nil && c.TempDir == "" {
@@ -168,7 +168,7 @@ func OpenParents(t testing.TB, dir string) {
 	}
 }
 
-// Eventually polls for what other processes do.
+// Eventually polls until other processes have done something.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -205,7 +205,7 @@ func AssertNothingLeft(t testing.TB) {
 	}
 }
 
-// LimitedSlot is a Slot of one CPU and little memory.
+// LimitedSlot returns a Slot of one CPU and little memory.
 func LimitedSlot(t testing.TB, version int) (*cgroup.Slot, cgroup.Limits) {
 	t.Helper()
 	machine, err := cgroup.Measure()
@@ -220,7 +220,7 @@ func LimitedSlot(t testing.TB, version int) (*cgroup.Slot, cgroup.Limits) {
 	return slot, limits
 }
 
-// Say runs a script and returns what it prints.
+// Say runs a script and returns its output.
 func Say(t testing.TB, l *runner.Launcher, c runner.Command) string {
 	t.Helper()
 	r := Run(t, l, c)

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// A Process is one that was there.
+// A Process identifies a process, even after its end.
 type Process struct {
 	PID   int
 	start string // with PID it names the process for good
 }
 
-// ChildOf returns a child of a process, which has one.
+// ChildOf returns a child of a process, which must have one.
 func ChildOf(t testing.TB, pid int) Process {
 	t.Helper()
 	for _, child := range processes() {
@@ -28,7 +28,7 @@ func ChildOf(t testing.TB, pid int) Process {
 	return Process{}
 }
 
-// Alive reports whether it is still there, and no zombie.
+// Alive reports whether it still exists, and is no zombie.
 func (p Process) Alive() bool {
 	f := stat(p.PID)
 	return f != nil && f[19] == p.start && f[0] != "Z"

@@ -207,7 +207,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 	case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:
 		return fmt.Sprintf("worker %s: duty %d, task %t", key, w.duty, w.task != nil)
 	case w.task != nil && !w.pool.Serves(w.task.spec0(w)):
-		return fmt.Sprintf("worker %s runs what it does not serve", key)
+		return fmt.Sprintf("worker %s runs an action that it does not serve", key)
 	}
 	return ""
 }
@@ -239,11 +239,11 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			for _, t := range tasks {
 				if other := s.dispatch.pools.queueFor(t); !q.line.IsSwept() && !q.served() &&
 					!q.declared && other.served() {
-					return fmt.Sprintf("task %s waits where nobody serves, and %v does", t.action, other.pool.Key())
+					return fmt.Sprintf("task %s waits where no worker serves, although those of %v do", t.action, other.pool.Key())
 				}
 			}
 			if n := len(q.tasks()) - len(tasks); n != len(q.parked) {
-				return fmt.Sprintf("queue %v/%d has %d tasks that nobody wants, and %d that are parked",
+				return fmt.Sprintf("queue %v/%d has %d tasks without clients, and %d that are parked",
 					p.Key(), q.class, n, len(q.parked))
 			}
 			sum := spill.Load{Typical: q.load.Typical}

@@ -168,7 +168,7 @@ func gone(q history.Query, why string) error {
 func (a Admin) kept() string {
 	keep := a.options.Store.Keep()
 	if keep == 0 {
-		return "the oldest records go when there is no room (records_size)"
+		return "the oldest records are removed when records_size is reached"
 	}
 	period := keep.String()
 	if days := int(keep.Hours() / 24); keep == time.Duration(days)*24*time.Hour {

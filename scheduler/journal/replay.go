@@ -39,7 +39,7 @@ func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, 
 	}
 	start := e.GetStart()
 	if start == nil {
-		return nil, errors.New("replay: this is no recording")
+		return nil, errors.New("replay: this is not a recording")
 	}
 	var config tuning.Config
 	if err := json.Unmarshal(start.GetConfig(), &config); err != nil {

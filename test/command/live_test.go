@@ -63,6 +63,6 @@ func startedOver(f *programs.Test) {
 	live.WaitFor(&live.Stdout, regexp.MustCompile(`^`+wrong+`$`))
 	f.Write("second gate", "")
 	later.Expect(0, right, "!over")
-	live.Expect(0, wrong+right, "the action was started over: what it printed before does not count; its stdout is:\n")
+	live.Expect(0, wrong+right, "the action was started over: its earlier output does not count; its stdout is:\n")
 	farm.Drain()
 }

@@ -320,7 +320,7 @@ func (c *Cache) make(p site, source Source) error {
 }
 
 // errHidden is the error of an image that there is no memory for at the moment.
-var errHidden = errors.New("metadata images that are in use take the memory for what it does not show")
+var errHidden = errors.New("metadata images that are in use take the memory for the entries that it does not show")
 
 // add enters img, and returns the images that must be closed for it.
 func (c *Cache) add(img *image) (gone []*image, err error) {

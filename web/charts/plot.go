@@ -36,7 +36,7 @@ func SpanOf(name string) (int, error) {
 	all := Spans()
 	at := slices.IndexFunc(all, func(s Span) bool { return s.Name == cmp.Or(name, all[0].Name) })
 	if at < 0 {
-		return 0, fmt.Errorf("no span is %q", name)
+		return 0, fmt.Errorf("there is no span %q", name)
 	}
 	return at, nil
 }

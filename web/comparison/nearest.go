@@ -66,7 +66,7 @@ func (x *explaining) nearest() *historypb.Record {
 	if x.r.GetTarget() == "" {
 		x.say("No other run of the same program is known here.")
 	} else {
-		x.say("No other run of %s (%s) is known here: there is no earlier result to be found.", x.r.GetTarget(), x.r.GetMnemonic())
+		x.say("No other run of %s (%s) is known here, so there was no earlier result to find.", x.r.GetTarget(), x.r.GetMnemonic())
 	}
 	return nil
 }

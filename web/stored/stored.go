@@ -39,7 +39,7 @@ func Message(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m pr
 
 func decode(b []byte, d digest.Digest, m proto.Message) error {
 	if err := proto.Unmarshal(b, m); err != nil {
-		return status.Errorf(codes.InvalidArgument, "%s is no %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
+		return status.Errorf(codes.InvalidArgument, "%s is not a valid %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ const (
 
 var (
 	errChanged = errors.New("files that commands see, or mounts there, have changed since the worker's start")
-	errClosed  = errors.New("nobody looks any more")
+	errClosed  = errors.New("no caller is left")
 )
 
 // Options define which parts of a machine are examined.

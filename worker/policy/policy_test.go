@@ -14,7 +14,7 @@ func TestBadPolicies(t *testing.T) {
 		"polices: []":                                              ":1:10: polices: there is no such field",
 		"policies:\n  - match: {a: b}":                             ":2:5: policies[0]: field name is missing",
 		"policies:\n  - {name: a, nice: 40}":                       `:2:21: policies[0].nice: "40" is more than 19`,
-		"policies:\n  - {name: a, nice: b}":                        `:2:21: policies[0].nice: "b" is no whole number`,
+		"policies:\n  - {name: a, nice: b}":                        `:2:21: policies[0].nice: "b" is not a whole number`,
 		"policies:\n  - {name: a, network: no}":                    `:2:24: policies[0].network: "no" is none of ["on" "off"]`,
 		"policies:\n  - {name: a, user: nobody-such}":              `policies[0].user: "nobody-such" is neither`,
 		"policies:\n  - {name: a, user: '1:x'}":                    `policies[0].user: "1:x" is neither`,

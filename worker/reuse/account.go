@@ -48,7 +48,7 @@ func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Dir
 		entry := &reuse.Entry{Name: []byte(name), Looks: uint32(looks), Shown: shown(e, there, looks)}
 		if below.looks&tree.LookThrough != 0 || len(below.names) > 0 {
 			if !there || e.Kind != tree.Dir {
-				return nil, fmt.Errorf("looked into %.200q, which is no directory", name)
+				return nil, fmt.Errorf("looked into %.200q, which is not a directory", name)
 			}
 			if entry.Directory, err = t.account(ctx, below, e.Digest); err != nil {
 				return nil, err

@@ -144,7 +144,7 @@ func (t Tree) encode(ctx context.Context, seen *Recorder, run Run) (*reuse.Run, 
 	}
 	root, err := t.account(ctx, looked, t.Root)
 	if err != nil {
-		return nil, fmt.Errorf("record what was read of %s: %w", t.Root, err)
+		return nil, fmt.Errorf("record the reads of %s: %w", t.Root, err)
 	}
 	return encode(run, root)
 }

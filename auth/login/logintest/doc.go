@@ -1,2 +1,2 @@
-// Package logintest has an OpenID provider for tests. Everybody who asks it is who the test says.
+// Package logintest has an OpenID provider for tests. The test decides who logs in.
 package logintest

@@ -74,7 +74,7 @@ func (c *Cohort) Check(there Counted) string {
 func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
 	for m := range q.overdue.Values() {
 		if m.share.mark != m || m.claim.queue != q {
-			return fmt.Sprintf("line %q waits for what is not marked", m.claim.instance)
+			return fmt.Sprintf("line %q waits for a run that is not marked", m.claim.instance)
 		}
 	}
 	for instance, l := range q.lines {
