@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrNoMessage: bytes are no message of the type that a method takes. gRPC answers such a call
-// itself; the service does not see it.
+// ErrNoMessage: bytes are not a message of the method's type. gRPC answers such a call itself; the
+// service does not see it.
 var ErrNoMessage = errors.New("the bytes are not a message of the method")
 
 // Services are gRPC services; the zero value has none. It is a grpc.ServiceRegistrar.
@@ -44,9 +44,9 @@ func (s *Services) RegisterService(d *grpc.ServiceDesc, service any) {
 // Methods returns the names of all methods, /package.Service/Method, sorted.
 func (s *Services) Methods() []string { return slices.Sorted(maps.Keys(s.methods)) }
 
-// Call has a method answer encoded requests, of which a unary one sees the first, and returns
-// what it answered, encoded, and its error. ctx is that of the call: its incoming metadata are the
-// headers. An error about an answer that cannot be encoded is not a status.
+// Call calls a method with encoded requests, of which a unary method gets the first. It returns the
+// encoded answers and the error. The incoming metadata of ctx are the headers. An error about an
+// answer that cannot be encoded is not a status.
 func (s *Services) Call(ctx context.Context, name string, requests ...[]byte) (answers [][]byte, err error) {
 	m, ok := s.methods[name]
 	if !ok {

@@ -61,7 +61,7 @@ func (v *actionView) end() {
 	}
 }
 
-// ComparePath is the page that says why it ran.
+// ComparePath returns the page that explains why it ran.
 func (v *actionView) ComparePath() string {
 	return fmt.Sprintf("?%s#compared", url.Values{"instance": {v.Instance}, "compare": {"1"}}.Encode())
 }
@@ -193,7 +193,7 @@ type inputNode struct {
 	known    bool // some reads are known
 }
 
-// Unused is the unread part at and below it.
+// Unused returns the unread part at and below it.
 func (n *inputNode) Unused() prefetch.Amount {
 	if !n.known {
 		return prefetch.Amount{}
@@ -201,7 +201,7 @@ func (n *inputNode) Unused() prefetch.Amount {
 	return n.Sums[prefetch.NeverRead]
 }
 
-// Read is the text for the reads of a file; empty: unknown.
+// Read returns the text for the reads of a file; empty: unknown.
 func (n *inputNode) Read() string {
 	if !n.known {
 		return ""
@@ -211,7 +211,7 @@ func (n *inputNode) Read() string {
 	}[n.Mark]
 }
 
-// Class is the same for the style sheet.
+// Class returns the style sheet's class for the reads.
 func (n *inputNode) Class() string { return strings.ReplaceAll(n.Read(), " ", "-") }
 
 func inputsOf(n *prefetch.Node, known bool) *inputNode {

@@ -17,9 +17,9 @@ type Audience int
 
 // The Audiences there are.
 const (
-	// Administrators may administer: forms are for them, and pages without a known audience.
+	// Administrators may administer. Forms are for them, and pages without a known audience.
 	Administrators Audience = iota
-	// Operators may observe: for them are pages of the whole farm.
+	// Operators may observe. Pages of the whole farm are for them.
 	Operators
 	// Owners may execute for some instance name, or observe. They see operations that auth.Owns
 	// gives them; others do not exist for them.
@@ -27,7 +27,7 @@ const (
 	// Readers may read for some instance name, or observe. They see the content of their instance
 	// names; other content does not exist for them.
 	Readers
-	// Strangers are everyone that reaches the port: style sheets and pages to log in are for them.
+	// Strangers are everyone who reaches the port. Style sheets and pages to log in are for them.
 	Strangers
 )
 

@@ -76,10 +76,10 @@ func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news
 // form changes when viewers must load the page again to see all of it.
 func (v *buildView) form() string { return fmt.Sprint(v.Live()) }
 
-// Live reports whether something of it waits or runs.
+// Live reports whether an operation of it waits or runs.
 func (v *buildView) Live() bool { return v.Running+v.Waiting > 0 || v.Published.goesOn() }
 
-// Took is from the first that was queued to the last that ended.
+// Took returns the time from when the first operation was queued to when the last one ended.
 func (v *buildView) Took() time.Duration { return v.Last.Sub(v.First) }
 
 type tally struct {
@@ -94,7 +94,7 @@ type mnemonicRow struct {
 	Ran                   time.Duration // all together
 }
 
-// Hits is the share that was in the action cache.
+// Hits returns the share of action cache hits.
 func (m mnemonicRow) Hits() charts.Meter {
 	share := float64(m.Cached) / float64(m.Count)
 	return charts.MeterOf(text.Percent(share)+" from the action cache", share)

@@ -69,7 +69,7 @@ func (o operationView) Failed() bool { return o.Error != "" || o.Exit != nil && 
 // form changes when viewers must load the page again to see all of it.
 func (o operationView) form() string { return o.Stage }
 
-// ActionPath is where the page of the action is.
+// ActionPath returns the page of the action.
 func (o operationView) ActionPath() string {
 	return fmt.Sprintf("/actions/%s/%s?%s", o.GetDigestFunction(), o.GetAction(),
 		url.Values{"instance": {o.GetInstanceName()}, "mnemonic": {o.GetMnemonic()}}.Encode())

@@ -59,13 +59,13 @@ func publishedOf(r *historypb.Record) *published {
 	return &published{r.GetBuild(), r.GetInvocation(), r.GetUser(), r.GetInstanceName(), r.GetEnded().AsTime(), r.GetOutcome()}
 }
 
-// The patterns to build.
+// What returns the patterns of targets.
 func (p *published) What() string { return facts.Build(p.Build) }
 
-// The user: the authenticated one, or else the one in the events.
+// Who returns the user: the authenticated one, or else the one in the events.
 func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
 
-// Word is its verdict in a list.
+// Word returns its outcome for a list.
 func (p *published) Word() string {
 	if p.goesOn() {
 		return "goes on"
@@ -73,18 +73,18 @@ func (p *published) Word() string {
 	return facts.BuildOutcome(p.outcome, p.Build)
 }
 
-// TargetCounts is how many targets were built.
+// TargetCounts returns how many targets were built.
 func (p *published) TargetCounts() string { targets, _ := facts.BuildCounts(p.Build); return targets }
 
-// TestCounts is how many tests passed.
+// TestCounts returns how many tests passed.
 func (p *published) TestCounts() string { _, tests := facts.BuildCounts(p.Build); return tests }
 
-// Line is the command line, as far as it was typed.
+// Line returns the command line as the user typed it.
 func (p *published) Line() string {
 	return quoted(slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns()))
 }
 
-// Class is the outcome for the style sheet.
+// Class returns the style sheet's class for the outcome.
 func (p *published) Class() string {
 	if p.outcome == historypb.Outcome_OUTCOME_UNSPECIFIED {
 		if p.GetEnded() {
@@ -103,7 +103,7 @@ func (p *published) goesOn() bool {
 	return p != nil && !p.GetEnded() && p.GetFinished() == nil && time.Since(p.Ended) < silence
 }
 
-// Verdict is the outcome of the build.
+// Verdict returns the outcome of the build.
 func (p *published) Verdict() string {
 	switch p.outcome {
 	case historypb.Outcome_SUCCEEDED:
@@ -119,7 +119,7 @@ func (p *published) Verdict() string {
 	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build)
 }
 
-// Took is from begin to end; 0: not known.
+// Took returns the duration of the build; 0: unknown.
 func (p *published) Took() time.Duration {
 	if p.GetStarted() == nil || p.GetFinished() == nil {
 		return 0
@@ -127,14 +127,14 @@ func (p *published) Took() time.Duration {
 	return p.GetFinished().AsTime().Sub(p.GetStarted().AsTime())
 }
 
-// Unbuilt are the targets that were not built, failed ones first.
+// Unbuilt returns the targets that were not built, failed ones first.
 func (p *published) Unbuilt() []*historypb.Build_Target {
 	list := slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() == historypb.Build_BUILT })
 	slices.SortStableFunc(list, func(a, b *historypb.Build_Target) int { return int(a.GetState()) - int(b.GetState()) })
 	return list
 }
 
-// Built are the targets that were built.
+// Built returns the targets that were built.
 func (p *published) Built() []*historypb.Build_Target {
 	return slices.DeleteFunc(slices.Clone(p.GetTargets()), func(t *historypb.Build_Target) bool { return t.GetState() != historypb.Build_BUILT })
 }
@@ -148,7 +148,7 @@ type testRow struct {
 // A link is a log; without a Path it can be had nowhere here.
 type link struct{ Title, Path string }
 
-// Rows are the tests, those that did not pass first.
+// Rows returns the tests, those that did not pass first.
 func (p *published) Rows() (rows []testRow) {
 	for _, t := range p.GetTests() {
 		rows = append(rows, testRow{t, p.links(t.GetLogs())})
@@ -161,7 +161,7 @@ func rank(class string) int {
 	return slices.Index([]string{"failed", "executing", "queued", "completed"}, class)
 }
 
-// Class is the status for the style sheet.
+// Class returns the style sheet's class for the status.
 func (t testRow) Class() string {
 	switch t.GetStatus() {
 	case "PASSED":
@@ -174,7 +174,7 @@ func (t testRow) Class() string {
 	return "failed"
 }
 
-// Word is the status for people.
+// Word returns the status for people.
 func (t testRow) Word() string {
 	if t.Class() == "executing" {
 		return "not ended"
@@ -182,12 +182,12 @@ func (t testRow) Word() string {
 	return strings.ToLower(strings.ReplaceAll(t.GetStatus(), "_", " "))
 }
 
-// MoreTests is how many are counted and not listed.
+// MoreTests returns the number of tests that are not listed.
 func (p *published) MoreTests() int {
 	return max(int(p.GetTestsPassed()+p.GetTestsFailed())-len(p.GetTests()), 0)
 }
 
-// LogsOf are the outputs of an action that failed.
+// LogsOf returns the outputs of a failed action.
 func (p *published) LogsOf(a *historypb.Build_FailedAction) []link { return p.links(a.GetLogs()) }
 
 func (p *published) links(logs []*historypb.Build_Log) (list []link) {

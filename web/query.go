@@ -32,7 +32,7 @@ type rows[T any] struct {
 	Pattern, Next string
 }
 
-// NextQuery is the query of the next page.
+// NextQuery returns the query of the next page.
 func (r rows[T]) NextQuery() template.URL {
 	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
 }

@@ -71,7 +71,7 @@ type branch struct {
 	Branches []branch
 }
 
-// Bar is the share, with a mark at the fair one.
+// Bar returns a bar of the share, with a mark at the fair share.
 func (b branch) Bar() charts.Meter {
 	return charts.MeterOf(fmt.Sprintf("share %s, fair %s", text.Percent(b.Share), text.Percent(b.Fair)), b.Share, b.Fair)
 }

@@ -43,43 +43,43 @@ func (*recordView) template() string { return "record" }
 // form is that of a page that has nothing to wait for.
 func (*recordView) form() string { return "completed" }
 
-// Failed reports whether it ended, and not with success.
+// Failed reports whether it ended without success.
 func (v *recordView) Failed() bool { return v.Class() == "failed" }
 
-// ActionPath is where the page of the action is.
+// ActionPath returns the page of the action.
 func (v *recordView) ActionPath() string {
 	return fmt.Sprintf("/actions/%s/%s?%s", v.GetDigestFunction(), v.GetAction(),
 		url.Values{"instance": {v.GetInstanceName()}, "mnemonic": {v.GetMnemonic()}}.Encode())
 }
 
-// ComparePath is the page that says why it ran.
+// ComparePath returns the page that explains why it ran.
 func (v *recordView) ComparePath() string {
 	return "/" + v.GetOperation() + "?compare=1#compared"
 }
 
-// Others is the page of other runs of the same target.
+// Others returns the page of other runs of the same target.
 func (v *recordView) Others() string {
 	return "/history?" + url.Values{"q": {"target=" + strings.ReplaceAll(v.GetTarget(), " ", "?")}}.Encode()
 }
 
-// OutputPath is where an output can be had.
+// OutputPath returns the URL of an output.
 func (v *recordView) OutputPath(o *historypb.Output) string {
 	return blobPath(v.GetDigestFunction(), o.GetDigest(), v.GetInstanceName(), o.GetPath())
 }
 
-// FolderPath is where an output that is a folder can be looked at.
+// FolderPath returns the page of an output folder.
 func (v *recordView) FolderPath(o *historypb.Output) string {
 	return folderPath(v.GetDigestFunction(), o.GetDigest(), v.GetInstanceName(), o.GetPath(), wholeTree)
 }
 
-// SizeOf is that of an output in bytes.
+// SizeOf returns the size of an output in bytes.
 func (v *recordView) SizeOf(o *historypb.Output) (bytes int64) {
 	_, size, _ := strings.Cut(o.GetDigest(), "/")
 	bytes, _ = strconv.ParseInt(size, 10, 64)
 	return bytes
 }
 
-// More is how many outputs are not listed.
+// More returns the number of outputs that are not listed.
 func (v *recordView) More() int { return int(v.GetAllOutputs()) - len(v.GetOutputs()) }
 
 // A recordPages shows operations that have ended.

@@ -21,9 +21,9 @@ import (
 	"github.com/forerunner-build/forerunner/web/facts"
 )
 
-// A Kind is a choice among operations that have ended, or the builds in place of them.
+// A Kind is a selection of completed operations, or of builds.
 type Kind struct {
-	// Name is that in URLs and of the flag, Title that on the page.
+	// Name is its name in URLs and of the flag, Title its name on the page.
 	Name, Title string
 	choose      func(*admin.ListRecordsRequest)
 }
@@ -31,7 +31,7 @@ type Kind struct {
 // BuildsKind is the kind of builds with published events.
 const BuildsKind = "builds"
 
-// Kinds are all there are; the first chooses nothing.
+// Kinds are all Kinds; the first selects everything.
 func Kinds() []Kind {
 	outcomes := func(list ...historypb.Outcome) func(*admin.ListRecordsRequest) {
 		return func(req *admin.ListRecordsRequest) { req.Outcomes = list }
@@ -48,7 +48,7 @@ func Kinds() []Kind {
 }
 
 // RecordsOf returns the request for a kind of completed operations, by the text of a search box:
-// name=value is a pattern, all else must be part of a name. Since is how long ago they may have
+// name=value is a pattern, any other text must be part of a name. since limits how long ago they
 // ended; 0: any time.
 func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsRequest, error) {
 	req := &admin.ListRecordsRequest{}

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-// Bazelrc returns the lines with which Bazel uses a farm: at the address of its scheduler, with its
-// pages (empty: it is not known where they are), and so many actions in flight.
+// Bazelrc returns the lines with which Bazel uses a farm: the address of its scheduler, its pages
+// (empty if their address is unknown), and so many concurrent actions.
 func Bazelrc(executor, pages string, jobs int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "build --remote_executor=%s\n", executor)

@@ -21,25 +21,26 @@ import (
 
 // Options are the data sources and settings of a Site.
 type Options struct {
-	// Scheduler and Operations are asked for everything that moves. Both are needed.
+	// Scheduler and Operations provide everything that changes. Both are required.
 	Scheduler  admin.SchedulerServer
 	Operations longrunningpb.OperationsServer
 	// Output has the output of running commands; nil: it is not shown.
 	Output bytestream.ByteStreamServer
-	// Blobs returns the storage of an instance name, where actions are read.
+	// Blobs returns the storage of an instance name, which has its actions.
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Profiles has the profiles of actions; nil: unknown.
 	Profiles record.Hints
-	// Figures keeps charts over restarts, as hints under keys that include Farm; nil: nowhere.
+	// Figures stores charts over restarts, as hints under keys that contain Farm; nil: they are not
+	// stored.
 	Figures record.Hints
 	Farm    string
 	// Login handles log-ins; nil: none.
 	Login *login.Logins
-	// Address is the scheduler's for clients, such as grpc://host:8980, and Pages the URL of these
-	// pages, with a slash at its end. Empty: no instructions are shown; the pages are at the
-	// viewer's address.
+	// Address is the scheduler's address for clients, such as grpc://host:8980, and Pages the URL
+	// of these pages, with a slash at its end. Empty: no instructions are shown; the pages are at
+	// the viewer's address.
 	Address, Pages string
-	// Memory is that of the whole program, of which large pages get a part; 0: they have no limit.
+	// Memory is the memory limit of the program, of which large pages get a part; 0: no limit.
 	Memory int64
 	// ReadOnly disables changes.
 	ReadOnly bool

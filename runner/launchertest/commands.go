@@ -57,13 +57,13 @@ func Slot(t testing.TB, version int) *cgroup.Slot {
 	return s
 }
 
-// Plain returns the options of a launcher whose commands see the machine.
+// Plain starts a launcher whose commands see the machine.
 func Plain(t testing.TB, slot *cgroup.Slot) *runner.Launcher {
 	t.Helper()
 	return Start(t, runner.LauncherOptions{Cgroup: slot})
 }
 
-// Sandboxed returns the options of a launcher whose commands are in namespaces.
+// Sandboxed starts a launcher whose commands are in namespaces.
 func Sandboxed(t testing.TB, slot *cgroup.Slot, hide ...string) *runner.Launcher {
 	t.Helper()
 	return Start(t, runner.LauncherOptions{Cgroup: slot, Sandbox: &sandbox.Options{Hide: hide}})

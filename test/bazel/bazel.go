@@ -26,8 +26,8 @@ const (
 	stopTimeout = 2 * time.Minute
 )
 
-// A Client is one bazel with a server and an output root of its own. Its server is there until
-// Shutdown or the end of the test that made it, for all builds below that test.
+// A Client is one bazel with its own server and output root. The server runs until Shutdown or the
+// end of the test that made it, for all builds below that test.
 type Client struct {
 	*server
 	flags []string // of every build and test
@@ -43,7 +43,7 @@ type server struct {
 	builds context.Context // ends with the test
 }
 
-// New returns a client of a workspace. Flags are those of every build and test.
+// New returns a client of a workspace. flags are added to every build and test.
 func New(t *testing.T, program, workspace string, flags ...string) *Client {
 	t.Helper()
 	builds, stop := context.WithCancel(context.Background())
@@ -63,12 +63,12 @@ func New(t *testing.T, program, workspace string, flags ...string) *Client {
 	return c
 }
 
-// With returns a client of the same server that has more flags.
+// With returns a client of the same server with further flags.
 func (c *Client) With(flags ...string) *Client {
 	return &Client{server: c.server, flags: slices.Concat(c.flags, flags)}
 }
 
-// A Run is what came of one bazel command.
+// A Run is the result of one bazel command.
 type Run struct {
 	ExitCode int
 	Output   string
@@ -89,10 +89,10 @@ type TestResult struct {
 	ExecutionInfo struct{ CachedRemotely bool }
 }
 
-// Workspace returns the folder in which it builds.
+// Workspace returns the workspace folder.
 func (c *Client) Workspace() string { return c.workspace }
 
-// WritePackage adds a package to the workspace, or writes its files anew.
+// WritePackage writes a package into the workspace, and replaces its files.
 func (c *Client) WritePackage(t *testing.T, name string, files map[string]string) {
 	t.Helper()
 	dir := filepath.Join(c.workspace, name)
@@ -106,7 +106,7 @@ func (c *Client) WritePackage(t *testing.T, name string, files map[string]string
 	}
 }
 
-// Run executes a bazel command that builds, and reads what bazel recorded of it.
+// Run executes a bazel command that builds, and reads bazel's records of it.
 func (c *Client) Run(t *testing.T, command string, args ...string) Run {
 	t.Helper()
 	return c.run(c.builds, t, command, args...)
@@ -130,8 +130,8 @@ func (c *Client) run(ctx context.Context, t *testing.T, command string, args ...
 	return r
 }
 
-// Start has Run go on beside the test, at whose end the build is interrupted if it still goes on.
-// What nobody took of it is shown if the test has failed.
+// Start is Run in the background; the end of the test interrupts a build that is still running. If
+// the test has failed, unread output is shown.
 func (c *Client) Start(t *testing.T, command string, args ...string) <-chan Run {
 	t.Helper()
 	ctx, stop := context.WithCancel(c.builds)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// ExpectRunners fails the test unless every spawn of the run came by its result as wanted:
-// "remote" for an action that the farm executed, "remote cache hit" for one it remembered.
+// ExpectRunners fails the test unless every spawn of the run had the wanted runner: "remote" for an
+// action that the farm executed, "remote cache hit" for a cached one.
 func ExpectRunners(t *testing.T, r Run, want string) {
 	t.Helper()
 	if len(r.Spawns) == 0 {
@@ -28,7 +28,7 @@ func ExpectRunners(t *testing.T, r Run, want string) {
 }
 
 // ExpectTree checks the downloaded tree artifact, its symlinks, and what the action that read it
-// saw of it.
+// saw.
 func ExpectTree(t *testing.T, workspace string) {
 	t.Helper()
 	tree := filepath.Join(workspace, "bazel-bin/trees/tree")
@@ -108,7 +108,7 @@ func OutputDigests(t *testing.T, workspace string) []string {
 	return lines
 }
 
-// ExpectFile holds the content of an output, named as below bazel-bin.
+// ExpectFile compares the content of an output, whose name is relative to bazel-bin.
 func ExpectFile(t *testing.T, workspace, name, want string) {
 	t.Helper()
 	got, err := os.ReadFile(filepath.Join(workspace, "bazel-bin", name))

@@ -19,7 +19,7 @@ import (
 // A Trace is the traces of a running worker on its machine besides its files.
 type Trace struct {
 	Launchers []int
-	Guards    []int    // processes that take its mounts away if it cannot
+	Guards    []int    // processes that remove its mounts if it cannot
 	Groups    []string // names of its cgroups, without the path
 }
 
@@ -111,8 +111,8 @@ func (f *Test) ExpectNoGroups(was Trace) {
 	}
 }
 
-// MountsBelow counts the mounts below dir, but for that of the images of all roots, which lasts as
-// long as a worker.
+// MountsBelow returns the number of mounts below dir, without the one of all roots' images, which
+// lasts as long as a worker.
 func MountsBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
 	points, err := mounts.Below(dir)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Process is a program that was started.
+// A Process is a started program.
 type Process struct {
 	Stdout, Stderr Output
 	Exited         chan struct{} // closed when it has ended
@@ -61,7 +61,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String returns all of it.
+// String returns the whole output.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Timeout bounds every wait for a program, PollInterval is between two looks.
+	// Timeout limits every wait for a program, PollInterval is the time between two polls.
 	Timeout      = 4 * time.Minute
 	PollInterval = 10 * time.Millisecond
 )
@@ -164,7 +164,7 @@ func (f *Test) Eventually(what string, holds func() bool) {
 	}
 }
 
-// WaitForFile waits until something, an action most likely, has made a file.
+// WaitForFile waits until a file exists, which is usually made by an action.
 func (f *Test) WaitForFile(name string) {
 	f.Helper()
 	f.Eventually(name+" exists", func() bool {

@@ -25,8 +25,8 @@ const (
 	shownBranches = 500
 )
 
-// A Source makes requests to the scheduler, one at a time and not too many. Answers of the last
-// second are reused: callers must not change them.
+// A Source calls the scheduler, one call at a time and not too often. It reuses answers of the last
+// second, which callers must not change.
 type Source struct {
 	Scheduler admin.SchedulerServer
 	turn      chan struct{} // held by the one that makes a request
@@ -46,8 +46,8 @@ func New(scheduler admin.SchedulerServer) *Source {
 	return &Source{Scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
-// KeyFor returns key for viewers that see everything, and none for others, who see less than the
-// next viewer may.
+// KeyFor returns key for viewers that see everything, and no key for others, because the next
+// viewer may see more.
 func KeyFor(ctx context.Context, key string) string {
 	if auth.Allowed(ctx, auth.Observe, "") {
 		return key
@@ -55,8 +55,8 @@ func KeyFor(ctx context.Context, key string) string {
 	return ""
 }
 
-// Get returns the result of do for that key, or that of the last second. An answer without a key is
-// for one caller.
+// Get returns the result of do for a key, or an earlier result of the last second. Without a key
+// the result is for one caller.
 func Get[T any](ctx context.Context, s *Source, key string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if a, ok := s.known(key); ok {
@@ -116,14 +116,14 @@ func (s *Source) keep(key string, a answer) {
 	s.answers[key] = a
 }
 
-// Forget drops all answers, after a change.
+// Forget drops all answers, because something was changed.
 func (s *Source) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.answers)
 }
 
-// Queues asks for all queues.
+// Queues returns all queues.
 func (s *Source) Queues(ctx context.Context) (*admin.ListQueuesResponse, error) {
 	return Get(ctx, s, "queues", func(ctx context.Context) (*admin.ListQueuesResponse, error) {
 		return s.Scheduler.ListQueues(ctx, &admin.ListQueuesRequest{MaxBranches: shownBranches})

@@ -28,28 +28,28 @@ func MeterOf(label string, fill float64, ticks ...float64) Meter {
 
 func thousandths(share float64) int64 { return int64(1000 * min(max(share, 0), 1)) }
 
-// A Chart shows the runs on each size class by their times, with what would be expected of the next
-// one and the longest time that is acceptable.
+// A Chart shows the runs on each size class by their durations, with the expected duration of the
+// next one and the longest acceptable one.
 type Chart struct {
 	Rows    []Row
 	Longest time.Duration
 }
 
-// A Row is a size class. All but Class and Probability are in thousandths of the longest time.
+// A Row is a size class. All but Class and Probability are in thousandths of the longest duration.
 type Row struct {
 	Class            uint32
 	Probability      float64
-	Expected, Accept int64 // 0: not known
+	Expected, Accept int64 // 0: unknown
 	Runs             []Run
 }
 
-// A Run is one on a size class.
+// A Run is a run on a size class.
 type Run struct {
 	At  int64
 	Bad bool // stopped by its timeout
 }
 
-// ChartOf is nil if no time is known of any class.
+// ChartOf returns the Chart of size classes; nil if no duration is known.
 func ChartOf(resp *admin.GetSizesResponse) *Chart {
 	c := &Chart{}
 	for _, s := range resp.GetSizes() {

@@ -1,3 +1,3 @@
-// Package charts says where on a page bars, lines and marks are drawn, in the units of an SVG. The
-// package refuses to ask anybody for what is drawn. It has no goroutines.
+// Package charts computes the positions of bars, lines and marks on a page, in the units of an SVG.
+// Its callers provide the data. It has no goroutines.
 package charts

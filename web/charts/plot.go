@@ -12,17 +12,17 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A Span is for how long lines are drawn.
+// A Span is the time that a line covers.
 type Span struct {
-	// Name is what it is called in URLs, Title on the page, and Over in sentences.
+	// Name is its name in URLs, Title on the page, and Over in sentences.
 	Name, Title, Over string
 	// Marks are the times at the left, in the middle and at the right of the axis.
 	Marks [3]string
-	// Length is from the first of them to the last.
+	// Length is the time from the first of them to the last.
 	Length time.Duration
 }
 
-// Spans are all there are, the shortest first.
+// Spans are all Spans, the shortest first.
 func Spans() []Span {
 	return []Span{
 		{"hour", "Hour", "the last hour", [3]string{"1 hour ago", "30 minutes ago", "now"}, time.Hour},
@@ -31,7 +31,7 @@ func Spans() []Span {
 	}
 }
 
-// SpanOf returns the index of a name among the Spans; no name is the first.
+// SpanOf returns the index of a name among the Spans; an empty name is the first.
 func SpanOf(name string) (int, error) {
 	all := Spans()
 	at := slices.IndexFunc(all, func(s Span) bool { return s.Name == cmp.Or(name, all[0].Name) })
@@ -41,7 +41,7 @@ func SpanOf(name string) (int, error) {
 	return at, nil
 }
 
-// A Unit is that of the values of a Plot.
+// A Unit is the unit of the values of a Plot.
 type Unit int
 
 // The Units there are.
@@ -51,7 +51,7 @@ const (
 	Shares       // from 0 to 1, written as percents
 )
 
-// A Point is the mean and the peak of what is plotted, over the time of one place of the line.
+// A Point is the mean and the peak of a value, over the time of one point of the line.
 type Point struct {
 	Mean, Peak float64
 	Known      bool // else there is a gap

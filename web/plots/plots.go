@@ -67,7 +67,7 @@ type Plots struct {
 	workers *series.Lines
 }
 
-// New returns Plots that are kept in kept, unless that is nil, under keys that farm is part of.
+// New returns Plots that are stored in kept, unless that is nil, under keys that contain farm.
 func New(kept record.Hints, farm string, logger *zap.Logger) *Plots {
 	return &Plots{
 		kept: kept, farmID: farm, logger: logger,
@@ -207,7 +207,7 @@ func (p *Plots) Farm(now time.Time, span int) (all []charts.Plot) {
 	return all
 }
 
-// Worker draws the line of a worker, which has that IDOf.
+// Worker draws the line of a worker with that IDOf.
 func (p *Plots) Worker(worker string, now time.Time, span int) charts.Plot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

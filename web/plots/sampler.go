@@ -27,10 +27,10 @@ const (
 	workersAtOnce, maxPages = 1000, 10
 )
 
-// A Sample is how much of everything there was at a moment.
+// A Sample is the state of the farm at a moment.
 type Sample struct {
 	Waiting, Executing, Slots, Busy, Free, Workers, Draining, Lost int64
-	Longest                                                        time.Duration // that the first of a queue waits
+	Longest                                                        time.Duration // longest wait of the first action of a queue
 }
 
 // SampleOf sums up queues.
@@ -56,7 +56,7 @@ func IDOf(w *admin.Worker) string {
 	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
 }
 
-// BusyOf returns how many slots of a worker are taken, and how many it has.
+// BusyOf returns the number of busy slots of a worker, and of all its slots.
 func BusyOf(w *admin.Worker) (busy, all int32) {
 	all = max(w.GetSlots(), 1)
 	return min(w.GetActions(), all), all
@@ -70,14 +70,14 @@ type Sampler struct {
 	minute int64              // in which workers were looked at last
 }
 
-// NewSampler returns a Sampler, which samples nothing before it runs.
+// NewSampler returns a Sampler, which takes no samples before Run.
 func NewSampler(s *answers.Source, p *Plots) *Sampler { return &Sampler{Source: s, plots: p} }
 
 // A reading is how many files commands have read.
 type reading struct{ all, found, ahead int64 }
 
-// Run takes samples until ctx ends, and returns nil. They are taken in the middle of each period,
-// so that each counts in one of its own even if some come a little early or late.
+// Run takes samples until ctx ends, and returns nil. It takes them in the middle of each period, so
+// that each counts in its own period even if it is a little early or late.
 func (s *Sampler) Run(ctx context.Context) error {
 	loaded, saved := false, time.Now()
 	for try := 1; ctx.Err() == nil; try++ {

@@ -19,13 +19,13 @@ import (
 // maxPrinted bounds the output of a command that is shown on its page.
 const maxPrinted = 1 << 20
 
-// A Text is the output of a command to one of its streams.
+// A Text is the output of a command on one stream.
 type Text struct {
 	Title string
 	Text  string
 	Size  int64
-	// HTML is the same, as a terminal shows it, on pages of what has ended; Path is where all of it
-	// can be had.
+	// HTML is the same output as a terminal shows it, for pages of completed operations; Path is
+	// the URL of the whole output.
 	HTML template.HTML
 	Path string
 	// Problem says why Text is incomplete.
@@ -75,8 +75,7 @@ func (s *Reader) Of(ctx context.Context, op *admin.Operation, result *repb.Actio
 	}
 }
 
-// Stream returns p with what it says of a stream: raw, or else what the blob has, if that is not
-// nil.
+// Stream returns p with the output of a stream: raw or, unless it is nil, the content of the blob.
 func (s *Reader) Stream(ctx context.Context, op *admin.Operation, p Text, raw []byte, blob *repb.Digest) Text {
 	if p.Size = int64(len(raw)); p.Size == 0 {
 		p.Size = blob.GetSizeBytes()

@@ -21,7 +21,7 @@ var errDamaged = errors.New("damaged")
 // MaxBytes limits the result of Encode for that shape.
 func (s Shape) MaxBytes() int { return len(s.header()) + s.seriesBytes() + crc32.Size }
 
-// LinesMaxBytes bounds the same for that many Lines.
+// LinesMaxBytes limits the result of Lines.Encode for that many Lines.
 func (s Shape) LinesMaxBytes(most int) int {
 	return len(s.header()) + 4 + most*(len(name{})+8+s.seriesBytes()) + crc32.Size
 }
@@ -45,7 +45,8 @@ func (s Shape) header() []byte {
 // Encode returns the encoding of a Series for Decode.
 func (s *Series) Encode() []byte { return seal(s.append(s.shape.header())) }
 
-// Decode returns an error if data is not the result of Encode of a Series of that shape.
+// Decode decodes a Series. It returns an error if data is not the result of Encode of a Series of
+// that shape.
 func Decode(shape Shape, data []byte) (*Series, error) {
 	rest, err := open(shape, data)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Lines are series of the same shape by names, such as those of workers. There are at most so many:
-// when all are taken, a new one replaces the one that has been away longest, or gets none.
+// Lines are series of the same shape by name, such as those of workers. Their number is limited:
+// when all are in use, a new one replaces the one that has been absent longest, or gets none.
 type Lines struct {
 	shape Shape
 	most  int
@@ -25,18 +25,18 @@ type line struct {
 	seen int64 // Unix time of the newest sample
 }
 
-// A Sample is of one name.
+// A Sample is the figures of one name.
 type Sample struct {
 	Name    string
 	Figures []float32
 }
 
-// NewLines returns Lines without any.
+// NewLines returns empty Lines.
 func NewLines(shape Shape, most int, keep time.Duration) *Lines {
 	return &Lines{shape, most, keep, map[name]*line{}}
 }
 
-// Add counts a sample of all present names. Others are away, and are forgotten in time.
+// Add adds a sample of all present names. Absent names are forgotten in time.
 func (l *Lines) Add(at time.Time, all []Sample) {
 	now := at.Unix()
 	var others []Sample
@@ -87,7 +87,7 @@ func (l *Lines) away(now int64) (names []name) {
 	return names
 }
 
-// Bins returns those of a name, as those of a Series; nil: it has none.
+// Bins returns the bins of a name, as Series.Bins does; nil: it has none.
 func (l *Lines) Bins(of string, level int, now time.Time) []Bin {
 	if line := l.lines[nameOf(of)]; line != nil {
 		return line.Bins(level, now, 1)

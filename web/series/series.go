@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// A Level is how finely, and how long, a Series keeps its figures.
+// A Level is the resolution of a Series, and the time for which it keeps figures.
 type Level struct {
 	// Step is the length of a bin, in whole seconds.
 	Step time.Duration
-	// Bins is how many there are.
+	// Bins is the number of bins.
 	Bins int
 }
 
-// Span is the time that a Level keeps.
+// Span returns the time that a Level covers.
 func (l Level) Span() time.Duration { return time.Duration(l.Bins) * l.Step }
 
-// A Shape is common to all series of a kind.
+// A Shape is the form that all series of a kind have.
 type Shape struct {
 	Levels []Level
-	// Figures is how many there are in each sample.
+	// Figures is the number of figures in each sample.
 	Figures int
 }
 
-// A Series has bins of each Level, of the times before the newest sample.
+// A Series has bins of each Level, for the times before the newest sample.
 type Series struct {
 	shape  Shape
 	levels []ring
@@ -39,7 +39,7 @@ type ring struct {
 	peaks  []float32
 }
 
-// New returns a Series that knows nothing yet.
+// New returns an empty Series.
 func New(shape Shape) *Series {
 	s := &Series{shape: shape}
 	for _, l := range shape.Levels {
@@ -51,7 +51,7 @@ func New(shape Shape) *Series {
 	return s
 }
 
-// Add counts a sample, whose figures are not negative. If there are samples of later times, the
+// Add adds a sample, whose figures must not be negative. If there are samples of later times, the
 // clock was set back: later samples are dropped.
 func (s *Series) Add(at time.Time, figures []float32) {
 	for i := range s.levels {
@@ -106,13 +106,13 @@ func (r *ring) clear(at int) {
 
 // A Bin has the figures of a span of time.
 type Bin struct {
-	// Count is of samples; 0: nothing is known.
+	// Count is the number of samples; 0: nothing is known.
 	Count int
-	// Sums and Peaks are those of each figure.
+	// Sums and Peaks are the sum and the peak of each figure.
 	Sums, Peaks []float64
 }
 
-// Mean is that of a figure; 0 if nothing is known.
+// Mean returns the mean of a figure; 0 if nothing is known.
 func (b Bin) Mean(figure int) float64 {
 	if b.Count == 0 {
 		return 0
@@ -120,8 +120,8 @@ func (b Bin) Mean(figure int) float64 {
 	return b.Sums[figure] / float64(b.Count)
 }
 
-// Bins returns the figures of a level, each Bin joined of that many, the oldest first. The last one
-// is that of now. Bins of the same multiple are joined, so that they do not change while time goes
+// Bins returns the figures of a level, with so many bins joined to one, the oldest first. The last
+// one includes now. Bins of the same multiple are joined, so that they do not change as time goes
 // on; the first may be incomplete.
 func (s *Series) Bins(level int, now time.Time, join int) []Bin {
 	r := &s.levels[level]

@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// Blobs is storage. Read returns the whole of a small blob, which is the caller's.
+// Blobs is a storage. Read returns all bytes of a small blob, which the caller may change.
 type Blobs interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 }
@@ -54,7 +54,7 @@ func Function(name string) (digest.Function, error) {
 	return 0, fmt.Errorf("digest function %q is not known", name)
 }
 
-// Digest reads a hash/size.
+// Digest parses a hash/size.
 func Digest(fn digest.Function, text string) (digest.Digest, error) {
 	hash, size, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(size, 10, 64)

@@ -68,7 +68,8 @@ func In(at *timestamppb.Timestamp) string {
 	return d.Round(time.Second).String()
 }
 
-// Suspension says why a worker gets no actions for a while, or only one; empty: it gets actions.
+// Suspension returns the reason why a worker gets no actions for a while, or only one; empty: it
+// gets actions.
 func Suspension(w *admin.Worker) string {
 	if w.GetFailedLately() == 0 {
 		return ""
@@ -81,7 +82,7 @@ func Suspension(w *admin.Worker) string {
 		when, plural.Of(w.GetFailedInARow(), "action"), w.GetFailedLately())
 }
 
-// Short is the part of HASH/SIZE, or of another long name, that people compare.
+// Short returns the part of HASH/SIZE, or of another long name, that people compare.
 func Short(s string) string { return s[:min(len(s), 12)] }
 
 // Pairs formats a map as name=value,…, sorted, which is a pattern if there are no commas in it.
@@ -128,12 +129,12 @@ func Machine(key string) string {
 	return Pairs(names.WithoutPosition(id))
 }
 
-// Glob is a pattern for a text that contains characters which patterns cannot name: other texts may
+// Glob returns a pattern for a text with characters that patterns cannot contain: other texts may
 // match, too.
 func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
 
-// OperationPrefix begins the name of an operation.
+// OperationPrefix is the beginning of an operation's name.
 const OperationPrefix = "operations/"
 
-// OperationID is the distinguishing part of an operation's name.
+// OperationID returns the distinguishing part of an operation's name.
 func OperationID(name string) string { return strings.TrimPrefix(name, OperationPrefix) }

@@ -1,4 +1,4 @@
-// Package timeline shows which worker ran what of a build, and when: as lanes of a page, as
-// messages for the script of a page that is live, and as a Chrome trace. It asks nobody: the caller
-// adds records as he reads them, and says what runs.
+// Package timeline shows which worker ran which actions of a build, and when: as lanes of a page,
+// as messages for the script of a live page, and as a Chrome trace. It makes no calls: the caller
+// adds records and running actions.
 package timeline

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// Most bounds the actions of a Line.
+// Most limits the actions of a Line.
 const Most = 50_000
 
 const (
@@ -29,15 +29,15 @@ const (
 	waitBins, waitHeight = 240, 40
 )
 
-// A Line has what ran of a build, for one viewer. It is for one goroutine.
+// A Line has the actions of a build, for one viewer. It is for one goroutine.
 type Line struct {
 	ran []bar // that it was not told of
-	// Following: the page is there, and gets what is new.
+	// Following: the page is open, and gets only news.
 	Following bool
-	// Have is until when the page has what ended, Known how many actions ran.
+	// Have is the time until which the page has completed actions, Known the number of actions.
 	Have  time.Time
 	Known int
-	// Waiting is since when those wait that have no worker yet.
+	// Waiting are the times since when actions without a worker have been waiting.
 	Waiting []time.Time
 }
 
@@ -79,7 +79,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Add adds what has ended.
+// Add adds completed actions.
 func (l *Line) Add(r *historypb.Record, failed bool) {
 	if r.GetStarted() == nil || r.GetWorker() == "" || l.Known >= Most {
 		return
@@ -114,7 +114,7 @@ func barsOf(running []*admin.Operation, now time.Time) []bar {
 	return list
 }
 
-// News are the bars that the page does not have, and all that run now.
+// News returns the bars that the page does not have, and those of all running actions.
 func (l *Line) News(running []*admin.Operation, now time.Time) []byte {
 	m := laneMessage{Origin: now.UnixMilli()}
 	now = now.Truncate(time.Millisecond)
@@ -189,19 +189,21 @@ func (m *laneMessage) json() []byte {
 // with its actions one after another.
 type Lanes struct {
 	Lanes []Lane
-	// More lanes are not drawn, Most are. Each is Lane high, with a pixel between two.
+	// More is the number of lanes that are not drawn, Most the number of those that are. Each is
+	// Lane high, with a pixel between two.
 	More, Most, Lane int
-	// Have is until when it has what ended, Span is what it shows; both in milliseconds.
+	// Have is the time until which it has completed actions, Span the time that it shows; both in
+	// milliseconds.
 	Have, Span int64
 	// Paths are all bars of each stage as one path, whatever the number of actions.
 	Paths []Path
 	// Data has the actions for the script that names the one under the pointer, and adds to them.
 	Data template.JS
-	// Waits is the path of how many actions waited for a worker, on the average of each of 240
-	// parts of the time, MostWaits the largest, rounded up.
+	// Waits is the path of the number of actions that waited for a worker, averaged over each of
+	// 240 parts of the time; MostWaits is the largest, rounded up.
 	Waits     string
 	MostWaits int
-	// Kept: only where it is on the page is said, the page has the rest.
+	// Kept: only the position on the page is given, because the page has the rest.
 	Kept bool
 }
 
@@ -215,13 +217,13 @@ type Path struct {
 	d           strings.Builder
 }
 
-// Took is what it shows.
+// Took returns the time that it shows.
 func (l *Lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
 
-// Height is that of all lanes.
+// Height returns the height of all lanes.
 func (l *Lanes) Height() int { return l.Lane * len(l.Lanes) }
 
-// Scale are the times below it, at even distances.
+// Scale returns the times below the lanes, at equal distances.
 func (l *Lanes) Scale() []time.Duration {
 	list := make([]time.Duration, 5)
 	for i := range list {
@@ -230,7 +232,7 @@ func (l *Lanes) Scale() []time.Duration {
 	return list
 }
 
-// Draw draws what ran and runs.
+// Draw draws completed and running actions.
 func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	if l.Following {
 		return &Lanes{Kept: true}

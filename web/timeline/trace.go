@@ -6,8 +6,8 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// An Event is one of Chrome's trace event format, which Perfetto and chrome://tracing show. Times
-// are in microseconds.
+// An Event is an event of Chrome's trace event format, which Perfetto and chrome://tracing show.
+// Times are in microseconds.
 type Event struct {
 	Name  string         `json:"name"`
 	Cat   string         `json:"cat,omitempty"`
@@ -16,11 +16,11 @@ type Event struct {
 	Took  int64          `json:"dur,omitempty"`
 	PID   int            `json:"pid"`
 	TID   int            `json:"tid"`
-	ID    int            `json:"id,omitempty"` // of what overlaps others of its thread
+	ID    int            `json:"id,omitempty"` // of an event that overlaps others of its thread
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// Events yields the trace events of what ran.
+// Events yields the trace events of completed actions.
 func (l *Line) Events(yield func(Event) bool) {
 	type thread struct{ pid, tid int }
 	machines, positions := map[string]int{}, map[string]thread{}
