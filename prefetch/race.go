@@ -51,8 +51,10 @@ func (s Spec) profile() *Profile {
 
 // A Race makes files local before an action reads them, if the action is expected to. It begins
 // with Start and ends with Stop; its other methods may be called concurrently until then. None of
-// its failures is an error: invalid and missing entries are skipped. It takes some 100 bytes for
-// each predicted file, and visits no more than 65,536 directories and 262,144 files.
+// its failures is an error: invalid and missing entries are skipped.
+//
+// It takes some 100 bytes for each predicted file, and visits no more than 65,536 directories and
+// 262,144 files.
 type Race struct {
 	source  Source
 	limits  *Limits

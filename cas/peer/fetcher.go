@@ -25,8 +25,10 @@ func headStart(bytes int64) time.Duration {
 // A Fetcher is a cas.Fetcher that asks peers before storage, each peer for the blobs that the
 // earlier ones lacked. If they have not sent everything within a head start of a few milliseconds,
 // it also asks storage, and takes each blob from whichever sends it first. So peers cost at most
-// the head start, and fail nothing. Large blobs and ranges come from storage. Blobs from peers are
-// verified before sink sees them. Its methods may be called concurrently.
+// the head start, and fail nothing.
+//
+// Large blobs and ranges come from storage. Blobs from peers are verified before sink sees them.
+// Its methods may be called concurrently.
 type Fetcher struct {
 	peers   []*Peer
 	storage *client.Client

@@ -38,11 +38,13 @@ type Directory struct {
 const MaxBytes = 128 << 20
 
 // Parse returns the Directory that is encoded in b, with digests of the function fn. It keeps b,
-// which the caller must not change any more. Every name is one path component of 1 to 255 bytes
-// other than "." and ".."; names are sorted by bytes in each of the three lists and occur once in
-// all of them together (REv2, "Directory"); every digest is well-formed; every symlink has a target
-// of at most 4,095 bytes without a NUL. Names and targets need not be UTF-8. Errors wrap ErrInvalid
-// and quote the offending name. It takes time linear in len(b), which must be below 1 GiB.
+// which the caller must not change any more.
+//
+// Every name is one path component of 1 to 255 bytes other than "." and ".."; names are sorted by
+// bytes in each of the three lists and occur once in all of them together (REv2, "Directory");
+// every digest is well-formed; every symlink has a target of at most 4,095 bytes without a NUL.
+// Names and targets need not be UTF-8. Errors wrap ErrInvalid and quote the offending name. It
+// takes time linear in len(b), which must be below 1 GiB.
 func Parse(fn digest.Function, b []byte) (*Directory, error) {
 	if len(b) > offsetMask {
 		return nil, fmt.Errorf("%w: it has %d bytes, the most is %d", ErrInvalid, len(b), offsetMask)

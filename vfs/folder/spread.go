@@ -14,8 +14,10 @@ const topFolder = 0x20000
 // Spread makes ext4 without a journal place the folders in dir, which exists, far from each other.
 // Without a journal, ext4 does not reuse an inode for one to five minutes, and checks each such
 // inode when it makes a file: this takes milliseconds after thousands were removed. With Spread,
-// removals in one folder do not slow down the others. With a journal ext4 does not do this, and
-// nearby files need fewer blocks: there, and on other file systems, Spread does nothing.
+// removals in one folder do not slow down the others.
+//
+// With a journal ext4 does not do this, and nearby files need fewer blocks: there, and on other
+// file systems, Spread does nothing.
 func Spread(dir string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -17,8 +17,9 @@ type Tree interface {
 	Reconsider(instance string)
 }
 
-// A Queue is a cohort's state of the queue of one size class of a pool. A nil Queue belongs to no
-// cohort: its tasks do not count.
+// A Queue is a cohort's state of the queue of one size class of a pool.
+//
+// A nil Queue belongs to no cohort: its tasks do not count.
 type Queue struct {
 	cohort *Cohort
 	class  uint32
