@@ -58,11 +58,11 @@ func (l *Limits) ended() { l.calls.Release(1) }
 // counted returns for how much a large file counts.
 func (l *Limits) counted(bytes int64) int64 { return min(bytes, max(l.options.BytesInFlight/4, 1)) }
 
-// tryRoom reports whether a call may be made for a large file now.
-func (l *Limits) tryRoom(bytes int64) bool { return l.bytes.TryAcquire(l.counted(bytes)) }
+// tryReserve reserves bytes for the call of a large file, and reports whether it did.
+func (l *Limits) tryReserve(bytes int64) bool { return l.bytes.TryAcquire(l.counted(bytes)) }
 
-// room waits until there is room for a large file, and then a call, or ctx ends.
-func (l *Limits) room(ctx context.Context, bytes int64) error {
+// reserve waits until there are bytes for a large file, and then a call, or ctx ends.
+func (l *Limits) reserve(ctx context.Context, bytes int64) error {
 	bytes = l.counted(bytes)
 	if err := l.bytes.Acquire(ctx, bytes); err != nil {
 		return err

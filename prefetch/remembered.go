@@ -72,7 +72,7 @@ func (k *knowledge) learnWithoutHistory(now reading, r rules) (*knowledge, bool)
 		if len(missing) == 0 && float64(all-len(paths)) <= p.uncertainty() {
 			return k, false
 		}
-		if float64(all) <= merged*float64(len(paths)) && p.hasRoomFor(all, r.options) {
+		if float64(all) <= merged*float64(len(paths)) && p.canHold(all, r.options) {
 			if len(missing) == 0 {
 				return k, false
 			}
@@ -122,9 +122,9 @@ func (p *Profile) uncertainty() float64 {
 	return 1 + 3*math.Sqrt(m*(math.Exp(a)-1-a))/k + n*p.FalsePositives()
 }
 
-// hasRoomFor reports whether n paths in p make not many more false positives than in a
+// canHold reports whether n paths in p make not many more false positives than in a
 // profile that is made for them.
-func (p *Profile) hasRoomFor(n int, o ProfileOptions) bool {
+func (p *Profile) canHold(n int, o ProfileOptions) bool {
 	m, _ := dimensions(n, o.withDefaults())
 	return 3*p.filter.Cap() >= 2*m
 }

@@ -70,21 +70,21 @@ func (r *Race) send(ctx context.Context) {
 	}
 }
 
-// sendLarge makes the call in its argument for a large file, for which there must be room, too.
+// sendLarge makes the call in its argument for a large file, for which there must be free bytes, too.
 // Nothing else waits for that: meanwhile it does not count as a call.
 func (r *Race) sendLarge(ctx context.Context, batch []file) {
 	bytes := batch[0].digest.SizeBytes()
 	call, cancel := context.WithCancel(ctx)
-	room := r.limits.tryRoom(bytes)
-	if room {
+	reserved := r.limits.tryReserve(bytes)
+	if reserved {
 		r.queue.begun(batch, cancel)
 	} else {
 		r.limits.ended()
 	}
 	r.running.Go(func() {
 		defer cancel()
-		if !room {
-			if r.limits.room(ctx, bytes) != nil {
+		if !reserved {
+			if r.limits.reserve(ctx, bytes) != nil {
 				return
 			}
 			r.queue.begun(batch, cancel)

@@ -102,9 +102,9 @@ func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
 	return o, nil
 }
 
-// copyRoom has what copiers read to. Room that is made for each command takes the kernel's time,
-// and is the most of the garbage that a launcher makes.
-var copyRoom = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+// copyBuffers are the buffers of copiers. New ones for each command would cost the kernel time, and
+// would be most of a launcher's garbage.
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 func (o *output) startCopy() {
 	if o.pipe == nil {
@@ -113,9 +113,9 @@ func (o *output) startCopy() {
 	}
 	go func() {
 		defer close(o.done)
-		room := copyRoom.Get().(*[32 << 10]byte)
-		defer copyRoom.Put(room)
-		buf := room[:]
+		buffer := copyBuffers.Get().(*[32 << 10]byte)
+		defer copyBuffers.Put(buffer)
+		buf := buffer[:]
 		for {
 			n, err := o.pipe.Read(buf)
 			o.write(buf[:n])

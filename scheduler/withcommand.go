@@ -17,8 +17,8 @@ import (
 // answer stays small.
 const mostCommand = 64 << 10
 
-// commandRoom returns how large a Command the caller takes with an action; 0: none.
-func commandRoom(ctx context.Context) int64 {
+// maxCommandBytes returns how large a Command the caller takes with an action; 0: none.
+func maxCommandBytes(ctx context.Context) int64 {
 	values := metadata.ValueFromIncomingContext(ctx, names.CommandHeader)
 	if len(values) != 1 {
 		return 0
@@ -38,7 +38,7 @@ func (s queueService) withCommand(ctx context.Context, list []*anypb.Any, op *re
 		return list
 	}
 	d, err := digest.FromProto(op.Digest.Function(), op.Action.GetCommandDigest())
-	if room := commandRoom(ctx); err != nil || room <= 0 || d.SizeBytes() > room {
+	if most := maxCommandBytes(ctx); err != nil || most <= 0 || d.SizeBytes() > most {
 		return list
 	}
 	b, err := s.storage(op).Read(ctx, d)

@@ -158,7 +158,7 @@ func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) erro
 	if err != nil {
 		return err
 	}
-	err = a.files.withRoom(1, func() error {
+	err = a.files.withSpace(1, func() error {
 		_, err := temp.WriteAt(b, 0)
 		return err
 	})

@@ -144,7 +144,7 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 	if err != nil {
 		return digest.Digest{}, err
 	}
-	w, err := newRoomWriter(s.files, unknown)
+	w, err := newSpaceWriter(s.files, unknown)
 	if err != nil {
 		return digest.Digest{}, err
 	}
@@ -163,7 +163,7 @@ func (s *Store) takeCopy(ctx context.Context, file *os.File, fn digest.Function,
 }
 
 // keepAs makes the written file the blob d, which it is, and leaves it pinned.
-func (w *roomWriter) keepAs(ctx context.Context, d digest.Digest) error {
+func (w *spaceWriter) keepAs(ctx context.Context, d digest.Digest) error {
 	w.files.release(w.reserved - d.SizeBytes()) // the difference to the reserved size
 	w.reserved, w.digest = d.SizeBytes(), d
 	return w.Keep(ctx)

@@ -29,10 +29,10 @@ func (f *files[K]) reserve(cost int64) error {
 // fullShare: so large a share of the store, one in 64, goes at least where its disk is full.
 const fullShare = 64
 
-// withRoom does op, and once more after making room when the disk is full.
+// withSpace does op, and once more after making room when the disk is full.
 // Sizes on disk are larger than those the bound counts, and the disk may be
 // shared, so a disk can be full before the store is.
-func (f *files[K]) withRoom(cost int64, op func() error) error {
+func (f *files[K]) withSpace(cost int64, op func() error) error {
 	err := op()
 	if !diskFull(err) {
 		return unwritable(err)
@@ -80,7 +80,7 @@ func diskFull(err error) bool {
 func (f *files[K]) createTemp() (*os.File, error) {
 	path := filepath.Join(f.TempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
 	var file *os.File
-	err := f.withRoom(1, func() (err error) {
+	err := f.withSpace(1, func() (err error) {
 		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -174,7 +174,7 @@ func (f *files[K]) settleAgain(k K, from string, replace bool) error {
 
 // rename moves from to path, and creates the folder for its first file.
 func (f *files[K]) rename(from, path string) error {
-	return f.withRoom(1, func() error {
+	return f.withSpace(1, func() error {
 		err := os.Rename(from, path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -81,7 +81,7 @@ func (b *buffers) hashInto(ctx context.Context, w io.Writer, r io.Reader, fn dig
 	defer b.put(buffer)
 	hasher := digest.NewHasher(fn)
 	flush := func() error { return nil }
-	if room, ok := w.(*roomWriter); ok && room.digest.SizeBytes() >= largeWriteBytes {
+	if blob, ok := w.(*spaceWriter); ok && blob.digest.SizeBytes() >= largeWriteBytes {
 		large := b.large.Get().(*bufio.Writer)
 		defer b.large.Put(large)
 		large.Reset(w)

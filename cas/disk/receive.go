@@ -44,7 +44,7 @@ func (in *incoming) WriteAt(p []byte, off int64) (int, error) {
 	}
 	done := 0
 	// On a full disk an attempt may have written a part, which is written again.
-	err = in.files.withRoom(in.digest.SizeBytes()-off, func() (err error) {
+	err = in.files.withSpace(in.digest.SizeBytes()-off, func() (err error) {
 		done, err = file.WriteAt(p, off)
 		return err
 	})

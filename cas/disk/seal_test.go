@@ -46,7 +46,7 @@ func openAs(path string, how int) error {
 // arrivals bring a blob in two parts.
 var arrivals = map[string]func(s *Store, d digest.Digest, b []byte, between func(path string)) error{
 	"stream": func(s *Store, d digest.Digest, b []byte, between func(string)) error {
-		w, err := newRoomWriter(s.files, d)
+		w, err := newSpaceWriter(s.files, d)
 		if err == nil {
 			_, err = w.Write(b[:1])
 		}
@@ -108,11 +108,11 @@ func TestStrangersAtWhatArrives(t *testing.T) {
 }
 
 // writeSealed writes a blob, looks at its file, and does not settle it yet.
-func writeSealed(t *testing.T, s *Store) (digest.Digest, *roomWriter, tamper.Seal) {
+func writeSealed(t *testing.T, s *Store) (digest.Digest, *spaceWriter, tamper.Seal) {
 	t.Helper()
 	b := []byte("content")
 	d := digest.Of(digest.SHA256, b)
-	w, err := newRoomWriter(s.files, d)
+	w, err := newSpaceWriter(s.files, d)
 	if err == nil {
 		_, err = w.Write(b)
 	}

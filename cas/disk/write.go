@@ -43,7 +43,7 @@ func (s *Store) PutBytes(ctx context.Context, d digest.Digest, b []byte) error {
 	if there {
 		return nil
 	}
-	err = s.write(ctx, d, func(w *roomWriter) error {
+	err = s.write(ctx, d, func(w *spaceWriter) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -68,12 +68,12 @@ func (s *Store) PutPinned(ctx context.Context, d digest.Digest, r io.Reader) err
 	if there, err := s.verifier.pinSound(ctx, d); there || err != nil {
 		return err
 	}
-	return s.write(ctx, d, func(w *roomWriter) error { return s.buffers.copyExactly(ctx, d, w, r) })
+	return s.write(ctx, d, func(w *spaceWriter) error { return s.buffers.copyExactly(ctx, d, w, r) })
 }
 
 // write stores d with the data from fill, and leaves it pinned.
-func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWriter) error) error {
-	w, err := newRoomWriter(s.files, d)
+func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*spaceWriter) error) error {
+	w, err := newSpaceWriter(s.files, d)
 	if err != nil {
 		return err
 	}
@@ -91,9 +91,9 @@ func (s *Store) write(ctx context.Context, d digest.Digest, fill func(*roomWrite
 // an announced size alone must not empty the store.
 const reserveBytes = 16 << 20
 
-// A roomWriter writes a blob to a temporary file, reserves room in the store as it
+// A spaceWriter writes a blob to a temporary file, reserves room in the store as it
 // goes and makes room when the disk is full. Keep or Drop ends it.
-type roomWriter struct {
+type spaceWriter struct {
 	files    *blobs
 	file     *tamper.Own
 	digest   digest.Digest // no more than its size is written
@@ -103,7 +103,7 @@ type roomWriter struct {
 
 // Create starts a blob d, whose bytes are written in order. It rejects a blob that can never fit.
 func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
-	w, err := newRoomWriter(s.files, d)
+	w, err := newSpaceWriter(s.files, d)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 // Fits returns an error if a blob of so many bytes can never be stored.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
-func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
+func newSpaceWriter(f *blobs, d digest.Digest) (*spaceWriter, error) {
 	if err := f.fits(d.SizeBytes()); err != nil {
 		return nil, err
 	}
@@ -121,12 +121,12 @@ func newRoomWriter(f *blobs, d digest.Digest) (*roomWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &roomWriter{files: f, file: tamper.NewOwn(file), digest: d}, nil
+	return &spaceWriter{files: f, file: tamper.NewOwn(file), digest: d}, nil
 }
 
 // Keep makes the completely written file the blob, and pins it. After an error Drop must still be
 // called.
-func (w *roomWriter) Keep(ctx context.Context) error {
+func (w *spaceWriter) Keep(ctx context.Context) error {
 	// Closed before it becomes a blob: a file that is open for writing cannot be
 	// executed (ETXTBSY).
 	sealed, err := w.file.Seal()
@@ -137,20 +137,20 @@ func (w *roomWriter) Keep(ctx context.Context) error {
 }
 
 // Drop removes the file and releases its space.
-func (w *roomWriter) Drop() {
+func (w *spaceWriter) Drop() {
 	_ = w.file.Close()
 	_ = os.Remove(w.file.Name())
 	w.GiveBack()
 }
 
 // GiveBack releases the space before the file is removed.
-func (w *roomWriter) GiveBack() {
+func (w *spaceWriter) GiveBack() {
 	w.files.release(w.reserved)
 	w.reserved = 0
 }
 
 // reserve sees to it that n more bytes can be written.
-func (w *roomWriter) reserve(n int64) error {
+func (w *spaceWriter) reserve(n int64) error {
 	need := w.written + n - w.reserved
 	if need <= 0 {
 		return nil
@@ -163,12 +163,12 @@ func (w *roomWriter) reserve(n int64) error {
 	return err
 }
 
-func (w *roomWriter) Write(p []byte) (int, error) {
+func (w *spaceWriter) Write(p []byte) (int, error) {
 	if err := w.reserve(int64(len(p))); err != nil {
 		return 0, err
 	}
 	done := 0
-	err := w.files.withRoom(w.reserved-w.written, func() error {
+	err := w.files.withSpace(w.reserved-w.written, func() error {
 		n, err := w.file.Write(p[done:])
 		done += n
 		w.written += int64(n)

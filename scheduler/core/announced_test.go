@@ -191,7 +191,7 @@ func (ps announcements) checkChoice(s *State, o *operation) string {
 func (ps announcements) idles(s *State, t *task, rank [3]int) bool {
 	for key, w := range s.workers.All() {
 		r, ok := ps.best(key, t.spec.Instance, announcementOf("", t.spec.Platform).has)
-		if ok && slices.Compare(r[:], rank[:]) < 0 && w.entry.Waits() && w.queue.size() == t.worker().queue.size() && w.queue.hasRoom(levels.Bounded(t.spec.Instance)) {
+		if ok && slices.Compare(r[:], rank[:]) < 0 && w.entry.Waits() && w.queue.size() == t.worker().queue.size() && w.queue.mayRunMore(levels.Bounded(t.spec.Instance)) {
 			return true
 		}
 	}
@@ -212,7 +212,7 @@ func (ps announcements) checkMoves(s *State) string {
 				}
 				for _, t := range q.tasks() {
 					of := levels.Bounded(t.spec.Instance)
-					if !t.wanted() || !q.hasRoom(of) || !idle.queue.hasRoom(of) || !idle.queue.admits(t.spec.Instance) ||
+					if !t.wanted() || !q.mayRunMore(of) || !idle.queue.mayRunMore(of) || !idle.queue.admits(t.spec.Instance) ||
 						!q.promisesNoMore(t, idle.queue) { // of which a market has a model
 						continue
 					}

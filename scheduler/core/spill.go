@@ -214,7 +214,7 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	if q.quotas == nil {
 		return larger, q.head(now), 1
 	}
-	it, looks := q.pool.tree.Find(q.class, larger.hasRoom, func(*fair.Item) bool { return true })
+	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(*fair.Item) bool { return true })
 	if it == nil {
 		return larger, nil, looks
 	}
@@ -227,7 +227,7 @@ func (q *queue) firstFor(to *queue) (first *task, looks int) {
 	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
 		t := it.Owner.(*task)
 		return to.pool.Fits(t.spec.Platform) && to.admits(t.spec.Instance) &&
-			to.hasRoom(levels.Bounded(t.spec.Instance)) && q.promisesNoMore(t, to)
+			to.mayRunMore(levels.Bounded(t.spec.Instance)) && q.promisesNoMore(t, to)
 	})
 	if it == nil {
 		return nil, looks
@@ -247,8 +247,8 @@ func (q *queue) promisesNoMore(t *task, to *queue) bool {
 	return here == nil || there.size() >= here.size()
 }
 
-// hasRoom reports whether an instance may have more running.
-func (q *queue) hasRoom(instance string) bool {
+// mayRunMore reports whether an instance may have more running.
+func (q *queue) mayRunMore(instance string) bool {
 	return q.quotas == nil || q.quotas.Grade(instance) != fair.Wait
 }
 

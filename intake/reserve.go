@@ -68,10 +68,10 @@ func (l *ledger) reserve(ctx context.Context, c *charge, k kind, n int64) error 
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	return l.noRoom(c, k, n)
+	return l.refuseFor(c, k, n)
 }
 
-func (l *ledger) noRoom(c *charge, k kind, n int64) error {
+func (l *ledger) refuseFor(c *charge, k kind, n int64) error {
 	return l.refuse("no_room", status.Errorf(codes.ResourceExhausted,
 		"no memory for a request of %d bytes of %s: try again later", n, c.of.of.key))
 }
@@ -101,7 +101,7 @@ func (l *ledger) inherit(ctx context.Context, c *charge, taken []share) error {
 		if ctx.Err() != nil {
 			return status.FromContextError(ctx.Err()).Err()
 		}
-		return l.noRoom(c, s.kind, s.n)
+		return l.refuseFor(c, s.kind, s.n)
 	}
 	l.enterPhase(c, busy)
 	return nil
@@ -160,14 +160,14 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err 
 			return nil, taken, nil
 		}
 	}
-	places := l.placesLocked(c, k)
-	taken, ok := l.fitLocked(c, waiting, places, nil)
+	weight := l.weightLocked(c, k)
+	taken, ok := l.fitLocked(c, waiting, weight, nil)
 	if !ok {
 		l.refused("waiting")
 		return nil, nil, status.Errorf(codes.ResourceExhausted,
 			"%d calls of %s wait for memory: try again later", c.of.of.now[waiting], c.of.of.key)
 	}
-	l.addLocked(c, waiting, places)
+	l.addLocked(c, waiting, weight)
 	l.holdLocked(c, taken)
 	if k == buffers { // its share comes after buffers: two calls would wait for each other
 		l.freeLocked(c, messages, windows)
@@ -179,9 +179,9 @@ func (l *ledger) ask(c *charge, k kind, n int64) (w *waiter, taken []share, err 
 	return w, taken, nil
 }
 
-// placesLocked returns as how many waiting calls a call counts: each may have sent a window, and
+// weightLocked returns as how many waiting calls a call counts: each may have sent a window, and
 // one that waits for buffers a message besides.
-func (l *ledger) placesLocked(c *charge, k kind) int64 {
+func (l *ledger) weightLocked(c *charge, k kind) int64 {
 	if k != buffers || l.bounds.Window == 0 {
 		return 1
 	}
