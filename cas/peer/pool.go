@@ -40,7 +40,7 @@ func NewPool(dial func(address string) (*grpc.ClientConn, error), log *zap.Logge
 	return &Pool{dial: dial, log: log, known: known}
 }
 
-// At returns the peers at the first few addresses that it can dial. It does not wait for
+// At returns the peers at those of the first three addresses that it can dial. It does not wait for
 // connections.
 func (p *Pool) At(addresses []string) (asked []*Peer) {
 	if p.dial == nil || len(addresses) == 0 {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tables returns threads of a process that together show all its tables of open files: usually one,
-// because threads share theirs. It may return a redundant thread, if an earlier one, neither the
+// Tables yields threads of a process that together show all its tables of open files: usually one,
+// because threads share theirs. It may yield a redundant thread, if an earlier one, neither the
 // first nor the latest, has the same table. The files are below /proc/PID/task/THREAD.
 func Tables(pid int) iter.Seq[int] {
 	return func(yield func(int) bool) {
