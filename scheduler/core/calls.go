@@ -62,7 +62,7 @@ func fillSize(r *event.Reply, t *task, w *worker) {
 	case size.Class == 0:
 		r.SizeAttempt = 0
 	case t.course.largest() || w != t.worker():
-		r.SizeAttempt, r.SizeReason = 2, t.why
+		r.SizeAttempt, r.SizeReason = 2, t.because()
 	case r.SizeClass == size.Class:
 		r.Expected, r.SizeReason = size.Expected, size.Reason
 		if t.cutShort(w) {

@@ -98,7 +98,7 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 	if smaller > 0 {
 		why := "actions start on the largest class unless their runs speak for another"
 		if t.course.largest() {
-			why = "it " + t.why
+			why = "it " + t.because()
 		} else if t.spec.Size.Reason != "" {
 			why = t.spec.Size.Reason
 		}

@@ -38,7 +38,7 @@ func (h *hedges) start(t *task) {
 	w.unidle()
 	first := t.run()
 	first.race, first.resends, t.course = &race{w, h.Now}, 0, racing
-	t.why = fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, first.worker.queue.class)
+	t.explain(fmt.Sprintf("took longer than %s on size class %d", t.spec.Size.Timeout, first.worker.queue.class))
 	w.task, w.duty = t, assigned
 	t.recharge(w, h.Now)
 	h.calls.run(w)

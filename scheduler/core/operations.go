@@ -22,9 +22,13 @@ type operation struct {
 	task *task
 	// before and after are operations of the same task; see sharers.
 	before, after *operation
-	rev           uint64
-	waiters       int32
-	dirty         bool
+	// build are the operations of its invocation that are not done, atBuild its place there; nil if
+	// it is done.
+	build   *listing.List[*operation]
+	atBuild listing.Place
+	rev     uint32
+	waiters int32
+	dirty   bool
 	// restored: it was there before this State; see Restore.
 	restored bool
 	// wanted: a client waits for it, or may still come back for it after a restart.
@@ -49,7 +53,7 @@ func (o *operation) status() event.Status {
 		return *o.last
 	}
 	st := event.Status{
-		Operation: o.spec, Rev: o.rev, Stage: repb.ExecutionStage_QUEUED,
+		Operation: o.spec, Rev: uint64(o.rev), Stage: repb.ExecutionStage_QUEUED,
 		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
 	}
 	if w := o.task.worker(); w != nil {
@@ -107,7 +111,8 @@ func (ops *operations) add(spec *request.Operation, o *operation) *operation {
 		ops.clients[spec.Client]++
 	}
 	ops.open.Add(o.age, o)
-	ops.openBuild(spec).Add(o.age, o)
+	o.build = ops.openBuild(spec)
+	o.atBuild = o.build.Add(o.age, o)
 	return o
 }
 
@@ -138,12 +143,11 @@ func (ops *operations) drop(o *operation) {
 
 // discount takes an operation that is over from those of its client and of its invocation.
 func (ops *operations) discount(o *operation) {
-	ops.open.Remove(o.age)
-	invocation := levels.Bounded(o.spec.Request.ToolInvocation)
-	build := ops.builds[invocation]
-	if build.Remove(o.age); build.Len() == 0 {
-		delete(ops.builds, invocation)
+	ops.open.Remove(listing.Place(o.age - 1)) // all are in it, from the first one on
+	if o.build.Remove(o.atBuild); o.build.Len() == 0 {
+		delete(ops.builds, levels.Bounded(o.spec.Request.ToolInvocation))
 	}
+	o.build = nil
 	client := o.spec.Client
 	if client == "" {
 		return
@@ -180,7 +184,7 @@ func (ops *operations) notices() (notices []event.Status) {
 		case !o.gone():
 			notices = append(notices, o.status())
 		default: // its followers must learn of it
-			notices = append(notices, event.Status{Operation: o.spec, Rev: o.rev, Queued: o.queued})
+			notices = append(notices, event.Status{Operation: o.spec, Rev: uint64(o.rev), Queued: o.queued})
 		}
 	}
 	ops.dirty = ops.dirty[:0]
@@ -192,7 +196,7 @@ func (ops *operations) notices() (notices []event.Status) {
 func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
 	st := o.status()
 	ops.changed(o)
-	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, o.rev, ops.Now, resp
+	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, uint64(o.rev), ops.Now, resp
 	o.last, o.task = &st, nil
 	ops.discount(o)
 	ops.Timers.Stop(&o.timer)

@@ -75,7 +75,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	}
 	if !again {
 		if t.course.largest() {
-			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.why))
+			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.because()))
 		}
 		r.finish(t, resp)
 		return
@@ -84,7 +84,7 @@ func (r *runs) conclude(w *worker, e ending) {
 	if t.course != overtaken {
 		t.course = outgrown
 	}
-	t.why = fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class)
+	t.explain(fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class))
 	r.dispatch.release(t)
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--

@@ -52,9 +52,10 @@ type task struct {
 	// impatient: no worker came to the declared size class that it waited for, so it goes to a
 	// class with workers.
 	impatient bool
-	// course is the fate of the size class that was chosen for it; why explains it to users.
+	// course is the fate of the size class that was chosen for it; why explains it to users, and is
+	// nil as long as there is nothing to explain.
 	course course
-	why    string
+	why    *string
 
 	// at is its location: *queue, unmatched or *run. It is nil only within an event.
 	at location
@@ -252,6 +253,17 @@ func (t *task) class() uint32 {
 		return 0
 	}
 	return t.spec.Size.Class
+}
+
+// explain sets why.
+func (t *task) explain(why string) { t.why = &why }
+
+// because returns why, empty if there is nothing to explain.
+func (t *task) because() string {
+	if t.why == nil {
+		return ""
+	}
+	return *t.why
 }
 
 // cutShort reports whether the run of a task on a worker has less time than its action may take.

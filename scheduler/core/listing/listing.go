@@ -1,104 +1,124 @@
 package listing
 
 import (
-	"cmp"
 	"iter"
-	"slices"
+	"sort"
 )
 
-// A List has items, each with its own number. The zero List is empty.
-type List[T any] struct {
-	// chunks are in order. None is empty of items.
-	chunks []chunk[T]
-	n      int
+// A List has items, each with a number of its own. The zero List is empty.
+type List[T comparable] struct {
+	// blocks are in order, and a block whose items are gone is nil: never the first or the last,
+	// and no more than half of them. marks has the mark of each.
+	blocks []*block[T]
+	marks  []mark
+	// n counts the items, vacant the nil blocks.
+	n, vacant int
+	// next is the place of the next item.
+	next Place
 }
 
-// A chunk is entries of a List, which are in order. Where items were that are gone the entries stay
-// for a while: at most half of them.
-type chunk[T any] struct {
-	// first is the number of the first entry, of those that were there.
-	first   uint64
+// A Place is where a List has an item: it is larger by one than that of the item that was added
+// before. After the last one that there is room for, places begin again.
+type Place uint32
+
+// A mark has the place and the number of the first item that came to a block.
+type mark struct {
+	place  Place
+	number uint64
+}
+
+// A block has items that came one after the other. An item that is gone is zero.
+type block[T comparable] struct {
 	entries []entry[T]
-	gone    int
+	left    int
 }
 
-type entry[T any] struct {
+type entry[T comparable] struct {
 	number uint64
 	item   T
-	gone   bool
 }
 
-// mostInChunk bounds what Add and Remove move.
-const mostInChunk = 128
+// mostInBlock bounds what is held for an item whose neighbours are gone.
+const mostInBlock = 64
 
-// Len returns the number of items.
+// Len counts the items.
 func (l *List[T]) Len() int { return l.n }
 
-// Add adds an item. Its number must be larger than those of all earlier ones.
-func (l *List[T]) Add(number uint64, item T) {
-	l.n++
-	last := len(l.chunks) - 1
-	if last < 0 || len(l.chunks[last].entries) >= mostInChunk {
-		l.chunks = append(l.chunks, chunk[T]{first: number})
+// Add adds an item, whose number is above those of all that came before.
+func (l *List[T]) Add(number uint64, item T) Place {
+	last := len(l.blocks) - 1
+	if last < 0 || len(l.blocks[last].entries) == mostInBlock {
+		l.blocks = append(l.blocks, &block[T]{})
+		l.marks = append(l.marks, mark{l.next, number})
 		last++
 	}
-	c := &l.chunks[last]
-	c.entries = append(c.entries, entry[T]{number: number, item: item})
+	b := l.blocks[last]
+	b.entries = append(b.entries, entry[T]{number, item})
+	b.left++
+	l.n++
+	l.next++
+	return l.next - 1
 }
 
-// Remove removes the item with a number, which must be in the list.
-func (l *List[T]) Remove(number uint64) {
+// Remove takes out the item at a place, which is there.
+func (l *List[T]) Remove(at Place) {
+	var gone T
+	i := l.find(at)
+	b := l.blocks[i]
+	b.entries[at-l.marks[i].place].item = gone
+	b.left--
 	l.n--
-	i := l.find(number)
-	c := &l.chunks[i]
-	at, _ := c.find(number)
-	c.entries[at] = entry[T]{number: number, gone: true}
-	c.gone++
-	switch {
-	case c.gone == len(c.entries) && i == 0:
-		l.chunks[0] = chunk[T]{}
-		l.chunks = l.chunks[1:]
-	case c.gone == len(c.entries):
-		l.chunks = slices.Delete(l.chunks, i, i+1)
-	case 2*c.gone > len(c.entries):
-		c.pack()
+	if b.left == 0 {
+		l.blocks[i] = nil
+		l.vacant++
+		l.tidy()
 	}
 }
 
-// After yields the items with numbers above a given one, in order. The list must not change
-// meanwhile.
+// find returns the index of the block with a place.
+func (l *List[T]) find(at Place) int {
+	first := l.marks[0].place
+	return sort.Search(len(l.marks), func(i int) bool { return l.marks[i].place-first > at-first }) - 1
+}
+
+// tidy drops blocks that are nil: those at either end, and all of them once they are many.
+func (l *List[T]) tidy() {
+	for len(l.blocks) > 0 && l.blocks[0] == nil {
+		l.blocks, l.marks = l.blocks[1:], l.marks[1:]
+		l.vacant--
+	}
+	for last := len(l.blocks) - 1; last >= 0 && l.blocks[last] == nil; last-- {
+		l.blocks, l.marks = l.blocks[:last], l.marks[:last]
+		l.vacant--
+	}
+	if 2*l.vacant <= len(l.blocks) {
+		return
+	}
+	kept := 0
+	for i, b := range l.blocks {
+		if b != nil {
+			l.blocks[kept], l.marks[kept] = b, l.marks[i]
+			kept++
+		}
+	}
+	clear(l.blocks[kept:])
+	l.blocks, l.marks, l.vacant = l.blocks[:kept], l.marks[:kept], 0
+}
+
+// After yields the items with larger numbers than one, in order. They must not change meanwhile.
 func (l *List[T]) After(number uint64) iter.Seq2[uint64, T] {
 	return func(yield func(uint64, T) bool) {
-		for i := max(l.find(number), 0); i < len(l.chunks); i++ {
-			for _, e := range l.chunks[i].entries {
-				if e.number > number && !e.gone && !yield(e.number, e.item) {
+		var gone T
+		i := sort.Search(len(l.marks), func(i int) bool { return l.marks[i].number > number })
+		for _, b := range l.blocks[max(i-1, 0):] {
+			if b == nil {
+				continue
+			}
+			for _, e := range b.entries {
+				if e.number > number && e.item != gone && !yield(e.number, e.item) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// find returns the last chunk that begins with a number or before it; -1: none does.
-func (l *List[T]) find(number uint64) int {
-	i, found := slices.BinarySearchFunc(l.chunks, number, func(c chunk[T], n uint64) int { return cmp.Compare(c.first, n) })
-	if found {
-		return i
-	}
-	return i - 1
-}
-
-func (c *chunk[T]) find(number uint64) (at int, found bool) {
-	return slices.BinarySearchFunc(c.entries, number, func(e entry[T], n uint64) int { return cmp.Compare(e.number, n) })
-}
-
-// pack drops the entries of items that are gone.
-func (c *chunk[T]) pack() {
-	kept := make([]entry[T], 0, len(c.entries)-c.gone)
-	for _, e := range c.entries {
-		if !e.gone {
-			kept = append(kept, e)
-		}
-	}
-	c.entries, c.gone = kept, 0
 }
