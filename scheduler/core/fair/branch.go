@@ -28,7 +28,10 @@ type branch struct {
 	served, clock float64
 
 	// backlogs are the kinds in which an item waits or a worker is idle, in this branch or below.
+	// Most branches have one at most, which is here, beside what is read with it.
 	backlogs []*backlog
+	first    [1]*backlog
+	own      backlog
 }
 
 // A backlog is the state of a branch for one kind of workers.
@@ -122,13 +125,19 @@ func (b *branch) backlog(kind uint32) *backlog {
 // makeBacklog returns the backlog of a kind, made if need be.
 func (b *branch) makeBacklog(kind uint32) *backlog {
 	s := b.backlog(kind)
-	if s == nil {
-		s = &backlog{branch: b, kind: kind}
-		if b.parent != nil {
-			s.up = b.parent.makeBacklog(kind)
-		}
-		b.backlogs = append(b.backlogs, s)
+	if s != nil {
+		return s
 	}
+	if len(b.backlogs) == 0 {
+		s, b.backlogs = &b.own, b.first[:0]
+	} else {
+		s = &backlog{}
+	}
+	*s = backlog{branch: b, kind: kind}
+	if b.parent != nil {
+		s.up = b.parent.makeBacklog(kind)
+	}
+	b.backlogs = append(b.backlogs, s)
 	return s
 }
 

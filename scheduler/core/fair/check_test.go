@@ -17,7 +17,7 @@ func (t *Tree) check(entries []*Entry, workers []*Worker) string {
 		refs[e.leaf]++
 		waits := false
 		if s := e.leaf.backlog(e.item.kind); s != nil {
-			waits = slices.Contains(s.entries.all(), e.sortKey())
+			waits = slices.Contains(slices.Collect(s.entries.all()), e.sortKey())
 		}
 		if waits != (e.item.stage == waiting && !e.parked) {
 			return fmt.Sprintf("entry %d at stage %d: in the ranking of its leaf: %t", e.age, e.item.stage, waits)
@@ -133,10 +133,8 @@ func ordered[T element[T]](h heap[T]) bool {
 	return true
 }
 
-func (r *ranking) all() []sortKey { return slices.Concat(r.chunks...) }
-
 func (r *ranking) check() string {
-	all := r.all()
+	all := slices.Collect(r.all())
 	if len(all) != r.n {
 		return fmt.Sprintf("a ranking of %d counts %d", len(all), r.n)
 	}

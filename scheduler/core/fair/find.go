@@ -46,16 +46,14 @@ func (f *finder) below(s *backlog) *Item {
 // here looks through a leaf.
 func (f *finder) here(s *backlog) *Item {
 	here := 0
-	for _, chunk := range s.entries.chunks {
-		for _, e := range chunk {
-			if f.left <= 0 || here == mostInLeaf {
-				return nil
-			}
-			f.left--
-			here++
-			if it := e.entry.item; f.fits(it) {
-				return it
-			}
+	for e := range s.entries.all() {
+		if f.left <= 0 || here == mostInLeaf {
+			return nil
+		}
+		f.left--
+		here++
+		if it := e.entry.item; f.fits(it) {
+			return it
 		}
 	}
 	return nil

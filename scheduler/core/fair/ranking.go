@@ -1,6 +1,7 @@
 package fair
 
 import (
+	"iter"
 	"slices"
 	"sort"
 )
@@ -8,7 +9,12 @@ import (
 // A ranking holds sortKeys in order, in chunks. An entry is found by its rank, so it need not know
 // its position: removing the first one, which is the most frequent case, touches no other entry.
 // Insertion and removal cost O(log n), the move of a chunk and, sometimes, of the list of chunks.
+//
+// Most leaves have one entry or none, so a ranking has room for one in itself.
 type ranking struct {
+	// only is the entry of a ranking that has had no other since it was empty; there are no chunks
+	// then.
+	only sortKey
 	// chunks are never empty, nor longer than maxChunk.
 	chunks [][]sortKey
 	n      int
@@ -19,14 +25,43 @@ const maxChunk = 64
 func (r *ranking) len() int { return r.n }
 
 // first returns the first sortKey; the ranking is not empty.
-func (r *ranking) first() sortKey { return r.chunks[0][0] }
+func (r *ranking) first() sortKey {
+	if len(r.chunks) == 0 {
+		return r.only
+	}
+	return r.chunks[0][0]
+}
+
+// all yields the sortKeys in order. They must not change meanwhile.
+func (r *ranking) all() iter.Seq[sortKey] {
+	return func(yield func(sortKey) bool) {
+		if len(r.chunks) == 0 && r.n == 1 {
+			yield(r.only)
+			return
+		}
+		for _, chunk := range r.chunks {
+			for _, p := range chunk {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
 
 func (r *ranking) insert(p sortKey) {
-	r.n++
+	if r.n++; r.n == 1 {
+		r.only = p
+		return
+	}
+	if len(r.chunks) == 0 {
+		r.chunks = append(r.chunks, []sortKey{r.only})
+		r.only = sortKey{}
+	}
 	c, i := r.find(p)
 	if c == len(r.chunks) {
 		// It is the last chunk: if keys arrive in order, chunks become full.
-		if c == 0 || len(r.chunks[c-1]) == maxChunk {
+		if len(r.chunks[c-1]) == maxChunk {
 			r.chunks = append(r.chunks, []sortKey{p})
 		} else {
 			r.chunks[c-1] = append(r.chunks[c-1], p)
@@ -47,6 +82,10 @@ func (r *ranking) insert(p sortKey) {
 // remove takes out a sortKey that is there.
 func (r *ranking) remove(p sortKey) {
 	r.n--
+	if len(r.chunks) == 0 {
+		r.only = sortKey{}
+		return
+	}
 	switch c, i := r.find(p); {
 	case len(r.chunks[c]) == 1:
 		r.chunks = slices.Delete(r.chunks, c, c+1)

@@ -38,7 +38,7 @@ func TestRanking(t *testing.T) {
 		if i%8 > 0 {
 			continue
 		}
-		if problem := r.check(); problem != "" || !slices.Equal(r.all(), model) {
+		if problem := r.check(); problem != "" || !slices.Equal(slices.Collect(r.all()), model) {
 			t.Fatalf("after %d steps: %s, or it is not the list", i, problem)
 		}
 		if len(model) > 0 && r.first() != model[0] {

@@ -93,10 +93,8 @@ func (n Node) View() View {
 }
 
 func (s *backlog) all(entries []*Entry) []*Entry {
-	for _, chunk := range s.entries.chunks {
-		for _, p := range chunk {
-			entries = append(entries, p.entry)
-		}
+	for p := range s.entries.all() {
+		entries = append(entries, p.entry)
 	}
 	for _, child := range s.byBest {
 		entries = child.backlog.all(entries)
