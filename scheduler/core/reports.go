@@ -44,12 +44,12 @@ type reports struct {
 func (rs *reports) report(r *event.Report) error {
 	w := rs.workers.Get(r.Worker)
 	if w != nil && w.isTwin(r) {
-		w.twin, w.refused = r.Address, rs.Now
+		w.twin = &twin{r.Address, rs.Now}
 		return fmt.Errorf("%w: one at %s, this one is at %s", event.ErrTwin, w.address, r.Address)
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping, w.shunned = ending{}, request.Ran{}, time.Time{}
+		w.reported, w.stopping, w.shunned = nil, request.Ran{}, time.Time{}
 	}
 	w = rs.enroll(w, r)
 	if anew {
@@ -173,7 +173,7 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping, w.reported = request.Ran{}, ending{}
+	w.stopping, w.reported = request.Ran{}, nil
 	if rs.reconcile(w, request.Ran{}) {
 		return
 	}
@@ -191,7 +191,7 @@ func (rs *reports) idles(w *worker) {
 
 // executes deals with a worker that is busy.
 func (rs *reports) executes(w *worker, a request.Ran) {
-	w.reported = ending{}
+	w.reported = nil
 	if rs.reconcile(w, a) {
 		return
 	}
@@ -239,11 +239,13 @@ func (rs *reports) confirm(w *worker) {
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
 	again := w.task != nil && w.task.ran() == e.action && w.task.run().resends > 0
-	repeated := !again && w.reported.action == e.action && proto.Equal(w.reported.response, e.response)
+	last := w.last()
+	repeated := !again && last.action == e.action && proto.Equal(last.response, e.response)
 	if repeated {
 		running = request.Ran{}
 	}
-	w.reported = e
+	reported := e
+	w.reported = &reported
 	if !repeated {
 		rs.takeLate(w, e)
 	}

@@ -274,8 +274,11 @@ func (s *View) Program(worker string) (view.Program, bool) {
 	}
 	for _, w := range p.positions {
 		v.Drained = v.Drained && w.takes == Drained
-		if v.Address == "" || w.refused.After(v.Refused) {
-			v.Address, v.Twin, v.Refused = w.address, w.twin, w.refused
+		if v.Address == "" {
+			v.Address = w.address
+		}
+		if w.twin != nil && w.twin.refused.After(v.Refused) {
+			v.Address, v.Twin, v.Refused = w.address, w.twin.address, w.twin.refused
 		}
 		v.Positions = append(v.Positions, w.view())
 	}

@@ -17,6 +17,8 @@ import (
 )
 
 // A worker is one identity that calls Synchronize. It runs at most one task.
+//
+// Each call reads most of it, mostly from memory that is in no cache: so it is small.
 type worker struct {
 	roster.Member
 	sweep.Link[*worker]
@@ -24,34 +26,39 @@ type worker struct {
 	queue *queue
 	// program are the workers that share its process.
 	program *program
-	// takes is whether it takes work, prefersIdle whether it prefers none.
-	takes       Availability
-	prefersIdle bool
-	// boot and address are those of its last Report. twin is where another process was that called
-	// as the same worker, and was refused, at that time; empty: none was.
-	boot, address string
-	twin          string
-	refused       time.Time
 
-	// duty is what State expects of it, with task; stage is how far it reports to be.
-	duty  duty
-	task  *task
-	stage event.Stage
-	// stopping is an action that no client wants and that it may still run.
-	stopping request.Ran
+	task *task
 	// reported is the last end that it reported, until it reports anything else.
-	reported ending
-	// shunned is until when it gets nothing, because it never confirmed its last assignment.
-	shunned time.Time
-
+	reported *ending
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
+	// takes is whether it takes work, prefersIdle whether it prefers none.
+	takes       Availability
+	prefersIdle bool
+	// duty is what State expects of it, with task; stage is how far it reports to be.
+	duty  duty
+	stage event.Stage
+	// boot and address are those of its last Report.
+	boot, address string
+	// twin is the last process that called as the same worker and was refused; nil: none did.
+	twin *twin
+
+	// stopping is an action that no client wants and that it may still run.
+	stopping request.Ran
+	// shunned is until when it gets nothing, because it never confirmed its last assignment.
+	shunned time.Time
 	// entry is its place in the pool's tree, where it waits while it is idle. A call is also held,
 	// without an entry, while the worker is drained or State settles.
 	entry fair.Worker
 	// timer is the end of the hold, or else of the worker.
 	timer timer.Timer
+}
+
+// A twin is another process that called as a worker, from an address, and when.
+type twin struct {
+	address string
+	refused time.Time
 }
 
 // An Availability says whether a worker takes work.
@@ -121,8 +128,8 @@ func (w *worker) ran(r *event.Report) request.Ran {
 // repeats reports whether a report is the last end once more, as the answer was lost: not if the
 // worker was told more than once to run its task since.
 func (w *worker) repeats(r *event.Report) bool {
-	return r.Doing == event.Completed && w.reported.action.Key == request.KeyOf(r.Action) &&
-		(w.task == nil || w.task.run().resends == 0) && proto.Equal(w.reported.response, r.Response)
+	return r.Doing == event.Completed && w.last().action.Key == request.KeyOf(r.Action) &&
+		(w.task == nil || w.task.run().resends == 0) && proto.Equal(w.last().response, r.Response)
 }
 
 // free takes its task from a worker.
@@ -133,6 +140,15 @@ type ending struct {
 	action      request.Ran
 	response    *repb.ExecuteResponse
 	outOfMemory bool
+}
+
+// last returns the last end that a worker reported, the zero ending if it has reported anything
+// else since.
+func (w *worker) last() ending {
+	if w.reported == nil {
+		return ending{}
+	}
+	return *w.reported
 }
 
 // unidle takes a worker from the idle ones, if it is there.
