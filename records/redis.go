@@ -25,23 +25,21 @@ var (
 // (maxmemory-policy), it evicts whole buckets; with the limits here that is unnecessary.
 type Redis struct {
 	options RedisOptions
-	client  redis.UniversalClient
+	servers servers
 	shards  uint32
 }
 
-var (
-	//go:embed redis_get.lua
-	getSource string
-	//go:embed redis_write.lua
-	writeSource string
-
-	getScript   = redis.NewScript(getSource)
-	writeScript = redis.NewScript(writeSource)
-)
+// servers are the Redis servers of a Redis. It names no type of go-redis: each package that uses a
+// Redis would compile some thousand methods of those, for seconds.
+type servers interface {
+	// run runs a script; a reply of nil is ErrNotFound.
+	run(ctx context.Context, s script, names []string, arguments ...any) (any, error)
+	close() error
+}
 
 // Close ends the connections. Later calls of any method return ErrClosed.
 func (r *Redis) Close() error {
-	if err := r.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+	if err := r.servers.close(); err != nil {
 		return fmt.Errorf("close Redis: %w", err)
 	}
 	return nil
@@ -111,16 +109,11 @@ func (r *Redis) write(ctx context.Context, k Key, operation string, value []byte
 }
 
 // run runs a script; a reply of nil is ErrNotFound.
-func (r *Redis) run(ctx context.Context, s *redis.Script, names []string, arguments ...any) (any, error) {
+func (r *Redis) run(ctx context.Context, s script, names []string, arguments ...any) (any, error) {
 	limited, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
-	reply, err := s.Run(limited, r.client, names, arguments...).Result()
-	switch {
-	case errors.Is(err, redis.Nil):
-		return nil, ErrNotFound
-	case errors.Is(err, redis.ErrClosed):
-		return nil, ErrClosed
-	case err != nil && ctx.Err() != nil:
+	reply, err := r.servers.run(limited, s, names, arguments...)
+	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrClosed) {
 		return nil, ctx.Err()
 	}
 	return reply, err
@@ -137,4 +130,42 @@ func (r *Redis) names(k Key, member []byte) []string {
 		part = fmt.Sprintf("%s/%d", k.Bucket, h.Sum32()%r.shards)
 	}
 	return []string{"forerunner:{" + part + "}:values", "forerunner:{" + part + "}:uses"}
+}
+
+// A script is what Redis servers run.
+type script int
+
+const (
+	getScript script = iota
+	writeScript
+)
+
+var (
+	//go:embed redis_get.lua
+	getSource string
+	//go:embed redis_write.lua
+	writeSource string
+
+	scripts = [...]*redis.Script{getScript: redis.NewScript(getSource), writeScript: redis.NewScript(writeSource)}
+)
+
+// redisServers are servers by go-redis.
+type redisServers struct{ client redis.UniversalClient }
+
+func (s redisServers) run(ctx context.Context, run script, names []string, arguments ...any) (any, error) {
+	reply, err := scripts[run].Run(ctx, s.client, names, arguments...).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, ErrNotFound
+	case errors.Is(err, redis.ErrClosed):
+		return nil, ErrClosed
+	}
+	return reply, err
+}
+
+func (s redisServers) close() error {
+	if err := s.client.Close(); !errors.Is(err, redis.ErrClosed) {
+		return err
+	}
+	return nil
 }

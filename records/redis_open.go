@@ -72,7 +72,7 @@ func OpenRedis(address string, o RedisOptions) (*Redis, error) {
 		return nil, fmt.Errorf("open Redis %s: %w", u.Host, err)
 	}
 	quietRedis()
-	r := &Redis{options: o, client: redis.NewUniversalClient(c), shards: 1}
+	r := &Redis{options: o, servers: redisServers{redis.NewUniversalClient(c)}, shards: 1}
 	if c.IsClusterMode {
 		r.shards = clusterShards
 	}
