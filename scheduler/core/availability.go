@@ -245,7 +245,7 @@ func (d *dispatcher) discardSwept() {
 
 // isBehind reports whether work of earlier events is left.
 func (d *dispatcher) isBehind() bool {
-	return d.sweeps.IsBehind() || d.reaches.isBehind() || len(d.stirred) > 0 ||
+	return d.sweeps.IsBehind() || d.reaches.isBehind() ||
 		slices.ContainsFunc(d.pools.cohorts, func(c *cohort) bool { return c.IsBehind() })
 }
 

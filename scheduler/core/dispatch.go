@@ -1,7 +1,6 @@
 package core
 
 import (
-	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -29,8 +28,6 @@ type dispatcher struct {
 	reserved []*program
 	// reaches know the other pools where queued tasks may run, and when to look again.
 	reaches *reaches
-	// stirred are the cohorts of which something may run that could not before.
-	stirred []*cohort
 	// sweeps go through the tasks that may belong elsewhere; effort is the remaining effort of the
 	// event.
 	sweeps sweep.Passes[*task]
@@ -94,6 +91,9 @@ func (d *dispatcher) place(t *task, q *queue) {
 	tree.Enqueue(&t.item, q.class, t.returned)
 	if idle := tree.Nearest(&t.item, q.class); idle != nil {
 		d.next(idle.Owner.(*worker))
+		if q.hasIdle() {
+			q.quotas.Expose()
+		}
 	} else if w := q.expendable(); w != nil {
 		d.calls.wake(w)
 	}
@@ -251,6 +251,7 @@ func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
 func (d *dispatcher) offer(w *worker) {
 	if !d.next(w) && w.takes == Serving && !d.isSettling() {
 		w.idle()
+		w.queue.quotas.Expose()
 		d.reaches.touch(w.pool)
 	}
 }
@@ -265,45 +266,56 @@ func (d *dispatcher) stopOverMax() {
 // offerStirred gives tasks that quotas now allow to idle workers.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
-		if c.Stirred() && !slices.Contains(d.stirred, c) {
-			d.stirred = append(d.stirred, c)
+		if c.Eased() {
+			d.tellOthers(c)
 		}
-	}
-	for len(d.stirred) > 0 && d.offerIdle(d.stirred[0]) {
-		d.stirred[0] = nil
-		d.stirred = d.stirred[1:]
+		for d.effort.Left > 0 {
+			l := c.Stirred()
+			if l == nil {
+				break
+			}
+			d.effort.Spend(1)
+			if q := l.Queue().Owner.(*queue); d.offerIdle(q) {
+				l.Seen(q.hasIdle())
+				if q.canSpill() {
+					d.reaches.mark(q)
+				}
+			}
+		}
 	}
 }
 
-// offerIdle gives tasks that may run now to idle workers of a cohort. It returns false if there may
-// be more.
-func (d *dispatcher) offerIdle(c *cohort) bool {
-	for _, p := range c.pools {
-		for _, q := range p.queues {
-			if q.waiting > 0 {
-				d.reaches.touch(p)
-			}
-			for q.waiting > 0 {
-				t := q.head(d.Now)
-				if t == nil {
-					break
-				}
-				idle := p.tree.Nearest(&t.item, q.class)
-				if idle == nil {
-					break
-				}
-				if !d.effort.Spend(endEffort) {
-					return false
-				}
-				if !d.next(idle.Owner.(*worker)) {
-					break
-				}
-			}
+// offerIdle gives tasks that may run now to idle workers of a queue. It returns false if the event
+// has no effort left.
+func (d *dispatcher) offerIdle(q *queue) bool {
+	for q.waiting > 0 {
+		t := q.head(d.Now)
+		if t == nil {
+			break
+		}
+		idle := q.pool.tree.Nearest(&t.item, q.class)
+		if idle == nil {
+			break
+		}
+		if !d.effort.Spend(endEffort) {
+			return false
+		}
+		if !d.next(idle.Owner.(*worker)) {
+			break
 		}
 	}
-	d.effort.Spend(len(d.reaches.roaming))
-	for _, q := range d.reaches.roaming {
-		d.reaches.mark(q)
-	}
 	return true
+}
+
+// tellOthers has queues that are not in a cohort look again for workers of it.
+func (d *dispatcher) tellOthers(c *cohort) {
+	if d.pools.idling == 0 || d.pools.Len() == len(c.pools) {
+		return
+	}
+	d.effort.Spend(len(d.reaches.roaming) / glances)
+	for _, q := range d.reaches.roaming {
+		if q.pool.cohort != c {
+			d.reaches.mark(q)
+		}
+	}
 }

@@ -113,7 +113,7 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 		text += fmt.Sprintf("; %s of larger classes %s, "+
 			"of which what waits may have none by its maximum", plural.Of(larger, "worker"), areIdle(larger))
 	}
-	if s, _ := o.elsewhere(q); s.task != nil {
+	if s, _, _ := o.elsewhere(q); s.task != nil {
 		idle := s.to.idlers()
 		text += fmt.Sprintf("; %s with %s %s: one is worth it "+
 			"once the next action has waited for %s, or more than %.3g wait for each worker",

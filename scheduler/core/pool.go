@@ -46,7 +46,7 @@ func (p *pool) queue(class uint32) *queue {
 		q.overflow.timer.Owner = &q.overflow
 		q.line.Owner, q.absence.queue, q.absence.timer.Owner = q, q, &q.absence
 		if p.cohort != nil {
-			q.quotas = p.cohort.Queue(class, p.tree)
+			q.quotas = p.cohort.Queue(class, q)
 		}
 		p.queues = slices.Insert(p.queues, i, q)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
@@ -87,7 +88,7 @@ func (ps *pools) newPool(o offer.Offer) *pool {
 	p := &pool{Offer: o, idling: &ps.idling, levels: ps.cfg.LevelsOf(o.Prefix, o.Platform)}
 	config, ok := ps.cfg.Quotas.Of(o.Platform.Has)
 	if !ok {
-		p.tree = levels.NewTree(p.levels, nil)
+		p.tree = levels.NewTree(p.levels, fair.Options{})
 		return p
 	}
 	c := ps.cohort(config.Name)
@@ -95,7 +96,7 @@ func (ps *pools) newPool(o offer.Offer) *pool {
 	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
 		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p.tree = levels.NewTree(p.levels, c.Grade)
+	p.tree = levels.NewTree(p.levels, fair.Options{Admit: c.Grade, Changes: c.Changes()})
 	return p
 }
 

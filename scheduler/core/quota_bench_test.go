@@ -87,6 +87,14 @@ func (m *mall) submit(pool int) {
 	}})
 }
 
+// end has the worker of a pool end what it runs.
+func (m *mall) end(pool int) event.Out {
+	return m.report(pool, event.Report{
+		Doing: event.Completed, Action: m.state.workers.Get(fmt.Sprint("w", pool)).task.spec.Digest,
+		Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},
+	})
+}
+
 // newMall has so many pools, of which the first waits run something while something waits.
 func newMall(pools, waits int, q quota.Quota) *mall {
 	m := &mall{state: must(NewState(oneCohort()))}
@@ -114,6 +122,7 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 		{1000, 1, quota.Quota{Min: 1, Max: 1}},
 		{1000, 1000, quota.Quota{Max: 2000}},
 		{1000, 1000, quota.Quota{Max: 1000}},
+		{1000, 1000, quota.Quota{Max: 1}},
 		{1000, 1000, quota.Quota{Min: 2000}},
 		{1000, 1000, quota.Quota{Min: 1, Max: 1}},
 	} {
@@ -121,11 +130,7 @@ func BenchmarkPoolsOfCohort(b *testing.B) {
 			m := newMall(c.pools, c.waits, c.quota)
 			for b.Loop() {
 				m.submit(0)
-				out := m.report(0, event.Report{
-					Doing: event.Completed, Action: m.state.workers.Get("w0").task.spec.Digest,
-					Response: &repb.ExecuteResponse{Result: &repb.ActionResult{}},
-				})
-				if out.Replies[0].Do != event.Execute {
+				if out := m.end(0); out.Replies[0].Do != event.Execute {
 					b.Fatalf("%+v", out.Replies)
 				}
 			}

@@ -162,8 +162,11 @@ func (o *overflows) next(q *queue) spillage {
 	if t != nil {
 		best.turns = q.turns(larger, 0, o.cfg)
 	}
-	other, more := o.elsewhere(q)
+	other, idle, more := o.elsewhere(q)
 	o.dispatch.effort.Spend(1 + looks + more)
+	if larger != nil || idle {
+		q.quotas.Expose()
+	}
 	if other.task != nil && (t == nil || other.turns < best.turns) {
 		return other
 	}
@@ -171,10 +174,11 @@ func (o *overflows) next(q *queue) spillage {
 }
 
 // elsewhere returns the task of a queue that may move to an idle worker of another pool, to the
-// cheapest one. In each pool it is the smallest size class to which a task may move.
-func (o *overflows) elsewhere(q *queue) (best spillage, looks int) {
+// cheapest one. In each pool it is the smallest size class to which a task may move. idle: there is
+// an idle worker, even if no task may move there.
+func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 	if q.waiting == 0 || o.dispatch.pools.idling == 0 || !o.reaches.isCurrent(q) {
-		return best, 0
+		return best, false, 0
 	}
 	looks = len(q.reach.pools) / glances
 	sought := 0
@@ -192,14 +196,14 @@ func (o *overflows) elsewhere(q *queue) (best spillage, looks int) {
 				}
 			}
 			if sought == mostSought || best.task != nil && best.turns == 0 {
-				return best, looks
+				return best, true, looks
 			}
 			if t != nil {
 				break
 			}
 		}
 	}
-	return best, looks
+	return best, sought > 0, looks
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and the task of
@@ -251,6 +255,9 @@ func (q *queue) promisesNoMore(t *task, to *queue) bool {
 func (q *queue) mayRunMore(instance string) bool {
 	return q.quotas == nil || q.quotas.Grade(instance) != fair.Wait
 }
+
+// canSpill reports whether tasks of a queue may ever move to other workers.
+func (q *queue) canSpill() bool { return len(q.pool.queues) > 1 || len(q.reach.pools) > 0 }
 
 func (q *queue) hasIdle() bool { return q.pool.tree.Idle(q.class) > 0 }
 

@@ -179,6 +179,7 @@ func (t *Tree) reorder(s *backlog) {
 	if best := s.head(); s.rank == 0 || best != s.best {
 		s.best, s.factor = best, share(best, s.branch.weight)
 		if s.rank == 0 {
+			s.branch.catchUp()
 			up.byBest.push(byBest{best, s})
 		} else {
 			up.byBest.set(s.rank, byBest{best, s})
@@ -193,7 +194,6 @@ func (t *Tree) reorder(s *backlog) {
 	case s.grade == Wait:
 		s.takeTurn()
 	case s.turn == 0:
-		s.branch.catchUp()
 		up.byTurn.push(s.byTurnNow())
 	default:
 		up.byTurn.set(s.turn, s.byTurnNow())
@@ -215,10 +215,12 @@ func (s *backlog) takeTurn() {
 	}
 }
 
-// catchUp moves a branch that had nothing to run to the time of its siblings.
+// catchUp moves a branch in which nothing waited to the time of its siblings. It does not matter
+// whether the branch may have more running: so it does not matter either when its grade is asked
+// for.
 func (b *branch) catchUp() {
 	for _, s := range b.backlogs {
-		if s.turn > 0 {
+		if s.rank > 0 {
 			return
 		}
 	}

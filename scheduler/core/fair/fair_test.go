@@ -192,7 +192,12 @@ func TestJoined(t *testing.T) {
 // that has to goes first.
 func TestAdmit(t *testing.T) {
 	grades, asked := map[string]Grade{}, 0
-	o := Options{Levels: make([]Level, 1), Admit: func(_ uint32, key string) Grade { asked++; return grades[key] }}
+	changes := &Changes{}
+	o := Options{
+		Levels:  make([]Level, 1),
+		Admit:   func(_ uint32, key string) Grade { asked++; return grades[key] },
+		Changes: changes,
+	}
 	f := newFarm(o, 0)
 	for i := range 1000 {
 		f.add(fmt.Sprint("held", i), 0, 1)
@@ -211,8 +216,8 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("started %s", got)
 	}
 	grades["held7"] = First
-	f.tree.Reconsider("held7")
-	f.tree.Reconsider("unknown")
+	changes.Note("held7")
+	changes.Note("unknown")
 	if got := f.work(&Worker{}, 1); got != "held7" {
 		t.Errorf("started %s", got)
 	}

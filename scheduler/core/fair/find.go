@@ -8,6 +8,7 @@ const mostLooks, mostInLeaf = 100, 25
 // waited, from branches of the first level that may run more. It is nil if none of the first
 // mostLooks branches and items fits. looks is the number of branches and items that it looked at.
 func (t *Tree) Find(kind uint32, may func(key string) bool, fits func(*Item) bool) (first *Item, looks int) {
+	t.refresh()
 	s := t.root.backlog(kind)
 	if s == nil {
 		return nil, 0

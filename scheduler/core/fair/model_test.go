@@ -271,7 +271,7 @@ func (m *model) join(e *modelEntry, it *modelItem) {
 	}
 }
 
-// settle forgets branches of no use and opens those that something may now run of.
+// settle forgets branches of no use and opens those of which something waits now.
 func (m *model) settle() {
 	for b := range m.order {
 		used := slices.ContainsFunc(m.workers, func(s *modelWorker) bool { return isBelow(s.home, b) }) ||
@@ -287,7 +287,9 @@ func (m *model) settle() {
 	}
 	maps.DeleteFunc(m.clock, func(b string, _ float64) bool { return b != "" && m.order[b] == 0 })
 	for b := range m.order {
-		now := m.mayRun(b, 1) || m.mayRun(b, 2)
+		_, one := m.best(b, 1)
+		_, two := m.best(b, 2)
+		now := one || two
 		if now && !m.open[b] {
 			m.served[b] = max(m.served[b], m.clock[parentOf(b)])
 		}

@@ -36,11 +36,12 @@ const (
 type Options struct {
 	// Levels are the levels of the trie, the outermost first.
 	Levels []Level
-	// Admit returns the grade of a branch of the first level for a kind of workers. The tree calls
-	// it whenever waiting or running items below the branch have changed. If the grade of a key
-	// changes for another reason, the owner of Admit calls Reconsider. Admit must not call the
-	// tree. Nil: all branches have Share.
+	// Admit returns the grade of a branch of the first level, in a kind, whenever waiting or
+	// running items below it have changed. If the grade of a key changes for another reason, the
+	// owner of Admit notes that in Changes. Admit must not call the tree. Nil: all share.
 	Admit func(kind uint32, key string) Grade
+	// Changes may be nil.
+	Changes *Changes
 }
 
 // A Tree holds waiting and running items. The owner of entries, items and workers uses each with
@@ -49,6 +50,9 @@ type Tree struct {
 	levels []Level
 	admit  func(kind uint32, key string) Grade
 	root   *branch
+	// changes are Options.Changes, known their number at the last refresh.
+	changes *Changes
+	known   uint64
 	// made counts branches and turns.
 	made uint64
 	// moved is for the item that is being started.
@@ -68,7 +72,7 @@ func New(o Options) *Tree {
 			}
 		}
 	}
-	return &Tree{levels: o.Levels, admit: o.Admit, root: &branch{weight: 1}}
+	return &Tree{levels: o.Levels, admit: o.Admit, changes: o.Changes, root: &branch{weight: 1}}
 }
 
 // branch returns the leaf of a path, made if need be. A path has one key for each
@@ -244,15 +248,6 @@ func (t *Tree) Finish(it *Item) {
 func (it *Item) must(s stage) {
 	if it.stage != s {
 		panic(fmt.Sprintf("fair: item at stage %d, not %d", it.stage, s))
-	}
-}
-
-// Reconsider asks Admit again for the grades of a branch of the first level.
-func (t *Tree) Reconsider(key string) {
-	if b := t.root.children[key]; b != nil {
-		for _, s := range b.backlogs {
-			t.reorder(s)
-		}
 	}
 }
 

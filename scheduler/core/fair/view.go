@@ -61,8 +61,11 @@ type Node struct {
 	kind   uint32
 }
 
-// Root returns the topmost branch.
-func (t *Tree) Root(kind uint32) Node { return Node{t.root, kind} }
+// Root is the topmost branch.
+func (t *Tree) Root(kind uint32) Node {
+	t.refresh()
+	return Node{t.root, kind}
+}
 
 // Children yields the direct children, in any order.
 func (n Node) Children() iter.Seq[Node] {

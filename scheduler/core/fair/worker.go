@@ -37,6 +37,7 @@ func (t *Tree) Next(worker *Worker, now time.Time) *Item { return t.next(worker,
 // NextOf is Next for items below the branch of the first level with a key. It is nil if none of
 // these may start.
 func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
+	t.refresh()
 	b := t.root.children[key]
 	if b == nil {
 		return nil
@@ -51,6 +52,7 @@ func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
 // next is Next, on the first level of only if that is not nil.
 func (t *Tree) next(worker *Worker, only *backlog, now time.Time) *Item {
 	worker.next, worker.kept = nil, 0
+	t.refresh()
 	s := t.root.backlog(worker.Kind)
 	if s == nil {
 		return nil

@@ -17,7 +17,10 @@ func (f *List[T]) PushBack(v T) Anchor { return f.l.PushBack(v) }
 // Remove removes the value of an anchor, if it is still in f.
 func (f *List[T]) Remove(a Anchor) { f.l.Remove(a) }
 
-// Len returns the number of values.
+// MoveToBack moves the value of an anchor to the end, if it is still in f.
+func (f *List[T]) MoveToBack(a Anchor) { f.l.MoveToBack(a) }
+
+// Len returns how many values there are.
 func (f *List[T]) Len() int { return f.l.Len() }
 
 // Front returns the first value; false if there is none.

@@ -134,9 +134,9 @@ func (q QueueConfig) Fits(prefix string, platform request.Platform) bool {
 	return true
 }
 
-// NewTree returns the tree of a pool with these levels.
-func NewTree(levels []Level, admit func(kind uint32, key string) fair.Grade) *fair.Tree {
-	o := fair.Options{Admit: admit}
+// NewTree returns the tree of a pool with these levels. The levels of o are ignored.
+func NewTree(levels []Level, o fair.Options) *fair.Tree {
+	o.Levels = nil
 	for _, l := range levels {
 		weights := make(map[string]float64, len(l.Weights))
 		for key, w := range l.Weights {

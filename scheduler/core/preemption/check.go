@@ -3,7 +3,8 @@ package preemption
 import (
 	"fmt"
 	"maps"
-	"slices"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 )
 
 // CheckRuns returns an inconsistency of a running, counted task of an instance in the queue; "" if
@@ -32,14 +33,16 @@ type Counted struct {
 	// Used is the use of each instance, Marked the number of tasks that must yield to each line.
 	Used   map[string]int64
 	Marked map[*Line]int
-	// Waiting is the number of waiting tasks by queue and instance.
+	// Waiting are the queues, with how many wait there by instance; Idle are those of them that have
+	// idle workers.
 	Waiting map[*Queue]map[string]int
+	Idle    map[*Queue]bool
 }
 
 // Check compares a cohort's counters between events with the content; "" if they are equal.
 func (c *Cohort) Check(there Counted) string {
-	if c.stirred {
-		return fmt.Sprintf("cohort %s is stirred between events", c.Name)
+	if c.eased {
+		return fmt.Sprintf("cohort %s is eased between events", c.Name)
 	}
 	for _, u := range c.Uses() {
 		if u.Used != there.Used[u.Instance] || u.Quota != c.quotas[u.Instance] {
@@ -51,11 +54,19 @@ func (c *Cohort) Check(there Counted) string {
 		return fmt.Sprintf("%v is used and not counted", there.Used)
 	}
 	lines := 0
-	for _, ls := range c.lines {
-		lines += len(ls)
+	for _, p := range c.parties {
+		for _, t := range p.tiers {
+			lines += t.lines
+			if short := c.ledger.Standing(p.instance, t.cost) == quota.BelowMin; short == t.below.IsZero() {
+				return fmt.Sprintf("instance %q is below its minimum: %t, since %s", p.instance, short, t.below)
+			}
+		}
 	}
 	for q, waiting := range there.Waiting {
 		lines -= len(q.lines)
+		if there.Idle[q] && q.hidden.Len() > 0 {
+			return "a queue with idle workers hides lines"
+		}
 		if problem := q.check(waiting, there.Marked); problem != "" {
 			return problem
 		}
@@ -74,23 +85,32 @@ func (c *Cohort) Check(there Counted) string {
 func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
 	for m := range q.overdue.Values() {
 		if m.share.mark != m || m.claim.queue != q {
-			return fmt.Sprintf("line %q waits for a run that is not marked", m.claim.instance)
+			return fmt.Sprintf("line %q waits for what is not marked", m.claim.Instance())
 		}
 	}
+	exposed := 0
 	for instance, l := range q.lines {
-		if !slices.Contains(q.cohort.lines[instance], l) {
+		if l.tier.party != q.cohort.parties[instance] {
 			return fmt.Sprintf("line %q is not known to its cohort", instance)
+		}
+		if l.exposed {
+			exposed++
 		}
 		if l.tasks.Len() != waiting[instance] || l.marked != marked[l] {
 			return fmt.Sprintf("line %q: %d tasks, %d marked, want %d and %d",
 				instance, l.tasks.Len(), l.marked, waiting[instance], marked[l])
 		}
-		if l.tasks.Len()+l.marked == 0 || l.Short() == l.below.IsZero() {
-			return fmt.Sprintf("line %q: %d tasks, short %t, below since %s", instance,
-				l.tasks.Len(), l.Short(), l.below)
+		rests := l.rests != nil
+		set, open := l.timer.IsSet(), l.tasks.Len() > l.marked
+		if l.tasks.Len()+l.marked == 0 || rests && set || !set && rests != open {
+			return fmt.Sprintf("line %q: %d tasks, %d marked, rests %t, timer %t", instance,
+				l.tasks.Len(), l.marked, rests, set)
 		}
 		delete(waiting, instance)
 		delete(marked, l)
+	}
+	if q.hidden.Len()+exposed != len(q.lines) {
+		return fmt.Sprintf("%d of %d lines are hidden, %d exposed", q.hidden.Len(), len(q.lines), exposed)
 	}
 	if len(waiting) > 0 {
 		return fmt.Sprintf("%v wait in no line", maps.Collect(maps.All(waiting)))

@@ -31,10 +31,13 @@ type Cohort struct {
 	// quotas are those of ledger, by instance.
 	quotas map[string]quota.Quota
 	ledger *quota.Ledger
-	// lines are those of all queues by instance, the oldest first.
-	lines map[string][]*Line
-	// stirred: something may run that could not when the event began.
-	stirred bool
+	// parties are those that wait, by instance. changes are the changes of their grades.
+	parties map[string]*party
+	changes fair.Changes
+	// stirred are parties that may run more, with lines at which Stirred has not looked since; eased
+	// is the answer of Eased.
+	stirred []*party
+	eased   bool
 	// above are the instances of which runs above the maximum are still to be marked.
 	above []string
 	// preemptions counts the runs that were stopped.
@@ -44,7 +47,7 @@ type Cohort struct {
 // New returns a cohort without quotas.
 func New(c quota.Cohort, clock *timer.Clock, o Options) *Cohort {
 	return &Cohort{
-		Cohort: c, Clock: clock, options: o, quotas: map[string]quota.Quota{}, lines: map[string][]*Line{},
+		Cohort: c, Clock: clock, options: o, quotas: map[string]quota.Quota{}, parties: map[string]*party{},
 		ledger: quota.NewLedger(o.Limit),
 	}
 }
@@ -60,15 +63,18 @@ func (c *Cohort) Grade(kind uint32, instance string) fair.Grade {
 	return fair.Share
 }
 
-// Set sets a quota; the zero Quota removes it.
+// Changes are those of grades; they are for fair.Options.
+func (c *Cohort) Changes() *fair.Changes { return &c.changes }
+
+// Set puts a quota in force; the zero Quota is none.
 func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.quotas[instance] = q
 	if q == (quota.Quota{}) {
 		delete(c.quotas, instance)
 	}
 	c.ledger.Set(instance, q)
-	c.stirred = true
 	c.settle(instance, true)
+	c.stir(instance)
 }
 
 // StopOverMax makes GoOn mark an instance's runs above its maximum. They yield to no other
@@ -96,38 +102,18 @@ func (c *Cohort) GoOn(spend func() bool) {
 	}
 }
 
-// IsBehind reports whether GoOn has more to do.
-func (c *Cohort) IsBehind() bool { return len(c.above) > 0 }
-
-// settle handles a change of the use or quota of an instance. If the instance may now run other
-// tasks, it asks for its grade again. A use that changes nothing matters only below the minimum,
-// where it changes how many others must yield.
-func (c *Cohort) settle(instance string, changed bool) {
-	if !changed && !c.ledger.IsBelowMin(instance) {
-		return
-	}
-	for _, l := range slices.Clone(c.lines[instance]) {
-		if changed {
-			l.queue.tree.Reconsider(instance)
-		}
-		c.arm(l)
-	}
-}
-
-// Stirred reports whether something may run now that could not at the last call of Stirred.
-func (c *Cohort) Stirred() bool {
-	stirred := c.stirred
-	c.stirred = false
-	return stirred
-}
+// IsBehind reports whether GoOn or Stirred is to be called again.
+func (c *Cohort) IsBehind() bool { return len(c.above) > 0 || len(c.stirred) > 0 }
 
 // forget drops a line in which no task waits, and for which none must yield.
 func (c *Cohort) forget(l *Line) {
-	delete(l.queue.lines, l.instance)
-	left := slices.DeleteFunc(c.lines[l.instance], func(x *Line) bool { return x == l })
-	if c.lines[l.instance] = left; len(left) == 0 {
-		delete(c.lines, l.instance)
-	}
+	c.Timers.Stop(&l.timer)
+	l.rouse()
+	l.hide()
+	l.queue.hidden.Remove(l.place)
+	l.place = nil
+	delete(l.queue.lines, l.tier.party.instance)
+	c.drop(l.tier)
 }
 
 // A Use is an instance's quota in a cohort, its use, and the number of its waiting actions.
@@ -146,10 +132,8 @@ func (c *Cohort) Uses() []Use {
 	for instance := range c.ledger.Used() {
 		waiting[instance] = 0
 	}
-	for instance, lines := range c.lines {
-		for _, l := range lines {
-			waiting[instance] += l.tasks.Len()
-		}
+	for instance, p := range c.parties {
+		waiting[instance] = p.waiting
 	}
 	uses := make([]Use, 0, len(waiting))
 	for _, instance := range slices.Sorted(maps.Keys(waiting)) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
@@ -11,90 +12,191 @@ import (
 // manyPools is how many queues a cohort has here.
 const manyPools = 1000
 
-// asked counts how often trees were asked for grades again.
-type asked map[string]int
-
-func (a asked) Reconsider(instance string) { a[instance]++ }
-
-// A mall is a cohort of many pools, with what each of their trees was asked.
+// A mall is a cohort of many pools, with their trees, and how often these asked for grades.
 type mall struct {
 	*Cohort
 	queues []*Queue
-	trees  []asked
+	trees  []*fair.Tree
+	asked  int
 }
 
-// newMall has a task of each of two instances wait in every pool, but for those of "few", which wait
-// in the first only.
+// newMall has a task of each of two instances wait in every pool, and one of "few" in the first.
 func newMall(quotas map[string]quota.Quota) *mall {
-	m := &mall{Cohort: New(quota.Cohort{Name: "farm", Unit: quota.Slots}, &timer.Clock{Now: time.Unix(1e9, 0)}, Options{Delay: time.Hour})}
+	m := &mall{Cohort: New(
+		quota.Cohort{Name: "farm", Unit: quota.Slots}, &timer.Clock{Now: time.Unix(1e9, 0)},
+		Options{Delay: time.Hour, Grace: time.Minute, Limit: 1},
+	)}
 	for instance, q := range quotas {
 		m.Set(instance, q)
 	}
 	for i := range manyPools {
-		m.trees = append(m.trees, asked{})
-		m.queues = append(m.queues, m.Queue(1, m.trees[i]))
+		m.queues = append(m.queues, m.Queue(1, i))
+		m.trees = append(m.trees, fair.New(fair.Options{
+			Levels:  make([]fair.Level, 1),
+			Admit:   func(kind uint32, key string) fair.Grade { m.asked++; return m.Grade(kind, key) },
+			Changes: m.Changes(),
+		}))
 		for _, instance := range []string{"many", "few", "others"} {
 			if instance != "few" || i == 0 {
 				m.queues[i].Enter(NewShare(nil, instance))
+				it := &fair.Item{Owner: instance}
+				m.trees[i].Attach(&fair.Entry{}, it, []string{instance}, fair.Rank{})
+				m.trees[i].Enqueue(it, 1, false)
 			}
 		}
 	}
 	return m
 }
 
-// work returns how many trees a step asks, and at how many lines it looks.
-func (m *mall) work(step func()) (trees, lines int) {
-	for _, t := range m.trees {
-		clear(t)
+// next is the instance that is next in the first tree, and how often all trees ask for grades then.
+func (m *mall) next() (instance any, asked int) {
+	m.asked = 0
+	if it := m.trees[0].Next(&fair.Worker{Kind: 1}, m.Now); it != nil {
+		instance = it.Owner
 	}
-	never := m.Now.Add(-time.Hour)
-	for _, q := range m.queues {
-		for _, l := range q.lines {
-			if !l.Short() {
-				l.below = never // which a look puts right
-			}
-		}
-	}
-	step()
-	for i, q := range m.queues {
-		trees += len(m.trees[i])
-		for _, l := range q.lines {
-			if !l.Short() && l.below.IsZero() {
-				lines++
-			}
-		}
-	}
-	return trees, lines
+	return instance, m.asked
 }
 
-// TestStartsInManyPools has tasks start and end in a cohort of many pools. What that costs depends on
-// the pools where the instance waits and may now run more or less, not on the number of pools.
+// resting counts the lines whose timer is not set.
+func (m *mall) resting() (n int) {
+	for _, p := range m.parties {
+		for _, t := range p.tiers {
+			n += t.resting.Len()
+		}
+	}
+	return n
+}
+
+// TestStartsInManyPools has tasks start and end in a cohort of many pools. What that costs does not
+// depend on the number of pools, also if the instance may run more or less in all of them after it.
 func TestStartsInManyPools(t *testing.T) {
 	for name, c := range map[string]struct {
-		instance     string
-		quota        quota.Quota
-		trees, lines int
+		instance string
+		quota    quota.Quota
+		// running is what is next after a start, ended after its end. The other instance with tasks
+		// in each pool is always at its maximum.
+		running, ended any
 	}{
-		"no quota":                         {"many", quota.Quota{}, 0, 0},
-		"far from its maximum":             {"many", quota.Quota{Max: 5}, 0, 0},
-		"above its minimum":                {"many", quota.Quota{Min: 1}, 0, 0},
-		"reaches its maximum in one pool":  {"few", quota.Quota{Max: 3}, 1, 1},
-		"reaches its maximum in all pools": {"many", quota.Quota{Max: 3}, manyPools, manyPools},
+		"no quota":                 {"many", quota.Quota{}, "many", "many"},
+		"far from its maximum":     {"many", quota.Quota{Max: 5}, "many", "many"},
+		"above its minimum":        {"many", quota.Quota{Min: 1}, "many", "many"},
+		"below its minimum":        {"many", quota.Quota{Min: 9}, "many", "many"},
+		"reaches its minimum":      {"many", quota.Quota{Min: 3}, "many", "many"},
+		"reaches its maximum":      {"many", quota.Quota{Max: 3}, "few", "many"},
+		"reaches both":             {"many", quota.Quota{Min: 3, Max: 3}, "few", "many"},
+		"few reaches its maximum":  {"few", quota.Quota{Max: 3}, "many", "many"},
+		"few reaches its minimum":  {"few", quota.Quota{Min: 3}, "many", "few"},
+		"few reaches both of them": {"few", quota.Quota{Min: 3, Max: 3}, "many", "few"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMall(map[string]quota.Quota{c.instance: c.quota, "others": {Min: 1, Max: 2}})
-			for range 2 { // it uses two, and the next is the third
-				m.queues[1].Charge(NewShare(nil, c.instance), Run{})
+			m := newMall(map[string]quota.Quota{c.instance: c.quota, "others": {Max: 2}})
+			for _, instance := range []string{c.instance, "others"} {
+				for range 2 { // the next one is the third
+					m.queues[1].Charge(NewShare(nil, instance), Run{})
+				}
 			}
-			next := NewShare(nil, c.instance)
-			trees, lines := m.work(func() { m.queues[0].Charge(next, Run{}) })
-			if trees != c.trees || lines != c.lines {
-				t.Errorf("a start asks %d trees and looks at %d lines, want %d and %d", trees, lines, c.trees, c.lines)
-			}
-			trees, lines = m.work(next.Discharge)
-			if trees != c.trees || lines != c.lines {
-				t.Errorf("an end asks %d trees and looks at %d lines, want %d and %d", trees, lines, c.trees, c.lines)
+			m.next()
+			resting := m.resting()
+			for range 3 {
+				one := NewShare(nil, c.instance)
+				m.queues[0].Charge(one, Run{})
+				started, atStart := m.next()
+				one.Discharge()
+				ended, atEnd := m.next()
+				if started != c.running || ended != c.ended {
+					t.Errorf("next is %v after a start, %v after its end", started, ended)
+				}
+				if n := m.resting(); n != resting || atStart > 1 || atEnd > 1 {
+					t.Errorf("grades are asked for %d times at a start, %d at its end; %d timers have changed",
+						atStart, atEnd, resting-n)
+				}
 			}
 		})
+	}
+}
+
+// TestStirredOnce has an instance that waits in many pools have room for one more, while a worker
+// is idle in each: one line is looked at, the next time the next one, and all of them at last.
+func TestStirredOnce(t *testing.T) {
+	m := newMall(map[string]quota.Quota{"many": {Max: 1}})
+	for m.Stirred() != nil {
+		t.Fatal("a line is looked at that has no idle workers")
+	}
+	for _, q := range m.queues {
+		q.Expose()
+	}
+	one := NewShare(nil, "many")
+	m.queues[0].Charge(one, Run{})
+	seen := map[any]bool{}
+	for range manyPools {
+		one.Discharge()
+		looks := 0
+		for l := m.Stirred(); l != nil; l = m.Stirred() {
+			looks++
+			one = NewShare(nil, "many")
+			l.Queue().Charge(one, Run{})
+			l.Seen(true)
+			seen[l.Queue().Owner] = true
+		}
+		if looks != 1 {
+			t.Fatalf("%d lines were looked at for one start", looks)
+		}
+	}
+	if len(seen) != manyPools {
+		t.Errorf("%d pools had a turn, want all", len(seen))
+	}
+	m.Set("many", quota.Quota{})
+	looks := 0
+	for l := m.Stirred(); l != nil; l = m.Stirred() {
+		looks++
+		l.Seen(looks%2 == 0)
+	}
+	if looks != manyPools {
+		t.Errorf("without a maximum %d lines were looked at", looks)
+	}
+	m.Set("many", quota.Quota{Max: manyPools})
+	for l := m.Stirred(); l != nil; l = m.Stirred() {
+		looks++
+		l.Seen(true)
+	}
+	if looks != manyPools+manyPools/2 {
+		t.Errorf("%d lines were looked at, half of them had nobody idle", looks)
+	}
+}
+
+// TestMinimumOfManyPools has an instance come below its minimum, and above it again, with tasks in
+// many pools: their timers are set once, and when they are due nobody must yield if it is above.
+func TestMinimumOfManyPools(t *testing.T) {
+	m := newMall(map[string]quota.Quota{"many": {Min: 1}})
+	if n := m.Timers.Len(); n != manyPools {
+		t.Fatalf("%d timers are set, want one for each pool", n)
+	}
+	other := NewShare(nil, "others")
+	m.queues[3].Charge(other, Run{})
+	due := func() (marked int) {
+		for x := m.Timers.PopDue(m.Now); x != nil; x = m.Timers.PopDue(m.Now) {
+			marked += x.Owner.(*Line).Ripen(1)
+		}
+		return marked
+	}
+	one := NewShare(nil, "many")
+	m.Now = m.Now.Add(time.Minute)
+	m.queues[0].Charge(one, Run{})
+	if m.Now = m.Now.Add(time.Hour); due() != 0 || m.Timers.Len() != 0 {
+		t.Fatal("others must yield for an instance that has its minimum")
+	}
+	one.Discharge()
+	if n := m.Timers.Len(); n != manyPools || due() != 0 {
+		t.Fatalf("%d timers are set below the minimum, and some are due", n)
+	}
+	m.Now = m.Now.Add(time.Hour - 1)
+	if due() != 0 {
+		t.Error("others must yield too early")
+	}
+	if m.Now = m.Now.Add(1); due() != 1 || other.Claim().Instance() != "many" {
+		t.Error("others need not yield")
+	}
+	if n := m.Timers.Len(); n > manyPools/2 {
+		t.Errorf("%d timers are set although the one that is missing is promised", n)
 	}
 }

@@ -8,6 +8,10 @@
 // all busy workers of the queue must call. A run may end by itself until then. If a marked one
 // cannot be stopped, the next worker that calls and may be stopped replaces it.
 //
+// An instance may have Lines in thousands of queues. When its use changes, the Cohort looks at none
+// of them: trees learn of its grade when they are used (fair.Changes), timers of Lines stay set,
+// and Stirred returns only Lines with idle workers, for as long as the instance may run more.
+//
 // The package does not know workers and the replies to their calls: the caller reports waiting
 // tasks (Queue.Enter, Leave) and running tasks (Queue.Charge, Share.Discharge), and asks whether a
 // run must end (Share.IsPreempted). It has no goroutine, randomness or I/O, takes the time from the

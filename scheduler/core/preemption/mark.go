@@ -37,35 +37,24 @@ func (m *Mark) StandBy() { m.element = m.claim.queue.overdue.PushBack(m) }
 
 // ripe is when other tasks must yield for a task of the line.
 func (c *Cohort) ripe(l *Line, sh *Share) time.Time {
-	since := sh.since
-	if l.below.After(since) {
-		since = l.below
-	}
-	return since.Add(c.options.Delay)
+	return latest(sh.since, l.tier.below).Add(c.options.Delay)
 }
 
-// arm handles a change of a line, or of the quota of its instance.
+// arm handles a change of a line. Its timer is set if it is short; else the line rests.
 func (c *Cohort) arm(l *Line) {
-	if !l.Short() {
-		l.below = time.Time{}
-		c.Timers.Stop(&l.timer)
-		if l.tasks.Len() == 0 && l.marked == 0 {
-			c.forget(l)
-		}
-		return
+	switch {
+	case l.tasks.Len() == 0 && l.marked == 0:
+		c.forget(l)
+	case l.timer.IsSet():
+	case l.marked >= l.tasks.Len():
+		l.rouse()
+	case !l.Short():
+		l.rest()
+	default:
+		l.rouse()
+		first, _ := l.tasks.Front()
+		c.Timers.Set(&l.timer, latest(c.ripe(l, first), c.Now))
 	}
-	if l.below.IsZero() {
-		l.below = c.Now
-	}
-	if l.timer.IsSet() || l.marked >= l.tasks.Len() {
-		return
-	}
-	first, _ := l.tasks.Front()
-	at := c.ripe(l, first)
-	if at.Before(c.Now) {
-		at = c.Now
-	}
-	c.Timers.Set(&l.timer, at)
 }
 
 // Ripen is called when the timer of a line is due. It marks as many tasks as the line needs for its
@@ -74,9 +63,10 @@ func (c *Cohort) arm(l *Line) {
 func (l *Line) Ripen(atMost int) (marked int) {
 	c := l.queue.cohort
 	if !l.Short() {
+		c.arm(l)
 		return 0
 	}
-	need := l.marked + int(c.ledger.Missing(l.instance, c.Cost(l.queue.class)))
+	need := l.marked + int(c.ledger.Missing(l.Instance(), l.tier.cost))
 	var next time.Time
 	i := 0 // the number of tasks of the line for which another one yields
 	for sh := range l.tasks.Values() {
@@ -106,9 +96,13 @@ func (l *Line) Ripen(atMost int) (marked int) {
 		}
 		i++
 	}
-	if !next.IsZero() {
+	switch {
+	case !next.IsZero():
 		c.Timers.Set(&l.timer, next)
+	case l.marked < l.tasks.Len():
+		l.rest()
 	}
+	c.armNext(l.tier)
 	return marked
 }
 
@@ -131,7 +125,7 @@ func (c *Cohort) callBy(q *Queue, at time.Time) time.Time {
 // markFor makes a run yield to a line.
 func (c *Cohort) markFor(r *quota.Run, l *Line, deadline time.Time) *Mark {
 	sh := r.Owner.(*Share)
-	c.ledger.MarkFor(r, l.instance)
+	c.ledger.MarkFor(r, l.Instance())
 	sh.mark = &Mark{share: sh, claim: l, deadline: deadline}
 	l.marked++
 	return sh.mark
@@ -186,7 +180,7 @@ func (c *Cohort) replaces(sh *Share) bool {
 		l := m.claim
 		c.unmark(m)
 		switch {
-		case !l.Short() || l.marked >= l.tasks.Len() || ledger.Missing(l.instance, sh.run.Cost) == 0:
+		case !l.Short() || l.marked >= l.tasks.Len() || ledger.Missing(l.Instance(), sh.run.Cost) == 0:
 			c.arm(l) // none need yield
 		case ledger.Open(&sh.run):
 			c.markFor(&sh.run, l, c.Now)

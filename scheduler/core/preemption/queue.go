@@ -7,56 +7,61 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
-	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 )
-
-// A Tree has the waiting tasks of a pool, by instance.
-type Tree interface {
-	// Reconsider asks for the grades of an instance again, as fair.Tree.Reconsider does.
-	Reconsider(instance string)
-}
 
 // A Queue is a cohort's state of the queue of one size class of a pool.
 //
 // A nil Queue belongs to no cohort: its tasks do not count.
 type Queue struct {
+	// Owner is the caller's.
+	Owner any
+
 	cohort *Cohort
 	class  uint32
-	tree   Tree
-	// lines are by instance, calls are the next times by which all busy workers call, and overdue
-	// are marks for lines whose tasks should have yielded by now.
+	// lines are by instance; hidden are those that are not exposed, see tier. calls are the next
+	// times by which all busy workers call, and overdue are marks for lines whose tasks should have
+	// yielded by now.
 	lines   map[string]*Line
+	hidden  fifo.List[*Line]
 	calls   []time.Time
 	overdue fifo.List[*Mark]
 }
 
-// Queue returns a cohort's state of the queue of a size class, whose tree must get its grades from
-// Grade. For a nil Cohort it is nil.
-func (c *Cohort) Queue(class uint32, tree Tree) *Queue {
+// Queue returns a cohort's state of a queue of a size class, whose tree gets its grades from Grade
+// and Changes. For a nil Cohort it is nil.
+func (c *Cohort) Queue(class uint32, owner any) *Queue {
 	if c == nil {
 		return nil
 	}
-	return &Queue{cohort: c, class: class, tree: tree}
+	return &Queue{Owner: owner, cohort: c, class: class}
 }
 
 // A Line has the waiting tasks of one instance in one queue of a cohort. It exists while a task
 // waits there, or must yield to it.
 type Line struct {
-	queue    *Queue
-	instance string
+	queue *Queue
+	tier  *tier
 	// tasks are in the order in which they came.
 	tasks fifo.List[*Share]
-	// below is since when the instance is below its minimum; zero: it is not.
-	below time.Time
 	// marked counts the tasks that must yield.
 	marked int
-	// timer runs until more tasks must yield, if nothing changes.
+	// timer runs until more tasks must yield, or a shorter time, if its instance is below its minimum.
+	// If it does not run although tasks are left for which none yields, the line rests.
 	timer timer.Timer
+	rests fifo.Anchor
+	// place is in tier.exposed or in queue.hidden; nil: the line is gone. seen is the round in which
+	// Stirred looked at it last.
+	exposed bool
+	place   fifo.Anchor
+	seen    uint64
 }
 
-// Instance returns the instance of a line.
-func (l *Line) Instance() string { return l.instance }
+// Instance is the key of a line.
+func (l *Line) Instance() string { return l.tier.party.instance }
+
+// Queue is where it is.
+func (l *Line) Queue() *Queue { return l.queue }
 
 // Admits reports whether an instance can ever run something on the queue's workers: one action must
 // not cost more than its maximum.
@@ -80,18 +85,20 @@ func (q *Queue) Grade(instance string) fair.Grade {
 func (q *Queue) Enter(sh *Share) {
 	c, l := q.cohort, q.lines[sh.instance]
 	if l == nil {
-		l = &Line{queue: q, instance: sh.instance}
+		l = &Line{queue: q, tier: c.tierOf(sh.instance, c.Cost(q.class))}
 		l.timer.Owner = l
+		l.tier.lines++
+		l.hide()
 		if q.lines == nil {
 			q.lines = map[string]*Line{}
 		}
 		q.lines[sh.instance] = l
-		c.lines[sh.instance] = append(c.lines[sh.instance], l)
 	}
 	if sh.since.IsZero() {
 		sh.since = c.Now
 	}
 	sh.line, sh.element = l, l.tasks.PushBack(sh)
+	l.tier.party.waiting++
 	c.arm(l)
 }
 
@@ -103,6 +110,7 @@ func (sh *Share) Leave() {
 	}
 	l := sh.line
 	l.tasks.Remove(sh.element)
+	l.tier.party.waiting--
 	sh.line, sh.element = nil, nil
 	l.queue.cohort.arm(l)
 }
@@ -129,9 +137,12 @@ func (q *Queue) Lines() (views []LineView) {
 	}
 	for _, instance := range slices.Sorted(maps.Keys(q.lines)) {
 		l := q.lines[instance]
-		v := LineView{Instance: instance, Waiting: l.tasks.Len(), Marked: l.marked, Below: l.below}
-		if l.timer.IsSet() {
-			v.Due = q.cohort.Timers.When(&l.timer)
+		v := LineView{Instance: instance, Waiting: l.tasks.Len(), Marked: l.marked}
+		if l.Short() {
+			v.Below = l.tier.below
+		}
+		if first, _ := l.tasks.Front(); l.Short() && l.timer.IsSet() {
+			v.Due = latest(q.cohort.Timers.When(&l.timer), q.cohort.ripe(l, first))
 		}
 		views = append(views, v)
 	}
@@ -140,8 +151,14 @@ func (q *Queue) Lines() (views []LineView) {
 
 // Short reports whether a line's instance is below its minimum and waits in it.
 func (l *Line) Short() bool {
-	c := l.queue.cohort
-	return l.tasks.Len() > 0 && c.ledger.Standing(l.instance, c.Cost(l.queue.class)) == quota.BelowMin
+	return l.tasks.Len() > 0 && !l.tier.below.IsZero()
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // NextCall returns when a busy worker of the queue must call again: at a given time, or early

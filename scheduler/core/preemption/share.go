@@ -62,8 +62,10 @@ func (sh *Share) Discharge() {
 	c.spare(sh)
 	sh.cohort = nil
 	changed := c.ledger.End(&sh.run)
-	c.stirred = c.stirred || changed
 	c.settle(sh.instance, changed)
+	if changed {
+		c.stir(sh.instance)
+	}
 }
 
 // Key is the quota in which a counting task counts, Cost its cost.
