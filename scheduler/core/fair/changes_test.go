@@ -37,8 +37,8 @@ func (m *market) set(key string, g Grade) {
 	m.changes.Note(key)
 }
 
-// TestChangesOfManyTrees has a branch of many trees be held and released. Only the tree that is used
-// asks for its grade, and once.
+// TestChangesOfManyTrees has a branch of many trees be held and released. Only the tree that is
+// used asks for its grade, and once.
 func TestChangesOfManyTrees(t *testing.T) {
 	m := newMarket(1000, "a", "b")
 	for range 3 {
@@ -60,8 +60,38 @@ func TestChangesOfManyTrees(t *testing.T) {
 	}
 }
 
-// TestChangesOfManyKeys has more keys change than a tree has branches: it asks for its own only. A key
-// that is forgotten is no change.
+// TestEachUseLearnsChanges has a branch that was held be released before any use of its tree.
+func TestEachUseLearnsChanges(t *testing.T) {
+	for name, use := range map[string]func(*farm) bool{
+		"next":    func(f *farm) bool { return f.tree.Next(&Worker{}, f.now) != nil },
+		"next of": func(f *farm) bool { return f.tree.NextOf(&Worker{}, "a", f.now) != nil },
+		"find": func(f *farm) bool {
+			all := func(string) bool { return true }
+			it, _ := f.tree.Find(0, all, func(*Item) bool { return true })
+			return it != nil
+		},
+		"view": func(f *farm) (free bool) {
+			for v := range f.tree.Branches(0) {
+				free = free || v.Key == "a" && !v.Held
+			}
+			return free
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMarket(1, "a")
+			if use(m.farms[0]) {
+				t.Error("a is held, and may run")
+			}
+			m.set("a", Share)
+			if !use(m.farms[0]) {
+				t.Error("a was released, and may not run")
+			}
+		})
+	}
+}
+
+// TestChangesOfManyKeys has more keys change than a tree has branches: it asks for its own only. A
+// key that is forgotten is no change.
 func TestChangesOfManyKeys(t *testing.T) {
 	m := newMarket(1, "a", "b", "forgotten")
 	for i := range 1000 {
@@ -83,7 +113,8 @@ func TestChangesOfManyKeys(t *testing.T) {
 	for x := m.changes.order.first; x != nil; x = x.next {
 		left = append(left, x.owner.key)
 	}
-	if n := len(left); n != 1001 || left[0] != "b" || left[n-1] != "other999" || slices.Contains(left, "forgotten") {
+	n := len(left)
+	if n != 1001 || left[0] != "b" || left[n-1] != "other999" || slices.Contains(left, "forgotten") {
 		t.Errorf("%d changes, from %s to %s", n, left[0], left[n-1])
 	}
 }

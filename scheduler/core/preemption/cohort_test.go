@@ -57,6 +57,14 @@ func (m *mall) next() (instance any, asked int) {
 	return instance, m.asked
 }
 
+// due has the lines do what is due, and counts the tasks that must yield from now on.
+func (m *mall) due() (marked int) {
+	for x := m.Timers.PopDue(m.Now); x != nil; x = m.Timers.PopDue(m.Now) {
+		marked += x.Owner.(*Line).Ripen(1)
+	}
+	return marked
+}
+
 // resting counts the lines whose timer is not set.
 func (m *mall) resting() (n int) {
 	for _, p := range m.parties {
@@ -173,30 +181,46 @@ func TestMinimumOfManyPools(t *testing.T) {
 	}
 	other := NewShare(nil, "others")
 	m.queues[3].Charge(other, Run{})
-	due := func() (marked int) {
-		for x := m.Timers.PopDue(m.Now); x != nil; x = m.Timers.PopDue(m.Now) {
-			marked += x.Owner.(*Line).Ripen(1)
-		}
-		return marked
-	}
 	one := NewShare(nil, "many")
 	m.Now = m.Now.Add(time.Minute)
 	m.queues[0].Charge(one, Run{})
-	if m.Now = m.Now.Add(time.Hour); due() != 0 || m.Timers.Len() != 0 {
+	if m.Now = m.Now.Add(time.Hour); m.due() != 0 || m.Timers.Len() != 0 {
 		t.Fatal("others must yield for an instance that has its minimum")
 	}
 	one.Discharge()
-	if n := m.Timers.Len(); n != manyPools || due() != 0 {
+	if n := m.Timers.Len(); n != manyPools || m.due() != 0 {
 		t.Fatalf("%d timers are set below the minimum, and some are due", n)
 	}
 	m.Now = m.Now.Add(time.Hour - 1)
-	if due() != 0 {
+	if m.due() != 0 {
 		t.Error("others must yield too early")
 	}
-	if m.Now = m.Now.Add(1); due() != 1 || other.Claim().Instance() != "many" {
+	if m.Now = m.Now.Add(1); m.due() != 1 || other.Claim().Instance() != "many" {
 		t.Error("others need not yield")
 	}
 	if n := m.Timers.Len(); n > manyPools/2 {
 		t.Errorf("%d timers are set although the one that is missing is promised", n)
+	}
+}
+
+// TestOneMoreIsMissing has an instance that is below its minimum, with tasks in many pools, lose a
+// run after others were told to yield for the rest. One more must yield, in the only pool where one
+// can.
+func TestOneMoreIsMissing(t *testing.T) {
+	m := newMall(map[string]quota.Quota{"many": {Min: 2}})
+	one, first, second := NewShare(nil, "many"), NewShare(nil, "others"), NewShare(nil, "others")
+	m.queues[0].Charge(one, Run{})
+	m.queues[3].Charge(first, Run{})
+	m.Now = m.Now.Add(time.Hour)
+	if m.due() != 1 || first.Claim() == nil {
+		t.Fatal("others need not yield for the one that is missing")
+	}
+	m.queues[manyPools/2].Charge(second, Run{})
+	if m.due() != 0 {
+		t.Fatal("more must yield than are missing")
+	}
+	one.Discharge()
+	if m.due() != 1 || second.Claim() == nil {
+		t.Error("others need not yield for a second one")
 	}
 }
