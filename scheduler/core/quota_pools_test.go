@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // TestStartsInPoolsOfCohort has an instance that waits in all pools of a cohort end one action and
@@ -65,5 +66,37 @@ func TestIdlePoolsTakeTurns(t *testing.T) {
 	}
 	if m.state.dispatch.queued+m.state.dispatch.executing > 0 {
 		t.Fatalf("%d wait, %d run: pools had turns %v", m.state.dispatch.queued, m.state.dispatch.executing, turns)
+	}
+}
+
+// TestRoomForMany has the maximum of an instance be raised that waits for many idle workers: each
+// event gives out so many of its actions as it has effort for, and asks for the next one at once.
+func TestRoomForMany(t *testing.T) {
+	const workers = 3000
+	m := newMall(1, 1, quota.Quota{Max: 1})
+	for i := 1; i < workers; i++ {
+		m.calls++
+		m.state.Step(epoch, &event.Report{
+			Call: uint64(m.calls), Worker: fmt.Sprint("w", i), Doing: event.Idle, Platform: m.platform(0),
+		})
+		m.submit(0)
+	}
+	out := m.state.Step(epoch, PutQuota{Record: quota.Record{
+		Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: quota.Quota{Max: workers},
+	}})
+	before, most := 1, 0
+	for {
+		runs := m.state.dispatch.executing
+		most, before = max(most, runs-before), runs
+		if out.NextTick.After(epoch) {
+			break
+		}
+		out = m.state.Step(epoch, event.Tick{})
+	}
+	if limit := 1 + tuning.DefaultEffort/endEffort; before != workers || most > limit {
+		t.Errorf("%d of %d run, %d began in one event, want %d at most", before, workers, most, limit)
+	}
+	if problem := m.state.Check(); problem != "" {
+		t.Error(problem)
 	}
 }
