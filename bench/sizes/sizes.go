@@ -150,7 +150,11 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 		}
 		all = append(all, figures)
 	}
-	rows := append(sizesRows(all[0]), spillRows(all[2])...)
+	pools, err := benchPools(ctx, p, jobs, o.exponent)
+	if err != nil {
+		return err
+	}
+	rows := slices.Concat(sizesRows(all[0]), spillRows(all[2]), pools)
 	_, err = fmt.Fprintf(w, "x = %g, seed %d, took %s\n\n", o.exponent, p.Seed, time.Since(began).Round(time.Second))
 	err = errors.Join(err, report.Print(w, rows), report.Write(o.out, "sizes.json", rows))
 	if o.plot != "" && err == nil {

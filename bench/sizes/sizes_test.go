@@ -107,6 +107,13 @@ func TestRowsNeverChange(t *testing.T) {
 			spillRows([]simFigure{{name: oursNow, p95Seconds: 1, makespan: 2}, {name: oursWaiting, p95Seconds: 3, makespan: 4}}),
 			[]row{{"p95_delay_spill", 1}, {"p95_delay_no_spill", 3}, {"makespan_spill", 2}, {"makespan_no_spill", 4}},
 		},
+		"pools": {
+			poolRows(simFigure{p95Seconds: 1, makespan: 2}, simFigure{p95Seconds: 3, makespan: 4}),
+			[]row{
+				{"p95_delay_pools_spill", 1}, {"p95_delay_pools_no_spill", 3},
+				{"makespan_pools_spill", 2}, {"makespan_pools_no_spill", 4},
+			},
+		},
 	} {
 		var got []row
 		for _, r := range test.rows {
@@ -129,6 +136,33 @@ func TestSimulatedWorkSpills(t *testing.T) {
 	}
 	if waited, spilled := longest(0), longest(0.5); waited != 80*time.Second || spilled > 30*time.Second {
 		t.Errorf("eight jobs of 10 s take %s if they wait, %s if they do not", waited, spilled)
+	}
+}
+
+// TestSimulatedPools has builds that fit two pools go to idle workers of the other one, and wait for
+// their own if that is never worth it.
+func TestSimulatedPools(t *testing.T) {
+	p := smallSizes(t)
+	jobs := p.jobs()
+	run := func(exponent float64) simResult {
+		r, err := simulatePools(t.Context(), p, jobs, exponent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range jobs {
+			if took, _ := j.took(p, p.largest()); r.delays[i] < took {
+				t.Fatalf("job %d is there after %s, less than it takes: %s", i, r.delays[i], took)
+			}
+		}
+		return r
+	}
+	with, without := run(0.5), run(settledExponent)
+	if !reflect.DeepEqual(with, run(0.5)) {
+		t.Error("two simulations differ")
+	}
+	mean := func(r simResult) float64 { return figureOf("", r, r, p.ActionsPerBuild).makespan }
+	if with.spilled == 0 || without.spilled > 0 || mean(with) >= mean(without) {
+		t.Errorf("%d jobs move, a build takes %g s; %d do otherwise, %g s", with.spilled, mean(with), without.spilled, mean(without))
 	}
 }
 
