@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -105,19 +104,46 @@ func (c *FUSE) Register(file *os.File) (id int32, err error) {
 // Unregister reverses Register.
 func (c *FUSE) Unregister(id int32) { c.server.UnregisterBackingFd(id) }
 
-// abort ends a FUSE connection by its number. The control file system, which is not mounted
-// everywhere, is temporarily mounted on the empty folder dir.
+// abort ends a FUSE connection by its number.
 func abort(conn uint32, dir string) error {
-	if err := unix.Mount(names.MountSource, dir, "fusectl", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
+	control, done, err := openControl(dir)
+	if err != nil {
 		return fmt.Errorf("mount fusectl: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint(conn), "abort"), os.O_WRONLY, 0)
+	fd, err := unix.Openat(control, fmt.Sprintf("%d/abort", conn), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
-		_, err = f.WriteString("1")
-		_ = f.Close()
+		_, err = unix.Write(fd, []byte("1"))
+		_ = unix.Close(fd)
 	}
-	if errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, unix.ENOENT) {
 		err = nil // it ended already
 	}
-	return errors.Join(err, Unmount(dir, unix.MNT_DETACH))
+	return errors.Join(err, done())
+}
+
+// openControl opens the control file system of FUSE, which is not mounted everywhere. It is mounted
+// nowhere, as the folder of a mount may be gone; before Linux 5.2 it is temporarily mounted on the
+// empty folder dir.
+func openControl(dir string) (fd int, done func() error, err error) {
+	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
+	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
+	if errors.Is(err, unix.ENOSYS) {
+		if err := unix.Mount(names.MountSource, dir, "fusectl", flags, ""); err != nil {
+			return -1, nil, err
+		}
+		unmount := func() error { return Unmount(dir, unix.MNT_DETACH) }
+		if fd, err = unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+			return -1, nil, errors.Join(err, unmount())
+		}
+		return fd, func() error { return errors.Join(unix.Close(fd), unmount()) }, nil
+	}
+	if err != nil {
+		return -1, nil, err
+	}
+	defer func() { _ = unix.Close(fs) }()
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, nil, err
+	}
+	fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	return fd, func() error { return unix.Close(fd) }, err
 }
