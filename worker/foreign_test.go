@@ -91,6 +91,33 @@ func TestForeignScheduler(t *testing.T) {
 	}
 }
 
+// TestRestlessScheduler has a scheduler that holds no calls of idle workers: they do not call again
+// at once.
+func TestRestlessScheduler(t *testing.T) {
+	f := newFarmUnder(t, &liveService{answer: codes.Unimplemented})
+	f.scheduler.mu.Lock()
+	f.scheduler.restless = true
+	f.scheduler.mu.Unlock()
+	f.runsTwo(t)
+	before := f.scheduler.idleCalls()
+	assertOK(t, f.run(t, spec{shell: "sleep 2"})) // beside which a position is idle
+	if n := f.scheduler.idleCalls() - before; n > 200 {
+		t.Errorf("the worker has called %d times for work", n)
+	}
+}
+
+// idleCalls counts the calls of positions that want an action.
+func (s *fakeScheduler) idleCalls() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.requests {
+		if r.GetCurrentState().GetIdle() != nil && !r.GetPreferBeingIdle() {
+			n++
+		}
+	}
+	return n
+}
+
 // TestOwnScheduler has schedulers of Forerunner, however they answer: all positions call.
 func TestOwnScheduler(t *testing.T) {
 	for _, answer := range []codes.Code{codes.OK, codes.FailedPrecondition, codes.PermissionDenied} {

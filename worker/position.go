@@ -168,6 +168,7 @@ func (p *position) run(ctx, abort context.Context) {
 			return
 		}
 		report := p.report(current, p.full(current, draining))
+		asked := time.Now()
 		response, err := p.synchronize(ctx, abort, report)
 		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, health.ErrUnfit)) {
 			continue // the drain cut the call off, or a fault of the machine
@@ -200,8 +201,12 @@ func (p *position) run(ctx, abort context.Context) {
 			p.stop(current)
 			current = nil
 		}
-		if !refused && (current != nil || p.next == nil) {
+		switch {
+		case refused:
+		case current != nil || p.next == nil:
 			p.wait(ctx, abort, current, silence(time.Until(response.GetNextSynchronizationAt().AsTime())))
+		case report.GetCurrentState().GetIdle() != nil: // the scheduler should have held the call
+			p.wait(ctx, abort, nil, minSilence-time.Since(asked))
 		}
 	}
 }

@@ -36,6 +36,7 @@ type fakeScheduler struct {
 	current  map[string]*job // by position
 	requests []*remoteworker.SynchronizeRequest
 	refuse   int      // calls that are to fail
+	restless bool     // it holds no call
 	near     []string // the peers of every action
 	caches   []string // where workers said that they serve their stores
 	suffixes []string // of instance names that workers reported, one after the other
@@ -64,6 +65,8 @@ func (s *fakeScheduler) Synchronize(
 		return response, err
 	}
 	select {
+	case <-s.tired():
+		return response, nil
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case j := <-s.work:
@@ -82,6 +85,18 @@ func (s *fakeScheduler) Synchronize(
 			},
 		}, nil
 	}
+}
+
+// tired is closed if a call is not held.
+func (s *fakeScheduler) tired() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.restless {
+		return nil
+	}
+	tired := make(chan struct{})
+	close(tired)
+	return tired
 }
 
 // named takes note of the instance names of actions.
