@@ -129,12 +129,18 @@ func TestTwoProcessesOfOneWorker(t *testing.T) {
 		if n := f.logs.FilterMessageSnippet("two processes call as one worker").Len(); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
-		if w := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetWorkers()[0]; w.GetTwin() == "" || w.GetAddress() == "" {
+		shown := func() *admin.Worker {
+			return asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetWorkers()[0]
+		}
+		if w := shown(); w.GetTwin() == "" || w.GetAddress() == "" {
 			t.Errorf("shown is %v", w)
 		}
 		hangup()
 		synctest.Wait()
 		second.running(d)
+		if w := shown(); w.GetTwin() != "" {
+			t.Errorf("there is one process, and shown is %v", w)
+		}
 	})
 }
 
