@@ -12,16 +12,36 @@ import (
 
 // pool returns the one of workers with a prefix and platform, made if need be.
 func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
-	p, widened := d.pools.enter(prefix, platform)
-	if widened {
+	p, narrower := d.pools.enter(prefix, platform)
+	switch narrower {
+	case nil:
+	case p:
 		d.sweep(&d.unmatched)
 		for _, q := range p.queues {
 			if q.served() {
 				d.relieve(q)
 			}
 		}
+	default:
+		d.inherit(p, narrower)
 	}
 	return p
+}
+
+// inherit gives a new pool the declared size classes of one whose workers report less, with the
+// tasks that wait for them.
+func (d *dispatcher) inherit(p, from *pool) {
+	p.startup, p.patience = from.startup, from.patience
+	for _, old := range slices.Clone(from.queues) {
+		if !old.declared {
+			continue
+		}
+		q := p.queue(old.class)
+		old.declared, q.declared = false, true
+		d.watch(q)
+		d.vacate(old)
+		d.discard(old)
+	}
 }
 
 // serve notes whether a worker takes work, if operators let it.

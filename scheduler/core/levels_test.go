@@ -49,7 +49,7 @@ func TestLevelsOfAPool(t *testing.T) {
 		{"", "OS=linux,gpu=1,x=y", "target_id"},
 	} {
 		var got []string
-		for _, l := range c.LevelsOf(test.prefix, request.NewPlatform(parsePlatform(test.platform))) {
+		for _, l := range c.LevelsOf(c.TermsOf(test.prefix, request.NewPlatform(parsePlatform(test.platform)))) {
 			got = append(got, string(l.Key))
 		}
 		if strings.Join(got, " ") != test.want {

@@ -9,12 +9,15 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A pool is all workers of one instance name prefix and platform. It exists
 // while it has workers, or for good if size classes of it are declared.
 type pool struct {
 	offer.Offer
+	// terms are what the configuration says of it.
+	terms tuning.Terms
 	// tree decides what is next, for each size class; levels are its configuration.
 	tree   *fair.Tree
 	levels []levels.Level

@@ -58,23 +58,26 @@ func newPools(clock *timer.Clock, cfg *tuning.Config) *pools {
 	return ps
 }
 
-// enter returns the pool of workers with a prefix and platform, made if need be. widened: it was
-// there, and serves more from now on.
-func (ps *pools) enter(prefix string, platform request.Platform) (p *pool, widened bool) {
+// enter returns the pool of workers with a prefix and platform, made if need be. It takes the place
+// of another one, if there is narrower: itself, which serves more from now on, or the pool of workers
+// that report less, for which the configuration has other terms.
+func (ps *pools) enter(prefix string, platform request.Platform) (p, narrower *pool) {
 	o := offer.Offer{Prefix: prefix, Platform: platform, Exact: ps.cfg.Match == tuning.MatchExact}
-	found, widen, ok := ps.Find(o)
+	terms := ps.cfg.TermsOf(prefix, platform)
+	alike := func(p *pool) bool { return p.terms == terms }
+	found, widen, ok := ps.Find(o, alike)
 	switch {
-	case !ok:
-		p = ps.newPool(o)
+	case !ok || widen != nil && !alike(widen):
+		p = ps.newPool(o, terms)
 		ps.Add(p)
-		return p, false
+		return p, widen
 	case widen == nil:
-		return found, false
+		return found, nil
 	}
 	ps.Remove(widen)
 	widen.Platform = platform
 	ps.Add(widen)
-	return widen, true
+	return widen, widen
 }
 
 // discard removes a pool that has no workers.
@@ -84,14 +87,14 @@ func (ps *pools) discard(p *pool) {
 }
 
 // newPool returns a pool without workers.
-func (ps *pools) newPool(o offer.Offer) *pool {
-	p := &pool{Offer: o, idling: &ps.idling, levels: ps.cfg.LevelsOf(o.Prefix, o.Platform)}
-	config, ok := ps.cfg.Quotas.Of(o.Platform.Has)
+func (ps *pools) newPool(o offer.Offer, terms tuning.Terms) *pool {
+	p := &pool{Offer: o, idling: &ps.idling, terms: terms, levels: ps.cfg.LevelsOf(terms)}
+	name, ok := ps.cfg.CohortOf(terms)
 	if !ok {
 		p.tree = levels.NewTree(p.levels, fair.Options{})
 		return p
 	}
-	c := ps.cohort(config.Name)
+	c := ps.cohort(name)
 	p.cohort, c.pools = c, append(c.pools, p)
 	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
 		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)

@@ -190,17 +190,34 @@ func (c Config) WithDefaults() (_ Config, err error) {
 	return c, nil
 }
 
-// LevelsOf returns the levels of the first configuration that applies to a pool.
-func (c Config) LevelsOf(prefix string, platform request.Platform) []levels.Level {
-	for _, q := range c.Queues {
-		if q.Fits(prefix, platform) {
-			return q.Levels
-		}
-	}
-	return levels.DefaultLevels()
+// Terms are what a Config says of a pool. Comparable: workers with unequal Terms share no pool.
+type Terms struct {
+	// queue is the index in Config.Queues, -1 for none; cohort is the name of a cohort, or empty.
+	queue  int
+	cohort string
 }
 
-// Claims returns the names of the claims that levels use.
+// TermsOf returns those of a pool: of the first of Queues that is for it, and of its cohort.
+func (c Config) TermsOf(prefix string, platform request.Platform) (t Terms) {
+	t.queue = slices.IndexFunc(c.Queues, func(q levels.QueueConfig) bool { return q.Fits(prefix, platform) })
+	if cohort, ok := c.Quotas.Of(platform.Has); ok {
+		t.cohort = cohort.Name
+	}
+	return t
+}
+
+// LevelsOf returns the levels of a pool.
+func (c Config) LevelsOf(t Terms) []levels.Level {
+	if t.queue < 0 {
+		return levels.DefaultLevels()
+	}
+	return c.Queues[t.queue].Levels
+}
+
+// CohortOf returns the name of the cohort of a pool; false if it is in none.
+func (c Config) CohortOf(t Terms) (name string, ok bool) { return t.cohort, t.cohort != "" }
+
+// Claims returns the names of the claims of which levels make branches.
 func (c Config) Claims() (names []string) {
 	for _, q := range c.Queues {
 		for _, l := range q.Levels {
