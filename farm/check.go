@@ -16,9 +16,13 @@ func CheckFile(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := f.Check(); err != nil {
+	s := new(Scheduler)
+	set := s.Settings()
+	if err := set.Tune(set.Register(pflag.NewFlagSet("", pflag.ContinueOnError)), f.Tuning); err != nil {
+		return err
+	}
+	if err := f.Check(s.Config); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	set := new(Scheduler).Settings()
-	return set.Tune(set.Register(pflag.NewFlagSet("", pflag.ContinueOnError)), f.Tuning)
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -46,7 +47,7 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if err := c.Check(); err != nil {
+		if err := c.Check(tuning.Config{}); err != nil {
 			t.Errorf("%q: it was taken, but %v", text, err)
 		}
 		if _, err := sizeclass.NewAnalyzer(records.NewMemory(0), c.LearnSizes); err != nil {

@@ -57,7 +57,7 @@ size_classes:
 	if err != nil || !reflect.DeepEqual(c.Queues, want) || !reflect.DeepEqual(c.SizeClasses, sizes) {
 		t.Errorf("%+v, %+v, %v", c.Queues, c.SizeClasses, err)
 	}
-	if err := c.Check(); err != nil {
+	if err := c.Check(tuning.Config{}); err != nil {
 		t.Error(err)
 	}
 	for _, text := range []string{"", "# nothing\n"} {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 const (
@@ -50,7 +52,7 @@ func check(file string) error {
 	if err != nil {
 		return err
 	}
-	return f.Check()
+	return f.Check(tuning.Config{})
 }
 
 // TestSchema has the schema and the programs take, and refuse, the same.

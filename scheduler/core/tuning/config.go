@@ -184,7 +184,7 @@ func (c Config) WithDefaults() (_ Config, err error) {
 		return c, fmt.Errorf("scheduler config: Quotas: %w", err)
 	}
 	if c.ExecutionTimeout > c.MaxExecutionTimeout {
-		return c, fmt.Errorf("scheduler config: ExecutionTimeout %s exceeds MaxExecutionTimeout %s",
+		return c, fmt.Errorf("scheduler config: default_timeout, %s, exceeds max_timeout, %s",
 			c.ExecutionTimeout, c.MaxExecutionTimeout)
 	}
 	return c, nil
