@@ -135,8 +135,12 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 		Labels: []quota.Label{
 			{Name: "plain", Properties: map[string]string{"pool": "c"}},
 			{Name: "x", Properties: map[string]string{"OS": "x"}},
+			{Name: "machine", Properties: map[string]string{"OSFamily": "linux"}},
 		},
-		Cohorts: []quota.Cohort{{Name: "c", Labels: []string{"plain", "x"}}},
+		Cohorts: []quota.Cohort{
+			{Name: "c", Labels: []string{"plain", "x"}},
+			{Name: "machines", Labels: []string{"plain", "x", "machine"}}, // of workers that say more
+		},
 	}
 	plain := "platform=pool=c"
 	cfg.Sizes[0].Platform = map[string]string{"pool": "c"}
@@ -422,12 +426,12 @@ func (f *fuzzer) checkSpills(q *queue) {
 // its maximum, by what all workers have.
 func (f *fuzzer) checkMaximum(given *worker, what *request.Operation) {
 	if given == nil || given.task == nil || given.task.spec != what || given.pool.cohort == nil ||
-		given.task.worker() != given || given.task.run().resends > 0 {
+		given.pool.cohort.Name != "c" || given.task.worker() != given || given.task.run().resends > 0 {
 		return
 	}
 	used, most := int64(0), f.quotas[what.Instance].Max
 	for _, w := range f.state.workers.All() {
-		if t := w.task; t != nil && t.spec != nil && t.worker() == w && w.pool.cohort != nil && t.spec.Instance == what.Instance {
+		if t := w.task; t != nil && t.spec != nil && t.worker() == w && w.pool.cohort == given.pool.cohort && t.spec.Instance == what.Instance {
 			used += max(int64(w.queue.class), 1)
 		}
 	}
