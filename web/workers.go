@@ -148,8 +148,8 @@ func (d doing) Query() template.URL {
 // CanDrain reports whether some of it takes work unless it is drained.
 func (p program) CanDrain() bool { return !p.GetDrainedByPattern() }
 
-// Suspension says why it gets no actions for a while, or only one; empty: it gets actions.
-func (p program) Suspension() string { return text.Suspension(p.Worker) }
+// Hindrance says why it gets no actions for a while, or only one; empty: nothing is known.
+func (p program) Hindrance() string { return text.Hindrance(p.Worker) }
 
 // Store is how full its store is; nil: unknown.
 func (p program) Store() *charts.Meter {

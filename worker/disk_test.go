@@ -113,8 +113,14 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the action has a result: %v", r)
 	default:
 	}
+	if why := f.worker.report().GetResting(); !strings.Contains(why, "the disk is full") {
+		t.Errorf("it rests because %q", why)
+	}
 	check(t, os.Remove(ballast))
 	f.assertGood(t)
+	if why := f.worker.report().GetResting(); why != "" {
+		t.Errorf("it works, and rests because %q", why)
+	}
 }
 
 // TestDiskThatIsFullForAMoment: what a command makes of a disk without room is not for others,

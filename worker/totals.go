@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/forerunner-build/forerunner/prefetch"
@@ -35,5 +36,19 @@ func (w *Worker) report() *live.Report {
 		StoreBytes: store.Bytes, StoreMaxBytes: store.MaxBytes, StoreBlobs: int64(store.Blobs),
 		FilesForeseen: w.totals.foreseen.Load(), FilesLate: w.totals.late.Load(),
 		FilesMissed: w.totals.missed.Load(), FilesLocal: w.totals.local.Load(),
+		Resting: w.resting(),
 	}
+}
+
+// mostReason bounds the text of resting, in bytes.
+const mostReason = 500
+
+// resting is why the worker takes no actions now, in one line; empty: it takes some, or stops.
+func (w *Worker) resting() string {
+	err := w.health.Reason()
+	if err == nil {
+		return ""
+	}
+	line := strings.ReplaceAll(err.Error(), "\n", "; ")
+	return strings.ToValidUTF8(line[:min(len(line), mostReason)], "?")
 }

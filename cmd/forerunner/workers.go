@@ -93,7 +93,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 			}
 		}
 	}
-	if err := c.printSuspended(list.GetWorkers()); err != nil {
+	if err := c.printHindrances(list.GetWorkers()); err != nil {
 		return err
 	}
 	for _, d := range list.GetDrains() {
@@ -111,10 +111,10 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	return nil
 }
 
-// printSuspended prints the reason of each suspended worker.
-func (c *adminCall) printSuspended(list []*admin.Worker) error {
+// printHindrances prints the reason of each worker that is suspended or rests.
+func (c *adminCall) printHindrances(list []*admin.Worker) error {
 	for _, x := range list {
-		why := text.Suspension(x)
+		why := text.Hindrance(x)
 		if why == "" {
 			continue
 		}

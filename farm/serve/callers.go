@@ -17,6 +17,7 @@ import (
 
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/publish"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/settings"
@@ -121,7 +122,10 @@ func methodLimits() map[string]intake.Limits {
 	} {
 		limits[m] = intake.Limits{Bytes: fewBytes, Waits: true}
 	}
-	for _, m := range []string{healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName} {
+	for _, m := range []string{
+		healthpb.Health_Check_FullMethodName, healthpb.Health_List_FullMethodName,
+		live.Outputs_Tell_FullMethodName, // what it says is kept
+	} {
 		limits[m] = intake.Limits{Bytes: fewBytes}
 	}
 	// A build is silent while a long action runs. Its client reconnects when it is told to yield. A

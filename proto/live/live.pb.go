@@ -376,8 +376,11 @@ type Report struct {
 	// As in ServeRequest.
 	InstanceNamePrefix string       `protobuf:"bytes,10,opt,name=instance_name_prefix,json=instanceNamePrefix,proto3" json:"instance_name_prefix,omitempty"`
 	StoreHealth        *StoreHealth `protobuf:"bytes,11,opt,name=store_health,json=storeHealth,proto3" json:"store_health,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Why it takes no actions now: its disk is full or fails, or it cannot make input roots. Empty: it
+	// takes actions, or stops.
+	Resting       string `protobuf:"bytes,14,opt,name=resting,proto3" json:"resting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Report) Reset() {
@@ -492,6 +495,13 @@ func (x *Report) GetStoreHealth() *StoreHealth {
 		return x.StoreHealth
 	}
 	return nil
+}
+
+func (x *Report) GetResting() string {
+	if x != nil {
+		return x.Resting
+	}
+	return ""
 }
 
 type Told struct {
@@ -752,7 +762,7 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"\arefused\x18\x04 \x01(\bR\arefused\x12\x10\n" +
 	"\x03run\x18\x05 \x01(\rR\x03run\"\x1c\n" +
 	"\x06Pushed\x12\x12\n" +
-	"\x04done\x18\x01 \x01(\bR\x04done\"\xd4\x03\n" +
+	"\x04done\x18\x01 \x01(\bR\x04done\"\xee\x03\n" +
 	"\x06Report\x121\n" +
 	"\x06worker\x18\x01 \x01(\v2\x19.forerunner.live.IdentityR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12\x14\n" +
@@ -770,7 +780,8 @@ const file_proto_live_live_proto_rawDesc = "" +
 	"filesLocal\x120\n" +
 	"\x14instance_name_prefix\x18\n" +
 	" \x01(\tR\x12instanceNamePrefix\x12?\n" +
-	"\fstore_health\x18\v \x01(\v2\x1c.forerunner.live.StoreHealthR\vstoreHealthJ\x04\b\a\x10\b\"\x06\n" +
+	"\fstore_health\x18\v \x01(\v2\x1c.forerunner.live.StoreHealthR\vstoreHealth\x12\x18\n" +
+	"\aresting\x18\x0e \x01(\tR\arestingJ\x04\b\a\x10\b\"\x06\n" +
 	"\x04Told\"\xa2\x01\n" +
 	"\vStoreHealth\x12#\n" +
 	"\rdamaged_blobs\x18\x01 \x01(\x03R\fdamagedBlobs\x12\x1f\n" +

@@ -68,9 +68,12 @@ func In(at *timestamppb.Timestamp) string {
 	return d.Round(time.Second).String()
 }
 
-// Suspension returns the reason why a worker gets no actions for a while, or only one; empty: it
-// gets actions.
-func Suspension(w *admin.Worker) string {
+// Hindrance says why a worker gets no actions for a while, or only one; empty: it gets actions, or the
+// worker has not said why it wants none.
+func Hindrance(w *admin.Worker) string {
+	if why := w.GetReport().GetResting(); why != "" && w.GetState() == admin.Worker_RESTING {
+		return "takes no actions until it can run them: " + why
+	}
 	if w.GetFailedLately() == 0 {
 		return ""
 	}
