@@ -50,6 +50,9 @@ func New(t *testing.T, program, workspace string, flags ...string) *Client {
 	c := &Client{flags: flags, server: &server{program: program, workspace: workspace, root: t.TempDir(), builds: builds}}
 	c.startup = []string{
 		"--nohome_rc", "--max_idle_secs=300", "--output_user_root=" + c.root,
+		// A server here lives for a minute or two. What compiles its code best would take most of its
+		// CPU, and threads that collect garbage together wait for each other.
+		"--host_jvm_args=-XX:TieredStopAtLevel=1", "--host_jvm_args=-XX:+UseSerialGC",
 		// Bazel never removes the temporary files that it writes its execution log through.
 		"--host_jvm_args=-Djava.io.tmpdir=" + t.TempDir(),
 	}

@@ -30,8 +30,8 @@ func TestBazel(t *testing.T) {
 		r := c.Build(t, "//...")
 		built = true
 		ExpectRunners(t, r, "remote")
-		if n := r.Count("CppCompile"); n < 100 {
-			t.Errorf("%d compilations, want at least 100", n)
+		if n := r.Count("CppCompile"); n < 70 {
+			t.Errorf("%d compilations, want at least 70", n)
 		}
 		expectGenrules(t, workspace)
 		ExpectTree(t, workspace)

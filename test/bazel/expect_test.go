@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,11 +34,7 @@ var bazelTests = map[string]struct{ status, logged string }{
 	"//third_party/flatbuffers:flatbuffers_test": {"PASSED", "ALL TESTS PASSED"},
 	"//third_party/googletest:sample1_test":      {"PASSED", "[  PASSED  ] 6 tests."},
 	"//third_party/googletest:sample2_test":      {"PASSED", "[  PASSED  ]"},
-	"//third_party/googletest:sample3_test":      {"PASSED", "[  PASSED  ]"},
-	"//third_party/googletest:sample4_test":      {"PASSED", "[  PASSED  ]"},
 	"//third_party/googletest:sample5_test":      {"PASSED", "[  PASSED  ]"},
-	"//third_party/googletest:sample6_test":      {"PASSED", "[  PASSED  ]"},
-	"//third_party/googletest:sample7_test":      {"PASSED", "[  PASSED  ]"},
 	"//third_party/googletest:sample8_test":      {"PASSED", "[  PASSED  ]"},
 }
 
@@ -91,7 +88,7 @@ func expectGenrules(t *testing.T, workspace string) {
 	ExpectFile(t, workspace, "genrules/shouted.txt", "PLAIN\nPLAIN\n")
 
 	got := fileDigest(t, filepath.Join(workspace, "bazel-bin/genrules/big.txt"))
-	if want := bigDigest(); got != want {
+	if want := bigDigest(t); got != want {
 		t.Errorf("genrules/big.txt has digest %s, want %s", got, want)
 	}
 
@@ -112,13 +109,15 @@ func expectGenrules(t *testing.T, workspace string) {
 	}
 }
 
-// bigDigest is the digest that the output of //genrules:big must have.
-func bigDigest() string {
+// bigDigest is the digest that the output of //genrules:big must have. A loop over its lines takes
+// many seconds with the race detector.
+func bigDigest(t *testing.T) string {
+	t.Helper()
+	lines := exec.Command("seq", strconv.Itoa(bigFirst), strconv.Itoa(bigFirst+bigSize/10-1))
 	h := sha256.New()
-	line := make([]byte, 0, 10)
-	for n := bigFirst; n < bigFirst+bigSize/10; n++ {
-		line = append(strconv.AppendInt(line[:0], int64(n), 10), '\n')
-		h.Write(line)
+	lines.Stdout = h
+	if err := lines.Run(); err != nil {
+		t.Fatal(err)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

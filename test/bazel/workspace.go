@@ -39,7 +39,7 @@ var librarySources = []librarySource{
 	{
 		library: "flatbuffers",
 		module:  "github.com/google/flatbuffers@v23.5.26+incompatible",
-		parts:   []string{"grpc/src/compiler", "include", "src", "tests"},
+		parts:   []string{"include", "src", "tests"},
 	},
 }
 
