@@ -46,7 +46,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	for seed := range uint64(200) {
+	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		b := make([]byte, 3000)
 		for i := range b {
@@ -61,10 +61,10 @@ func TestRandomHistories(t *testing.T) {
 			preempted += c.Preemptions()
 		}
 	}
-	if full < 40 || preempted < 1 {
+	if full < 12 || preempted < 1 {
 		t.Errorf("instances used all of their maximum %d times, and %d actions were stopped for others", full, preempted)
 	}
-	if waits < 10 || spilled < 10 || moved < 5 {
+	if waits < 3 || spilled < 3 || moved < 2 {
 		t.Errorf("actions waited beside idle larger workers %d times, went there %d times, and to other pools %d times", waits, spilled, moved)
 	}
 }

@@ -252,38 +252,50 @@ func (c *court) drain(h *host) {
 	}
 }
 
+// courtOf plays the history of a seed.
+func courtOf(t *testing.T, seed uint64) *court {
+	t.Helper()
+	c := newCourt(t, seed, 2+int(seed%4))
+	var positions []string
+	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+		for i := range positionsOfHost {
+			positions = append(positions, fmt.Sprintf("%s/%d", name, i))
+		}
+	}
+	for step := range 750 {
+		c.passes(time.Duration(c.random.ExpFloat64() * float64(200*time.Millisecond)))
+		if step%200 == 0 {
+			for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+				c.hosts[name].fails = []float64{0, 0, 0.1, 0.6, 1}[c.random.IntN(5)]
+			}
+		}
+		switch what := c.random.IntN(40); {
+		case what == 0 && seed%3 == 0:
+			c.drain(c.hosts[fmt.Sprintf("h%d", c.random.IntN(len(c.hosts)))])
+		case what < 12 && c.state.View().Counts().Queued < 2*len(positions):
+			c.submit()
+		default:
+			c.report(positions[c.random.IntN(len(positions))], c.random.IntN(3) > 0)
+		}
+	}
+	c.recover(positions)
+	return c
+}
+
+// FuzzSuspensions is TestSuspensionsAreAsTold with more seeds.
+func FuzzSuspensions(f *testing.F) {
+	f.Fuzz(func(t *testing.T, seed uint64) { courtOf(t, seed) })
+}
+
 // TestSuspensionsAreAsTold has workers fail at random, and compares who is suspended, tried and
 // trusted with what follows from all that has happened.
 func TestSuspensionsAreAsTold(t *testing.T) {
 	suspensions, trials := 0, 0
-	for seed := range uint64(15) {
-		c := newCourt(t, seed, 2+int(seed%4))
-		var positions []string
-		for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
-			for i := range positionsOfHost {
-				positions = append(positions, fmt.Sprintf("%s/%d", name, i))
-			}
-		}
-		for step := range 1500 {
-			c.passes(time.Duration(c.random.ExpFloat64() * float64(200*time.Millisecond)))
-			if step%200 == 0 {
-				for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
-					c.hosts[name].fails = []float64{0, 0, 0.1, 0.6, 1}[c.random.IntN(5)]
-				}
-			}
-			switch what := c.random.IntN(40); {
-			case what == 0 && seed%3 == 0:
-				c.drain(c.hosts[fmt.Sprintf("h%d", c.random.IntN(len(c.hosts)))])
-			case what < 12 && c.state.View().Counts().Queued < 2*len(positions):
-				c.submit()
-			default:
-				c.report(positions[c.random.IntN(len(positions))], c.random.IntN(3) > 0)
-			}
-		}
+	for seed := range uint64(12) { // two to five hosts, drained or not
+		c := courtOf(t, seed)
 		suspensions, trials = suspensions+c.suspensions, trials+c.trials
-		c.recover(positions)
 	}
-	if suspensions < 50 || trials < 50 {
+	if suspensions < 25 || trials < 25 {
 		t.Errorf("only %d suspensions and %d trials", suspensions, trials)
 	}
 }

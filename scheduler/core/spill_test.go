@@ -364,50 +364,62 @@ func TestHundredForOneSmallWorker(t *testing.T) {
 	}
 }
 
+// yardOf plays the history of a seed.
+func yardOf(t *testing.T, seed uint64) *yard {
+	t.Helper()
+	y := newYard(t, seed, [][]uint32{{1, 4}, {1, 2, 8}, {2, 3, 5}, {1, 2, 4, 8}}[seed%4]...)
+	classes := slices.Sorted(maps.Keys(y.bays))
+	for range 300 {
+		mean := 2 * time.Second
+		if y.random.IntN(8) == 0 {
+			mean = 20 * time.Second
+		}
+		y.pass(time.Duration(y.random.ExpFloat64() * float64(mean)))
+		class := classes[0] // in some histories mostly: then larger workers are idle
+		if y.random.IntN(5) == 0 || seed%5 < 2 {
+			class = classes[y.random.IntN(len(classes))]
+		}
+		var busy []string
+		for name, w := range y.workers {
+			if w.runs != nil {
+				busy = append(busy, name)
+			}
+		}
+		slices.Sort(busy)
+		switch what := y.random.IntN(14); {
+		case what == 0 && y.joined < 20:
+			y.join(class)
+		case what == 1 && len(busy) > 0:
+			name := busy[y.random.IntN(len(busy))]
+			y.end(name, y.serving(y.workers[name].class) > 1)
+		case what == 2 && len(busy) > 0 && y.serving(y.workers[busy[0]].class) > 1:
+			y.rest(busy[0])
+		case what == 3:
+			y.cancel(y.bays[class])
+		case what < 8 && len(busy) > 0:
+			y.end(busy[y.random.IntN(len(busy))], false)
+		default:
+			for range 1 + y.random.IntN(4)*y.random.IntN(3) {
+				y.submit(class, time.Duration(y.random.IntN(3))*5*time.Second)
+				y.compare()
+			}
+		}
+		y.compare()
+	}
+	return y
+}
+
+// FuzzSpills is TestSpillsAreAsTold with more seeds.
+func FuzzSpills(f *testing.F) {
+	f.Fuzz(func(t *testing.T, seed uint64) { yardOf(t, seed) })
+}
+
 // TestSpillsAreAsTold has actions of some classes come and go, and workers, and compares where they
 // run with what follows from who waits and who is idle.
 func TestSpillsAreAsTold(t *testing.T) {
 	spilled, ran := 0, 0
-	for seed := range uint64(20) {
-		y := newYard(t, seed, [][]uint32{{1, 4}, {1, 2, 8}, {2, 3, 5}, {1, 2, 4, 8}}[seed%4]...)
-		classes := slices.Sorted(maps.Keys(y.bays))
-		for range 800 {
-			mean := 2 * time.Second
-			if y.random.IntN(8) == 0 {
-				mean = 20 * time.Second
-			}
-			y.pass(time.Duration(y.random.ExpFloat64() * float64(mean)))
-			class := classes[0] // in some histories mostly: then larger workers are idle
-			if y.random.IntN(5) == 0 || seed%5 < 2 {
-				class = classes[y.random.IntN(len(classes))]
-			}
-			var busy []string
-			for name, w := range y.workers {
-				if w.runs != nil {
-					busy = append(busy, name)
-				}
-			}
-			slices.Sort(busy)
-			switch what := y.random.IntN(14); {
-			case what == 0 && y.joined < 20:
-				y.join(class)
-			case what == 1 && len(busy) > 0:
-				name := busy[y.random.IntN(len(busy))]
-				y.end(name, y.serving(y.workers[name].class) > 1)
-			case what == 2 && len(busy) > 0 && y.serving(y.workers[busy[0]].class) > 1:
-				y.rest(busy[0])
-			case what == 3:
-				y.cancel(y.bays[class])
-			case what < 8 && len(busy) > 0:
-				y.end(busy[y.random.IntN(len(busy))], false)
-			default:
-				for range 1 + y.random.IntN(4)*y.random.IntN(3) {
-					y.submit(class, time.Duration(y.random.IntN(3))*5*time.Second)
-					y.compare()
-				}
-			}
-			y.compare()
-		}
+	for seed := range uint64(20) { // each list of classes, with each habit
+		y := yardOf(t, seed)
 		spilled, ran = spilled+y.spilled, ran+y.given
 	}
 	if spilled < ran/50 || spilled > ran/2 {
