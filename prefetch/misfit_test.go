@@ -165,16 +165,28 @@ func randomMisfit(r *rand.Rand) (all, read []string, p *Profile, o Origin) {
 	return all, read, profileOf(append(said, "x")...), Exact + Origin(r.IntN(2))
 }
 
+// waitsWithMisfit returns how long an action waits with a misfit of this seed, and with no profile.
+func waitsWithMisfit(t *testing.T, seed uint64) (got, none time.Duration) {
+	t.Helper()
+	all, read, p, o := randomMisfit(rand.New(rand.NewPCG(seed, 0)))
+	none, _ = waits(t, all, read, nil, None)
+	got, _ = waits(t, all, read, p, o)
+	if got > none*12/10+2*roundTrip {
+		t.Errorf("seed %d: waits %s with a misfit (%s), %s with none", seed, got, o, none)
+	}
+	return got, none
+}
+
+// FuzzMisfits is TestRandomMisfits with more seeds.
+func FuzzMisfits(f *testing.F) {
+	f.Fuzz(func(t *testing.T, seed uint64) { waitsWithMisfit(t, seed) })
+}
+
 func TestRandomMisfits(t *testing.T) {
 	var sum, without time.Duration
-	for seed := range uint64(300) {
-		all, read, p, o := randomMisfit(rand.New(rand.NewPCG(seed, 0)))
-		none, _ := waits(t, all, read, nil, None)
-		got, _ := waits(t, all, read, p, o)
+	for seed := range uint64(80) {
+		got, none := waitsWithMisfit(t, seed)
 		sum, without = sum+got, without+none
-		if got > none*12/10+2*roundTrip {
-			t.Errorf("seed %d: waits %s with a misfit (%s), %s with none", seed, got, o, none)
-		}
 	}
 	t.Logf("waits %s with misfits, %s with none", sum, without)
 	if sum > without {

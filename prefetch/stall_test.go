@@ -105,25 +105,39 @@ func randomScene(t *testing.T, r *rand.Rand) scene {
 	return s
 }
 
+// waitsWithRecord returns how long an action of this seed waits at three links, with the record of its
+// scene and with none.
+func waitsWithRecord(t *testing.T, seed uint64) (sum, without time.Duration) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 7))
+	s := randomScene(t, r)
+	for _, mbitPerSecond := range []float64{30, 100, 1000} {
+		trip := []time.Duration{2, 10, 50}[r.IntN(3)] * time.Millisecond
+		waits := func(p *Profile, o Origin) time.Duration {
+			return s.run.replayIn(t, s.all, trip, mbitPerSecond*1e6/8, p, o)
+		}
+		none, got := waits(nil, None), waits(s.record, s.origin)
+		if got > none*12/10+trip {
+			t.Errorf("seed %d, %g Mbit/s, %s: waits %s with a record (%s, %s), %s with none",
+				seed, mbitPerSecond, trip, got, s.origin, s.about, none)
+		}
+		sum, without = sum+got, without+none
+	}
+	return sum, without
+}
+
+// FuzzAnyRecord is TestAnyRecord with more seeds.
+func FuzzAnyRecord(f *testing.F) {
+	f.Fuzz(func(t *testing.T, seed uint64) { waitsWithRecord(t, seed) })
+}
+
 // Whatever a record says, in whatever order, an action waits at most 1.2 times as long as with
 // none, and a round trip, over slow links and fast ones.
 func TestAnyRecord(t *testing.T) {
 	var sum, without time.Duration
-	for seed := range uint64(30) {
-		r := rand.New(rand.NewPCG(seed, 7))
-		s := randomScene(t, r)
-		for _, mbitPerSecond := range []float64{30, 100, 1000} {
-			trip := []time.Duration{2, 10, 50}[r.IntN(3)] * time.Millisecond
-			waits := func(p *Profile, o Origin) time.Duration {
-				return s.run.replayIn(t, s.all, trip, mbitPerSecond*1e6/8, p, o)
-			}
-			none, got := waits(nil, None), waits(s.record, s.origin)
-			if got > none*12/10+trip {
-				t.Errorf("seed %d, %g Mbit/s, %s: waits %s with a record (%s, %s), %s with none",
-					seed, mbitPerSecond, trip, got, s.origin, s.about, none)
-			}
-			sum, without = sum+got, without+none
-		}
+	for seed := range uint64(10) {
+		got, none := waitsWithRecord(t, seed)
+		sum, without = sum+got, without+none
 	}
 	t.Logf("waits %s with records, %s with none", sum, without)
 	if sum > without {
