@@ -48,14 +48,28 @@ func (in *onceIncoming) WriteAt(p []byte, off int64) (int, error) {
 // streams deliver in random pieces in a random order, and those for parts break: all bytes are
 // right, and none is written twice.
 func TestPartsUnderManyHands(t *testing.T) {
-	for seed := range uint64(60) {
-		synctest.Test(t, func(t *testing.T) { partsUnderManyHands(t, rand.New(rand.NewPCG(seed, 4))) })
+	data := servertest.Bytes(3, manyHandsBytes)
+	for seed := range uint64(20) {
+		partsUnderManyHands(t, data, seed)
 	}
 }
 
-func partsUnderManyHands(t *testing.T, random *rand.Rand) {
-	const size = 12 << 20
-	u, d := storeNewRanges(servertest.Bytes(3, size))
+// FuzzPartsUnderManyHands does so with more seeds.
+func FuzzPartsUnderManyHands(f *testing.F) {
+	data := servertest.Bytes(3, manyHandsBytes)
+	f.Fuzz(func(t *testing.T, seed uint64) { partsUnderManyHands(t, data, seed) })
+}
+
+const manyHandsBytes = 12 << 20
+
+func partsUnderManyHands(t *testing.T, data []byte, seed uint64) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { partsOfHands(t, data, rand.New(rand.NewPCG(seed, 4))) })
+}
+
+func partsOfHands(t *testing.T, data []byte, random *rand.Rand) {
+	const size = manyHandsBytes
+	u, d := storeNewRanges(data)
 	disk, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)

@@ -150,8 +150,13 @@ func Bytes(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	_, _ = r.Read(b[:n/8])
-	for i := n / 8; i < n; i++ {
-		b[i] = byte(i >> 6)
+	// The rest is runs of 64 equal bytes. It is copied, as the race detector looks at each byte of a loop.
+	runs := make([]byte, 256*64)
+	for i := range runs {
+		runs[i] = byte(i >> 6)
+	}
+	for i := n / 8; i < n; {
+		i += copy(b[i:], runs[i%len(runs):])
 	}
 	return b
 }
