@@ -55,7 +55,7 @@ const (
 //   - Maps of a file that was opened for reading only: overlayfs goes on showing
 //     the input in them after the file was written to.
 func TestModel(t *testing.T) {
-	seeds, first, n := number(t, modelSeeds, 5), number(t, modelFirst, 1), number(t, modelSteps, 400)
+	seeds, first, n := number(t, modelSeeds, 3), number(t, modelFirst, 1), number(t, modelSteps, 400)
 	bothWays(t, func(t *testing.T, f *FS) {
 		m := newModel(t, f)
 		for seed := first; seed < first+seeds; seed++ {

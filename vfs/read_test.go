@@ -270,8 +270,8 @@ func TestSameDirectoryManyTimes(t *testing.T) {
 	}
 }
 
-func TestMillionSiblingsOfOneDigest(t *testing.T) {
-	const width = 1_000_000
+func TestManySiblingsOfOneDigest(t *testing.T) {
+	const width = 200_000
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	child := src.Tree(t, "file").Proto()
@@ -282,7 +282,7 @@ func TestMillionSiblingsOfOneDigest(t *testing.T) {
 	d := digest.Of(digest.SHA256, []byte("not its digest, which would take long"))
 	src.Dirs[d] = m
 	r := openRoot(t, f, RootSpec{Digest: d, Source: src})
-	for _, name := range []string{"0000000", "0999999"} {
+	for _, name := range []string{"0000000", "0199999"} {
 		if _, err := os.ReadFile(filepath.Join(r.Path(), name, "file")); err != nil {
 			t.Error(err)
 		}
