@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/farm"
+	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -39,6 +40,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 	f := &Farm{Dir: dir, Log: log, stop: stop, ended: make(chan error, 1)}
 	scheduler := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: filepath.Join(dir, "farm"), Storage: storage.Settings{CacheSize: "8G"}, Logger: log,
+		Disk: scrub.Disk{SpreadFolders: true},
 	}
 	address := make(chan string, 1)
 	go func() {
@@ -135,6 +137,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		ID: map[string]string{"bench": fmt.Sprint(f.Starts)}, Platform: s.Platform,
 		Data: data, CacheDir: filepath.Join(f.Dir, fmt.Sprintf("cache-%d", f.Starts)), CacheSize: "8G",
 		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, Logger: f.Log,
+		Disk:          scrub.Disk{SpreadFolders: true},
 		NoCompression: s.Distance.Bandwidth == 0, // else bytes cost nothing
 	}}
 	if s.Serves {

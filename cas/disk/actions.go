@@ -24,6 +24,8 @@ type ActionsOptions struct {
 	// MaxEntries bounds the number of results; 0 is 500,000. A result takes one
 	// file, most often of one block.
 	MaxEntries int64
+	// Spread is that of a Store.
+	Spread bool
 	// Logger may be nil.
 	Logger *zap.Logger
 }
@@ -68,6 +70,7 @@ func OpenActions(dir string, o ActionsOptions) (*Actions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open action cache %s: %w", dir, err)
 	}
+	f.spread(o.Spread)
 	f.limit(o.MaxEntries)
 	return &Actions{files: f}, nil
 }

@@ -78,18 +78,25 @@ func diskFull(err error) bool {
 // createTemp creates a file to be written, Readable by all and writable by none
 // once it is closed.
 func (f *files[K]) createTemp() (*os.File, error) {
-	path := filepath.Join(f.TempDir(), fmt.Sprintf("incoming-%d", f.serial.Add(1)))
+	name := fmt.Sprintf("incoming-%d", f.serial.Add(1))
 	var file *os.File
-	err := f.withSpace(1, func() (err error) {
-		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		if err := os.Mkdir(f.TempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) { // another process has removed it
-			return err
-		}
-		file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+	create := func(dir string) (err error) {
+		file, err = os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
 		return err
+	}
+	dir := f.TempDir()
+	if f.places != nil {
+		dir = f.places.Next()
+	}
+	err := f.withSpace(1, func() error {
+		if err := create(dir); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// The folder is no longer used, or another process has removed it.
+		if err := os.Mkdir(f.TempDir(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return create(f.TempDir())
 	})
 	return file, err
 }

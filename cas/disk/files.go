@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
+	tempfolder "github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // A layout defines the names and costs of the files in a folder.
@@ -37,13 +38,21 @@ type files[K comparable] struct {
 	*folder.Folder
 	layout layout[K]
 	log    *zap.Logger
-	serial atomic.Int64 // names temporary files; they are removed at the start
+	serial atomic.Int64               // names temporary files; they are removed at the start
+	places interface{ Next() string } // the folder of a new temporary file; nil: TempDir
 	// setAside moves a damaged file away, and reports it unless found is empty. Nil: the file is
 	// removed.
 	setAside func(k K, path, found string) error
 	stuck    stuck[K]
 
 	ledger[K]
+}
+
+// spread is Options.Spread. Files keep the place on the disk that they have as temporary ones.
+func (f *files[K]) spread(wanted bool) {
+	if wanted {
+		f.places = tempfolder.NewScatter(f.TempDir())
+	}
 }
 
 func (f *files[K]) path(k K) string { return filepath.Join(f.Dir, f.layout.path(k)) }

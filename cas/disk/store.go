@@ -34,6 +34,9 @@ type Options struct {
 	// Isolate makes the store remember which instance names have which blobs. A Server then shows
 	// each instance name only its own.
 	Isolate bool
+	// Spread makes ext4 without a journal place new files far from removed ones, which would slow
+	// them down.
+	Spread bool
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Metrics is the registry for the values of Stats. Nil: they are not registered.
@@ -110,6 +113,7 @@ func Open(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
+	f.spread(o.Spread)
 	s := &Store{files: &blobs{files: f}, buffers: newBuffers()}
 	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
 	f.index.fresh = s.verifier.fresh

@@ -29,12 +29,14 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	}
 	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
 		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(o.Disk.VerifyEvery),
-		Isolate: s.Isolate, Logger: o.Load.Logger, Metrics: o.Load.Metrics,
+		Isolate: s.Isolate, Spread: o.Disk.SpreadFolders, Logger: o.Load.Logger, Metrics: o.Load.Metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
-	actions, err := disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{Logger: o.Load.Logger})
+	actions, err := disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{
+		Spread: o.Disk.SpreadFolders, Logger: o.Load.Logger,
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())
 	}

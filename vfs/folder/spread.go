@@ -37,6 +37,16 @@ func Spread(dir string) error {
 	return nil
 }
 
+// looksBackAt is looksBack for the folder at dir.
+func looksBackAt(dir string) bool {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return looksBack(fd)
+}
+
 // looksBack reports whether an open folder is on ext4 without a journal. When in doubt it is not.
 func looksBack(fd int) bool {
 	var disk unix.Statfs_t
