@@ -49,8 +49,8 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping, w.shunned = ending{}, request.Ran{}, time.Time{}
-		w.twin, w.refused = "", time.Time{} // it may be the one that was refused
+		w.reported, w.stopping, w.shunned = nil, request.Ran{}, time.Time{}
+		w.twin = nil // it may be the one that was refused
 	}
 	w = rs.enroll(w, r)
 	if anew {
