@@ -110,8 +110,10 @@ func TestRowsNeverChange(t *testing.T) {
 		"pools": {
 			poolRows(simFigure{p95Seconds: 1, makespan: 2}, simFigure{p95Seconds: 3, makespan: 4}),
 			[]row{
-				{"p95_delay_pools_spill", 1}, {"p95_delay_pools_no_spill", 3},
-				{"makespan_pools_spill", 2}, {"makespan_pools_no_spill", 4},
+				{"p95_delay_pools_spill", 1},
+				{"p95_delay_pools_no_spill", 3},
+				{"makespan_pools_spill", 2},
+				{"makespan_pools_no_spill", 4},
 			},
 		},
 	} {
