@@ -10,8 +10,10 @@
 // time, until it is full, and with it its number, so that a number that the store lost, or that one
 // whose turn has ended wrote late, does not last. Beyond the number of slots the oldest is written
 // over: who was away for longer misses what was in it. A block says which data folder it is from,
-// so that nobody takes over what is his own. It carries a checksum, and what is damaged is passed
-// over.
+// so that nobody takes over what is his own, and has a number that rises with each block of that
+// folder: what is here already is passed over, also if the store goes back to an older state, as when
+// a replica that lags takes the place of its master. It carries a checksum, and what is damaged is
+// passed over with the rest of its slot; who publishes next begins another slot.
 //
 // Where a Relay has got to is in a file beside the records. Who publishes moves it on only after
 // all that others had published is here: what could not be taken over at first is taken over later.

@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +34,8 @@ const (
 	every = time.Second
 	// timeout bounds a call of the store, and all of the last ones.
 	timeout = time.Second
+	// maxOrigins bounds those of whose blocks the last one is known.
+	maxOrigins = 64
 	// maxBlock bounds what a block has when it is no longer compressed.
 	maxBlock = 1 << 20
 )
@@ -56,9 +61,11 @@ type Relay struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
 
-	origin uint64 // of this data folder
-	at     place  // up to which what others have published was taken over
-	hasAll bool   // the last Pull took over all that there was
+	origin uint64            // of this data folder
+	last   uint64            // number of its last block
+	at     uint64            // the slot up to which what others have published was taken over
+	known  map[uint64]uint64 // by origin, the number of the last block that was taken over
+	hasAll bool              // the last Pull took over all that there was
 
 	// What is published goes to a slot; nil: that of the last one was not read yet.
 	slot      []byte
@@ -68,12 +75,6 @@ type Relay struct {
 	mu      sync.Mutex
 	waiting []byte // records, each with its length before it
 	isFull  bool   // some were lost since all that waited was published, which was logged
-}
-
-// A place is in a slot.
-type place struct {
-	slot   uint64
-	offset int
 }
 
 // New returns a Relay.
@@ -170,30 +171,54 @@ func (r *Relay) readHead(ctx context.Context) (head uint64, ok bool) {
 func (r *Relay) load() error {
 	text, err := os.ReadFile(r.options.File)
 	if err == nil {
-		_, err = fmt.Sscanf(string(text), fileFormat, &r.origin, &r.at.slot, &r.at.offset)
+		err = r.parse(string(text))
 	}
 	if err == nil && r.origin != 0 {
 		return nil
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:])
-	r.origin, r.at = binary.LittleEndian.Uint64(random[:])|1, place{}
+	r.origin, r.last, r.at, r.known = binary.LittleEndian.Uint64(random[:])|1, 0, 0, map[uint64]uint64{}
 	return r.save()
 }
 
-const fileFormat = "forerunner relay 1: folder %d has all up to slot %d, byte %d\n"
+// The file has a line for this folder, and one for each origin of blocks.
+const (
+	fileFormat   = "forerunner relay 2: folder %d has published up to block %d, and has all up to slot %d\n"
+	originFormat = "folder %d up to block %d\n"
+)
+
+func (r *Relay) parse(text string) error {
+	r.known = map[uint64]uint64{}
+	first, rest, _ := strings.Cut(text, "\n")
+	if _, err := fmt.Sscanf(first+"\n", fileFormat, &r.origin, &r.last, &r.at); err != nil {
+		return err
+	}
+	for line := range strings.Lines(rest) {
+		var origin, number uint64
+		if _, err := fmt.Sscanf(line, originFormat, &origin, &number); err != nil {
+			return err
+		}
+		r.known[origin] = number
+	}
+	return nil
+}
 
 // save notes how far this one has got.
 func (r *Relay) save() error {
 	if err := os.MkdirAll(filepath.Dir(r.options.File), 0o700); err != nil {
 		return err
 	}
+	text := fmt.Appendf(nil, fileFormat, r.origin, r.last, r.at)
+	for _, origin := range slices.Sorted(maps.Keys(r.known)) {
+		text = fmt.Appendf(text, originFormat, origin, r.known[origin])
+	}
 	next := r.options.File + ".new"
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, fileFormat, r.origin, r.at.slot, r.at.offset)
+	_, err = f.Write(text)
 	if err == nil {
 		err = f.Sync()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"sync/atomic"
@@ -304,6 +305,36 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// TestDamagedLast has the last slot damaged when somebody goes on with it: what comes then is not
+// missed.
+func TestDamagedLast(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.add(1, 1000)
+	first.publish()
+	key := first.relay.key(1)
+	all.values[key][len(all.values[key])/2] ^= 1
+	first.restart()
+	first.add(2, 0)
+	first.publish()
+	second.pull()
+	second.expect(2, 2)
+}
+
+// TestClockSetBack has blocks from before a restart have later times than those after it.
+func TestClockSetBack(t *testing.T) {
+	all := newShared()
+	first, second := newScheduler(t, all), newScheduler(t, all)
+	first.relay.last = uint64(time.Now().Add(time.Hour).UnixNano())
+	for i := range 3 {
+		first.add(i, 0)
+		first.publish()
+		second.pull()
+		first.restart()
+	}
+	second.expect(0, 2)
+}
+
 // TestTakenOverLater has the store be away when one begins to publish: what others had published
 // comes once it is back, although this one begins slots of its own.
 func TestTakenOverLater(t *testing.T) {
@@ -383,9 +414,70 @@ func TestLost(t *testing.T) {
 	third.publish()
 	second.pull()
 	second.expect(1, number+1)
-	first.relay.at = place{slot: 1, offset: 60_000} // of what was in that slot before
 	first.pull()
 	first.expect(1, number+1)
+}
+
+// state is what the store has now, for restore.
+func (s *shared) state() map[record.Key][]byte { return maps.Clone(s.values) }
+
+// restore makes the store what it was, as if a replica had taken its place.
+func (s *shared) restore(state map[record.Key][]byte) { s.values = maps.Clone(state) }
+
+// TestStale has a replica that lags take the place of the store, in the middle of a slot and before
+// it began, while one publishes and when another takes over: what is here is not here twice, and
+// what comes then is not missed.
+func TestStale(t *testing.T) {
+	for _, bytes := range []int{100, 30_000} {
+		for _, takesOver := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d bytes, takes over: %t", bytes, takesOver), func(t *testing.T) {
+				all := newShared()
+				first, second, third := newScheduler(t, all), newScheduler(t, all), newScheduler(t, all)
+				add := func(s *scheduler, from, to int) {
+					for i := from; i <= to; i++ {
+						s.add(i, bytes)
+						s.publish()
+					}
+				}
+				add(first, 1, 5)
+				stale := all.state()
+				add(first, 6, 15)
+				second.pull()
+				third.pull()
+				all.restore(stale)
+				second.pull()
+				third.pull()
+				third.restart()
+				third.pull()
+				serves := first
+				if takesOver {
+					first.isPast, serves = true, second
+				}
+				add(serves, 16, 40)
+				second.pull()
+				third.pull()
+				second.expect(1, 40)
+				third.expect(1, 40)
+			})
+		}
+	}
+}
+
+// TestManyOrigins has more folders publish than are kept in mind.
+func TestManyOrigins(t *testing.T) {
+	all := newShared()
+	second := newScheduler(t, all)
+	for i := range maxOrigins + 10 {
+		s := newScheduler(t, all)
+		s.add(i, 0)
+		s.publish()
+		second.pull()
+	}
+	second.restart()
+	second.pull()
+	if counts := second.counts(); len(counts) != maxOrigins+10 || len(second.relay.known) != maxOrigins {
+		t.Errorf("%d records are here, of %d known folders", len(counts), len(second.relay.known))
+	}
 }
 
 // TestTurnHasEnded has one whose turn has ended write nothing any more.
@@ -428,8 +520,12 @@ func FuzzSlot(f *testing.F) {
 	r.origin--
 	f.Add(append(r.slot, block...))
 	f.Fuzz(func(t *testing.T, slot []byte) {
-		if end := r.unpack(slot, slotHeader, store); end > max(len(slot), slotHeader) {
-			t.Errorf("it ends at %d of %d", end, len(slot))
+		r.unpack(slot, store)
+		if r.unpack(slot, store) && len(slot) < slotHeader+2*blockHeader {
+			t.Error("one block is new twice")
+		}
+		if n := len(r.known); n > maxOrigins {
+			t.Errorf("%d origins are known", n)
 		}
 	})
 }

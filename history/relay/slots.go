@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/crc32"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -11,9 +12,9 @@ import (
 )
 
 const (
-	// slotHeader has the number of a slot, blockHeader the length of what follows it, its checksum
-	// and whose it is.
-	slotHeader, blockHeader = 8, 4 + 4 + 8
+	// slotHeader has the number of a slot, blockHeader the length of what follows it, the checksum of
+	// all from there on, whose it is, and its number among those of its origin.
+	slotHeader, blockHeader = 8, 4 + 4 + 8 + 8
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -64,31 +65,62 @@ func (r *Relay) take() (raw []byte) {
 	return raw
 }
 
-// pack makes a block.
+// pack makes the next block. Numbers rise, also if the folder is older than what it has published, or
+// if the clock is set back.
 func (r *Relay) pack(raw []byte) []byte {
-	block := r.encoder.EncodeAll(raw, make([]byte, blockHeader, blockHeader+len(raw)/2))
-	binary.LittleEndian.PutUint64(block[8:], r.origin)
-	binary.LittleEndian.PutUint32(block, uint32(len(block)-blockHeader))
-	binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(block[8:], castagnoli))
-	return block
+	r.last = max(r.last+1, uint64(time.Now().UnixNano()))
+	b := r.encoder.EncodeAll(raw, make([]byte, blockHeader, blockHeader+len(raw)/2))
+	binary.LittleEndian.PutUint64(b[16:], r.last)
+	binary.LittleEndian.PutUint64(b[8:], r.origin)
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-blockHeader))
+	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
+	return b
+}
+
+// A block is a part of a slot.
+type block struct {
+	origin, number uint64
+	packed         []byte
+}
+
+// blocks returns what is intact of a slot, and reports whether that is all.
+func blocks(slot []byte) (list []block, isIntact bool) {
+	rest := slot[min(slotHeader, len(slot)):]
+	for len(rest) >= blockHeader {
+		n := int(binary.LittleEndian.Uint32(rest))
+		if n > len(rest)-blockHeader || crc32.Checksum(rest[8:blockHeader+n], castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
+			break
+		}
+		list = append(list, block{binary.LittleEndian.Uint64(rest[8:]), binary.LittleEndian.Uint64(rest[16:]), rest[blockHeader : blockHeader+n]})
+		rest = rest[blockHeader+n:]
+	}
+	return list, len(rest) == 0
 }
 
 // locate finds the slot that the last one has written to, or begins the one after it if the store
-// has lost that. It reports whether the store has answered.
+// has lost or damaged that. It reports whether the store has answered.
 func (r *Relay) locate(ctx context.Context) bool {
 	at, head, ok := r.next(ctx)
 	if !ok {
 		return false
 	}
-	last := max(head, at.slot)
+	last := max(head, at)
 	value, ok := r.shared.Get(ctx, r.key(last))
 	if !ok {
 		return false
 	}
-	if last > 0 && isSlot(value, last) {
+	r.begin(last + 1)
+	if last == 0 || !isSlot(value, last) {
+		return true
+	}
+	list, isIntact := blocks(value)
+	for _, b := range list {
+		if b.origin == r.origin {
+			r.last = max(r.last, b.number)
+		}
+	}
+	if isIntact {
 		r.number, r.slot = last, value
-	} else {
-		r.begin(last + 1)
 	}
 	return true
 }
@@ -105,8 +137,8 @@ func (r *Relay) put(ctx context.Context) bool {
 		!r.shared.Put(ctx, r.key(0), binary.LittleEndian.AppendUint64(nil, r.number)) {
 		return false
 	}
-	if r.hasAll && r.at.slot < r.number {
-		r.got(place{slot: r.number})
+	if r.hasAll && r.at < r.number {
+		r.got(r.number)
 	}
 	r.isChanged = false
 	return true
@@ -128,79 +160,91 @@ func (r *Relay) pull(ctx context.Context, into *history.Store) bool {
 	if !ok || head == 0 {
 		return ok
 	}
+	isNew := false
 	for {
 		var value []byte
-		if value, ok = r.shared.Get(ctx, r.key(at.slot)); !ok {
+		if value, ok = r.shared.Get(ctx, r.key(at)); !ok {
 			break
 		}
-		if isSlot(value, at.slot) {
-			if at.offset > len(value) { // it was begun anew
-				at.offset = slotHeader
-			}
-			at.offset = r.unpack(value, max(at.offset, slotHeader), into)
+		if isSlot(value, at) && r.unpack(value, into) {
+			isNew = true
 		}
-		if at.slot == head {
+		if at == head {
 			break
 		}
-		at = place{slot: at.slot + 1}
+		at++
 	}
-	if at != r.at {
+	if isNew || at != r.at {
 		into.Flush()
 		r.got(at)
 	}
 	return ok
 }
 
-// next returns where what is to be taken over begins, and the last slot, 0 if there is none; false:
-// the store does not answer.
-func (r *Relay) next(ctx context.Context) (at place, head uint64, ok bool) {
+// next returns the slot that is to be taken over next, and the last slot, 0 if there is none;
+// false: the store does not answer. If the store has an older state than it had, or has begun anew,
+// all is looked at again.
+func (r *Relay) next(ctx context.Context) (at, head uint64, ok bool) {
 	at = r.at
 	if head, ok = r.readHead(ctx); !ok {
 		return at, 0, false
 	}
-	if at.slot > head {
-		value, ok := r.shared.Get(ctx, r.key(at.slot))
+	if at > head {
+		value, ok := r.shared.Get(ctx, r.key(at))
 		switch {
 		case !ok:
 			return at, 0, false
-		case isSlot(value, at.slot): // only the number of the last slot was lost
-			head = at.slot
-		case head > 0: // the store has begun anew
-			at = place{}
+		case isSlot(value, at): // only the number of the last slot was lost
+			head = at
+		case head > 0:
+			at = 0
 		}
 	}
-	if at.slot == 0 && head > 0 {
-		at = place{slot: 1}
+	if head > 0 {
+		at = max(at, 1)
 	}
-	if head >= slots && at.slot <= head-slots {
-		at = place{slot: head - slots + 1}
+	if head >= slots {
+		at = max(at, head-slots+1)
 	}
 	return at, head, true
 }
 
 // got notes how far this one has got.
-func (r *Relay) got(at place) {
+func (r *Relay) got(at uint64) {
 	r.at = at
 	if err := r.save(); err != nil {
 		r.options.Logger.Warn("cannot note which records of other schedulers are here: after a restart some may be here twice", zap.Error(err))
 	}
 }
 
-// unpack keeps the records of the blocks from an offset on, and returns where they end. What is
-// damaged is the last one.
-func (r *Relay) unpack(slot []byte, offset int, into *history.Store) int {
-	for offset+blockHeader <= len(slot) {
-		header := slot[offset:]
-		n := int(binary.LittleEndian.Uint32(header))
-		if n > len(header)-blockHeader || crc32.Checksum(header[8:blockHeader+n], castagnoli) != binary.LittleEndian.Uint32(header[4:]) {
-			return len(slot)
+// unpack keeps the records of the blocks that are not here yet, and reports whether there are any.
+// It looks at all blocks: an older state of a slot may be shorter than what was seen of it, and go on
+// with other blocks.
+func (r *Relay) unpack(slot []byte, into *history.Store) (isNew bool) {
+	list, _ := blocks(slot)
+	for _, b := range list {
+		if b.origin == r.origin || b.number <= r.known[b.origin] {
+			continue
 		}
-		if binary.LittleEndian.Uint64(header[8:]) != r.origin {
-			if raw, err := r.decoder.DecodeAll(header[blockHeader:blockHeader+n], nil); err == nil {
-				into.Import(raw)
+		isNew = true
+		r.know(b)
+		if raw, err := r.decoder.DecodeAll(b.packed, nil); err == nil {
+			into.Import(raw)
+		}
+	}
+	return isNew
+}
+
+// know notes a block. For it an origin that has published nothing for longest is forgotten.
+func (r *Relay) know(b block) {
+	if _, known := r.known[b.origin]; !known && len(r.known) == maxOrigins {
+		oldest := b.origin
+		for origin, number := range r.known {
+			if oldest == b.origin || number < r.known[oldest] {
+				oldest = origin
 			}
 		}
-		offset += blockHeader + n
+		delete(r.known, oldest)
 	}
-	return min(offset, len(slot))
+	r.known[b.origin] = b.number
 }
