@@ -79,7 +79,8 @@ func TestPublishedBuild(t *testing.T) {
 func TestBuildsOfHistory(t *testing.T) {
 	b := newBrowser(t, false)
 	expect(t, b.get("/history?show=builds", 200), "No build was published", "--bes_backend")
-	expect(t, b.get("/history?show=builds&q=user%3Dann", 200), "No matching build is known")
+	expect(t, b.get("/history?show=builds&q=user%3Dann", 200), "No matching build is known", `href="/history?q=user%3Dann&amp;show=recent">Search operations</a>`)
+	expect(t, b.get("/history?show=failed&q=//only:built", 200), `href="/history?q=%2F%2Fonly%3Abuilt&amp;show=builds">Search builds</a>`)
 	start := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	over := &historypb.Record{
 		Invocation: "build-1", Outcome: historypb.Outcome_FAILED, Ended: timestamppb.New(start.Add(time.Hour)), Build: &historypb.Build{

@@ -95,6 +95,8 @@ type recordsView struct {
 	List              []recordRow
 	Builds            []published
 	Next              string // the path of the next page; empty: there is none
+	// Elsewhere is the path of the same search among builds, or among operations if it is of builds.
+	Elsewhere string
 }
 
 // OfBuilds reports whether builds are listed.
@@ -155,6 +157,10 @@ func (p *recordPages) list(ctx context.Context, r *http.Request) (any, error) {
 			since = t.since
 		}
 		v.Times = append(v.Times, choice{t.Title, with("time", t.Name), current})
+	}
+	v.Elsewhere = with("show", BuildsKind)
+	if v.OfBuilds() {
+		v.Elsewhere = with("show", Kinds()[0].Name)
 	}
 	for i, k := range Kinds() {
 		v.Kinds = append(v.Kinds, choice{k.Title, with("show", k.Name), k.Name == v.Kind || v.Kind == "" && i == 0})
