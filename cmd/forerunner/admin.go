@@ -44,9 +44,7 @@ type adminCall struct {
 
 // newAdminCall returns one that makes requests over conn.
 func newAdminCall(conn grpc.ClientConnInterface, out io.Writer, asJSON bool) *adminCall {
-	if !asJSON {
-		conn = cleanConn{conn}
-	}
+	conn = printableConn{conn, asJSON}
 	return &adminCall{
 		SchedulerClient: admin.NewSchedulerClient(conn), longrunning: longrunningpb.NewOperationsClient(conn),
 		out: printableWriter{out}, json: asJSON,

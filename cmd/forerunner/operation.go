@@ -19,6 +19,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/web/facts"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 const operationPrefix = "operations/"
@@ -155,7 +156,7 @@ func (t *told) print(c *adminCall) error {
 		fmt.Fprintln(w, "from the cache\ttrue")
 	}
 	if worker := result.GetExecutionMetadata().GetWorker(); worker != "" {
-		fmt.Fprintf(w, "ran on\t%s\n", worker)
+		fmt.Fprintf(w, "ran on\t%s\n", text.Machine(worker))
 	}
 	if m := t.response.GetMessage(); m != "" {
 		fmt.Fprintf(w, "message\t%s\n", m)

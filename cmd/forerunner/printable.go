@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // Clients choose names of targets, users, invocations and more freely. On an operator's terminal
@@ -43,9 +45,9 @@ func onOneLine(s string) string {
 
 // inJSON writes the characters of a JSON text that are not shown as JSON can: all that is not shown
 // is in its strings, but for line breaks.
-func inJSON(text []byte) []byte {
+func inJSON(encoded []byte) []byte {
 	var b []byte
-	for _, r := range string(text) {
+	for _, r := range string(encoded) {
 		switch {
 		case r == '\n' || unicode.IsGraphic(r):
 			b = utf8.AppendRune(b, r)
@@ -71,36 +73,63 @@ func (w printableWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A cleanConn is a connection whose answers have texts of one line, for tables. JSON can encode any
-// text.
-type cleanConn struct{ grpc.ClientConnInterface }
+// A printableConn is a connection whose answers name workers as patterns do. For tables, they have
+// texts of one line, and name machines; JSON can encode any text.
+type printableConn struct {
+	grpc.ClientConnInterface
+	json bool
+}
 
 // Invoke implements grpc.ClientConnInterface.
-func (c cleanConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+func (c printableConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	err := c.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
-	if m, ok := reply.(proto.Message); ok && err == nil {
+	m, ok := reply.(proto.Message)
+	switch {
+	case !ok || err != nil:
+	case c.json:
+		change(m.ProtoReflect(), func(name protoreflect.Name, s string) string {
+			if name == workerField {
+				return text.Worker(s)
+			}
+			return s
+		})
+	default:
 		clean(m.ProtoReflect())
 	}
 	return err
 }
 
+// workerField names the fields that have the key of a worker, or its name.
+const workerField = "worker"
+
 // pageToken names the field of an answer that is for the next call, not for people.
 const pageToken = "next_page_token"
 
-// clean has all texts of a message that are for people be on one line.
+// clean has all texts of a message that are for people be on one line, and workers be machines.
 func clean(m protoreflect.Message) {
+	change(m, func(name protoreflect.Name, s string) string {
+		if name == workerField {
+			s = text.Machine(s)
+		}
+		return onOneLine(s)
+	})
+}
+
+// change has all texts of a message that are for people be what to makes of them, by the names of
+// their fields.
+func change(m protoreflect.Message, to func(protoreflect.Name, string) string) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.Name() == pageToken:
 		case field.IsMap():
 			values := value.Map()
 			values.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
-				v, changed := cleaned(field.MapValue(), value)
-				if k, other := cleaned(field.MapKey(), key.Value()); other {
+				v, isOther := changed(field.MapValue(), value, to)
+				if k, isOtherKey := changed(field.MapKey(), key.Value(), to); isOtherKey {
 					values.Clear(key)
-					key, changed = k.MapKey(), true
+					key, isOther = k.MapKey(), true
 				}
-				if changed {
+				if isOther {
 					values.Set(key, v)
 				}
 				return true
@@ -108,12 +137,12 @@ func clean(m protoreflect.Message) {
 		case field.IsList():
 			values := value.List()
 			for i := range values.Len() {
-				if v, changed := cleaned(field, values.Get(i)); changed {
+				if v, isOther := changed(field, values.Get(i), to); isOther {
 					values.Set(i, v)
 				}
 			}
 		default:
-			if v, changed := cleaned(field, value); changed {
+			if v, isOther := changed(field, value, to); isOther {
 				m.Set(field, v)
 			}
 		}
@@ -121,14 +150,14 @@ func clean(m protoreflect.Message) {
 	})
 }
 
-// cleaned returns another value for a text that must change, and cleans a message in place.
-func cleaned(field protoreflect.FieldDescriptor, value protoreflect.Value) (_ protoreflect.Value, changed bool) {
+// changed returns another value for a text that must change, and changes a message in place.
+func changed(field protoreflect.FieldDescriptor, value protoreflect.Value, to func(protoreflect.Name, string) string) (_ protoreflect.Value, isOther bool) {
 	switch field.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
-		clean(value.Message())
+		change(value.Message(), to)
 	case protoreflect.StringKind:
-		if text := onOneLine(value.String()); text != value.String() {
-			return protoreflect.ValueOfString(text), true
+		if s := to(field.Name(), value.String()); s != value.String() {
+			return protoreflect.ValueOfString(s), true
 		}
 	}
 	return value, false

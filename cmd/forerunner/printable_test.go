@@ -77,7 +77,7 @@ func TestHostileNames(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if m := (&admin.ListRecordsResponse{}); (cleanConn{hostileConn{}}).Invoke(t.Context(), "", nil, m) != nil ||
+	if m := (&admin.ListRecordsResponse{}); (printableConn{hostileConn{}, false}).Invoke(t.Context(), "", nil, m) != nil ||
 		m.GetRecords()[0].GetArguments()[0] != "x" || strings.Contains(m.GetRecords()[0].GetArguments()[1], "\n") {
 		t.Errorf("%v", m)
 	}
@@ -130,5 +130,40 @@ func TestHostileExplanation(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "//b"); n != 10 {
 		t.Errorf("%d names are shown, not 10:\n%s", n, out.String())
+	}
+}
+
+// A workerConn answers with records of a worker, by its key and by its name in a result.
+type workerConn struct{ grpc.ClientConnInterface }
+
+func (workerConn) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.CallOption) error {
+	proto.Merge(reply.(proto.Message), &admin.ListRecordsResponse{Records: []*historypb.Record{
+		{Operation: "operations/1", Worker: `acme/{"host":"a","position":"3"}`}, {Operation: "operations/2", Worker: "host=b,position=1"},
+	}})
+	return nil
+}
+
+// TestWorkersAreNamedAsPatterns has workers be named as patterns name them, in tables without their
+// positions.
+func TestWorkersAreNamedAsPatterns(t *testing.T) {
+	for asJSON, want := range map[bool][]string{true: {`"worker": "host=a,position=3"`, `"worker": "host=b,position=1"`}, false: {"host=a\n", "host=b\n"}} {
+		var out strings.Builder
+		c := newAdminCall(workerConn{}, &out, asJSON)
+		list, err := c.records(t.Context(), &admin.ListRecordsRequest{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		printed, err := c.print(list)
+		if !printed {
+			err = c.printRecords(list.GetRecords())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%q is not in:\n%s", w, out.String())
+			}
+		}
 	}
 }

@@ -109,27 +109,33 @@ func Platform(list []*admin.Property, sep string) string {
 
 // Host returns the host of the key of a worker; empty if it has none.
 func Host(key string) string {
-	var id map[string]string
-	_ = json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id)
-	return id[names.HostKey]
+	return identity(key)[names.HostKey]
 }
 
-// Worker writes the key of a worker as its identity.
+// Worker writes the key of a worker as its identity, which is a pattern.
 func Worker(key string) string {
-	var id map[string]string
-	if json.Unmarshal([]byte(key), &id) != nil {
-		return key // of another scheduler, or as in its result
+	if id := identity(key); id != nil {
+		return Pairs(id)
 	}
-	return Pairs(id)
+	return key // of another scheduler, or as in its result
 }
 
-// Machine formats the key of a worker as its identity without the position.
+// Machine writes the key of a worker, or its name in a result, as its identity without the position.
 func Machine(key string) string {
-	var id map[string]string
-	if json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id) != nil {
-		return key // as in its result
+	if id := identity(key); id != nil {
+		return Pairs(names.WithoutPosition(id))
 	}
-	return Pairs(names.WithoutPosition(id))
+	return strings.Join(slices.DeleteFunc(strings.Split(key, ","), func(pair string) bool {
+		return strings.HasPrefix(pair, names.PositionKey+"=")
+	}), ",")
+}
+
+// identity returns the identity in the key of a worker, nil if it is none.
+func identity(key string) (id map[string]string) {
+	if json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id) != nil {
+		return nil
+	}
+	return id
 }
 
 // Glob returns a pattern for a text with characters that patterns cannot contain: other texts may
