@@ -5,8 +5,10 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // A file of an archive or image: where it is on this machine, and what it is there.
@@ -15,7 +17,8 @@ type file struct {
 	mode     int64
 }
 
-// archive makes the .tar.gz: programs, units for /usr/local, manual pages, completion, licence.
+// archive makes the .tar.gz: programs, units for /usr/local, manual pages, completion, documentation,
+// licence.
 func (r *release) archive(stage, arch string) error {
 	top := fmt.Sprintf("forerunner_%s_linux_%s", r.version, arch)
 	var files []file
@@ -34,7 +37,11 @@ func (r *release) archive(stage, arch string) error {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		files = append(files, file{filepath.Join(stage, "forerunner."+shell), top + "/share/completion/forerunner." + shell, 0o644})
 	}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+	documents, err := r.reading()
+	if err != nil {
+		return err
+	}
+	for _, name := range append(documents, "LICENSE") {
 		files = append(files, file{filepath.Join(r.source, name), top + "/" + name, 0o644})
 	}
 	out, err := os.Create(filepath.Join(r.out, top+".tar.gz"))
@@ -50,6 +57,31 @@ func (r *release) archive(stage, arch string) error {
 		return err
 	}
 	return out.Close()
+}
+
+// reading returns the paths, below the source, of the documentation and of the examples that it
+// names, such as dashboards and alerts. Links among them stay whole.
+func (r *release) reading() ([]string, error) {
+	list := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+	for _, folder := range []string{"docs", "deploy"} {
+		err := filepath.WalkDir(filepath.Join(r.source, folder), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && d.Name() == "testdata":
+				return fs.SkipDir
+			case d.IsDir() || strings.Contains(d.Name(), "_test.") || d.Name() == "Dockerfile": // that builds the source
+				return nil
+			}
+			name, err := filepath.Rel(r.source, path)
+			list = append(list, name)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // tar writes files, all of them root's and as old as the commit.

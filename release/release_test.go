@@ -133,6 +133,11 @@ func TestDebianPackage(t *testing.T) {
 			t.Errorf("%s: mode %o\n%s", script, e.Mode, e.content)
 		}
 	}
+	for _, name := range wantedDocuments {
+		if _, ok := data["/usr/share/doc/forerunner/"+name]; !ok {
+			t.Errorf("%s is missing in the documentation", name)
+		}
+	}
 	units, err := r.units()
 	if err != nil {
 		t.Fatal(err)
@@ -161,6 +166,30 @@ func wantedMode(path string) int64 {
 	return 0o644
 }
 
+// wantedDocuments are some of the documentation.
+var wantedDocuments = []string{
+	"README.md", "CHANGELOG.md", "docs/QUICKSTART.md", "docs/failed.png", "docs/reference/forerunner-worker.md", "deploy/grafana/forerunner.json", "deploy/prometheus/rules.yaml",
+}
+
+// TestDocuments has what is documentation be in packages, and nothing of tests.
+func TestDocuments(t *testing.T) {
+	r, _ := staged(t)
+	list, err := r.reading()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range wantedDocuments {
+		if !slices.Contains(list, name) {
+			t.Errorf("%s is missing in %q", name, list)
+		}
+	}
+	for _, name := range list {
+		if strings.Contains(name, "test") {
+			t.Errorf("%s is documentation", name)
+		}
+	}
+}
+
 // TestArchive looks for all that the archive is to have.
 func TestArchive(t *testing.T) {
 	r, stage := staged(t)
@@ -172,7 +201,7 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"LICENSE", "README.md", "CHANGELOG.md", "share/completion/forerunner.bash"}
+	want := append(slices.Clone(wantedDocuments), "LICENSE", "share/completion/forerunner.bash")
 	for _, unit := range units {
 		want = append(want, "systemd/"+filepath.Base(unit))
 	}
