@@ -35,7 +35,6 @@ type actionView struct {
 	Digest, Instance string
 	Action           *repb.Action
 	Command          *repb.Command
-	CommandLine      string
 	Platform         []*repb.Platform_Property
 	Inputs           *inputNode
 	// NoInputs says why they are not shown.
@@ -115,7 +114,6 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, missing("command of this action", err)
 	}
-	v.CommandLine = quoted(v.Command.GetArguments())
 	if v.Platform = v.Action.GetPlatform().GetProperties(); v.Action.GetPlatform() == nil {
 		//lint:ignore SA1019 what clients of API 2.0 send
 		v.Platform = v.Command.GetPlatform().GetProperties()

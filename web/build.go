@@ -241,7 +241,10 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 // lighten removes the parts of a record that the page of its build does not show, and returns its
 // new size.
 func lighten(r *historypb.Record) int {
-	r.Arguments, r.Outputs, r.Stdout, r.Stderr, r.Correlated, r.Configuration = nil, nil, nil, nil, "", ""
+	if r.GetTarget() != "" {
+		r.Arguments = nil
+	}
+	r.Outputs, r.Stdout, r.Stderr, r.Correlated, r.Configuration = nil, nil, nil, "", ""
 	if r.GetMetadata() != nil {
 		r.Metadata.AuxiliaryMetadata = nil
 	}
@@ -302,4 +305,7 @@ func (v *buildView) finish() {
 		v.Waited = slices.Clone(v.waited.Sorted())
 	}
 	v.MoreFailed -= len(v.Failed)
+	if v.Published != nil {
+		v.Published.failed = v.Failed
+	}
 }

@@ -28,6 +28,7 @@ type published struct {
 	// Ended is when the last of it was written.
 	Ended   time.Time
 	outcome historypb.Outcome
+	failed  []recordRow // actions with records, which the page has, too
 }
 
 // maxPublishers limits the users whose builds of one invocation are searched.
@@ -56,7 +57,10 @@ func (b *builder) published(ctx context.Context) (*published, error) {
 }
 
 func publishedOf(r *historypb.Record) *published {
-	return &published{r.GetBuild(), r.GetInvocation(), r.GetUser(), r.GetInstanceName(), r.GetEnded().AsTime(), r.GetOutcome()}
+	return &published{
+		Build: r.GetBuild(), Invocation: r.GetInvocation(), User: r.GetUser(), Instance: r.GetInstanceName(), Ended: r.GetEnded().AsTime(),
+		outcome: r.GetOutcome(),
+	}
 }
 
 // What returns the patterns of targets.
@@ -79,9 +83,18 @@ func (p *published) TargetCounts() string { targets, _ := facts.BuildCounts(p.Bu
 // TestCounts returns how many tests passed.
 func (p *published) TestCounts() string { _, tests := facts.BuildCounts(p.Build); return tests }
 
-// Line returns the command line as the user typed it.
-func (p *published) Line() string {
-	return quoted(slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns()))
+// Words returns the command line as the user typed it.
+func (p *published) Words() []string {
+	return slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns())
+}
+
+// OtherFailures returns the failed actions that have no record: those that ran elsewhere.
+func (p *published) OtherFailures() []*historypb.Build_FailedAction {
+	return slices.DeleteFunc(slices.Clone(p.GetFailedActions()), func(a *historypb.Build_FailedAction) bool {
+		return slices.ContainsFunc(p.failed, func(r recordRow) bool {
+			return r.GetTarget() == a.GetLabel() && r.GetMnemonic() == a.GetMnemonic()
+		})
+	})
 }
 
 // Class returns the style sheet's class for the outcome.

@@ -44,13 +44,13 @@ func TestPublishedBuild(t *testing.T) {
 	}
 	b.scheduler.ended = []*historypb.Record{mine}
 	page := b.get("/builds/build-1", 200)
-	expect(t, page, "Failed: exit code 3, tests failed", "took 1m30s", "by ann on desk", "bazel test &#39;--config=&lt;x&gt;&#39; //...", "ERROR: &lt;script&gt;",
+	expect(t, page, "Failed: exit code 3, tests failed", "took 1m30s", "by ann on desk", `bazel test <span class="whole">&#39;--config=&lt;x&gt;&#39;</span> //...`, "ERROR: &lt;script&gt;",
 		"300 built, 1 failed, 1 skipped", "&lt;b&gt;it&lt;/b&gt;", "500 passed, 1 did not", "and 499 more", "This page is incomplete", "2 events were too large",
 		`href="/blobs/sha256/`+hash+`/12?instance=team%2Fa&amp;name=test.log" download>test.log (failed)`, "elsewhere.log",
 		`href="/blobs/blake3/`+hash+`/7?instance=&amp;name=stderr" download>stderr`)
-	order := []string{"ERROR:", "Actions that failed the build", "//a:bad</th>", "//a:win</th>", "//a:ok", "//a:fails</th>", "//a:passes</th>"}
+	order := []string{"ERROR:", "Actions that failed the build", "//a:bad</a></th>", "//a:win</a></th>", "//a:ok", "//a:fails</a></th>", "//a:passes</a></th>"}
 	for i := 1; i < len(order); i++ {
-		if strings.Index(page, order[i-1]) > strings.Index(page, order[i]) {
+		if before := strings.Index(page, order[i-1]); before < 0 || before > strings.Index(page, order[i]) {
 			t.Errorf("%q is not before %q", order[i-1], order[i])
 		}
 	}
@@ -61,10 +61,16 @@ func TestPublishedBuild(t *testing.T) {
 	forged := &historypb.Record{
 		Invocation: "build-1", User: "eve", Ended: timestamppb.New(start.Add(time.Hour)), Build: &historypb.Build{Command: "forged"},
 	}
+	mine.Build.FailedActions = append(mine.Build.FailedActions, &historypb.Build_FailedAction{Label: "//a:b", Mnemonic: "CppCompile", Message: "told twice"})
+	b.scheduler.ended = []*historypb.Record{mine}
+	expect(t, b.get("/builds/build-1", 200), "told twice")
 	action := failed(b)
 	action.User = "ann"
 	b.scheduler.ended = []*historypb.Record{forged, mine, action}
 	page = b.get("/builds/build-1", 200)
+	if strings.Contains(page, "told twice") {
+		t.Error("an action that has a record is listed twice")
+	}
 	expect(t, page, "tests failed", "<dt>Actions</dt><dd>1</dd>", `href="/operations/1234"`)
 	if strings.Contains(page, "forged") {
 		t.Error("what eve published is on ann's page")

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/printed"
 	"github.com/forerunner-build/forerunner/web/stored"
+	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A recordView is an operation that has ended.
@@ -58,9 +59,7 @@ func (v *recordView) ComparePath() string {
 }
 
 // Others returns the page of other runs of the same target.
-func (v *recordView) Others() string {
-	return "/history?" + url.Values{"q": {"target=" + strings.ReplaceAll(v.GetTarget(), " ", "?")}}.Encode()
-}
+func (v *recordView) Others() string { return runsPath(v.GetTarget()) }
 
 // OutputPath returns the URL of an output.
 func (v *recordView) OutputPath(o *historypb.Output) string {
@@ -104,7 +103,7 @@ func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordVi
 		recordRow: rowOf(r), Verdict: verdictOf(r),
 		Printed: []printed.Text{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
 		Again:   p.again(ctx, r), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
-		WorkerName: workerText(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker())), WorkerPath: workerPath(r.GetWorker()),
+		WorkerName: dash(text.Machine(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker()))), WorkerPath: workerPath(r.GetWorker()),
 	}
 }
 

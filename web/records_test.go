@@ -132,6 +132,10 @@ func TestHistoryPage(t *testing.T) {
 	if told := b.scheduler.told; told[len(told)-1] != `records map[user:ann] "//a: b" [FAILED ERROR OUT_OF_MEMORY TIMED_OUT] false` {
 		t.Errorf("asked %q", told)
 	}
+	bare := failed(b)
+	bare.Target, bare.Arguments, bare.Worker = "", []string{"cc", "-o", "a b"}, `{"data":"/var/x","host":"w1","position":"0"}`
+	b.scheduler.ended = []*historypb.Record{bare}
+	expect(t, b.get("/history?q=bare", 200), `href="/operations/1234">cc -o &#39;a b&#39;</a>`, "<td>w1</td>", "2 attempts")
 	b.get("/history?show=nonsense", 400)
 }
 

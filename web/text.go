@@ -18,8 +18,8 @@ import (
 
 // functions are those of templates.
 var functions = template.FuncMap{
-	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
-	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "seconds": seconds, "short": short,
+	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
+	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "runsPath": runsPath, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
@@ -83,7 +83,33 @@ func workerPath(key string) string {
 	return "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
 }
 
-func workerText(key string) string { return dash(text.Machine(key)) }
+// workerText is the machine of a worker: its host, if it has one.
+func workerText(key string) string { return dash(cmp.Or(text.Host(key), text.Machine(key))) }
+
+// runsPath is the page with the runs of a target.
+func runsPath(target string) string {
+	return "/history?" + url.Values{"q": {"target=" + strings.NewReplacer("*", "?", ",", "?", " ", "?").Replace(target)}}.Encode()
+}
+
+// maxWhole is how long an argument may be that is not broken, in bytes.
+const maxWhole = 60
+
+// commandLine writes a command as a shell would take it. An option is not broken at its dashes if
+// there is room on the next line.
+func commandLine(args []string) template.HTML {
+	var b strings.Builder
+	for i, a := range args {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		word := template.HTMLEscapeString(quoted([]string{a}))
+		if strings.Contains(a, "-") && len(a) <= maxWhole && !strings.ContainsAny(a, " \t\n") {
+			word = `<span class="whole">` + word + "</span>"
+		}
+		b.WriteString(word)
+	}
+	return template.HTML(b.String())
+}
 
 // queueID identifies a queue.
 func queueID(q *admin.Queue) string {
