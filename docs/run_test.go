@@ -159,7 +159,7 @@ bin/forerunner exec --input src --output hello -- gcc -o hello hello.c
 	if err != nil || len(logs) != 1 {
 		s.Fatalf("logs %q, %v", logs, err)
 	}
-	action := regexp.MustCompile(`"action": "([0-9a-f]{64}/\d+)"`)
+	action := regexp.MustCompile(`"action":"([0-9a-f]{64}/\d+)"`)
 	s.eventually("a profile is known", func() bool {
 		log, err := os.ReadFile(logs[0])
 		s.must(err)

@@ -17,7 +17,9 @@ import (
 
 func main() {
 	if err := flags.Execute(context.Background(), command()); err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
+		if !flags.IsLogged(err) {
+			fmt.Fprintln(os.Stderr, "forerunner-scheduler:", err)
+		}
 		os.Exit(flags.ExitCode(err))
 	}
 }
@@ -31,6 +33,7 @@ func command() *cobra.Command {
 			if s.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
+			defer func() { err = logging.Last(s.Logger, err) }()
 			ctx, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			memory, err := s.Callers.Memory.Enforce()

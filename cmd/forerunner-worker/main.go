@@ -22,7 +22,9 @@ func main() {
 	runner.MainIfLauncher()
 	mounts.MainIfGuard()
 	if err := flags.Execute(context.Background(), command()); err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
+		if !flags.IsLogged(err) {
+			fmt.Fprintln(os.Stderr, "forerunner-worker:", err)
+		}
 		os.Exit(flags.ExitCode(err))
 	}
 }
@@ -36,6 +38,7 @@ func command() *cobra.Command {
 			if w.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
+			defer func() { err = logging.Last(w.Logger, err) }()
 			drain, abort, release := flags.Signals(cmd.Context())
 			defer release()
 			memory, err := w.Callers.Memory.Enforce()

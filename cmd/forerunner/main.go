@@ -27,7 +27,9 @@ func main() {
 		os.Exit(int(failed.code))
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
+		if !flags.IsLogged(err) {
+			fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
+		}
 		os.Exit(flags.ExitCode(err))
 	}
 }

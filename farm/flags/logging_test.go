@@ -3,46 +3,82 @@ package flags
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
 )
 
-// TestStackTraces: machines are told the stack of an error, and only of that; people who read a
-// file are not.
-func TestStackTraces(t *testing.T) {
+// logged returns what is logged to a file.
+func logged(t *testing.T, l Logging, write func(*zap.Logger)) (lines []string) {
+	t.Helper()
+	read, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	before := os.Stderr
+	os.Stderr = to
+	log, err := l.NewLogger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(log)
+	os.Stderr = before
+	_ = to.Close()
+	for s := bufio.NewScanner(read); s.Scan(); {
+		lines = append(lines, s.Text())
+	}
+	return lines
+}
+
+// TestJSON: what is not on a terminal is JSON, each line, with the stack of an error, and only of
+// that.
+func TestJSON(t *testing.T) {
 	for _, isJSON := range []bool{true, false} {
-		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = read.Close() }()
-		before := os.Stderr
-		os.Stderr = write
-		log, err := Logging{JSON: isJSON}.NewLogger()
-		os.Stderr = before
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Warn("hm")
-		log.Error("it broke")
-		_ = write.Close()
-		var lines []string
-		for s := bufio.NewScanner(read); s.Scan(); {
-			lines = append(lines, s.Text())
-		}
-		if len(lines) != 2 {
+		lines := logged(t, Logging{JSON: isJSON}, func(log *zap.Logger) {
+			log.Warn("hm")
+			log.Error("it broke")
+			<-say("again to end")
+		})
+		if len(lines) != 3 {
 			t.Fatalf("JSON %t: %q", isJSON, lines)
 		}
 		for i, line := range lines {
-			var fields map[string]any
-			if err := json.Unmarshal([]byte(line), &fields); (err == nil) != isJSON {
+			var fields struct {
+				Level, Msg, Stacktrace string
+				TS                     time.Time // RFC 3339
+			}
+			if err := json.Unmarshal([]byte(line), &fields); err != nil || fields.Level == "" || fields.Msg == "" || fields.TS.IsZero() {
 				t.Errorf("JSON %t: %q: %v", isJSON, line, err)
 			}
-			stack, _ := fields["stacktrace"].(string)
-			if has := strings.Contains(stack, "TestStackTraces"); has != (isJSON && i == 1) {
+			if has := strings.Contains(fields.Stacktrace, "TestJSON"); has != (i == 1) {
 				t.Errorf("JSON %t: %q", isJSON, line)
 			}
+		}
+	}
+}
+
+// TestLast has the error with which a program ends be in its log only if that is asked for, and be
+// the error still.
+func TestLast(t *testing.T) {
+	wrong := &UsageError{Err: errors.New("it is in use")}
+	for _, isJSON := range []bool{true, false} {
+		l := Logging{JSON: isJSON}
+		lines := logged(t, l, func(log *zap.Logger) {
+			err := l.Last(log, wrong)
+			if IsLogged(err) != isJSON || ExitCode(err) != ExitCode(wrong) || err.Error() != wrong.Error() {
+				t.Errorf("JSON %t: %v, %d", isJSON, err, ExitCode(err))
+			}
+			if l.Last(log, nil) != nil {
+				t.Error("an error that is none is logged")
+			}
+		})
+		if isLogged := len(lines) == 1 && strings.Contains(lines[0], "it is in use"); isLogged != isJSON || len(lines) > 1 {
+			t.Errorf("JSON %t: %q", isJSON, lines)
 		}
 	}
 }

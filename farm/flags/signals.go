@@ -2,12 +2,15 @@ package flags
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/forerunner-build/forerunner/farm/console"
 )
 
 const (
@@ -79,6 +82,10 @@ func say(text string) (said <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		if !console.IsTerminal(os.Stderr) { // where the log is JSON
+			line, _ := json.Marshal(map[string]string{"level": "warn", "ts": time.Now().Format(timeLayout), "msg": text})
+			text = string(line)
+		}
 		fmt.Fprintln(os.Stderr, text)
 	}()
 	return done

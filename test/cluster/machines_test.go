@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -104,9 +105,9 @@ func (f *farm) lastQueued(ctx context.Context) time.Time {
 // lastLogged is when a process has logged something last, by its own clock.
 func lastLogged(p *programs.Process) (last time.Time) {
 	for line := range strings.Lines(p.Stderr.String()) {
-		stamp, _, _ := strings.Cut(line, "\t")
-		if at, err := time.Parse(time.RFC3339, stamp); err == nil {
-			last = at
+		var logged struct{ TS time.Time }
+		if json.Unmarshal([]byte(line), &logged) == nil && !logged.TS.IsZero() {
+			last = logged.TS
 		}
 	}
 	return last

@@ -62,7 +62,7 @@ func TestReuse(t *testing.T) {
 
 // Parts of the lines that the worker and the scheduler log when an action ends.
 var (
-	reuseLine     = regexp.MustCompile(`action finished.*"reuse": "(\w+)`)
+	reuseLine     = regexp.MustCompile(`action finished.*"reuse":"(\w+)`)
 	operationLine = regexp.MustCompile(`operations/[0-9a-f-]{36}`)
 )
 
