@@ -165,6 +165,7 @@ var floors = map[string]int{
 	"farm/datafolder": 1,
 	"farm/durable":    3,
 	"farm/ids":        0,
+	"farm/probe":      4,
 	"farm/scrub":      6,
 	"farm/storage":    7,
 	"farm/state":      5,

@@ -3,7 +3,6 @@ package farm
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -21,8 +20,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/datafolder"
+	"github.com/forerunner-build/forerunner/farm/probe"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -56,6 +55,8 @@ const (
 	littleRoom = 10 << 30
 	// soonExpired is how long a certificate should last.
 	soonExpired = 14 * 24 * time.Hour
+	// probeBytes is the size of the blob that the storage is tried with.
+	probeBytes = 4 << 20
 	// remotePatience bounds each call to scheduler and storage.
 	remotePatience = 10 * time.Second
 )
@@ -68,6 +69,7 @@ func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding
 	w.Logger = zap.New(e)
 	w.Client.Logger, w.State = w.Logger, ""
 	e.try("kernel", kernel)
+	e.try("clock", func() (string, error) { return clock(e) })
 	e.try("certificates", func() (string, error) { return w.certificates(e) })
 	e.try("ports", w.freePorts)
 	e.try("data folder", func() (string, error) { return w.dataFolder(e) })
@@ -88,12 +90,19 @@ type examination struct {
 	parent   *examination // that has the findings; nil: this one
 }
 
-// errSkipped: a check was not made.
-var errSkipped = errors.New("not tried")
+var (
+	// errSkipped: a check was not made.
+	errSkipped = errors.New("not tried")
+	// errFound: a check has added its Finding.
+	errFound = errors.New("found")
+)
 
 // try adds the result of one check.
 func (e *examination) try(what string, do func() (found string, err error)) {
 	found, err := do()
+	if errors.Is(err, errFound) {
+		return
+	}
 	f := Finding{What: what, State: FindingOK, Why: found}
 	switch {
 	case errors.Is(err, errSkipped):
@@ -163,6 +172,23 @@ func kernel() (string, error) {
 		user = fmt.Sprintf("user %d", id)
 	}
 	return fmt.Sprintf("%s %s on %s, as %s", unix.ByteSliceToString(u.Sysname[:]), unix.ByteSliceToString(u.Release[:]), unix.ByteSliceToString(u.Machine[:]), user), nil
+}
+
+// clock reports whether the machine's clock goes by others.
+func clock(e *examination) (string, error) {
+	isSynchronized, err := probe.IsSynchronized()
+	switch {
+	case err != nil:
+		return err.Error(), errSkipped
+	case isSynchronized:
+		return "it goes by others", nil
+	}
+	e.add(Finding{
+		What: "clock", State: FindingLimited, Why: "the kernel does not know of anything that sets it",
+		Costs:  "if it is wrong, so are the times of actions and logs of this machine, and certificates or tokens may count as expired, or as not good yet",
+		ToHave: "run chrony, ntpd or systemd-timesyncd, here or on the host of this virtual machine",
+	})
+	return "", errFound
 }
 
 // certificates reads the files of TLS as the programs do, and reports when they expire.
@@ -281,7 +307,11 @@ func (w *Worker) dataFolder(e *examination) (string, error) {
 			Costs: "inputs are evicted before they are used again, and large outputs fail", ToHave: "another disk with --data, or free some of this one",
 		})
 	}
-	return fmt.Sprintf("%s can be written, %s are free", w.Data, text.Bytes(free)), nil
+	on, err := probe.FileSystem(w.Data)
+	if err != nil {
+		on = "a file system that is not known"
+	}
+	return fmt.Sprintf("%s on %s can be written, %s are free", w.Data, on, text.Bytes(free)), nil
 }
 
 // removeEmpty removes dir and the folders above it up to top, as far as they are empty.
@@ -311,7 +341,7 @@ func (w *Worker) askScheduler(ctx context.Context, wanted bool) (string, error) 
 	return fmt.Sprintf("%s answers after %s", w.Scheduler, time.Since(start).Round(time.Millisecond)), nil
 }
 
-// askStorage asks the storage for a blob that does not exist.
+// askStorage measures how fast the storage is, with a blob that nobody has.
 func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	if !wanted {
 		return "--storage says which one to ask", errSkipped
@@ -322,15 +352,15 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	}
 	defer conn.Close()
 	defer storage.Close()
-	nobodys := make([]byte, 32)
-	_, _ = rand.Read(nobodys) // it never fails
 	ctx, cancel := context.WithTimeout(ctx, remotePatience)
 	defer cancel()
-	start := time.Now()
-	if _, err := storage.Client.FindMissing(ctx, []digest.Digest{digest.Of(digest.SHA256, nobodys)}); err != nil {
+	s, err := probe.Measure(ctx, storage.Client, probeBytes)
+	if err != nil {
 		return "", fmt.Errorf("%s: %w", w.Storage, err)
 	}
-	return fmt.Sprintf("%s answers after %s", w.Storage, time.Since(start).Round(time.Millisecond)), nil
+	rate := func(took time.Duration) string { return text.Bytes(int64(float64(s.Bytes)/took.Seconds())) + "/s" }
+	return fmt.Sprintf("%s answers after %s, takes %s and gives %s, a blob of %s at a time", w.Storage,
+		s.RoundTrip.Round(10*time.Microsecond), rate(s.Upload), rate(s.Download), text.Bytes(probeBytes)), nil
 }
 
 // examineStart starts as a worker does.

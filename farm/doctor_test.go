@@ -108,6 +108,12 @@ func TestExamineHere(t *testing.T) {
 			t.Errorf("%s: %+v, want it %s", what, f, want)
 		}
 	}
+	if f := findingOf(found, "clock"); f.State != FindingOK && (f.State != FindingLimited || f.Costs == "" || f.ToHave == "") {
+		t.Errorf("clock: %+v", f)
+	}
+	if f := findingOf(found, "data folder"); !strings.Contains(f.Why, " on ") {
+		t.Errorf("the file system is not told: %+v", f)
+	}
 	for _, f := range found {
 		if f.State == FindingBroken {
 			t.Errorf("%+v", f)

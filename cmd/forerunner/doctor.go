@@ -23,10 +23,10 @@ func doctorCommand() *cobra.Command {
 	w := &farm.Worker{Callers: serve.Callers{Memory: serve.BesideCommands()}}
 	var own doctorFlags
 	cmd := flags.NewCommand("doctor", "check whether this machine can run a worker",
-		"Checks all that a worker needs: the kernel, cgroups, a sandbox, input roots, disk, ports, certificates and, if you name them,\n"+
-			"scheduler and storage. It starts like forerunner-worker with the same flags, in a temporary folder below --data.\n"+
-			"For each missing part it prints the cost and the remedy. The exit code is 0 if a worker would work here, even with\n"+
-			"limits, and 1 if not.",
+		"Checks all that a worker needs: kernel, clock, cgroups, a sandbox, input roots, disk, ports, certificates and, if you name\n"+
+			"them, scheduler and storage with its speed. It starts like forerunner-worker with the same flags, in a temporary folder\n"+
+			"below --data. For each missing part it prints the cost and the remedy. The exit code is 0 if a worker would work here,\n"+
+			"even with limits, and 1 if not.",
 		w.Settings().And(settings.Of(&own)), func(cmd *cobra.Command, _ []string) error {
 			found := w.Examine(cmd.Context(), cmd.Flags().Changed("scheduler"), cmd.Flags().Changed("storage"))
 			if own.JSON {
