@@ -7,24 +7,27 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
 // testEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of
-// them. Each ends as it does without --bes_backend, at once or in the background, for which more
-// flags may be given, and its page tells of it. What Bazel makes of a scheduler that stays away is
-// its own. The builds have a farm of their own, which shares a folder with them, and the Bazel server
+// them, and once the scheduler ends and another has its folder. Each ends as it does without
+// --bes_backend, at once or in the background, for which more flags may be given, and its page tells
+// of it. What Bazel makes of a scheduler that stays away is its own. The builds have a farm of their own, which shares a folder with them, and the Bazel server
 // of c.
 func testEvents(t *testing.T, c *Client, background ...string) {
 	f := programs.New(t, programs.ShareFolder)
 	pages := programs.FreeAddress(t)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
-	f.Cleanup(farm.Drain)
-	e := &events{f, c.With("--keep_going", "--remote_executor=grpc://"+address), pages, address}
+	up, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
+	farm := &upFarm{up, f}
+	f.Cleanup(func() { farm.Drain() })
+	e := &events{f, farm, c.With("--keep_going", "--remote_retries=20", "--remote_executor=grpc://"+address), pages, address}
 	e.large(t)
 	e.cuts(t)
 	e.cuts(t, append(background, "--bes_upload_mode=fully_async")...)
@@ -33,8 +36,26 @@ func testEvents(t *testing.T, c *Client, background ...string) {
 // events are what a test of build events needs.
 type events struct {
 	*programs.Test
+	farm           *upFarm
 	bazel          *Client
 	pages, address string
+}
+
+// An upFarm is the farm that runs now, of a test.
+type upFarm struct {
+	*programs.Process
+	of *programs.Test
+}
+
+// replace ends the farm in the middle of what it does, and starts it anew. It is not killed: then
+// the events of the last second may be lost, and which those are is by chance.
+func (e *events) replace() {
+	e.farm.Signal(syscall.SIGTERM)
+	e.farm.WaitFor(&e.farm.Stderr, regexp.MustCompile("finishing what runs"))
+	e.farm.Signal(syscall.SIGTERM)
+	e.farm.Wait()
+	e.farm.Process, _ = e.farm.of.Up(filepath.Join(e.Dir, "data"), "--http", e.pages, "--listen", e.address)
+	e.farm.of.Cleanup(e.farm.Drain)
 }
 
 // in returns them for a part of the test.
@@ -93,6 +114,9 @@ func (e *events) cuts(t *testing.T, background ...string) {
 				e.Eventually("Bazel tries again", func() bool { _, rejected := through.counts(); return rejected > 0 })
 			}
 			if cut == "cut for a while" {
+				if background != nil {
+					e.replace()
+				}
 				through.restore()
 				e.Eventually("Bazel is back", func() bool { passed, _ := through.counts(); return passed > 1 })
 			}
