@@ -14,7 +14,7 @@ import (
 func TestImpossibleSlots(t *testing.T) {
 	for want, w := range map[string]*Worker{
 		"none of require, auto and off": {Cgroup: "on"},
-		"cannot be had":                 {Cgroup: "off", SlotCPUs: 1},
+		"need cgroups":                  {Cgroup: "off", SlotCPUs: 1},
 		"tuning.slot_memory":            {SlotMemory: "much"},
 		"tuning.slot_cpus":              {SlotCPUs: -1},
 		"of memory is larger than":      {SlotMemory: "9000T"},
