@@ -51,7 +51,7 @@ func TestTokensAreNotShown(t *testing.T) {
 		}
 	}
 	write("two words")
-	if _, err := (&Client{Token: file}).Dial("grpcs://h:1"); err == nil || !strings.Contains(err.Error(), "no token") {
+	if _, err := (&Client{Token: file}).Dial("grpcs://h:1"); err == nil || !strings.Contains(err.Error(), "not a token") {
 		t.Errorf("two words: %v", err)
 	}
 }

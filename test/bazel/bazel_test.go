@@ -90,9 +90,9 @@ func TestOldBazel(t *testing.T) {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.ExitCode, r.Output)
 	}
-	// In the background it uploads files that events name with calls of the build, which are cancelled
-	// at the build's end. That ends some builds and some servers of it, so that no files are uploaded
-	// there.
+	// It uploads files that events name with calls of the build, which are cancelled at the build's
+	// end. In the background, or after a cut, that ends some builds and some servers of it, so that
+	// no files are uploaded.
 	t.Run("events", func(t *testing.T) { testEvents(t, c, localFiles) })
 }
 

@@ -18,10 +18,10 @@ import (
 
 // testEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of
 // them, and once the scheduler ends and another has its folder. Each ends as it does without
-// --bes_backend, at once or in the background, for which more flags may be given, and its page tells
-// of it. What Bazel makes of a scheduler that stays away is its own. The builds have a farm of their own, which shares a folder with them, and the Bazel server
-// of c.
-func testEvents(t *testing.T, c *Client, background ...string) {
+// --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a
+// scheduler that stays away is its own. The builds have more flags, a farm of their own, which
+// shares a folder with them, and the Bazel server of c.
+func testEvents(t *testing.T, c *Client, flags ...string) {
 	f := programs.New(t, programs.ShareFolder)
 	pages := programs.FreeAddress(t)
 	up, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
@@ -29,8 +29,8 @@ func testEvents(t *testing.T, c *Client, background ...string) {
 	f.Cleanup(func() { farm.Drain() })
 	e := &events{f, farm, c.With("--keep_going", "--remote_retries=20", "--remote_executor=grpc://"+address), pages, address}
 	e.large(t)
-	e.cuts(t)
-	e.cuts(t, append(background, "--bes_upload_mode=fully_async")...)
+	e.cuts(t, false, flags...)
+	e.cuts(t, true, append(flags, "--bes_upload_mode=fully_async")...)
 }
 
 // events are what a test of build events needs.
@@ -85,11 +85,11 @@ sh_test(name = "fails", srcs = ["fails.sh"], data = [":gate"])
 `
 
 // cuts publishes one build of which nothing is cut, one that is cut for a while, and one that is
-// cut for good; in the background if there are flags for it.
-func (e *events) cuts(t *testing.T, background ...string) {
+// cut for good, with more flags; in the background if that is what they mean.
+func (e *events) cuts(t *testing.T, background bool, more ...string) {
 	for i, cut := range []string{"not cut", "cut for a while", "cut for good"} {
 		name := cut
-		if background != nil {
+		if background {
 			name, i = "in the background, "+cut, i+10
 		}
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func (e *events) cuts(t *testing.T, background ...string) {
 			}
 			through := newProxy(t, e.address)
 			id := fmt.Sprintf("00000000-0000-4000-8000-%012d", i)
-			flags := append([]string{"//events:all", "--bes_backend=grpc://" + through.address(), "--invocation_id=" + id}, background...)
+			flags := append([]string{"//events:all", "--bes_backend=grpc://" + through.address(), "--invocation_id=" + id}, more...)
 			ended := e.bazel.Start(t, "test", flags...)
 			e.WaitForFile(begun)
 			e.Eventually("the build has a page", func() bool { return strings.Contains(e.page(id), "bazel test") })
@@ -114,7 +114,7 @@ func (e *events) cuts(t *testing.T, background ...string) {
 				e.Eventually("Bazel tries again", func() bool { _, rejected := through.counts(); return rejected > 0 })
 			}
 			if cut == "cut for a while" {
-				if background != nil {
+				if background {
 					e.replace()
 				}
 				through.restore()
@@ -122,7 +122,7 @@ func (e *events) cuts(t *testing.T, background ...string) {
 			}
 			e.Write(gate, "")
 			run, want := <-ended, testsFailed
-			if cut == "cut for good" && background == nil {
+			if cut == "cut for good" && !background {
 				want = unpublished
 			}
 			if run.ExitCode != want {
@@ -131,7 +131,7 @@ func (e *events) cuts(t *testing.T, background ...string) {
 			if cut == "cut for good" {
 				e.Eventually("the page says what is known", func() bool { return strings.Contains(e.page(id), "Not ended, or its last event is missing") })
 			} else {
-				e.expectPage(t, id, !slices.Contains(background, localFiles))
+				e.expectPage(t, id, !slices.Contains(more, localFiles))
 			}
 		})
 	}
