@@ -65,6 +65,7 @@ type Relay struct {
 	last   uint64            // number of its last block
 	at     uint64            // the slot up to which what others have published was taken over
 	known  map[uint64]uint64 // by origin, the number of the last block that was taken over
+	past   uint64            // the largest such number of origins that are no longer in known
 	hasAll bool              // the last Pull took over all that there was
 
 	// What is published goes to a slot; nil: that of the last one was not read yet.
@@ -178,11 +179,12 @@ func (r *Relay) load() error {
 	}
 	var random [8]byte
 	_, _ = rand.Read(random[:])
-	r.origin, r.last, r.at, r.known = binary.LittleEndian.Uint64(random[:])|1, 0, 0, map[uint64]uint64{}
+	r.origin, r.last, r.at, r.past, r.known = binary.LittleEndian.Uint64(random[:])|1, 0, 0, 0, map[uint64]uint64{}
 	return r.save()
 }
 
-// The file has a line for this folder, and one for each origin of blocks.
+// The file has a line for this folder, one for each known origin of blocks, and one of folder 0 for
+// those that are no longer known.
 const (
 	fileFormat   = "forerunner relay 2: folder %d has published up to block %d, and has all up to slot %d\n"
 	originFormat = "folder %d up to block %d\n"
@@ -201,6 +203,8 @@ func (r *Relay) parse(text string) error {
 		}
 		r.known[origin] = number
 	}
+	r.past = r.known[0]
+	delete(r.known, 0)
 	return nil
 }
 
@@ -210,6 +214,9 @@ func (r *Relay) save() error {
 		return err
 	}
 	text := fmt.Appendf(nil, fileFormat, r.origin, r.last, r.at)
+	if r.past > 0 {
+		text = fmt.Appendf(text, originFormat, 0, r.past)
+	}
 	for _, origin := range slices.Sorted(maps.Keys(r.known)) {
 		text = fmt.Appendf(text, originFormat, origin, r.known[origin])
 	}

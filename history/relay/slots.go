@@ -223,7 +223,7 @@ func (r *Relay) got(at uint64) {
 func (r *Relay) unpack(slot []byte, into *history.Store) (isNew bool) {
 	list, _ := blocks(slot)
 	for _, b := range list {
-		if b.origin == r.origin || b.number <= r.known[b.origin] {
+		if b.origin == r.origin || b.origin == 0 || b.number <= r.lastOf(b.origin) {
 			continue
 		}
 		isNew = true
@@ -235,6 +235,16 @@ func (r *Relay) unpack(slot []byte, into *history.Store) (isNew bool) {
 	return isNew
 }
 
+// lastOf returns the number of the last block of an origin that is here. If the origin is not known,
+// it may be one of those that were forgotten, whose blocks must not come again. Numbers are times: of
+// an origin that begins now, they are larger.
+func (r *Relay) lastOf(origin uint64) uint64 {
+	if number, known := r.known[origin]; known {
+		return number
+	}
+	return r.past
+}
+
 // know notes a block. For it an origin that has published nothing for longest is forgotten.
 func (r *Relay) know(b block) {
 	if _, known := r.known[b.origin]; !known && len(r.known) == maxOrigins {
@@ -244,6 +254,7 @@ func (r *Relay) know(b block) {
 				oldest = origin
 			}
 		}
+		r.past = max(r.past, r.known[oldest])
 		delete(r.known, oldest)
 	}
 	r.known[b.origin] = b.number
