@@ -122,12 +122,12 @@ func abort(conn uint32, dir string) error {
 }
 
 // openControl opens the control file system of FUSE, which is not mounted everywhere. It is mounted
-// nowhere, as the folder of a mount may be gone; before Linux 5.2 it is temporarily mounted on the
-// empty folder dir.
+// nowhere, as the folder of a mount may be gone; before Linux 5.2, and where a container's filter of
+// system calls does not know that way, it is temporarily mounted on the empty folder dir.
 func openControl(dir string) (fd int, done func() error, err error) {
 	const flags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
 	fs, err := unix.Fsopen("fusectl", unix.FSOPEN_CLOEXEC)
-	if errors.Is(err, unix.ENOSYS) {
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		if err := unix.Mount(names.MountSource, dir, "fusectl", flags, ""); err != nil {
 			return -1, nil, err
 		}

@@ -1,25 +1,39 @@
 package mounts
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 )
+
+// needFUSE skips the test where there is no FUSE.
+func needFUSE(t *testing.T) {
+	t.Helper()
+	f, err := os.OpenFile(FUSEDevice, os.O_RDWR, 0)
+	if err == nil {
+		_ = f.Close()
+	}
+	if err == nil && os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "" {
+		t.Skip("no FUSE, or not root:", err)
+	}
+	t.Fatal(err)
+}
 
 // TestStopWithoutFolder: a mount whose folder was moved, with another one in its place, ends like
 // one whose folder is gone.
 func TestStopWithoutFolder(t *testing.T) {
-	if f, err := os.OpenFile(FUSEDevice, os.O_RDWR, 0); err != nil || os.Geteuid() != 0 {
-		if os.Getenv("CI") == "" {
-			t.Skip("no FUSE, or not root:", err)
-		}
-		t.Fatal(err)
-	} else {
-		_ = f.Close()
-	}
+	needFUSE(t)
 	for _, name := range []string{"gone", "replaced"} {
 		t.Run(name, func(t *testing.T) {
 			dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -58,5 +72,57 @@ func TestStopWithoutFolder(t *testing.T) {
 				t.Error("the server did not end")
 			}
 		})
+	}
+}
+
+// refuse makes a system call of this thread fail, as the filter of a container does.
+func refuse(call uint32, with unix.Errno) error {
+	code := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the number of the call
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(with)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	filter := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	return unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0)
+}
+
+// controlWithout opens the control file system where fsopen(2) fails.
+func controlWithout(dir string, with unix.Errno) error {
+	if err := refuse(unix.SYS_FSOPEN, with); err != nil {
+		return fmt.Errorf("refuse fsopen: %w", err)
+	}
+	fd, done, err := openControl(dir)
+	if err != nil {
+		return err
+	}
+	var opened, mounted unix.Stat_t
+	err = errors.Join(unix.Fstat(fd, &opened), unix.Stat(dir, &mounted))
+	if err == nil && opened.Dev != mounted.Dev {
+		err = errors.New("what is opened is not what is mounted")
+	}
+	return errors.Join(err, done())
+}
+
+// TestControlWithoutFsopen: on old kernels, and where a container's filter refuses fsopen(2), the
+// control file system is mounted on the folder, and then no longer.
+func TestControlWithoutFsopen(t *testing.T) {
+	needFUSE(t)
+	for _, with := range []unix.Errno{unix.ENOSYS, unix.EPERM} {
+		dir := filepath.Join(t.TempDir(), "empty")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			ended <- controlWithout(dir, with)
+		}()
+		if err := <-ended; err != nil {
+			t.Errorf("%v: %v", with, err)
+		}
+		if err := os.Remove(dir); err != nil { // it would be busy
+			t.Error(err)
+		}
 	}
 }
