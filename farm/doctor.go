@@ -57,8 +57,9 @@ const (
 	soonExpired = 14 * 24 * time.Hour
 	// probeBytes is the size of the blob that the storage is tried with.
 	probeBytes = 4 << 20
-	// remotePatience bounds each call to scheduler and storage.
-	remotePatience = 10 * time.Second
+	// remotePatience limits a call to the storage that only asks, transferPatience one that moves the
+	// blob of probeBytes.
+	remotePatience, transferPatience = 10 * time.Second, time.Minute
 )
 
 // Examine checks whether this machine meets w's needs, by starting as a worker does in a temporary
@@ -352,9 +353,7 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	}
 	defer conn.Close()
 	defer storage.Close()
-	ctx, cancel := context.WithTimeout(ctx, remotePatience)
-	defer cancel()
-	s, err := probe.Measure(ctx, storage.Client, probeBytes)
+	s, err := probe.Measure(ctx, storage.Client, probeBytes, probe.Patience{Answer: remotePatience, Transfer: transferPatience})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", w.Storage, err)
 	}

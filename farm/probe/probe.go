@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,6 +28,13 @@ func IsSynchronized() (bool, error) {
 
 // FileSystem returns the type of the file system that a folder is on, such as ext4.
 func FileSystem(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir) // mount points have none
+	}
+	if err != nil {
+		return "", err
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
 		return "", fmt.Errorf("stat %s: %w", dir, err)
@@ -64,9 +72,12 @@ type Speed struct {
 	Bytes                       int
 }
 
+// Patience limits the calls of Measure: one that only asks, and each that moves the blob.
+type Patience struct{ Answer, Transfer time.Duration }
+
 // Measure asks for a blob that nobody has, uploads it, and reads it again. The storage evicts it some
 // time, as others.
-func Measure(ctx context.Context, blobs Blobs, bytes int) (s Speed, err error) {
+func Measure(ctx context.Context, blobs Blobs, bytes int, most Patience) (s Speed, err error) {
 	s.Bytes = bytes
 	content := make([]byte, bytes)
 	_, _ = rand.Read(content) // it never fails
@@ -74,14 +85,23 @@ func Measure(ctx context.Context, blobs Blobs, bytes int) (s Speed, err error) {
 	for _, step := range []struct {
 		what string
 		took *time.Duration
-		do   func() error
+		most time.Duration
+		do   func(ctx context.Context) error
 	}{
-		{"ask for a blob", &s.RoundTrip, func() error { _, err := blobs.FindMissing(ctx, []digest.Digest{d}); return err }},
-		{"upload", &s.Upload, func() error { return blobs.Upload(ctx, []client.Blob{client.BytesBlob(d, content)}, nil) }},
-		{"download", &s.Download, func() error { _, err := blobs.Read(ctx, d); return err }},
+		{"ask for a blob", &s.RoundTrip, most.Answer, func(ctx context.Context) error {
+			_, err := blobs.FindMissing(ctx, []digest.Digest{d})
+			return err
+		}},
+		{"upload", &s.Upload, most.Transfer, func(ctx context.Context) error {
+			return blobs.Upload(ctx, []client.Blob{client.BytesBlob(d, content)}, nil)
+		}},
+		{"download", &s.Download, most.Transfer, func(ctx context.Context) error { _, err := blobs.Read(ctx, d); return err }},
 	} {
 		start := time.Now()
-		if err := step.do(); err != nil {
+		call, cancel := context.WithTimeout(ctx, step.most)
+		err := step.do(call)
+		cancel()
+		if err != nil {
 			return s, fmt.Errorf("%s: %w", step.what, err)
 		}
 		*step.took = time.Since(start)

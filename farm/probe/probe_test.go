@@ -2,7 +2,10 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,40 +14,75 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A slow storage takes a while for each call.
-type slow struct{ known map[digest.Digest]bool }
-
-func (s *slow) FindMissing(_ context.Context, ds []digest.Digest) ([]digest.Digest, error) {
-	time.Sleep(time.Second)
-	return ds, nil
+// A slow storage takes a while for each call: a second, and for the blob the given times.
+type slow struct {
+	known    map[digest.Digest]bool
+	up, down time.Duration
 }
 
-func (s *slow) Upload(_ context.Context, blobs []client.Blob, _ func(digest.Digest, int64)) error {
-	time.Sleep(2 * time.Second)
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *slow) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
+	return ds, pass(ctx, time.Second)
+}
+
+func (s *slow) Upload(ctx context.Context, blobs []client.Blob, _ func(digest.Digest, int64)) error {
 	s.known[blobs[0].Digest] = true
-	return nil
+	return pass(ctx, s.up)
 }
 
-func (s *slow) Read(_ context.Context, d digest.Digest) ([]byte, error) {
-	time.Sleep(3 * time.Second)
+func (s *slow) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if !s.known[d] {
 		return nil, os.ErrNotExist
 	}
-	return nil, nil
+	return nil, pass(ctx, s.down)
 }
 
+// TestMeasure: a slow storage is measured as long as none of its calls takes too long, whatever all
+// of them take.
 func TestMeasure(t *testing.T) {
+	most := Patience{Answer: 2 * time.Second, Transfer: 10 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
-		got, err := Measure(t.Context(), &slow{map[digest.Digest]bool{}}, 1000)
-		if want := (Speed{time.Second, 2 * time.Second, 3 * time.Second, 1000}); err != nil || got != want {
-			t.Errorf("%+v, %v, want %+v", got, err, want)
+		for _, c := range []struct {
+			up, down time.Duration
+			fails    string
+		}{
+			{2 * time.Second, 3 * time.Second, ""},
+			{9 * time.Second, 8 * time.Second, ""},
+			{11 * time.Second, 0, "upload: "},
+			{0, time.Hour, "download: "},
+		} {
+			got, err := Measure(t.Context(), &slow{map[digest.Digest]bool{}, c.up, c.down}, 1000, most)
+			switch want := (Speed{time.Second, c.up, c.down, 1000}); {
+			case c.fails != "":
+				if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), c.fails) {
+					t.Errorf("%s and %s: %v, want %q", c.up, c.down, err, c.fails)
+				}
+			case err != nil || got != want:
+				t.Errorf("%+v, %v, want %+v", got, err, want)
+			}
 		}
 	})
 }
 
-// TestFileSystem knows what it cannot mistake: that of /proc and of folders below it.
+// TestFileSystem knows what it cannot mistake: that of /proc and of folders below it, however they
+// are named.
 func TestFileSystem(t *testing.T) {
-	for dir, want := range map[string]string{"/proc": "proc", "/proc/self": "proc"} {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("/proc", link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(link)
+	for dir, want := range map[string]string{
+		"/proc": "proc", "/proc/self": "proc", link: "proc", filepath.Join(link, "self"): "proc", ".": "proc", "sys": "proc",
+	} {
 		if got, err := FileSystem(dir); err != nil || got != want {
 			t.Errorf("%s: %q, %v, want %q", dir, got, err, want)
 		}
