@@ -87,11 +87,11 @@ func TestAnswersThatYield(t *testing.T) {
 	y := &yielding{ResponseWriter: w}
 	e := events{}.to(y)
 	if err := e.send("main", []byte("a")); err != nil || time.Until(w.until) <= 0 {
-		t.Errorf("an answer that need not make budget: %v, until %s", err, w.until)
+		t.Errorf("an answer that need not make room: %v, until %s", err, w.until)
 	}
 	y.yield()
 	if err := e.send("main", []byte("b")); err == nil || time.Until(w.until) > 0 || strings.Contains(w.Body.String(), "b\n") {
-		t.Errorf("an answer that has to make budget: %v, until %s: %q", err, w.until, w.Body)
+		t.Errorf("an answer that has to make room: %v, until %s: %q", err, w.until, w.Body)
 	}
 	asFile(y, "x", "text/plain")
 	if time.Until(w.until) > 0 {
