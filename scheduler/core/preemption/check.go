@@ -53,12 +53,20 @@ func (c *Cohort) Check(there Counted) string {
 	if len(there.Used) > 0 {
 		return fmt.Sprintf("%v is used and not counted", there.Used)
 	}
-	lines := 0
+	lines, armed := 0, map[*tier]bool{}
+	for q := range there.Waiting {
+		for _, l := range q.lines {
+			armed[l.tier] = armed[l.tier] || l.timer.IsSet()
+		}
+	}
 	for _, p := range c.parties {
 		for _, t := range p.tiers {
 			lines += t.lines
 			if short := c.ledger.Standing(p.instance, t.cost) == quota.BelowMin; short == t.below.IsZero() {
 				return fmt.Sprintf("instance %q is below its minimum: %t, since %s", p.instance, short, t.below)
+			}
+			if t.resting.Len() > 0 && !armed[t] && c.ledger.Missing(p.instance, t.cost) > 0 {
+				return fmt.Sprintf("instance %q lacks runs, and all its lines rest", p.instance)
 			}
 		}
 	}

@@ -105,7 +105,8 @@ func (c *Cohort) GoOn(spend func() bool) {
 // IsBehind reports whether GoOn or Stirred is to be called again.
 func (c *Cohort) IsBehind() bool { return len(c.above) > 0 || len(c.stirred) > 0 }
 
-// forget drops a line in which no task waits, and for which none must yield.
+// forget drops a line in which no task waits, and for which none must yield. The next line has its
+// turn.
 func (c *Cohort) forget(l *Line) {
 	c.Timers.Stop(&l.timer)
 	l.rouse()
@@ -114,6 +115,7 @@ func (c *Cohort) forget(l *Line) {
 	l.place = nil
 	delete(l.queue.lines, l.tier.party.instance)
 	c.drop(l.tier)
+	c.armNext(l.tier)
 }
 
 // A Use is an instance's quota in a cohort, its use, and the number of its waiting actions.

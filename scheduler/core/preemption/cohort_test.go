@@ -224,3 +224,87 @@ func TestOneMoreIsMissing(t *testing.T) {
 		t.Error("others need not yield for a second one")
 	}
 }
+
+// leave has the first task of "many" in a pool leave it.
+func (m *mall) leave(pool int) {
+	first, _ := m.queues[pool].lines["many"].tasks.Front()
+	first.Leave()
+}
+
+// TestTurnPasses has an instance that waits in many pools be below its minimum, while the line whose
+// turn it is has nobody yield, as its tasks are gone or came late. One must yield to the next line.
+func TestTurnPasses(t *testing.T) {
+	for name, c := range map[string]struct {
+		// tasks is how many tasks of "many" wait in the first pool.
+		tasks int
+		// happens has one more be missing than must yield; first must yield to the first pool.
+		happens func(m *mall, one, first *Share)
+	}{
+		"the task for which another one yields is gone": {1, func(m *mall, _, first *Share) {
+			m.leave(0)
+			first.IsPreempted()
+		}},
+		"the next line is gone": {1, func(m *mall, one, _ *Share) {
+			one.Discharge()
+			m.leave(1)
+		}},
+		"tasks of the next line came late": {1, func(m *mall, one, _ *Share) {
+			m.queues[1].Enter(NewShare(nil, "many"))
+			m.leave(1)
+			m.due()
+			m.queues[2].Enter(NewShare(nil, "many"))
+			m.due() // the line with second rests behind that of the task that came late
+			one.Discharge()
+		}},
+		"all tasks of the next line are gone": {2, func(m *mall, one, _ *Share) {
+			one.Discharge()
+			m.leave(0)
+			m.leave(0)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMall(map[string]quota.Quota{"many": {Min: 2}})
+			for range c.tasks - 1 {
+				m.queues[0].Enter(NewShare(nil, "many"))
+			}
+			one, first, second := NewShare(nil, "many"), NewShare(nil, "others"), NewShare(nil, "others")
+			m.queues[0].Charge(one, Run{})
+			m.queues[0].Charge(first, Run{})
+			m.queues[2].Charge(second, Run{})
+			m.Now = m.Now.Add(time.Hour)
+			if m.due() != 1 || first.Claim() == nil {
+				t.Fatal("others need not yield for the one that is missing")
+			}
+			c.happens(m, one, first)
+			if m.due() != 1 || second.Claim() == nil {
+				t.Error("nobody yields to the next line")
+			}
+		})
+	}
+}
+
+// TestTurnPassesToLargerClass has the tasks of an instance below its minimum, for which others
+// yielded, be gone. Others must yield to its tasks on workers of a larger size class.
+func TestTurnPassesToLargerClass(t *testing.T) {
+	c := New(
+		quota.Cohort{Name: "farm", Unit: quota.SizeClasses}, &timer.Clock{Now: time.Unix(1e9, 0)},
+		Options{Delay: time.Hour, Grace: time.Minute, Limit: 1},
+	)
+	c.Set("short", quota.Quota{Min: 1})
+	var waiting, running []*Share
+	for i, q := range []*Queue{c.Queue(1, nil), c.Queue(4, nil)} {
+		waiting = append(waiting, NewShare(nil, "short"))
+		q.Enter(waiting[i])
+		running = append(running, NewShare(nil, "others"))
+		q.Charge(running[i], Run{})
+	}
+	m := &mall{Cohort: c}
+	c.Now = c.Now.Add(time.Hour)
+	if m.due() != 1 || running[0].Claim() == nil {
+		t.Fatal("others need not yield on the smaller class")
+	}
+	waiting[0].Leave()
+	if running[0].IsPreempted() || m.due() != 1 || running[1].Claim() == nil {
+		t.Error("others need not yield on the larger class")
+	}
+}

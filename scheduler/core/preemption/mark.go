@@ -64,6 +64,7 @@ func (l *Line) Ripen(atMost int) (marked int) {
 	c := l.queue.cohort
 	if !l.Short() {
 		c.arm(l)
+		c.armNext(l.tier)
 		return 0
 	}
 	need := l.marked + int(c.ledger.Missing(l.Instance(), l.tier.cost))
@@ -131,7 +132,7 @@ func (c *Cohort) markFor(r *quota.Run, l *Line, deadline time.Time) *Mark {
 	return sh.mark
 }
 
-// unmark takes a mark back. The caller arms its line.
+// unmark takes a mark back. The caller calls unclaim for its line.
 func (c *Cohort) unmark(m *Mark) {
 	c.ledger.Unmark(&m.share.run)
 	m.share.mark = nil
@@ -152,8 +153,15 @@ func (c *Cohort) spare(sh *Share) {
 	}
 	c.unmark(m)
 	if m.claim != nil {
-		c.arm(m.claim)
+		c.unclaim(m.claim)
 	}
+}
+
+// unclaim handles that one task less must yield to a line: another one may have to, also to another
+// line of the instance.
+func (c *Cohort) unclaim(l *Line) {
+	c.arm(l)
+	c.settle(l.Instance(), false)
 }
 
 // IsPreempted reports whether the calling worker of a counted task must stop it now. A task that
@@ -181,7 +189,7 @@ func (c *Cohort) replaces(sh *Share) bool {
 		c.unmark(m)
 		switch {
 		case !l.Short() || l.marked >= l.tasks.Len() || ledger.Missing(l.Instance(), sh.run.Cost) == 0:
-			c.arm(l) // none need yield
+			c.unclaim(l) // none need yield
 		case ledger.Open(&sh.run):
 			c.markFor(&sh.run, l, c.Now)
 			return true

@@ -82,8 +82,8 @@ func (c *Cohort) settle(instance string, changed bool) {
 }
 
 // settleTier sets the timers of a tier's lines when its instance comes below its minimum. When it
-// is above again they are still set: they do nothing then. While it is below, the next resting line
-// has its timer set if more tasks must yield than do.
+// is above again they are still set: they do nothing then. While it is below, the next resting
+// lines have their timers set if more tasks must yield than do.
 func (c *Cohort) settleTier(t *tier) {
 	switch {
 	case c.ledger.Standing(t.party.instance, t.cost) != quota.BelowMin:
@@ -98,10 +98,16 @@ func (c *Cohort) settleTier(t *tier) {
 	}
 }
 
-// armNext sets the timer of the next resting line of a tier, if more tasks must yield than do.
+// armNext sets the timer of the next resting line of a tier, if more tasks must yield than do. A
+// line whose tasks have not waited for long enough does not keep others from their turn.
 func (c *Cohort) armNext(t *tier) {
-	if l, some := t.resting.Front(); some && c.ledger.Missing(t.party.instance, t.cost) > 0 {
-		c.arm(l)
+	if t.below.IsZero() || c.ledger.Missing(t.party.instance, t.cost) == 0 {
+		return
+	}
+	for l, some := t.resting.Front(); some; l, some = t.resting.Front() {
+		if c.arm(l); !c.Timers.When(&l.timer).After(c.Now) {
+			return
+		}
 	}
 }
 
