@@ -33,7 +33,7 @@ type task struct {
 	action request.Key
 	// before and after are tasks of the same action; see flights.
 	before, after *task
-	// Place is its place in the line in which it waits.
+	// Link is its place in the line in which it waits.
 	sweep.Link[*task]
 	queued time.Time
 	// operations share the task; only an orphan has none. alone is the one that most tasks have.
@@ -111,7 +111,7 @@ func (t *task) ran() request.Ran {
 	return request.RanFor(t.spec.Instance, t.action)
 }
 
-// worker returns the worker of a task, and the cost that its end frees; nil if there is none.
+// worker returns the worker of a task; nil if there is none.
 func (t *task) worker() *worker {
 	if r := t.run(); r != nil {
 		return r.worker
