@@ -40,7 +40,7 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # longest begin first, or the last one would run alone; those that wait are between those that compute. Where actions find
 # the worker of their size is measured, so nothing else runs then. Lint has run vet already. Compilers and linkers make much
 # garbage, too; what they make is the same. FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
-TEST_PACKAGES ?= 5
+TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test

@@ -74,9 +74,10 @@ func TestHangingScheduler(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
-				if c.hangs {
-					<-stream.Context().Done()
+			over := make(chan struct{})
+			s := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+				if c.hangs { // for longer than the client waits, or it may still answer in time
+					<-over
 				}
 				return c.err
 			}))
@@ -92,6 +93,7 @@ func TestHangingScheduler(t *testing.T) {
 			if err := conn.Close(); err != nil {
 				t.Error(err)
 			}
+			close(over)
 			s.Stop()
 			if err := <-ended; err != nil {
 				t.Error(err)

@@ -85,8 +85,8 @@ func (f *File) Authorize(o *auth.Options) {
 	o.Issuers, o.Rules, o.Owning, o.LogIn = f.Tokens, f.Access, f.OperationsBelongTo, f.Login.On()
 }
 
-// Check returns what is wrong with the scheduler's part of a file, beside the settings in c, as Read
-// does. What is named in it, such as files of keys, is not looked at.
+// Check returns an error if the scheduler's part of a file, together with the settings in c, is
+// invalid, as Read does. It does not read files that the configuration names, such as keys.
 func (f *File) Check(c tuning.Config) error {
 	f.Apply(&c)
 	if _, err := c.WithDefaults(); err != nil {

@@ -36,9 +36,10 @@ const (
 type Options struct {
 	// Levels are the levels of the trie, the outermost first.
 	Levels []Level
-	// Admit returns the grade of a branch of the first level, in a kind, whenever waiting or
-	// running items below it have changed. If the grade of a key changes for another reason, the
-	// owner of Admit notes that in Changes. Admit must not call the tree. Nil: all share.
+	// Admit returns the grade of a branch of the first level for a kind of workers. The tree calls
+	// it whenever waiting or running items below the branch have changed. If the grade of a key
+	// changes for another reason, the owner of Admit notes that in Changes. Admit must not call the
+	// tree. Nil: all branches have Share.
 	Admit func(kind uint32, key string) Grade
 	// Changes may be nil.
 	Changes *Changes

@@ -61,7 +61,7 @@ type Node struct {
 	kind   uint32
 }
 
-// Root is the topmost branch.
+// Root returns the topmost branch.
 func (t *Tree) Root(kind uint32) Node {
 	t.refresh()
 	return Node{t.root, kind}

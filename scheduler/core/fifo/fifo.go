@@ -20,7 +20,7 @@ func (f *List[T]) Remove(a Anchor) { f.l.Remove(a) }
 // MoveToBack moves the value of an anchor to the end, if it is still in f.
 func (f *List[T]) MoveToBack(a Anchor) { f.l.MoveToBack(a) }
 
-// Len returns how many values there are.
+// Len returns the number of values.
 func (f *List[T]) Len() int { return f.l.Len() }
 
 // Front returns the first value; false if there is none.

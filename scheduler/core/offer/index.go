@@ -40,10 +40,10 @@ func NewIndex[P Pool]() *Index[P] {
 // Get returns the pool of an offer; the zero P if there is none.
 func (x *Index[P]) Get(o Offer) P { return x.byKey[o.Key()] }
 
-// Find returns the pool of a worker with this offer; false: none. Workers that report implied
-// properties and those that do not, such as Buildbarn's, share a pool if they are otherwise equal,
-// and alike for the caller; widen is the pool of the latter, if the worker is the first to report
-// more: if it is alike the caller replaces that pool's offer, by Remove and Add.
+// Find returns the pool of a worker with this offer; false: there is none. Workers that report
+// implied properties and those that do not, such as Buildbarn's, share a pool if they are otherwise
+// equal, and if alike says so. widen is a pool of the latter, if the worker is the first to report
+// more: if alike says so, the caller replaces the pool's offer, by Remove and Add.
 func (x *Index[P]) Find(o Offer, alike func(P) bool) (found, widen P, ok bool) {
 	var none P
 	if p, ok := x.byKey[o.Key()]; ok {

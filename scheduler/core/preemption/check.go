@@ -33,7 +33,7 @@ type Counted struct {
 	// Used is the use of each instance, Marked the number of tasks that must yield to each line.
 	Used   map[string]int64
 	Marked map[*Line]int
-	// Waiting are the queues, with how many wait there by instance; Idle are those of them that have
+	// Waiting is the number of waiting tasks by queue and instance; Idle says whether a queue has
 	// idle workers.
 	Waiting map[*Queue]map[string]int
 	Idle    map[*Queue]bool
@@ -93,7 +93,7 @@ func (c *Cohort) Check(there Counted) string {
 func (q *Queue) check(waiting map[string]int, marked map[*Line]int) string {
 	for m := range q.overdue.Values() {
 		if m.share.mark != m || m.claim.queue != q {
-			return fmt.Sprintf("line %q waits for what is not marked", m.claim.Instance())
+			return fmt.Sprintf("line %q waits for a run that is not marked", m.claim.Instance())
 		}
 	}
 	exposed := 0

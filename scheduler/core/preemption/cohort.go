@@ -63,10 +63,10 @@ func (c *Cohort) Grade(kind uint32, instance string) fair.Grade {
 	return fair.Share
 }
 
-// Changes are those of grades; they are for fair.Options.
+// Changes returns the changes of the grades, for fair.Options.
 func (c *Cohort) Changes() *fair.Changes { return &c.changes }
 
-// Set puts a quota in force; the zero Quota is none.
+// Set sets a quota; the zero Quota removes it.
 func (c *Cohort) Set(instance string, q quota.Quota) {
 	c.quotas[instance] = q
 	if q == (quota.Quota{}) {

@@ -28,8 +28,8 @@ type Queue struct {
 	overdue fifo.List[*Mark]
 }
 
-// Queue returns a cohort's state of a queue of a size class, whose tree gets its grades from Grade
-// and Changes. For a nil Cohort it is nil.
+// Queue returns a cohort's state of the queue of a size class, whose tree must get its grades from
+// Grade and Changes. For a nil Cohort it is nil.
 func (c *Cohort) Queue(class uint32, owner any) *Queue {
 	if c == nil {
 		return nil
