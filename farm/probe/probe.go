@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/mountinfo"
+	"github.com/forerunner-build/forerunner/paths"
 )
 
 // IsSynchronized reports whether something sets the clock of this machine by others, as the kernel
@@ -46,9 +46,8 @@ func FileSystem(dir string) (string, error) {
 	device := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
 	found, longest := "", -1
 	for _, m := range mounts {
-		isBelow := m.Point == "/" || dir == m.Point || strings.HasPrefix(dir, m.Point+"/")
 		// btrfs has other numbers in files than in mounts: the mount point decides then.
-		if !isBelow || m.Device != device && m.Type != "btrfs" || len(m.Point) < longest {
+		if !paths.Below(dir, m.Point) || m.Device != device && m.Type != "btrfs" || len(m.Point) < longest {
 			continue
 		}
 		found, longest = m.Type, len(m.Point)
