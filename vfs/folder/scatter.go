@@ -1,10 +1,7 @@
 package folder
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -50,10 +47,8 @@ func (s *Scatter) Next() string {
 	if !turn {
 		return now
 	}
-	var name [8]byte
-	_, _ = rand.Read(name[:]) // it never fails
-	next := filepath.Join(s.dir, "incoming-to-"+hex.EncodeToString(name[:]))
-	if os.Mkdir(next, 0o700) != nil { // such as on a full disk; the maker of the file gets the error
+	next, err := os.MkdirTemp(s.dir, "incoming-to-")
+	if err != nil { // such as on a full disk; the maker of the file gets the error
 		next = s.dir
 	}
 	s.turn(next)
