@@ -200,15 +200,7 @@ func benchPools(ctx context.Context, p *sizesParameters, jobs []*simJob, exponen
 
 // poolRows are the rows of sizes.json about moves between pools.
 func poolRows(with, without simFigure) []report.Row {
-	rows := []report.Row{
-		report.NewRow("p95_delay_pools_spill", with.p95Seconds, "s"),
-		report.NewRow("p95_delay_pools_no_spill", without.p95Seconds, "s"),
-		report.NewRow("makespan_pools_spill", with.makespan, "s"),
-		report.NewRow("makespan_pools_no_spill", without.makespan, "s"),
-	}
-	rows[0].Wanted, rows[2].Wanted = "≤ p95_delay_pools_no_spill", "≤ makespan_pools_no_spill"
-	rows[0].Note = fmt.Sprintf("%.3f of the actions went to the other pool", with.spilled)
-	rows[2].Note = fmt.Sprintf("95th percentile %.4g", with.p95Makespan)
-	rows[3].Note = fmt.Sprintf("95th percentile %.4g", without.p95Makespan)
-	return rows
+	return moveRows("pools_", "went to the other pool", with, without, func(f simFigure) string {
+		return fmt.Sprintf("95th percentile %.4g", f.p95Makespan)
+	})
 }

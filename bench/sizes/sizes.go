@@ -231,16 +231,24 @@ func spillRows(figures []simFigure) []report.Row {
 	for _, f := range figures {
 		by[f.name] = f
 	}
-	with, without := by[oursNow], by[oursWaiting]
+	const moved = "went to a larger class than was chosen"
+	return moveRows("", moved, by[oursNow], by[oursWaiting], func(f simFigure) string {
+		return fmt.Sprintf("95th percentile %.4g; cost %.3f", f.p95Makespan, f.cost)
+	})
+}
+
+// moveRows are the rows of a farm with and without moves to other workers, moved being what these
+// are. note is that of a makespan.
+func moveRows(farm, moved string, with, without simFigure, note func(simFigure) string) []report.Row {
+	spill, noSpill := farm+"spill", farm+"no_spill"
 	rows := []report.Row{
-		report.NewRow("p95_delay_spill", with.p95Seconds, "s"),
-		report.NewRow("p95_delay_no_spill", without.p95Seconds, "s"),
-		report.NewRow("makespan_spill", with.makespan, "s"),
-		report.NewRow("makespan_no_spill", without.makespan, "s"),
+		report.NewRow("p95_delay_"+spill, with.p95Seconds, "s"),
+		report.NewRow("p95_delay_"+noSpill, without.p95Seconds, "s"),
+		report.NewRow("makespan_"+spill, with.makespan, "s"),
+		report.NewRow("makespan_"+noSpill, without.makespan, "s"),
 	}
-	rows[0].Wanted, rows[2].Wanted = "≤ p95_delay_no_spill", "≤ makespan_no_spill"
-	rows[0].Note = fmt.Sprintf("%.3f of the actions went to a larger class than was chosen", with.spilled)
-	rows[2].Note = fmt.Sprintf("95th percentile %.4g; cost %.3f", with.p95Makespan, with.cost)
-	rows[3].Note = fmt.Sprintf("95th percentile %.4g; cost %.3f", without.p95Makespan, without.cost)
+	rows[0].Wanted, rows[2].Wanted = "≤ p95_delay_"+noSpill, "≤ makespan_"+noSpill
+	rows[0].Note = fmt.Sprintf("%.3f of the actions %s", with.spilled, moved)
+	rows[2].Note, rows[3].Note = note(with), note(without)
 	return rows
 }
