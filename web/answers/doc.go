@@ -1,9 +1,9 @@
-// Package answers has what the scheduler answers to those who make pages. Whoever asks and however
-// often, the scheduler is left alone after a question for 20 times as long as it took, so that
-// pages cost it a twentieth of its time at most; but for no more than half a second, as what takes
-// long does so because the machine is busy. Answers of the last second are given again.
+// Package answers asks the scheduler for the data of pages, and limits the load of all pages
+// together. After each request it makes none for 20 times as long as that request took, so pages
+// cost at most a twentieth of the scheduler's time. The pause is at most half a second, because a
+// request that takes longer is slow for another reason: the machine is busy. An answer is used
+// again for a second.
 //
-// The package refuses to change anything, and to give an answer to others than those who may see
-// it: see KeyFor. It has no goroutines. No mutex is held while the scheduler is asked; whose turn
-// it is to ask is a place in a channel.
+// The package changes nothing, and gives an answer only to viewers who may see it: see KeyFor. It
+// has no goroutines. No mutex is held during a request; callers take turns by a channel.
 package answers

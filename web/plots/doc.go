@@ -1,10 +1,10 @@
 // Package plots samples the farm, keeps the samples at falling resolution, and draws them: waiting
 // actions, slots and workers of the whole farm, and the slots of each worker.
 //
-// A Sampler takes a sample of queues every 10 seconds and of workers every minute, by the
-// scheduler's own services, and has Plots keep them as hints. Everything is bounded: steps, workers
-// that have a line, bytes of what is kept.
+// A Sampler samples queues every 10 seconds and workers every minute, by the scheduler's own
+// services, and Plots keep the samples as hints. The steps, the workers with a line and the stored
+// bytes are limited.
 //
-// The package refuses to say anything of a time of which there was no sample. It has no goroutines:
-// Sampler.Run is one of its caller's. Plots.mu is not held while anything is asked or kept.
+// A plot has a gap where there was no sample. The package has no goroutines: Sampler.Run runs on its
+// caller's. Plots.mu is not held during requests and I/O.
 package plots

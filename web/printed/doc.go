@@ -1,8 +1,7 @@
-// Package printed shows what commands wrote to their streams: as text, and as a terminal would show
-// it, in colours. What a command prints is text with colours and nothing else: links, images and
-// control strings are taken out.
+// Package printed shows the output of commands: as text, and in colours as a terminal would. Only
+// text and colours are left of it: links, images and other control strings are removed.
 //
-// Everything is bounded: how much of a stream is shown, the lines that a command can move its
-// cursor back in, and the bytes of HTML. The package refuses to render more than one large text at
-// a time: callers take turns. It has no goroutines and no locks.
+// Everything is limited: the shown part of a stream, the lines in which a command can move its
+// cursor back, and the bytes of HTML. Only one large text at a time is rendered: callers take turns.
+// The package has no goroutines and no locks.
 package printed
