@@ -125,6 +125,7 @@ var floors = map[string]int{
 	"worker/pipeline":         4,
 	"worker/policy":           4,
 	"worker/uncharged":        3,
+	"worker/scratch":          2,
 	"worker/usage":            4,
 	"worker/vouching":         4,
 	"worker/watch":            4,

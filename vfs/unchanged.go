@@ -71,10 +71,18 @@ func (r *Root) fromFolder(path string, f func(p Dir, name string) bool) bool {
 // overlayfs, those with several names.
 func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
-		return folder.Usage(string(r.over.Upper()), most)
+		return folder.Usage(r.Writable(), most)
 	}
 	// Inputs, if there are any, are in it, too, with more than one link.
-	return folder.UsageOf(r.Path(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
+	return folder.UsageOf(r.Writable(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
+}
+
+// Writable returns a folder on the file system that the action writes to.
+func (r *Root) Writable() string {
+	if r.over != nil {
+		return string(r.over.Upper())
+	}
+	return r.Path()
 }
 
 // InMemory reports whether the action writes to memory.

@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,14 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker/fault"
 	"github.com/forerunner-build/forerunner/worker/health"
+	"github.com/forerunner-build/forerunner/worker/scratch"
 	"github.com/forerunner-build/forerunner/worker/watch"
-)
-
-const (
-	// scratchInterval is the shortest time between two measurements of a command's files.
-	scratchInterval = 500 * time.Millisecond
-	// scratchShare bounds the time that this takes: one part in so many.
-	scratchShare = 20
 )
 
 // runBounded makes run execute the command and stops it when its files exceed the limit of the
@@ -67,10 +59,9 @@ func (r *run) runWatched(
 	ctx context.Context, until func(context.Context, func()) *watch.Overuse,
 	launcher *runner.Launcher, run func(context.Context) (runner.Result, error),
 ) (runner.Result, *watch.Overuse, error) {
-	most := r.w.opts.Outputs.Scratch
+	files := r.scratch(launcher)
 	ctx, cancel := context.WithCancel(ctx)
-	exceeded := make(chan bool, 1)
-	looks := time.AfterFunc(scratchInterval, func() { exceeded <- r.watchScratch(ctx, launcher, cancel) })
+	watched := files.Begin(ctx, cancel)
 	full := make(chan bool, 1)
 	if r.root.InMemory() {
 		go func() { full <- r.watchMemory(ctx) }()
@@ -82,66 +73,26 @@ func (r *run) runWatched(
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
-	stopped := !looks.Stop() && <-exceeded
+	wrote, stopped := watched.End()
+	r.wrote = wrote
 	found := <-exceeds
 	// A short command has ended before anybody looked.
-	if found != nil || err != nil || !stopped && r.written(most) <= most {
+	if found != nil || err != nil || !stopped && files.Named(files.Most) <= files.Most {
 		return result, found, err
 	}
 	r.w.refusals.add(r.a.digest, time.Now())
 	return result, nil, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
-			"each of which counts as 4 KiB at least (max_scratch)", most)
+			"each of which counts as 4 KiB at least (max_scratch)", files.Most)
 }
 
-// watchScratch looks now and again and calls stop when there is more than the policy allows, and
-// reports whether it did. It returns when ctx ends.
-func (r *run) watchScratch(ctx context.Context, launcher *runner.Launcher, stop func()) bool {
-	most := r.w.opts.Outputs.Scratch
-	var nameless atomic.Int64
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	watching.Go(func() { watchNameless(ctx, launcher, most, &nameless) })
-	for ctx.Err() == nil {
-		began := time.Now()
-		n := r.written(most)
-		if n <= most && n+nameless.Load() > most {
-			n = r.writtenWithNameless(ctx, launcher, most)
-		}
-		r.wrote = max(n, r.wrote)
-		if n > most {
-			stop()
-			return true
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(scratchInterval, scratchShare*time.Since(began))):
-		}
+// scratch are the files that the command of a launcher writes.
+func (r *run) scratch(launcher *runner.Launcher) scratch.Files {
+	return scratch.Files{
+		Most: r.w.opts.Outputs.Scratch, Named: r.written,
+		Nameless: func(ctx context.Context, most int64) int64 { return folder.Nameless(ctx, launcher.Processes(), most) },
+		Disks:    func() scratch.Disks { return scratch.DisksOf(r.root.Writable(), r.work.dir) },
 	}
-	return false
-}
-
-// watchNameless keeps bytes at what files without a name take, which are gone when the command has
-// ended. A command with millions of descriptors makes such a look long: it holds up no other.
-func watchNameless(ctx context.Context, launcher *runner.Launcher, most int64, bytes *atomic.Int64) {
-	for ctx.Err() == nil {
-		began := time.Now()
-		bytes.Store(folder.Nameless(ctx, launcher.Processes(), most))
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(scratchInterval, scratchShare*time.Since(began))):
-		}
-	}
-}
-
-// writtenWithNameless is written with what files without a name take. A file that gets a name
-// meanwhile, or loses it, does not count twice.
-func (r *run) writtenWithNameless(ctx context.Context, launcher *runner.Launcher, most int64) int64 {
-	before := folder.Nameless(ctx, launcher.Processes(), most)
-	n := r.written(most)
-	return n + min(before, folder.Nameless(ctx, launcher.Processes(), most))
 }
 
 // watchMemory reports whether memory for the command's files was full at any time until ctx ended.

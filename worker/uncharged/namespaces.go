@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"os"
@@ -30,6 +31,50 @@ func FullestNamespace(pids []int, most int) (n int) {
 		}
 	}
 	return n
+}
+
+// Fuller reports whether any mount namespace below this process's user namespace has more than most
+// mounts, whether or not a process is in it. Unlike FullestNamespace it waits for nobody, and its
+// cost does not grow with the number of threads. Linux 6.12 has it.
+func Fuller(most int) (fuller bool, err error) {
+	for _, request := range []uintptr{nextNamespace, previousNamespace} {
+		fd, err := unix.Open("/proc/self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return false, err
+		}
+		for fuller = false; !fuller; {
+			var at namespaceInfo
+			at.size = uint32(unsafe.Sizeof(at))
+			next, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&at)))
+			if errno == unix.EINTR {
+				continue
+			}
+			_ = unix.Close(fd)
+			if errno == unix.ENOENT {
+				break // it was the last one
+			}
+			if errno != 0 {
+				return false, fmt.Errorf("look at mount namespaces: %w", errno)
+			}
+			fd, fuller = int(next), at.mounts > uint32(most)
+		}
+		if fuller {
+			return true, unix.Close(fd)
+		}
+	}
+	return false, nil
+}
+
+// These are NS_MNT_GET_NEXT and NS_MNT_GET_PREV (linux/nsfs.h).
+const (
+	nextNamespace     = 0x8010b70b
+	previousNamespace = 0x8010b70c
+)
+
+// namespaceInfo is the kernel's mnt_ns_info.
+type namespaceInfo struct {
+	size, mounts uint32
+	id           uint64
 }
 
 // namespaces returns the folder in /proc of one thread of processes in each mount namespace, until

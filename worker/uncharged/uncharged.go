@@ -52,6 +52,7 @@ type Memory struct {
 	Total     int64
 	Available int64 // available to programs without swapping
 	Kernel    int64 // unreclaimable kernel objects, no matter which cgroup is charged
+	Mapped    int64 // large objects of the kernel in pages that it has mapped; older than Linux 5.3: 0
 }
 
 // Machine returns the memory of this machine.
@@ -67,7 +68,9 @@ func Machine() (Memory, error) {
 // parseMemory reads a table like that of proc_meminfo(5).
 func parseMemory(r io.Reader) (m Memory, err error) {
 	var counters int64 // of which each processor has one, as each mount does; Linux has told since 4.20
-	fields := map[string]*int64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "SUnreclaim": &m.Kernel, "Percpu": &counters}
+	fields := map[string]*int64{
+		"MemTotal": &m.Total, "MemAvailable": &m.Available, "SUnreclaim": &m.Kernel, "Percpu": &counters, "VmallocUsed": &m.Mapped,
+	}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), ":")
@@ -83,6 +86,7 @@ func parseMemory(r io.Reader) (m Memory, err error) {
 		*to <<= 10
 	}
 	delete(fields, "Percpu")
+	delete(fields, "VmallocUsed")
 	m.Kernel += counters
 	if len(fields) > 0 {
 		return m, errors.Join(fmt.Errorf("the kernel does not tell %v", slices.Sorted(maps.Keys(fields))), lines.Err())

@@ -47,8 +47,8 @@ func TestMachine(t *testing.T) {
 	if err != nil || m.Kernel <= 0 || m.Available <= 0 || m.Total < m.Available+m.Kernel {
 		t.Errorf("%+v, %v", m, err)
 	}
-	m, err = parseMemory(strings.NewReader("MemTotal:  3 kB\nMemAvailable:  2 kB\nSUnreclaim:  1 kB\nPercpu:  4 kB\nHugePages_Total:  0\n"))
-	if want := (Memory{3 << 10, 2 << 10, 5 << 10}); m != want || err != nil {
+	m, err = parseMemory(strings.NewReader("MemTotal:  3 kB\nMemAvailable:  2 kB\nSUnreclaim:  1 kB\nPercpu:  4 kB\nVmallocUsed:  6 kB\nHugePages_Total:  0\n"))
+	if want := (Memory{3 << 10, 2 << 10, 5 << 10, 6 << 10}); m != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", m, err, want)
 	}
 	for _, table := range []string{"MemTotal: 3 kB\nMemAvailable: 2 kB\n", "MemTotal: x kB\n", "MemTotal: 3\n"} {

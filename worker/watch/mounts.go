@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/forerunner-build/forerunner/worker/uncharged"
@@ -11,9 +12,13 @@ import (
 // bounds how many namespaces there are to copy.
 const mostMounts = 1 << 12
 
-// tooManyMounts returns whether a command keeps others from mounting, as each action must.
-func tooManyMounts(pids []int) *Overuse {
-	if uncharged.FullestNamespace(pids, mostMounts+1) <= mostMounts {
+// lookAtMounts returns whether the command keeps others from mounting, as each action must. It may
+// wait for those who mount, if there is a full namespace anywhere or an older kernel does not tell.
+func (w *Watch) lookAtMounts(context.Context) *Overuse {
+	if crowded, err := w.objects.crowded.get(); !crowded && err == nil {
+		return nil
+	}
+	if pids := w.command.Processes(); uncharged.FullestNamespace(pids, mostMounts+1) <= mostMounts {
 		return nil
 	}
 	return &Overuse{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}

@@ -25,8 +25,10 @@ const (
 // Objects count kernel objects that all commands of a worker share, and for which no cgroup is
 // charged.
 type Objects struct {
-	gate  census.Gate // for commands
-	kinds []scarceKind
+	gate    census.Gate // for commands
+	kinds   []scarceKind
+	machine glance[uncharged.Memory]
+	crowded glance[bool] // whether any mount namespace has more than mostMounts
 }
 
 // A scarceKind is one of them.
@@ -38,7 +40,7 @@ type scarceKind struct {
 // New returns the Objects of a worker with slots.
 func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
-	return &Objects{kinds: []scarceKind{
+	o := &Objects{kinds: []scarceKind{
 		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
@@ -59,6 +61,9 @@ func New(slots int) *Objects {
 			},
 		})},
 	}}
+	o.machine.find = uncharged.Machine
+	o.crowded.find = func() (bool, error) { return uncharged.Fuller(mostMounts) }
+	return o
 }
 
 // Begin counts the objects of others. No command may be running.

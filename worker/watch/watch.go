@@ -18,8 +18,8 @@ const (
 	// time.
 	unchargedInterval = 100 * time.Millisecond
 	// scarceInterval is how often file systems and locks are counted: during a count of locks the
-	// kernel grants none to any process. They are counted earlier if the machine's small objects
-	// have grown by scarceGrowth.
+	// kernel grants none to any process. It is how often netlink sockets are seen, too. Both come
+	// earlier if the kernel's objects have grown by scarceGrowth.
 	scarceInterval = time.Second
 	// longestScarce is how long there is no count because the last one took long, unless they grow.
 	longestScarce = 10 * time.Second
@@ -39,11 +39,9 @@ type Watch struct {
 	objects *Objects
 	closing <-chan struct{} // closed when all commands are stopped
 	// The use of others before the command began.
-	netlink int64
-	kernel  int64 // unknown: 0
-	// When file systems and locks were counted, when that may be early, and the small objects then.
-	counted, early time.Time
-	kernelCounted  int64
+	netlink         int64
+	kernel          int64 // unknown: 0
+	sockets, scarce turn
 }
 
 // An Overuse is too much uncharged memory.
@@ -66,7 +64,7 @@ func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 	if c.Network {
 		w.netlink, _ = uncharged.Netlink("")
 	}
-	memory, _ := uncharged.Machine()
+	memory, _ := o.machine.get()
 	w.kernel = memory.Kernel
 	return w
 }
@@ -116,39 +114,27 @@ func again(ctx context.Context, share time.Duration, seen chan<- *Overuse, look 
 // lookAtMemory returns the kind of memory of which the command has too much. Kinds that the kernel
 // does not report are skipped.
 func (w *Watch) lookAtMemory(context.Context) *Overuse {
-	if found := w.lookAtNetlink(w.command.Processes()); found != nil {
-		return found
+	memory, err := w.objects.machine.get()
+	objects := memory.Kernel + memory.Mapped
+	if _, due := w.sockets.due(objects); due {
+		w.sockets.taken(objects, 0)
+		if found := w.lookAtNetlink(w.command.Processes()); found != nil {
+			return found
+		}
 	}
-	memory, err := uncharged.Machine()
 	if err != nil {
 		return nil
 	}
 	return w.lookAtMachine(memory)
 }
 
-// lookAtMounts may wait for those who mount.
-func (w *Watch) lookAtMounts(context.Context) *Overuse {
-	return tooManyMounts(w.command.Processes())
-}
-
 // lookAtScarce counts what the kernel has once, if it is time for that.
 func (w *Watch) lookAtScarce(ctx context.Context) *Overuse {
-	memory, _ := uncharged.Machine()
-	if age, due := w.due(memory.Kernel); due {
+	memory, _ := w.objects.machine.get()
+	if age, due := w.scarce.due(memory.Kernel); due {
 		return w.countScarce(ctx, w.command.Processes, memory.Kernel, age)
 	}
 	return nil
-}
-
-// due reports whether it is time to count what the kernel has once, and how old a count may be.
-func (w *Watch) due(kernel int64) (age time.Duration, due bool) {
-	switch now := time.Now(); {
-	case now.Sub(w.counted) >= scarceInterval:
-		return scarceInterval, true
-	case kernel-w.kernelCounted > scarceGrowth && !now.Before(w.early):
-		return unchargedInterval, true
-	}
-	return 0, false
 }
 
 // countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
@@ -160,10 +146,7 @@ func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64
 			return &Overuse{k.what, verdict == census.Guilty}
 		}
 	}
-	now := time.Now()
-	rest := unchargedShare * now.Sub(began)
-	w.counted, w.early = now.Add(max(min(rest, longestScarce)-scarceInterval, 0)), now.Add(min(rest, scarceInterval))
-	w.kernelCounted = kernel
+	w.scarce.taken(kernel, unchargedShare*time.Since(began))
 	return nil
 }
 

@@ -2,6 +2,8 @@ package watch
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,7 +55,7 @@ func TestWhenToCount(t *testing.T) {
 			{100 * time.Millisecond, 67 << 20, 3},
 		} {
 			time.Sleep(step.wait)
-			if age, due := w.due(step.kernel); due {
+			if age, due := w.scarce.due(step.kernel); due {
 				if found := w.countScarce(t.Context(), nil, step.kernel, age); found != nil {
 					t.Errorf("look %d: %+v", i, found)
 				}
@@ -72,7 +74,8 @@ func TestAllAreStopped(t *testing.T) {
 	if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
 		t.Fatalf("verdict %d", got)
 	}
-	s := &Objects{kinds: []scarceKind{{"objects", c}}}
+	s := New(1)
+	s.kinds = []scarceKind{{"objects", c}}
 	closing, err := s.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -86,4 +89,48 @@ func TestAllAreStopped(t *testing.T) {
 	if found := w.Until(t.Context(), func() { stopped = true }); !stopped || found == nil || found.Own || found.What != "objects" {
 		t.Errorf("stopped: %v, %+v", stopped, found)
 	}
+}
+
+// TestQuietMachine: while the kernel's objects do not grow, nobody asks for a command's processes,
+// whose number makes looks at them long, more than once a second.
+func TestQuietMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked, glances, looks atomic.Int64
+		var kernel atomic.Int64
+		var crowded atomic.Bool
+		o := &Objects{}
+		o.machine.find = func() (uncharged.Memory, error) {
+			glances.Add(1)
+			return uncharged.Memory{Total: 1 << 40, Available: 1 << 39, Kernel: 1 << 30, Mapped: kernel.Load()}, nil
+		}
+		o.crowded.find = func() (bool, error) { looks.Add(1); return crowded.Load(), nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		processes := func() []int { asked.Add(1); return nil }
+		var watches sync.WaitGroup
+		for range 4 {
+			watches.Go(func() { o.Watch(Command{Processes: processes}, nil).Until(ctx, func() {}) })
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := asked.Swap(0); n < 4*9 || n > 4*11 {
+			t.Errorf("processes of four commands were asked for %d times in ten quiet seconds", n)
+		}
+		if g, l := glances.Swap(0), looks.Swap(0); g > 102 || l > 102 {
+			t.Errorf("four commands took %d glances at the memory and %d at the namespaces in ten seconds", g, l)
+		}
+		kernel.Add(scarceGrowth + 1)
+		time.Sleep(unchargedInterval)
+		synctest.Wait()
+		if n := asked.Swap(0); n < 4 {
+			t.Errorf("sockets of four commands were looked at %d times when the kernel's objects grew", n)
+		}
+		crowded.Store(true)
+		time.Sleep(unchargedInterval)
+		synctest.Wait()
+		if n := asked.Load(); n < 4 {
+			t.Errorf("namespaces of four commands were looked at %d times when one was full", n)
+		}
+		cancel()
+		watches.Wait()
+	})
 }

@@ -1,0 +1,35 @@
+package scratch
+
+import "golang.org/x/sys/unix"
+
+// fileBytes are the least that a file counts as.
+const fileBytes = 4096
+
+// DisksOf returns the Disks that folders are on. What grows on one of several folders counts for
+// each: that is more than there is, and never less.
+func DisksOf(folders ...string) (d Disks) {
+	for i, name := range folders {
+		var st unix.Statfs_t
+		if unix.Statfs(name, &st) != nil || !prompt(&st) {
+			return Disks{}
+		}
+		free := int64(st.Bavail) * st.Bsize
+		if i == 0 || free < d.Free {
+			d.Free = free
+		}
+		d.Used += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*fileBytes
+	}
+	d.Prompt = true
+	return d
+}
+
+// prompt reports whether a file system counts bytes that are written but not yet on the disk, and
+// files. btrfs and ZFS count when they have committed, and those of a network when they are asked
+// again.
+func prompt(st *unix.Statfs_t) bool {
+	switch st.Type {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return st.Blocks > 0 && st.Files > 0
+	}
+	return false
+}

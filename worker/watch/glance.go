@@ -1,0 +1,31 @@
+package watch
+
+import (
+	"sync"
+	"time"
+)
+
+// glanceAge is how old what a glance finds may be.
+const glanceAge = unchargedInterval / 2
+
+// A glance finds a value of the whole machine for all commands that ask at about the same time.
+// What finds it waits for nobody.
+type glance[T any] struct {
+	find func() (T, error)
+
+	mu    sync.Mutex
+	next  time.Time // when it is found again; guarded by mu, as all below
+	value T
+	err   error
+}
+
+// get returns the value.
+func (g *glance[T]) get() (T, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if now := time.Now(); !now.Before(g.next) {
+		g.next = now.Add(glanceAge)
+		g.value, g.err = g.find()
+	}
+	return g.value, g.err
+}
