@@ -78,12 +78,15 @@ func (r *run) runWatched(
 		full <- false
 	}
 	exceeds := make(chan *watch.Overuse, 1)
-	go func() { exceeds <- until(ctx, cancel) }()
+	watched := time.AfterFunc(watch.FirstLook, func() { exceeds <- until(ctx, cancel) })
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
 	stopped := !looks.Stop() && <-exceeded
-	found := <-exceeds
+	var found *watch.Overuse
+	if !watched.Stop() {
+		found = <-exceeds
+	}
 	// A short command has ended before anybody looked.
 	if found != nil || err != nil || !stopped && r.written(most) <= most {
 		return result, found, err

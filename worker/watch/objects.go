@@ -3,6 +3,8 @@ package watch
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/forerunner-build/forerunner/worker/census"
 	"github.com/forerunner-build/forerunner/worker/uncharged"
@@ -27,6 +29,13 @@ const (
 type Objects struct {
 	gate  census.Gate // for commands
 	kinds []scarceKind
+	seen  atomic.Pointer[kernelSeen] // lately; nil: never
+}
+
+// kernelSeen is the size of the machine's small objects at a time; unknown: 0.
+type kernelSeen struct {
+	bytes int64
+	at    time.Time
 }
 
 // A scarceKind is one of them.
@@ -59,6 +68,18 @@ func New(slots int) *Objects {
 			},
 		})},
 	}}
+}
+
+// kernelBefore is the size of the machine's small objects before a command that starts now. The
+// kernel adds up many counters for an answer, so that commands that start within unchargedInterval
+// share one.
+func (o *Objects) kernelBefore(now time.Time) int64 {
+	if seen := o.seen.Load(); seen != nil && now.Sub(seen.at) < unchargedInterval {
+		return seen.bytes
+	}
+	memory, _ := uncharged.Machine()
+	o.seen.Store(&kernelSeen{memory.Kernel, now})
+	return memory.Kernel
 }
 
 // Begin counts the objects of others. No command may be running.
