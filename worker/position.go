@@ -96,7 +96,11 @@ func (t *task) enter(state *remoteworker.CurrentState_Executing) {
 	}
 }
 
+// current is the state of the action now, which may be another one at once; nil without an action.
 func (t *task) current() *remoteworker.CurrentState_Executing {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state
@@ -167,7 +171,8 @@ func (p *position) run(ctx, abort context.Context) {
 			p.leave(abort)
 			return
 		}
-		report := p.report(current, p.full(current, draining))
+		state := current.current()
+		report := p.report(current, state, p.full(state, draining))
 		asked := time.Now()
 		response, err := p.synchronize(ctx, abort, report)
 		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, health.ErrUnfit)) {
@@ -237,13 +242,14 @@ func silence(d time.Duration) time.Duration {
 }
 
 // full reports whether the position must get no further action. One without an action, or with an
-// ended one, needs a permit for the next, and a worker that can run it.
-func (p *position) full(current *task, draining bool) bool {
+// ended one, needs a permit for the next, and a worker that can run it. It judges by the state that
+// is reported: an action that ends between the two would be followed by one without a permit.
+func (p *position) full(state *remoteworker.CurrentState_Executing, draining bool) bool {
 	if draining {
 		p.giveBack()
 		return true
 	}
-	if current != nil && !current.completed() {
+	if state != nil && state.GetCompleted() == nil {
 		return false
 	}
 	if p.w.health.Rests() != nil {
@@ -264,15 +270,15 @@ func (p *position) giveBack() {
 	}
 }
 
-// report describes the present state of the position.
-func (p *position) report(current *task, full bool) *remoteworker.SynchronizeRequest {
+// report describes the position and the state of its action.
+func (p *position) report(current *task, executing *remoteworker.CurrentState_Executing, full bool) *remoteworker.SynchronizeRequest {
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
 	}
 	p.suffix = nil
 	if current != nil {
 		p.suffix = proto.String(current.desired.GetInstanceNameSuffix())
-		state.WorkerState = &remoteworker.CurrentState_Executing_{Executing: current.current()}
+		state.WorkerState = &remoteworker.CurrentState_Executing_{Executing: executing}
 	}
 	return &remoteworker.SynchronizeRequest{
 		WorkerId:           p.id,
@@ -420,7 +426,7 @@ func (p *position) leave(abort context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(abort, most)
 	defer cancel()
-	if _, err := p.call(ctx, p.report(nil, true)); err != nil {
+	if _, err := p.call(ctx, p.report(nil, nil, true)); err != nil {
 		p.log.Debug("the last call to the scheduler failed", zap.Error(err))
 	}
 }

@@ -61,7 +61,7 @@ func (r *run) runWatched(
 ) (runner.Result, *watch.Overuse, error) {
 	files := r.scratch(launcher)
 	ctx, cancel := context.WithCancel(ctx)
-	watched := files.Begin(ctx, cancel)
+	scratched := files.Begin(ctx, cancel)
 	full := make(chan bool, 1)
 	if r.root.InMemory() {
 		go func() { full <- r.watchMemory(ctx) }()
@@ -69,13 +69,16 @@ func (r *run) runWatched(
 		full <- false
 	}
 	exceeds := make(chan *watch.Overuse, 1)
-	go func() { exceeds <- until(ctx, cancel) }()
+	watched := time.AfterFunc(watch.FirstLook, func() { exceeds <- until(ctx, cancel) })
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
-	wrote, stopped := watched.End()
+	wrote, stopped := scratched.End()
 	r.wrote = wrote
-	found := <-exceeds
+	var found *watch.Overuse
+	if !watched.Stop() {
+		found = <-exceeds
+	}
 	// A short command has ended before anybody looked.
 	if found != nil || err != nil || !stopped && files.Named(files.Most) <= files.Most {
 		return result, found, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
@@ -100,7 +101,7 @@ type localBench struct {
 	starts int // of farms, to name their folders
 	builds map[buildCell][]buildSample
 	noops  map[noopCell][]noopSample
-	floors floors
+	floors floor.Floors
 }
 
 func newLocalBench(o *localOptions, dir string) *localBench {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/bench/benchtest"
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -18,7 +19,7 @@ func TestLocalRows(t *testing.T) {
 		bazel bool
 		only  []string
 	}{
-		{"no-ops", false, append(rowsOfOneClient(), rowPerSecond, rowFloor, rowFloorMount)},
+		{"no-ops", false, append(rowsOfOneClient(), rowPerSecond, floor.Noop, floor.Mount)},
 		{"builds", true, []string{rowWallLocal, rowCPULocal, rowMount}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

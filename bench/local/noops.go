@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/program"
 	"github.com/forerunner-build/forerunner/bench/report"
@@ -66,7 +67,7 @@ func (b *localBench) noopCells() []noopCell {
 // measureNoops takes all samples, and those of the floors between them.
 func (b *localBench) measureNoops(ctx context.Context) error {
 	cells := b.noopCells()
-	if len(cells) == 0 && !b.o.Wants(floorRows()...) {
+	if len(cells) == 0 && !b.o.Wants(floor.Names()...) {
 		return nil
 	}
 	for run := range b.o.Runs {
@@ -80,7 +81,7 @@ func (b *localBench) measureNoops(ctx context.Context) error {
 				s.scheduler.us, s.worker.us, s.launchers.us, s.clients.us, s.commands)
 			b.noops[c] = append(b.noops[c], s)
 		}
-		if err := b.floors.measure(ctx, filepath.Join(b.dir, "floors"), b.o.noops); err != nil {
+		if err := b.floors.Measure(ctx, filepath.Join(b.dir, "floors"), b.o.noops); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
@@ -21,10 +22,6 @@ const (
 	rowSwitches   = "noop_switches"
 	rowCommandCPU = "noop_cpu_command_us"
 	rowPerSecond  = "noop_per_s_8"
-	rowFloor      = "noop_floor_ms"
-	rowFloorExec  = "floor_exec_ms"
-	rowFloorRPC   = "floor_rpc_ms"
-	rowFloorMount = "floor_mount_ms"
 )
 
 // rowOfJobs is that of a build with so many jobs.
@@ -72,15 +69,13 @@ func rowsOfOneClient() []string {
 	return names
 }
 
-func floorRows() []string { return []string{rowFloor, rowFloorExec, rowFloorRPC, rowFloorMount} }
-
 func rowNames() []string {
-	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floorRows())
+	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floor.Names())
 }
 
 // rows makes the rows from the results.
 func (b *localBench) rows() []report.Row {
-	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floorRows())
+	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floors.Rows())
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
@@ -210,22 +205,4 @@ func (b *localBench) noopRows() []report.Row {
 		rows = append(rows, of(rowOfStage(stage), "ms", "", 1, "", func(s *noopSample) float64 { return report.Median(s.stages[stage]) }))
 	}
 	return rows
-}
-
-func (b *localBench) floorRows() []report.Row {
-	f := &b.floors
-	if len(f.exec) == 0 {
-		return nil
-	}
-	of := func(name, note string, ms []float64) report.Row {
-		r := report.NewRow(name, report.Median(ms), "ms")
-		r.Note = fmt.Sprintf("%s; p99 %s", note, report.FormatValue(report.Quantile(slices.Sorted(slices.Values(ms)), 0.99)))
-		return r
-	}
-	whole := report.NewRow(rowFloor, report.Median(f.exec)+callsOfAction*report.Median(f.rpc), "ms")
-	whole.Note = fmt.Sprintf("%s and %d × %s", rowFloorExec, callsOfAction, rowFloorRPC)
-	return []report.Row{
-		whole, of(rowFloorExec, "fork, exec and wait in namespaces of its own", f.exec),
-		of(rowFloorRPC, "a call over loopback", f.rpc), of(rowFloorMount, "mount and unmount of an overlay", f.mount),
-	}
 }

@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
@@ -45,6 +46,7 @@ type workerBench struct {
 	noops, makes []digest.Digest // actions
 	samples      map[workerCell][]workerSample
 	cold, warm   verifySample
+	floors       floor.Floors
 }
 
 func newWorkerBench(f *testbed.Farm, o *workerOptions) *workerBench {
@@ -69,6 +71,11 @@ func (b *workerBench) measure(ctx context.Context) (err error) {
 			}
 			report.Progress("run %d of %d, %+v: %.2f ms, %.0f/s, CPU %.2f, busy %.2f", run+1, b.o.Runs, c, s.ms, s.perSecond, s.cpu, s.busy)
 			b.samples[c] = append(b.samples[c], s)
+		}
+		if b.o.Wants(floor.Names()...) {
+			if err := b.floors.Measure(ctx, filepath.Join(b.farm.Dir, "floors"), b.o.noops); err != nil {
+				return err
+			}
 		}
 	}
 	return b.measureVerify(ctx)

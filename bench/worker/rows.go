@@ -2,8 +2,10 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
@@ -39,11 +41,11 @@ func workerRows() []workerRow {
 			rate := report.Row{Name: fmt.Sprintf("noop_per_s_%d%s", n, k.suffix), Unit: "1/s", Note: note}
 			switch n {
 			case 1:
-				latency.Baseline, latency.Wanted = "peer 6.0", "≤ 4.0"
+				latency.Baseline, latency.Wanted = "peer 6.0", "≤ 1.6"
 				rate.Baseline, rate.Wanted = "peer 150", "≥ 225"
 			case 8:
 				latency.Baseline, latency.Wanted = "peer 20", "≤ 13.3"
-				rate.Baseline, rate.Wanted = "peer 370", "≥ 555"
+				rate.Baseline, rate.Wanted = "peer 370", "≥ 1200"
 			}
 			rows = append(rows,
 				workerRow{latency, c, func(s workerSample) float64 { return s.ms }},
@@ -68,7 +70,7 @@ func workerRows() []workerRow {
 func (c workerCell) makes() bool { return c.clients > c.slots }
 
 func workerNames() []string {
-	names := append([]string{rowSandbox}, verifyNames()...)
+	names := slices.Concat([]string{rowSandbox}, verifyNames(), floor.Names())
 	for _, r := range workerRows() {
 		names = append(names, r.row.Name)
 	}
@@ -125,5 +127,6 @@ func (b *workerBench) rows() []report.Row {
 		r.Wanted, r.Note = "< 2", "noop_ms_1 less noop_ms_1_no_namespaces"
 		rows = append(rows, r)
 	}
-	return append(rows, b.verifyRows()...)
+	floors := slices.DeleteFunc(b.floors.Rows(), func(r report.Row) bool { return !b.o.Wants(r.Name) })
+	return slices.Concat(rows, floors, b.verifyRows())
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/bench/benchtest"
+	"github.com/forerunner-build/forerunner/bench/floor"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
@@ -26,7 +27,7 @@ func TestWorkerRows(t *testing.T) {
 	t.Cleanup(func() { benchtest.Check(t, f.Close()) })
 	b := newWorkerBench(f, &workerOptions{
 		Options: report.Options{Runs: 1, Only: []string{
-			"noop_ms_1", rowSandbox, "noop_per_s_2_bare", "noop_cpu_ms_1", "cpu_util_report2", rowCompileCold, rowVerifyDelay9,
+			"noop_ms_1", rowSandbox, "noop_per_s_2_bare", "noop_cpu_ms_1", "cpu_util_report2", rowCompileCold, rowVerifyDelay9, floor.Noop,
 		}},
 		noops: 8, outputs: 1, headers: 2,
 	})
@@ -35,7 +36,7 @@ func TestWorkerRows(t *testing.T) {
 	for _, r := range b.rows() {
 		got[r.Name] = *r.Value
 	}
-	if len(got) != 7 || got[rowCompileCold] <= 0 || got["noop_ms_1"] <= 0 || got["noop_cpu_ms_1"] <= 0 || got["noop_per_s_2_bare"] <= 0 {
+	if len(got) != 8 || got[floor.Noop] <= 0 || got[rowCompileCold] <= 0 || got["noop_ms_1"] <= 0 || got["noop_cpu_ms_1"] <= 0 || got["noop_per_s_2_bare"] <= 0 {
 		t.Errorf("rows %v", got)
 	}
 	if u := got["cpu_util_report2"]; u <= 0 || u > 1 {

@@ -3,7 +3,7 @@ package folder
 import (
 	"errors"
 	"math"
-	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +20,10 @@ const (
 	// namesAtOnce is how many names of a folder are held at a time.
 	namesAtOnce = 1024
 )
+
+// listings are buffers for the names of a folder. A walk of a few empty folders follows each
+// command: what package os adds to a listing would be most of it.
+var listings = sync.Pool{New: func() any { return new([8 << 10]byte) }}
 
 // Usage returns the disk usage of the files and folders below dir, each at least 4 KiB. It stops
 // above most. It skips files that are inaccessible or removed during the call.
@@ -91,10 +95,18 @@ func (u *adder) list(base int, path string) (folders []string) {
 	if err != nil {
 		return nil // removed in the meantime
 	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
+	defer func() { _ = unix.Close(fd) }()
+	buffer := listings.Get().(*[8 << 10]byte)
+	defer listings.Put(buffer)
 	for u.sum <= u.most {
-		names, err := dir.Readdirnames(namesAtOnce)
+		n, err := unix.Getdents(fd, buffer[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return folders
+		}
+		_, _, names := unix.ParseDirent(buffer[:n], -1, nil)
 		for _, name := range names {
 			var st unix.Stat_t
 			if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -104,9 +116,6 @@ func (u *adder) list(base int, path string) (folders []string) {
 			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 				folders = append(folders, name)
 			}
-		}
-		if err != nil || len(names) == 0 {
-			return folders
 		}
 	}
 	return nil

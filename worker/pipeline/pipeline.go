@@ -137,14 +137,21 @@ func (p *Pipeline) TryEnter() *Permit {
 	}
 }
 
-// Enter is TryEnter that waits.
+// Enter waits for a first permit, for an action that has come without one. All of these may be kept
+// by positions that have no action, and may wait for one for ever: it takes a slot, too, even one
+// that is kept.
 func (p *Pipeline) Enter(ctx context.Context) (*Permit, error) {
-	fetch, slots := p.Entrance()
+	l := &Permit{p: p, stage: stageNone}
+	if p.fetch == nil {
+		return l, l.Again(ctx)
+	}
 	select {
-	case <-fetch:
-		return p.Kept(nil), nil
-	case s := <-slots:
-		return p.Kept(s), nil
+	case <-p.fetch:
+		l.stage = stageFetch
+		return l, nil
+	case s := <-p.slots:
+		l.stage, l.slot = stageExecute, s
+		return l, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait to enter the pipeline: %w", ctx.Err())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,6 +78,32 @@ func TestActionWhoseSlotWasRecalled(t *testing.T) {
 		if l.slot == nil || !l.occupied {
 			t.Errorf("an action has the permit %+v", l)
 		}
+	}
+}
+
+// TestActionWithoutPermit gets one although all are kept for actions that may never come.
+func TestActionWithoutPermit(t *testing.T) {
+	for _, fetch := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			inStage := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "in_stage"}, []string{"stage"})
+			p := New(make([]*runner.Launcher, 1), fetch, 1, inStage)
+			kept := p.TryEnter() // by a position that waits for the scheduler
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			l, err := p.Enter(ctx)
+			check(t, err)
+			check(t, l.Begin(ctx))
+			if l.Slot() == nil {
+				t.Errorf("%d permits to fetch: the action has %+v", fetch, l)
+			}
+			l.Leave()
+			check(t, kept.Begin(ctx))
+			check(t, kept.Execute(ctx))
+			kept.Leave()
+			if len(p.slots) != 1 || len(p.fetch) != fetch {
+				t.Errorf("%d permits to fetch: free are %d, and %d slots", fetch, len(p.fetch), len(p.slots))
+			}
+		})
 	}
 }
 

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// firstLook is when it is first seen how much uncharged memory there is; many commands have
-	// ended by then.
-	firstLook = 10 * time.Millisecond
-	// unchargedInterval is how often that is seen, at most. A process can add some 100 MB in that
-	// time.
+	// unchargedInterval is how often it is seen how much uncharged memory there is, at most. A process
+	// can add some 100 MB in that time.
 	unchargedInterval = 100 * time.Millisecond
+	// FirstLook is when that is first seen. Most commands have ended by then: a look at each of them
+	// took a twentieth of the CPU time of a farm that compiles.
+	FirstLook = unchargedInterval
 	// scarceInterval is how often file systems and locks are counted: during a count of locks the
 	// kernel grants none to any process. It is how often netlink sockets are seen, too. Both come
 	// earlier if the kernel's objects have grown by scarceGrowth.
@@ -69,8 +69,9 @@ func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 	return w
 }
 
-// Until waits for overuse, calls stop, and returns it. It returns nil when ctx ends. Each kind of
-// check has its own goroutine, because a command can make some of them slow.
+// Until waits for overuse, calls stop, and returns it. It returns nil when ctx ends. It looks at
+// once, and is called FirstLook after the start of the command. Each kind of check has its own
+// goroutine, because a command can make some of them slow.
 func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 	ctx, cancel := context.WithCancel(ctx)
 	var looks sync.WaitGroup
@@ -94,7 +95,7 @@ func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 // again looks again and again, until ctx ends or there is overuse. share bounds the time that this
 // takes: one part in so many.
 func again(ctx context.Context, share time.Duration, seen chan<- *Overuse, look func(context.Context) *Overuse) {
-	timer := time.NewTimer(firstLook)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {

@@ -1,4 +1,4 @@
-package local
+package floor
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -15,12 +16,24 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
-// floors are the machine's own times for the parts of an action, in milliseconds: nothing that
+// The names of rows.
+const (
+	Noop  = "noop_floor_ms"
+	exec  = "floor_exec_ms"
+	rpc   = "floor_rpc_ms"
+	Mount = "floor_mount_ms"
+)
+
+// Names are those of all rows.
+func Names() []string { return []string{Noop, exec, rpc, Mount} }
+
+// Floors are the machine's own times for the parts of an action, in milliseconds: nothing that
 // consists of them can be faster.
-type floors struct {
+type Floors struct {
 	exec  []float64 // a process in private namespaces: fork, exec, wait
 	rpc   []float64 // a call over loopback
 	mount []float64 // an overlay: mount and unmount
@@ -30,8 +43,9 @@ type floors struct {
 // worker.
 const callsOfAction = 2
 
-// measure takes n samples of each. It uses the folder dir.
-func (f *floors) measure(ctx context.Context, dir string, n int) (err error) {
+// Measure takes n samples of each, beside earlier ones. It uses the folder dir, which must not be
+// there.
+func (f *Floors) Measure(ctx context.Context, dir string, n int) (err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -72,7 +86,7 @@ func runTrue() error {
 	return err
 }
 
-func (f *floors) measureMount(dir string, n int) error {
+func (f *Floors) measureMount(dir string, n int) error {
 	folders := map[string]string{}
 	for _, name := range []string{"lower", "upper", "work", "root"} {
 		folders[name] = filepath.Join(dir, name)
@@ -98,7 +112,7 @@ func (f *floors) measureMount(dir string, n int) error {
 	return nil
 }
 
-func (f *floors) measureCall(ctx context.Context, n int) (err error) {
+func (f *Floors) measureCall(ctx context.Context, n int) (err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -128,3 +142,23 @@ func (f *floors) measureCall(ctx context.Context, n int) (err error) {
 	}
 	return nil
 }
+
+// Rows has the medians; none without samples.
+func (f *Floors) Rows() []report.Row {
+	if len(f.exec) == 0 {
+		return nil
+	}
+	of := func(name, note string, ms []float64) report.Row {
+		r := report.NewRow(name, report.Median(ms), "ms")
+		r.Note = fmt.Sprintf("%s; p99 %s", note, report.FormatValue(report.Quantile(slices.Sorted(slices.Values(ms)), 0.99)))
+		return r
+	}
+	whole := report.NewRow(Noop, report.Median(f.exec)+callsOfAction*report.Median(f.rpc), "ms")
+	whole.Note = fmt.Sprintf("%s and %d × %s", exec, callsOfAction, rpc)
+	return []report.Row{
+		whole, of(exec, "fork, exec and wait in namespaces of its own", f.exec),
+		of(rpc, "a call over loopback", f.rpc), of(Mount, "mount and unmount of an overlay", f.mount),
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
