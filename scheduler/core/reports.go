@@ -72,7 +72,7 @@ func (rs *reports) report(r *event.Report) error {
 	case event.Executing:
 		rs.executes(w, has)
 	case event.Completed:
-		rs.completes(w, ending{has, r.Response, r.OutOfMemory})
+		rs.completes(w, endingOf(has, r))
 	default:
 		rs.idles(w)
 	}
@@ -234,14 +234,11 @@ func (rs *reports) confirm(w *worker) {
 
 // completes handles the report of a worker that has ended an action. The worker is answered within
 // tuning.Config.ResultHold, so that it knows that the result has arrived. A report that comes
-// twice, because the answer was lost, counts once, even if the worker has got the same action again
-// meanwhile. A report that comes three times was of a second run: the worker was told to run the
-// action again.
+// again, because the answer was lost, counts once: see calls.run.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
-	again := w.task != nil && w.task.ran() == e.action && w.task.run().resends > 0
 	last := w.last()
-	repeated := !again && last.action == e.action && proto.Equal(last.response, e.response)
+	repeated := last.action == e.action && proto.Equal(last.response, e.response)
 	if repeated {
 		running = request.Ran{}
 	}

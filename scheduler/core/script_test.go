@@ -16,6 +16,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -524,6 +525,8 @@ func (h *history) report(args []string) *event.Report {
 			r.ID = map[string]string{names.HostKey: value, names.PositionKey: args[0]}
 		case "error":
 			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
+		case "timed": // as those of Forerunner's workers
+			r.Response.Result.ExecutionMetadata = &repb.ExecutedActionMetadata{WorkerCompletedTimestamp: &timestamppb.Timestamp{}}
 		case "timedout":
 			r.Response.Status = &spb.Status{Code: int32(codes.DeadlineExceeded), Message: "timed out"}
 		case "nothing":
