@@ -257,13 +257,15 @@ func (rs *reports) completes(w *worker, e ending) {
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.Key+" reported neither a result nor an error")
 	}
-	if nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); w.task != nil && !nothing {
+	nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode()))
+	if w.task != nil && !nothing {
 		rs.probation.ran(w, e.action.Key, failed)
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
 		rs.runs.drop(w.task)
 		rs.keepResult(w, e.action, resp)
+	case w.task != nil && failed && rs.runs.retry(w, resp):
 	case w.task != nil:
 		e.response = resp
 		rs.runs.conclude(w, e)

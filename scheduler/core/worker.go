@@ -227,3 +227,15 @@ func (w *worker) shield() {
 		sh.Shield(w.spared(), w.stage == event.Running)
 	}
 }
+
+// nextOther returns the first task for a worker that does not avoid it; nil if all that it looked at
+// do.
+func (w *worker) nextOther(now time.Time) (next *task, looks int) {
+	it, looks := w.pool.tree.Find(w.queue.class, w.queue.mayRunMore, func(it *fair.Item) bool {
+		return !it.Owner.(*task).avoids(w.program, now)
+	})
+	if it == nil {
+		return nil, looks
+	}
+	return it.Owner.(*task), looks
+}
