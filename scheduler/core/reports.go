@@ -123,7 +123,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.Now})
 			rs.Timers.Stop(&w.timer)
 		}
-		if w.pool.Has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
+		if rs.dispatch.pools.keeps(w.pool, r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
 		rs.remove(w)
