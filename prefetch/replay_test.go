@@ -164,7 +164,8 @@ func TestReplay(t *testing.T) {
 			wrong := wait(withRanks(ranked, func(r rank) rank { return lastRank - r }))
 			t.Logf("%-6s, %4g Mbit/s, %s: waits %5s without a profile, %5s without ranks, %5s with, %5s with wrong ones",
 				name, link.mbitPerSecond, link.trip, none, without, with, wrong)
-			if with > without*105/100 || wrong > none {
+			// Which requests share a trip depends on which goroutine comes first.
+			if with > without*105/100+2*link.trip || wrong > none {
 				t.Error("ranks make it wait longer")
 			}
 			sums[0] += without

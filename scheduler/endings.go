@@ -32,6 +32,9 @@ func (s *endings) conclude(out event.Out) {
 			s.finished(st)
 		}
 	}
+	for i := range out.Retries {
+		s.retried(&out.Retries[i])
+	}
 	for _, sus := range out.Suspensions {
 		s.suspended(sus)
 	}
@@ -72,6 +75,13 @@ func (s *endings) finished(st *event.Status) {
 			zap.String(names.TargetField, r.Target), zap.String(names.MnemonicField, r.Mnemonic))
 	}
 	s.log.Info(names.OperationFinished, fields...)
+}
+
+// retried logs that a worker could not run an action, which runs elsewhere.
+func (s *endings) retried(x *event.Retry) {
+	s.log.Warn("a worker could not run an action, for no fault of the action: another worker runs it",
+		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker),
+		zap.Stringer(names.CodeField, x.Code), zap.String(names.ErrorField, x.Message))
 }
 
 // suspended logs that a worker gets nothing for a while.

@@ -86,7 +86,7 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Rep
 		moved: prometheus.NewDesc("forerunner_scheduler_pool_moves_total",
 			"Actions that waited for a worker of their platform and ran on an idle one of another platform that fits.", nil, nil),
 		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
-			"Runs that their worker lost or returned, and that were queued again.", nil, nil),
+			"Runs that their worker lost, returned or could not do, and that were queued again.", nil, nil),
 		suspensions: prometheus.NewDesc("forerunner_scheduler_suspensions_total",
 			"Suspensions of workers whose actions failed while those of other workers did not.", nil, nil),
 	}

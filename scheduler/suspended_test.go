@@ -29,8 +29,10 @@ func TestFailingWorkerIsSuspended(t *testing.T) {
 		long := start("long")
 		well.idle()
 		well.running(long)
+		var failed []*repb.Digest
 		for i := range 5 {
 			d := start(fmt.Sprint(i))
+			failed = append(failed, d)
 			broken.idle()
 			broken.completed(d, &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Internal), Message: "read-only file system"}})
 		}
@@ -48,10 +50,9 @@ func TestFailingWorkerIsSuspended(t *testing.T) {
 		}
 		well.running(long)
 		time.Sleep(11 * time.Second)
-		trial := start("trial")
 		broken.idle()
-		broken.completed(trial, &repb.ExecuteResponse{Result: &repb.ActionResult{}})
-		f.expectStates("broken IDLE, well EXECUTING")
+		broken.completed(failed[0], &repb.ExecuteResponse{Result: &repb.ActionResult{}})
+		f.expectStates("broken EXECUTING, well EXECUTING")
 		if got := suspects(t, registry); got != "" {
 			t.Errorf("the metric names %s", got)
 		}

@@ -231,8 +231,10 @@ func TestBadPeers(t *testing.T) {
 				c := startPeers(t, texts, bad, good)
 				began := time.Now()
 				c.fetch(t, 2)
+				synctest.Wait() // others may have sent everything before it was asked
 				asked := bad.asked.Load()
 				c.fetch(t, 2)
+				synctest.Wait()
 				if bad.asked.Load() != asked {
 					t.Error("it was asked again at once")
 				}

@@ -894,7 +894,9 @@ type Response struct {
 	Code      int32                  `protobuf:"varint,3,opt,name=code,proto3" json:"code,omitempty"`
 	Message   string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	// Distinguishes responses that are otherwise equal.
-	Hash          uint64 `protobuf:"fixed64,5,opt,name=hash,proto3" json:"hash,omitempty"`
+	Hash uint64 `protobuf:"fixed64,5,opt,name=hash,proto3" json:"hash,omitempty"`
+	// The result has the time at which the worker completed the action.
+	Timed         bool `protobuf:"varint,6,opt,name=timed,proto3" json:"timed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +964,13 @@ func (x *Response) GetHash() uint64 {
 		return x.Hash
 	}
 	return 0
+}
+
+func (x *Response) GetTimed() bool {
+	if x != nil {
+		return x.Timed
+	}
+	return false
 }
 
 type Hangup struct {
@@ -1251,14 +1260,15 @@ const file_proto_record_record_proto_rawDesc = "" +
 	"\aIdEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_instance\"\x88\x01\n" +
+	"\t_instance\"\x9e\x01\n" +
 	"\bResponse\x12\x1d\n" +
 	"\n" +
 	"has_result\x18\x01 \x01(\bR\thasResult\x12\x1b\n" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x12\n" +
 	"\x04code\x18\x03 \x01(\x05R\x04code\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x12\n" +
-	"\x04hash\x18\x05 \x01(\x06R\x04hash\"4\n" +
+	"\x04hash\x18\x05 \x01(\x06R\x04hash\x12\x14\n" +
+	"\x05timed\x18\x06 \x01(\bR\x05timed\"4\n" +
 	"\x06Hangup\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x12\n" +
 	"\x04call\x18\x02 \x01(\x04R\x04call\"\x06\n" +

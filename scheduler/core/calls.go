@@ -29,9 +29,15 @@ func (c *calls) stop(w *worker, a request.Ran) {
 // wake has a busy worker call now.
 func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.Key) }
 
-// run answers a worker's call with the task that the worker must run.
+// run answers a worker's call with the task that the worker must run. If the call reported the end
+// of the same action, the worker must first be idle: then a report of the same end is never that of
+// the new run.
 func (c *calls) run(w *worker) {
 	t := w.task
+	if last := w.last(); last.action.Key == t.action && !last.unique {
+		c.answer(w, event.Reply{Do: event.BeIdle, NextSync: c.Now})
+		return
+	}
 	r := event.Reply{
 		Do: event.Execute, NextSync: c.next(w),
 		Run: t.spec, Queued: t.queued, Suffix: instance.Suffix(t.spec.Instance, w.pool.Prefix),

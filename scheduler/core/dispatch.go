@@ -10,6 +10,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
+// shortRest is how long a worker is idle while only tasks wait that it could not run.
+const shortRest = time.Second
+
 // A dispatcher has the queued tasks, and gives them to workers. It does not know the events of
 // workers and clients: State does.
 type dispatcher struct {
@@ -89,8 +92,8 @@ func (d *dispatcher) place(t *task, q *queue) {
 		q.quotas.Enter(t.quotaShare())
 	}
 	tree.Enqueue(&t.item, q.class, t.returned)
-	if idle := tree.Nearest(&t.item, q.class); idle != nil {
-		d.next(idle.Owner.(*worker))
+	if idle := d.nearest(t, q); idle != nil {
+		d.next(idle)
 		if q.hasIdle() {
 			q.quotas.Expose()
 		}
@@ -229,8 +232,47 @@ func (d *dispatcher) next(w *worker) bool {
 	if it == nil {
 		return false
 	}
-	d.assign(it.Owner.(*task), w)
+	t := it.Owner.(*task)
+	if t.avoids(w.program, d.Now) {
+		var looks int
+		t, looks = w.nextOther(d.Now)
+		if d.effort.Spend(looks); t == nil {
+			d.rest(w)
+			return true
+		}
+	}
+	d.assign(t, w)
 	return true
+}
+
+// rest has a worker be idle for a moment, because all that waits avoids it.
+func (d *dispatcher) rest(w *worker) {
+	w.unidle()
+	d.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: d.Now.Add(shortRest)})
+}
+
+// nearest returns the idle worker of a queue for one of its tasks; nil if none may be idle now.
+func (d *dispatcher) nearest(t *task, q *queue) *worker {
+	var avoided []*worker
+	for {
+		near := q.pool.tree.Nearest(&t.item, q.class)
+		if near == nil {
+			break
+		}
+		w := near.Owner.(*worker)
+		if !t.avoids(w.program, d.Now) {
+			for _, x := range avoided {
+				x.idle()
+			}
+			return w
+		}
+		w.unidle()
+		avoided = append(avoided, w)
+	}
+	for _, x := range avoided {
+		d.rest(x)
+	}
+	return nil
 }
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next

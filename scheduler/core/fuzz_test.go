@@ -296,6 +296,9 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 		}
 	case "completed":
 		words = append(words, "completed", action, f.pick("exit=0", "exit=1", "error=x"))
+		if w != nil && w.task != nil && w.task.spec != nil && words[3] == "exit=0" {
+			words = append(words, "timed", "instance="+w.task.spec.Instance)
+		}
 	}
 	words = append(words, f.pick(f.plain, f.plain, f.plain, f.plain, f.plain, f.plain,
 		"platform=OS=x", "platform=OS=x,gpu=1", "platform=OS=x,container-image=i"))

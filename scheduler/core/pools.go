@@ -80,6 +80,13 @@ func (ps *pools) enter(prefix string, platform request.Platform) (p, narrower *p
 	return widen, widen
 }
 
+// keeps reports whether a worker of a pool that reports a prefix and platform stays in it: not if it
+// reports less than before, and the configuration has other terms for that.
+func (ps *pools) keeps(p *pool, prefix string, platform request.Platform) bool {
+	return p.Has(prefix, platform) &&
+		(platform.ImpliedKey() == p.Platform.ImpliedKey() || ps.cfg.TermsOf(prefix, platform) == p.terms)
+}
+
 // discard removes a pool that has no workers.
 func (ps *pools) discard(p *pool) {
 	ps.Remove(p)

@@ -73,17 +73,25 @@ func (p *program) withholds(w *worker) bool {
 // peersAreWell reports whether most other programs of the queue do not fail, and one of them takes
 // work.
 func (p *program) peersAreWell() bool {
-	peers, ill, own := len(p.queue.programs)-1, p.queue.ill, 0
+	peers, ill := len(p.queue.programs)-1, p.queue.ill
 	if !p.record.IsWell() {
 		ill--
 	}
+	return 2*(peers-ill) > peers && p.hasPeers()
+}
+
+// serving counts the workers of the program that take work.
+func (p *program) serving() (n int) {
 	for _, w := range p.positions {
 		if w.takes == Serving {
-			own++
+			n++
 		}
 	}
-	return 2*(peers-ill) > peers && p.queue.serving > own
+	return n
 }
+
+// hasPeers reports whether a worker of another program of the queue takes work.
+func (p *program) hasPeers() bool { return p.queue.serving > p.serving() }
 
 // identity is the common part of the identities of a program's workers.
 func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].ID) }

@@ -72,7 +72,7 @@ func (rs *reports) report(r *event.Report) error {
 	case event.Executing:
 		rs.executes(w, has)
 	case event.Completed:
-		rs.completes(w, ending{has, r.Response, r.OutOfMemory})
+		rs.completes(w, endingOf(has, r))
 	default:
 		rs.idles(w)
 	}
@@ -123,7 +123,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.Now})
 			rs.Timers.Stop(&w.timer)
 		}
-		if w.pool.Has(r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
+		if rs.dispatch.pools.keeps(w.pool, r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
 		rs.remove(w)
@@ -234,14 +234,11 @@ func (rs *reports) confirm(w *worker) {
 
 // completes handles the report of a worker that has ended an action. The worker is answered within
 // tuning.Config.ResultHold, so that it knows that the result has arrived. A report that comes
-// twice, because the answer was lost, counts once, even if the worker has got the same action again
-// meanwhile. A report that comes three times was of a second run: the worker was told to run the
-// action again.
+// again, because the answer was lost, counts once: see calls.run.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
-	again := w.task != nil && w.task.ran() == e.action && w.task.run().resends > 0
 	last := w.last()
-	repeated := !again && last.action == e.action && proto.Equal(last.response, e.response)
+	repeated := last.action == e.action && proto.Equal(last.response, e.response)
 	if repeated {
 		running = request.Ran{}
 	}
@@ -260,13 +257,15 @@ func (rs *reports) completes(w *worker, e ending) {
 	if resp.GetResult() == nil && resp.GetStatus().GetCode() == 0 {
 		resp = failure(codes.Internal, "worker "+w.Key+" reported neither a result nor an error")
 	}
-	if nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); w.task != nil && !nothing {
+	nothing, failed := saysNothing(codes.Code(resp.GetStatus().GetCode()))
+	if w.task != nil && !nothing {
 		rs.probation.ran(w, e.action.Key, failed)
 	}
 	switch good := resp.GetStatus().GetCode() == 0; {
 	case w.task != nil && w.task.spec == nil:
 		rs.runs.drop(w.task)
 		rs.keepResult(w, e.action, resp)
+	case w.task != nil && failed && rs.runs.retry(w, resp):
 	case w.task != nil:
 		e.response = resp
 		rs.runs.conclude(w, e)

@@ -26,8 +26,9 @@ type runs struct {
 	calls      *calls
 	hedges     *hedges
 	tally      *view.Tally
-	// ended are those of the present event.
-	ended *[]event.Ended
+	// ended and retries are those of the present event.
+	ended   *[]event.Ended
+	retries *[]event.Retry
 	// lacks are explanations of the current event, by their subject.
 	lacks map[lack]string
 }
@@ -77,6 +78,9 @@ func (r *runs) conclude(w *worker, e ending) {
 		if t.course.largest() {
 			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.because()))
 		}
+		if _, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); failed && t.failedOn() != nil {
+			resp = Annotated(resp, t.past.failure)
+		}
 		r.finish(t, resp)
 		return
 	}
@@ -88,6 +92,44 @@ func (r *runs) conclude(w *worker, e ending) {
 	r.dispatch.release(t)
 	// It is not the worker that was lost, and the client has waited already.
 	t.attempts--
+	t.returned = true
+	r.operations.changedAll(t)
+	r.dispatch.enqueue(t)
+}
+
+// elsewhere is how long a task waits for other workers than those that could not run it, while they
+// are busy.
+const elsewhere = 10 * time.Second
+
+// retry has a task that a worker could not run, for no fault of the action, run once more, on
+// another worker if one is free soon. It returns false if no other one takes work, or if another
+// one could not run it either: the error is for the client.
+func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
+	t, p := w.task, w.program
+	if t.race() != nil || int(t.attempts-t.preempted) >= r.cfg.MaxAttempts || t.failedOn() != nil && t.failedOn() != p {
+		return false
+	}
+	code, message := codes.Code(resp.GetStatus().GetCode()), resp.GetStatus().GetMessage()
+	switch q := w.pool.largest(t.takenBy); {
+	case p.hasPeers():
+	case q == nil || q.size() <= w.queue.size():
+		return false
+	default:
+		t.course = outgrown
+		t.explain(fmt.Sprintf("ended with %s on size class %d", code, w.queue.class))
+	}
+	runs := t.pastRuns()
+	runs.failed, runs.until = p, r.Now.Add(elsewhere)
+	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", w.Key, code, message)
+	*r.retries = append(*r.retries, event.Retry{Operation: t.spec, Worker: w.Key, Code: code, Message: message})
+	r.again(t)
+	return true
+}
+
+// again queues the task of a worker again.
+func (r *runs) again(t *task) {
+	r.tally.Returned++
+	r.dispatch.release(t)
 	t.returned = true
 	r.operations.changedAll(t)
 	r.dispatch.enqueue(t)
@@ -151,11 +193,7 @@ func (r *runs) lose(w *worker) {
 			t.action, t.attempts-t.preempted, w.Key)))
 		return
 	}
-	r.tally.Returned++
-	r.dispatch.release(t)
-	t.returned = true
-	r.operations.changedAll(t)
-	r.dispatch.enqueue(t)
+	r.again(t)
 }
 
 // preempt makes a worker stop its task, which is queued again, before others of its priority in its

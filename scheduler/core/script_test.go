@@ -16,6 +16,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -524,6 +525,10 @@ func (h *history) report(args []string) *event.Report {
 			r.ID = map[string]string{names.HostKey: value, names.PositionKey: args[0]}
 		case "error":
 			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
+		case "code":
+			r.Response.Status.Code = int32(h.number(value))
+		case "timed": // as those of Forerunner's workers
+			r.Response.Result.ExecutionMetadata = &repb.ExecutedActionMetadata{WorkerCompletedTimestamp: &timestamppb.Timestamp{}}
 		case "timedout":
 			r.Response.Status = &spb.Status{Code: int32(codes.DeadlineExceeded), Message: "timed out"}
 		case "nothing":
@@ -581,6 +586,9 @@ func (h *history) print(out event.Out) {
 		}
 		fmt.Fprintln(&h.out)
 	}
+	for _, r := range out.Retries {
+		fmt.Fprintf(&h.out, "%s again: %s had %s: %s\n", r.Name, r.Worker, r.Code, r.Message)
+	}
 	for _, s := range out.Suspensions {
 		fmt.Fprintf(&h.out, "%v suspended until %s: %d in a row failed, %d of the last 16, last %s\n",
 			s.ID, s.Until.Sub(epoch), s.Row, s.Failures, s.Last)
@@ -610,9 +618,10 @@ func (h *history) status(st event.Status) string {
 		return s
 	}
 	if e := st.Response.GetStatus(); e != nil {
-		return fmt.Sprintf("%s %s: %s", s, codes.Code(e.GetCode()), e.GetMessage())
+		s = fmt.Sprintf("%s %s: %s", s, codes.Code(e.GetCode()), e.GetMessage())
+	} else {
+		s = fmt.Sprintf("%s exit %d", s, st.Response.GetResult().GetExitCode())
 	}
-	s = fmt.Sprintf("%s exit %d", s, st.Response.GetResult().GetExitCode())
 	if note := st.Response.GetMessage(); note != "" {
 		s += " " + strconv.Quote(note)
 	}

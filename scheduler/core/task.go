@@ -52,10 +52,10 @@ type task struct {
 	// impatient: no worker came to the declared size class that it waited for, so it goes to a
 	// class with workers.
 	impatient bool
-	// course is the fate of the size class that was chosen for it; why explains it to users, and is
-	// nil as long as there is nothing to explain.
+	// course is the fate of the size class that was chosen for it.
 	course course
-	why    *string
+	// past are its earlier runs; nil: nothing is known of one.
+	past *past
 
 	// at is its location: *queue, unmatched or *run. It is nil only within an event.
 	at location
@@ -96,6 +96,38 @@ type run struct {
 func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
 func (*run) isLocation()      {}
+
+// A past is what the earlier runs of a task came to.
+type past struct {
+	// because explains the course to users.
+	because string
+	// failed is the program that could not run it, for no fault of the action; nil: none. Until some
+	// time the task waits for others. failure explains it to users.
+	failed  *program
+	until   time.Time
+	failure string
+}
+
+// pastRuns returns past, made if need be.
+func (t *task) pastRuns() *past {
+	if t.past == nil {
+		t.past = &past{}
+	}
+	return t.past
+}
+
+// failedOn returns the program that could not run it; nil: none.
+func (t *task) failedOn() *program {
+	if t.past == nil {
+		return nil
+	}
+	return t.past.failed
+}
+
+// avoids reports whether the workers of a program do not get a task.
+func (t *task) avoids(p *program, now time.Time) bool {
+	return t.failedOn() == p && now.Before(t.past.until)
+}
 
 // run returns the run of a task; nil if no worker has it.
 func (t *task) run() *run {
@@ -255,15 +287,15 @@ func (t *task) class() uint32 {
 	return t.spec.Size.Class
 }
 
-// explain sets why.
-func (t *task) explain(why string) { t.why = &why }
+// explain explains the course.
+func (t *task) explain(why string) { t.pastRuns().because = why }
 
-// because returns why, empty if there is nothing to explain.
+// because returns the explanation, empty if there is nothing to explain.
 func (t *task) because() string {
-	if t.why == nil {
+	if t.past == nil {
 		return ""
 	}
-	return *t.why
+	return t.past.because
 }
 
 // cutShort reports whether the run of a task on a worker has less time than its action may take.

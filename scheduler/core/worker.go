@@ -125,11 +125,10 @@ func (w *worker) ran(r *event.Report) request.Ran {
 	return a
 }
 
-// repeats reports whether a report is the last end once more, as the answer was lost: not if the
-// worker was told more than once to run its task since.
+// repeats reports whether a report is the last end once more, as the answer was lost.
 func (w *worker) repeats(r *event.Report) bool {
 	return r.Doing == event.Completed && w.last().action.Key == request.KeyOf(r.Action) &&
-		(w.task == nil || w.task.run().resends == 0) && proto.Equal(w.last().response, r.Response)
+		proto.Equal(w.last().response, r.Response)
 }
 
 // free takes its task from a worker.
@@ -140,6 +139,16 @@ type ending struct {
 	action      request.Ran
 	response    *repb.ExecuteResponse
 	outOfMemory bool
+	// unique: no other run ends in the same words. The results of Forerunner's workers, which name
+	// the instance, have the time of their end.
+	unique bool
+}
+
+// endingOf returns what a report with Completed is about, where ran is the action.
+func endingOf(ran request.Ran, r *event.Report) ending {
+	e := ending{action: ran, response: r.Response, outOfMemory: r.OutOfMemory}
+	e.unique = r.Named && r.Response.GetResult().GetExecutionMetadata().GetWorkerCompletedTimestamp() != nil
+	return e
 }
 
 // last returns the last end that a worker reported, the zero ending if it has reported anything
@@ -217,4 +226,16 @@ func (w *worker) shield() {
 	if sh := w.share(); sh != nil {
 		sh.Shield(w.spared(), w.stage == event.Running)
 	}
+}
+
+// nextOther returns the first task for a worker that does not avoid it; nil if all that it looked at
+// do.
+func (w *worker) nextOther(now time.Time) (next *task, looks int) {
+	it, looks := w.pool.tree.Find(w.queue.class, w.queue.mayRunMore, func(it *fair.Item) bool {
+		return !it.Owner.(*task).avoids(w.program, now)
+	})
+	if it == nil {
+		return nil, looks
+	}
+	return it.Owner.(*task), looks
 }

@@ -236,6 +236,9 @@ func decodeReport(m *record.Sync) (*event.Report, error) {
 		r.Response = &repb.ExecuteResponse{Message: fmt.Sprintf("%016x", x.GetHash())}
 		if x.GetHasResult() {
 			r.Response.Result = &repb.ActionResult{ExitCode: x.GetExitCode()}
+			if x.GetTimed() {
+				r.Response.Result.ExecutionMetadata = &repb.ExecutedActionMetadata{WorkerCompletedTimestamp: &timestamppb.Timestamp{}}
+			}
 		}
 		if x.GetCode() != 0 {
 			r.Response.Status = &spb.Status{Code: x.GetCode(), Message: x.GetMessage()}
@@ -252,5 +255,6 @@ func essence(r *repb.ExecuteResponse) *record.Response {
 	return &record.Response{
 		HasResult: r.GetResult() != nil, ExitCode: r.GetResult().GetExitCode(),
 		Code: r.GetStatus().GetCode(), Message: r.GetStatus().GetMessage(), Hash: h.Sum64(),
+		Timed: r.GetResult().GetExecutionMetadata().GetWorkerCompletedTimestamp() != nil,
 	}
 }

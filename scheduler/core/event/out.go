@@ -4,6 +4,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
+
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -87,6 +89,8 @@ type Out struct {
 	// Departures and Suspensions are for the log.
 	Departures  []Departure
 	Suspensions []Suspension
+	// Retries are for the log, too.
+	Retries []Retry
 	// Ended are the runs to learn from.
 	Ended []Ended
 	// Err is the reason why the event was refused, or nil; the other fields must be handled all the
@@ -96,6 +100,15 @@ type Out struct {
 	// NextTick is the latest time for a Tick, unless a later Out changes it. Zero: no Tick is
 	// needed before another event.
 	NextTick time.Time
+}
+
+// A Retry describes an operation that its worker could not run, for no fault of the action, and
+// that is to run on another one.
+type Retry struct {
+	*request.Operation
+	Worker  string
+	Code    codes.Code
+	Message string
 }
 
 // A Suspension describes workers that get no actions for a while, because their actions failed and

@@ -80,8 +80,8 @@ type Tally struct {
 	Spilled uint64
 	// Moved is the number of tasks that moved to an idle worker of another pool.
 	Moved uint64
-	// Returned is the number of runs that were queued again because the worker was lost or dropped
-	// them.
+	// Returned is the number of runs that were queued again because the worker was lost,
+	// dropped them, or could not run them.
 	Returned uint64
 	// Suspensions is the number of suspensions of workers.
 	Suspensions uint64
