@@ -34,7 +34,7 @@ func command() *cobra.Command {
 				return err
 			}
 			defer func() { err = logging.Last(s.Logger, err) }()
-			ctx, abort, release := flags.Signals(cmd.Context())
+			ctx, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			memory, err := s.Callers.Memory.Enforce()
 			if err != nil {
