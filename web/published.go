@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,8 +29,12 @@ type published struct {
 	// Ended is when the last of it was written.
 	Ended   time.Time
 	outcome historypb.Outcome
-	failed  []recordRow // actions with records, which the page has, too
+	// known is how many failed actions have records, which the page has, too.
+	known map[failedKind]int
 }
+
+// A failedKind is what a record and an event both have of a failed action.
+type failedKind struct{ target, mnemonic string }
 
 // maxPublishers limits the users whose builds of one invocation are searched.
 const maxPublishers = 10
@@ -88,13 +93,19 @@ func (p *published) Words() []string {
 	return slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns())
 }
 
-// OtherFailures returns the failed actions that have no record: those that ran elsewhere.
-func (p *published) OtherFailures() []*historypb.Build_FailedAction {
-	return slices.DeleteFunc(slices.Clone(p.GetFailedActions()), func(a *historypb.Build_FailedAction) bool {
-		return slices.ContainsFunc(p.failed, func(r recordRow) bool {
-			return r.GetTarget() == a.GetLabel() && r.GetMnemonic() == a.GetMnemonic()
-		})
-	})
+// OtherFailures returns the failed actions that have no record: those that ran elsewhere. A record
+// stands for one of them.
+func (p *published) OtherFailures() (others []*historypb.Build_FailedAction) {
+	known := maps.Clone(p.known)
+	for _, a := range p.GetFailedActions() {
+		f := failedKind{a.GetLabel(), a.GetMnemonic()}
+		if known[f] == 0 {
+			others = append(others, a)
+			continue
+		}
+		known[f]--
+	}
+	return others
 }
 
 // Class returns the style sheet's class for the outcome.
