@@ -76,10 +76,7 @@ func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
 
 // Word returns its outcome for a list.
 func (p *published) Word() string {
-	if p.goesOn() {
-		return "goes on"
-	}
-	return facts.BuildOutcome(p.outcome, p.Build)
+	return facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
 // TargetCounts returns how many targets were built.
@@ -119,12 +116,9 @@ func (p *published) Class() string {
 	return outcomeClass(p.outcome)
 }
 
-// silence is how long without events a build counts as unfinished.
-const silence = 10 * time.Minute
-
 // goesOn reports whether more of it may come.
 func (p *published) goesOn() bool {
-	return p != nil && !p.GetEnded() && p.GetFinished() == nil && time.Since(p.Ended) < silence
+	return p != nil && facts.BuildGoesOn(p.Build, p.Ended)
 }
 
 // Verdict returns the outcome of the build.
@@ -140,7 +134,7 @@ func (p *published) Verdict() string {
 		}
 		return "Not ended, or its last event is missing"
 	}
-	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build)
+	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
 // Took returns the duration of the build; 0: unknown.

@@ -92,7 +92,7 @@ func runsPath(target string) string {
 }
 
 // maxWhole is how long an argument may be that is not broken, in bytes.
-const maxWhole = 60
+const maxWhole = 200
 
 // commandLine writes a command as a shell would take it. An option is not broken at its dashes if
 // there is room on the next line.

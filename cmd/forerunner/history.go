@@ -122,7 +122,7 @@ func (c *adminCall) printBuilds(list []*historypb.Record) error {
 			}
 		}
 		targets, tests := facts.BuildCounts(b)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b, r.GetEnded().AsTime()),
 			facts.Build(b), dash(targets), dash(tests), dash(facts.BuildUser(r.GetUser(), b)), dash(b.GetHost()))
 	}
 	return w.Flush()

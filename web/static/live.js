@@ -134,7 +134,7 @@
     line.svg.setAttribute("height", height);
     drawWaits(line, span);
     line.section.querySelector(".lane-count").textContent = `${line.lanes.size} ${line.lanes.size === 1 ? "lane" : "lanes"}`;
-    drawAxis(line.section.querySelector(".axis"), span);
+    drawAxis(line.section.querySelector(".ticks"), span);
   }
 
   // As Ticks in scale.go.
