@@ -59,7 +59,7 @@ func checkCommand() *cobra.Command {
 			"0 if a scheduler would start with the file, and 1 if not. deploy/forerunner.example.yaml shows all settings;\n" +
 			"deploy/forerunner.schema.json is a schema for editors.",
 		Example: "forerunner-scheduler check /etc/forerunner/scheduler.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    flags.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := farm.CheckFile(args[0]); err != nil {
 				return err

@@ -104,7 +104,7 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
-			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
+			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), facts.Name(r), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
 	}
 	return w.Flush()
 }

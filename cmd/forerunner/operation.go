@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/facts"
@@ -48,7 +49,7 @@ func operationCommand() *cobra.Command {
 			}
 			return c.endedOperation(ctx, name, func() error { return told.print(c) })
 		})
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = flags.Arguments
 	cmd.AddCommand(operationCancelCommand())
 	return cmd
 }
@@ -122,7 +123,7 @@ func operationCancelCommand() *cobra.Command {
 			_, err := fmt.Fprintf(c.out, "cancelled: %s\n", strings.Join(args, " "))
 			return err
 		})
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = flags.Arguments
 	return cmd
 }
 
