@@ -41,7 +41,7 @@ async function tour(page) {
   if (IMAGES) mkdirSync(IMAGES, { recursive: true });
   await open(page, "/");
   await page.locator("tbody tr", { hasText: "busy" }).waitFor();
-  await page.locator(".plot").first().waitFor(); // its first sample is there
+  await page.locator("figcaption", { hasText: /^Waiting actions\s*[1-9]/ }).waitFor(); // a sample of the build is there
   await read(page);
   await look(page, "overview");
   await firstRun(page);
