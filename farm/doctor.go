@@ -22,6 +22,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/probe"
+	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -403,7 +404,7 @@ func (w *Worker) examineStart(ctx context.Context, e *examination) {
 
 // describe describes the view of commands.
 func (s *Started) describe() string {
-	parts := []string{fmt.Sprintf("launchers start for %d slots", s.w.Slots)}
+	parts := []string{"launchers start for " + plural.Of(s.w.Slots, "slot")}
 	if s.plan.parent != nil {
 		parts = append(parts, fmt.Sprintf("in cgroups (v%d)", s.plan.parent.Version()))
 	}

@@ -1,13 +1,16 @@
 package settings
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // FromEnvironment sets settings without a flag from the environment: --cache-size is
@@ -23,7 +26,7 @@ func FromEnvironment(sets ...*pflag.FlagSet) error {
 		if !ok || f.Changed {
 			return
 		}
-		if err := f.Value.Set(value); err != nil {
+		if err := setAll(f.Value, value); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 		f.Changed = true
@@ -32,6 +35,23 @@ func FromEnvironment(sets ...*pflag.FlagSet) error {
 		flags.VisitAll(set)
 	}
 	return errors.Join(errs...)
+}
+
+// setAll sets a value. The items of a list have commas between them, and those with commas are in
+// double quotes; on a command line there is a flag for each.
+func setAll(value pflag.Value, text string) error {
+	list, ok := value.(pflag.SliceValue)
+	if !ok {
+		return value.Set(text)
+	}
+	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a list with commas between its items: %w", text, err)
+	case len(lines) > 1:
+		return fmt.Errorf("%q has several lines", text)
+	}
+	return list.Replace(slices.Concat(lines...))
 }
 
 // Print returns the effective settings: a line for each flag, then the tuning section as YAML.
@@ -59,20 +79,19 @@ func written(value pflag.Value) string {
 	}
 	var all []string
 	for _, text := range list.GetSlice() {
-		if strings.ContainsAny(text, ",[]") {
-			text = strconv.Quote(text)
-		} else {
-			text = quoted(text)
-		}
-		all = append(all, text)
+		all = append(all, quoted(text))
 	}
 	return "[" + strings.Join(all, ",") + "]"
 }
 
-// quoted returns a value as it is written in YAML.
+// quoted returns a value as it is written in YAML, in a list and elsewhere: in quotes unless it can
+// be read without.
 func quoted(value string) string {
-	if value == "" || strings.ContainsAny(value, "#'\"&*!|>%@`{}") || strings.Contains(value, ": ") {
-		return fmt.Sprintf("%q", value)
+	var list yaml.Node
+	if yaml.Unmarshal([]byte("["+value+"]"), &list) == nil && len(list.Content) == 1 && len(list.Content[0].Content) == 1 {
+		if item := list.Content[0].Content[0]; item.Kind == yaml.ScalarNode && item.Style == 0 && item.Tag != "!!null" && item.Value == value {
+			return value
+		}
 	}
-	return value
+	return strconv.Quote(value)
 }

@@ -3,6 +3,7 @@ package settings
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,49 @@ func TestPrecedence(t *testing.T) {
 	want := "--data=/line\n--mode=safe\ntuning:\n  cache_size: 5G\n  look_every: 2h0m0s\n  names: [a,b]\n  number: 8\n"
 	if got := Print(f, tuning); got != want {
 		t.Errorf("in force is\n%swant\n%s", got, want)
+	}
+}
+
+// TestLists: in the environment, too, a list has several items; as it is printed, it can be read.
+func TestLists(t *testing.T) {
+	type lists struct {
+		Names []string `tuning:"names" unit:"NAMES" default:"z" doc:"Names"`
+		Paths []string `tuning:"paths" unit:"PATH" doc:"Paths"`
+	}
+	for text, want := range map[string][]string{
+		"":                              nil,
+		"/a":                            {"/a"},
+		`/a,"/b,c", /d`:                 {"/a", "/b,c", " /d"},
+		`/a:,/b: c,null,~,8,- x,#,"[]"`: {"/a:", "/b: c", "null", "~", "8", "- x", "#", "[]"},
+		`é,%,"""x",'x'`:                 {"é", "%", `"x`, "'x'"},
+		`*,!,x\\y,\`:                    {"*", "!", `x\\y`, `\`},
+		"\"a\nb\",\t":                   {"a\nb", "\t"},
+	} {
+		t.Setenv("FORERUNNER_NAMES", text)
+		t.Setenv("FORERUNNER_PATHS", text)
+		s := &lists{}
+		tuning := Of(s).Register(pflag.NewFlagSet("test", pflag.ContinueOnError))
+		if err := FromEnvironment(tuning); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if !slices.Equal(s.Names, want) || !slices.Equal(s.Paths, want) {
+			t.Errorf("%q is %q and %q, want %q", text, s.Names, s.Paths, want)
+		}
+		again := &lists{}
+		set := Of(again)
+		if err := tuned(t, set, set.Register(pflag.NewFlagSet("test", pflag.ContinueOnError)), Print(pflag.NewFlagSet("", 0), tuning)); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if !slices.Equal(again.Names, want) || !slices.Equal(again.Paths, want) {
+			t.Errorf("%q is printed as\n%s", want, Print(pflag.NewFlagSet("", 0), tuning))
+		}
+	}
+	for _, text := range []string{"a\nb", `"a`} {
+		t.Setenv("FORERUNNER_PATHS", text)
+		tuning := Of(&lists{}).Register(pflag.NewFlagSet("test", pflag.ContinueOnError))
+		if err := FromEnvironment(tuning); err == nil || !strings.Contains(err.Error(), "FORERUNNER_PATHS") {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ type buildView struct {
 
 	mnemonics map[string]*mnemonicRow
 	outcomes  map[historypb.Outcome]int
+	failures  map[failedKind]int
 	failed    least.List[recordRow]
 	slowest   least.List[recordRow]
 	waited    least.List[recordRow]
@@ -253,7 +254,7 @@ func lighten(r *historypb.Record) int {
 
 func (v *buildView) count(r *historypb.Record) {
 	if v.mnemonics == nil {
-		v.mnemonics, v.outcomes = map[string]*mnemonicRow{}, map[historypb.Outcome]int{}
+		v.mnemonics, v.outcomes, v.failures = map[string]*mnemonicRow{}, map[historypb.Outcome]int{}, map[failedKind]int{}
 		v.failed = least.Of(maxNamed, func(a, b recordRow) int { return b.Ended.Compare(a.Ended) })
 		v.slowest = least.Of(maxNamed, func(a, b recordRow) int { return cmp.Compare(b.Took, a.Took) })
 		v.waited = least.Of(maxNamed, func(a, b recordRow) int { return cmp.Compare(b.Queued, a.Queued) })
@@ -279,6 +280,7 @@ func (v *buildView) count(r *historypb.Record) {
 	if row.Class() == "failed" {
 		m.Failed++
 		v.MoreFailed++
+		v.failures[failedKind{r.GetTarget(), r.GetMnemonic()}]++
 		v.failed.Add(row)
 	}
 	if row.Took > 0 {
@@ -306,6 +308,6 @@ func (v *buildView) finish() {
 	}
 	v.MoreFailed -= len(v.Failed)
 	if v.Published != nil {
-		v.Published.failed = v.Failed
+		v.Published.known = v.failures
 	}
 }

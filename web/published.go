@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,8 +29,12 @@ type published struct {
 	// Ended is when the last of it was written.
 	Ended   time.Time
 	outcome historypb.Outcome
-	failed  []recordRow // actions with records, which the page has, too
+	// known is how many failed actions have records, which the page has, too.
+	known map[failedKind]int
 }
+
+// A failedKind is what a record and an event both have of a failed action.
+type failedKind struct{ target, mnemonic string }
 
 // maxPublishers limits the users whose builds of one invocation are searched.
 const maxPublishers = 10
@@ -71,10 +76,7 @@ func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
 
 // Word returns its outcome for a list.
 func (p *published) Word() string {
-	if p.goesOn() {
-		return "goes on"
-	}
-	return facts.BuildOutcome(p.outcome, p.Build)
+	return facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
 // TargetCounts returns how many targets were built.
@@ -88,13 +90,19 @@ func (p *published) Words() []string {
 	return slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns())
 }
 
-// OtherFailures returns the failed actions that have no record: those that ran elsewhere.
-func (p *published) OtherFailures() []*historypb.Build_FailedAction {
-	return slices.DeleteFunc(slices.Clone(p.GetFailedActions()), func(a *historypb.Build_FailedAction) bool {
-		return slices.ContainsFunc(p.failed, func(r recordRow) bool {
-			return r.GetTarget() == a.GetLabel() && r.GetMnemonic() == a.GetMnemonic()
-		})
-	})
+// OtherFailures returns the failed actions that have no record: those that ran elsewhere. A record
+// stands for one of them.
+func (p *published) OtherFailures() (others []*historypb.Build_FailedAction) {
+	known := maps.Clone(p.known)
+	for _, a := range p.GetFailedActions() {
+		f := failedKind{a.GetLabel(), a.GetMnemonic()}
+		if known[f] == 0 {
+			others = append(others, a)
+			continue
+		}
+		known[f]--
+	}
+	return others
 }
 
 // Class returns the style sheet's class for the outcome.
@@ -108,12 +116,9 @@ func (p *published) Class() string {
 	return outcomeClass(p.outcome)
 }
 
-// silence is how long without events a build counts as unfinished.
-const silence = 10 * time.Minute
-
 // goesOn reports whether more of it may come.
 func (p *published) goesOn() bool {
-	return p != nil && !p.GetEnded() && p.GetFinished() == nil && time.Since(p.Ended) < silence
+	return p != nil && facts.BuildGoesOn(p.Build, p.Ended)
 }
 
 // Verdict returns the outcome of the build.
@@ -129,7 +134,7 @@ func (p *published) Verdict() string {
 		}
 		return "Not ended, or its last event is missing"
 	}
-	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build)
+	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
 // Took returns the duration of the build; 0: unknown.

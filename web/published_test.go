@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,23 @@ func TestPublishedBuild(t *testing.T) {
 	expect(t, page, "tests failed", "<dt>Actions</dt><dd>1</dd>", `href="/operations/1234"`)
 	if strings.Contains(page, "forged") {
 		t.Error("what eve published is on ann's page")
+	}
+	mine.Build.FailedActions = append(mine.Build.FailedActions, &historypb.Build_FailedAction{Label: "//a:b", Mnemonic: "CppCompile", Message: "ran locally"})
+	b.scheduler.ended = []*historypb.Record{mine, action}
+	page = b.get("/builds/build-1", 200)
+	expect(t, page, "ran locally")
+	if strings.Contains(page, "told twice") {
+		t.Error("an action is listed twice because another one of its target failed")
+	}
+	mine.Build.FailedActions = nil
+	for i := range maxNamed + 1 {
+		another, target := failed(b), fmt.Sprintf("//many:%d", i)
+		another.Operation, another.Target, another.User = target, target, "ann"
+		mine.Build.FailedActions = append(mine.Build.FailedActions, &historypb.Build_FailedAction{Label: target, Mnemonic: "CppCompile", Message: "told twice"})
+		b.scheduler.ended = append(b.scheduler.ended, another)
+	}
+	if strings.Contains(b.get("/builds/build-1", 200), "told twice") {
+		t.Error("of more actions than are listed, some are listed as if they had no record")
 	}
 
 	goesOn := &historypb.Record{Invocation: "build-2", Ended: timestamppb.Now(), Build: &historypb.Build{Command: "build"}}

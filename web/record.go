@@ -162,16 +162,16 @@ func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	}
 	var line strings.Builder
 	if dir := command.GetWorkingDirectory(); dir != "" {
-		fmt.Fprintf(&line, "cd %s && ", quoted([]string{dir}))
+		fmt.Fprintf(&line, "cd %s && ", text.Command([]string{dir}))
 	}
 	if env := command.GetEnvironmentVariables(); len(env) > 0 {
 		line.WriteString("env -i")
 		for _, e := range env {
-			fmt.Fprintf(&line, " %s", quoted([]string{e.GetName() + "=" + e.GetValue()}))
+			fmt.Fprintf(&line, " %s", text.Command([]string{e.GetName() + "=" + e.GetValue()}))
 		}
 		line.WriteString(" ")
 	}
-	line.WriteString(quoted(command.GetArguments()))
+	line.WriteString(text.Command(command.GetArguments()))
 	if len(command.GetArguments()) == len(r.GetArguments()) && r.GetArgumentsCut() {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}

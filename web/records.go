@@ -14,13 +14,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A Kind is a selection of completed operations, or of builds.
@@ -111,16 +109,8 @@ type recordRow struct {
 	Queued, Took time.Duration
 }
 
-// maxName limits the name of an operation in a list, in bytes.
-const maxName = 100
-
-// Name is what the operation is called in a list: its target, or else its command.
-func (r recordRow) Name() string {
-	if r.GetTarget() != "" {
-		return r.GetTarget()
-	}
-	return cmp.Or(bounded.Text(strings.ReplaceAll(quoted(r.GetArguments()), "\n", " "), maxName), text.Short(r.GetAction()))
-}
+// Name is what the operation is called in a list.
+func (r recordRow) Name() string { return facts.Name(r.Record) }
 
 func (r recordRow) Class() string { return outcomeClass(r.GetOutcome()) }
 func (r recordRow) Word() string  { return facts.Outcome(r.Record) }

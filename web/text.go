@@ -92,7 +92,7 @@ func runsPath(target string) string {
 }
 
 // maxWhole is how long an argument may be that is not broken, in bytes.
-const maxWhole = 60
+const maxWhole = 200
 
 // commandLine writes a command as a shell would take it. An option is not broken at its dashes if
 // there is room on the next line.
@@ -102,7 +102,7 @@ func commandLine(args []string) template.HTML {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		word := template.HTMLEscapeString(quoted([]string{a}))
+		word := template.HTMLEscapeString(text.Command([]string{a}))
 		if strings.Contains(a, "-") && len(a) <= maxWhole && !strings.ContainsAny(a, " \t\n") {
 			word = `<span class="whole">` + word + "</span>"
 		}
@@ -117,17 +117,3 @@ func queueID(q *admin.Queue) string {
 }
 
 func stateText(s admin.Worker_State) string { return strings.ToLower(s.String()) }
-
-// quoted writes a command as a shell would take it.
-func quoted(args []string) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
-			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_", r)
-		})
-		if list[i] = a; !plain {
-			list[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(list, " ")
-}

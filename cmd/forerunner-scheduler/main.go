@@ -34,7 +34,7 @@ func command() *cobra.Command {
 				return err
 			}
 			defer func() { err = logging.Last(s.Logger, err) }()
-			ctx, abort, release := flags.Signals(cmd.Context())
+			ctx, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			memory, err := s.Callers.Memory.Enforce()
 			if err != nil {
@@ -59,7 +59,7 @@ func checkCommand() *cobra.Command {
 			"0 if a scheduler would start with the file, and 1 if not. deploy/forerunner.example.yaml shows all settings;\n" +
 			"deploy/forerunner.schema.json is a schema for editors.",
 		Example: "forerunner-scheduler check /etc/forerunner/scheduler.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:    flags.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := farm.CheckFile(args[0]); err != nil {
 				return err

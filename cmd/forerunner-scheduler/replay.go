@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
@@ -21,7 +22,7 @@ func replayCommand() *cobra.Command {
 			"recording. The exit code is 1 if this scheduler decides differently from the one that made the recording, as another\n" +
 			"version may.",
 		Example: "forerunner-scheduler replay /var/lib/forerunner/events.journal",
-		Args:    cobra.ExactArgs(1),
+		Args:    flags.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := os.Open(args[0])
 			if err != nil {

@@ -39,7 +39,7 @@ func command() *cobra.Command {
 				return err
 			}
 			defer func() { err = logging.Last(w.Logger, err) }()
-			drain, abort, release := flags.Signals(cmd.Context())
+			drain, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			memory, err := w.Callers.Memory.Enforce()
 			if err != nil {

@@ -60,11 +60,12 @@ func (d *demo) run(parent context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(d.dir)) }()
-	log, err := flags.Logging{IsWhole: true}.NewLogger()
+	logging := flags.Logging{IsWhole: true}
+	log, err := logging.NewLogger()
 	if err != nil {
 		return err
 	}
-	drain, abort, release := flags.Signals(parent)
+	drain, abort, release := logging.Signals(parent)
 	defer release()
 	serving, stop := context.WithCancel(drain)
 	defer stop()

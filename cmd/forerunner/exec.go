@@ -28,7 +28,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/settings"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // defaultPath is where exec's command looks for programs on the worker.
@@ -323,29 +322,6 @@ func cleanOutputs(paths []string) []string {
 		}
 	}
 	return clean
-}
-
-// Variables are the value of a flag that takes one name=value each time. A value is taken as it is,
-// commas included.
-type variables map[string]string
-
-// String implements pflag.Value.
-func (v *variables) String() string { return text.Pairs(*v) }
-
-// Type implements pflag.Value.
-func (v *variables) Type() string { return "name=value" }
-
-// Set implements pflag.Value.
-func (v *variables) Set(pair string) error {
-	name, value, ok := strings.Cut(pair, "=")
-	if !ok || name == "" {
-		return errors.New("it is not of the form name=value")
-	}
-	if *v == nil {
-		*v = variables{}
-	}
-	(*v)[name] = value
-	return nil
 }
 
 // missingOutputs lists requested outputs that are not in the result.

@@ -104,7 +104,7 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
-			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), dash(r.GetTarget()), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
+			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), facts.Name(r), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
 	}
 	return w.Flush()
 }
@@ -122,7 +122,7 @@ func (c *adminCall) printBuilds(list []*historypb.Record) error {
 			}
 		}
 		targets, tests := facts.BuildCounts(b)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b, r.GetEnded().AsTime()),
 			facts.Build(b), dash(targets), dash(tests), dash(facts.BuildUser(r.GetUser(), b)), dash(b.GetHost()))
 	}
 	return w.Flush()

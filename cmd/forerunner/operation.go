@@ -17,7 +17,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -33,31 +35,32 @@ func operationCommand() *cobra.Command {
 		"forerunner operation 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			told, err := c.operation(ctx, operationName(args[0]))
-			if status.Code(err) == codes.NotFound {
-				return c.endedOperation(ctx, operationName(args[0]), err)
-			}
-			if err != nil {
+			name := operationName(args[0])
+			told, err := c.operation(ctx, name)
+			switch {
+			case status.Code(err) == codes.NotFound:
+				return c.endedOperation(ctx, name, func() error { return err })
+			case err != nil:
 				return err
-			}
-			if c.json {
+			case c.json:
 				return told.printJSON(c)
+			case told.response == nil:
+				return told.print(c)
 			}
-			return told.print(c)
+			return c.endedOperation(ctx, name, func() error { return told.print(c) })
 		})
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = flags.Arguments
 	cmd.AddCommand(operationCancelCommand())
 	return cmd
 }
 
-// endedOperation shows what is kept of an operation that ended a while ago; else it returns
-// unknown.
-func (c *adminCall) endedOperation(ctx context.Context, name string, unknown error) error {
+// endedOperation shows the record of an operation, or does otherwise if there is none.
+func (c *adminCall) endedOperation(ctx context.Context, name string, otherwise func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
 	r, err := c.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
 	if err != nil {
-		return unknown
+		return otherwise()
 	}
 	facts.DropUnknown(r.GetMetadata())
 	if c.json {
@@ -67,13 +70,34 @@ func (c *adminCall) endedOperation(ctx context.Context, name string, unknown err
 		}
 		return printJSON(c.out, map[string]json.RawMessage{"record": b})
 	}
+	if err := printStreams(c.out, facts.Outcome(r), r.GetStderr(), r.GetStdout()); err != nil {
+		return err
+	}
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "stage\tcompleted\nresult\t%s\n", facts.Outcome(r))
 	for _, f := range facts.Of(r).Rows {
 		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
 	}
 	printTables(w, facts.Told(r.GetMetadata()))
 	return w.Flush()
+}
+
+// printStreams begins with the result of an operation, and what its command printed, as far as it
+// is short: standard error first.
+func printStreams(out io.Writer, result string, stderr, stdout *historypb.Stream) error {
+	said := "result: " + result + "\n\n"
+	for _, s := range []struct {
+		name string
+		*historypb.Stream
+	}{{"standard error", stderr}, {"standard output", stdout}} {
+		switch raw := printable(escapes.ReplaceAllString(string(s.GetRaw()), "")); {
+		case s.GetDigest() != "":
+			said += s.name + " is in the storage: " + s.GetDigest() + "\n\n"
+		case raw != "":
+			said += s.name + ":\n" + strings.TrimSuffix(raw, "\n") + "\n\n"
+		}
+	}
+	_, err := io.WriteString(out, said)
+	return err
 }
 
 func operationCancelCommand() *cobra.Command {
@@ -99,7 +123,7 @@ func operationCancelCommand() *cobra.Command {
 			_, err := fmt.Fprintf(c.out, "cancelled: %s\n", strings.Join(args, " "))
 			return err
 		})
-	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.Args = flags.Arguments
 	return cmd
 }
 
@@ -136,7 +160,7 @@ func (c *adminCall) operation(ctx context.Context, name string) (*told, error) {
 	return t, nil
 }
 
-// print writes the data, a line each.
+// print writes the data, a line each. It is for operations that have no record, or none yet.
 func (t *told) print(c *adminCall) error {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "stage\t%s\n", strings.ToLower(t.metadata.GetStage().String()))

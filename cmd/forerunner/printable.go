@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -32,6 +33,9 @@ func printable(s string) string {
 		return unprintable
 	}, s)
 }
+
+// escapes are the sequences with which programs colour text and move the cursor.
+var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]")
 
 // onOneLine is printable text in one line and one column.
 func onOneLine(s string) string {

@@ -57,21 +57,21 @@ func TestProfiledTree(t *testing.T) {
 		t.Fatal("no record")
 	}
 	filter, _ := prefetch.ParseRecord(filterOnly(t, store.value))
-	const sums = "+ 2 of 8 files, 105 B of 3072 KiB: read by the last run|" +
-		"~ 1 of 8 files, 20 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"
+	const sums = "+ 2 of 8 files, 105 B of 3 MiB: read by the last run|" +
+		"~ 1 of 8 files, 20 B of 3 MiB: foreseen, too|- 5 of 8 files, 3 MiB of 3 MiB: never read|"
 	for _, c := range []struct {
 		record prefetch.Record
 		unused bool
 		want   string
 	}{
-		{whole, false, "+ 5 B main|- 3072 KiB lib/large|+ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
+		{whole, false, "+ 5 B main|- 3 MiB lib/large|+ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
 			"- 10 B other/one|~ 20 B other/two|- 7 B other/three|" + sums},
-		{whole, true, "- 3072 KiB lib/large|- 30 B lib/deep/ (2 files)|- 10 B other/one|- 7 B other/three|" + sums},
-		{filter, false, "~ 5 B main|- 3072 KiB lib/large|~ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
+		{whole, true, "- 3 MiB lib/large|- 30 B lib/deep/ (2 files)|- 10 B other/one|- 7 B other/three|" + sums},
+		{filter, false, "~ 5 B main|- 3 MiB lib/large|~ 100 B lib/used|- 30 B lib/deep/ (2 files)|" +
 			"- 10 B other/one|~ 20 B other/two|- 7 B other/three|" +
 			"the files of the last run are unknown: the store has filters only|" +
-			"+ 0 of 8 files, 0 B of 3072 KiB: read by the last run|" +
-			"~ 3 of 8 files, 125 B of 3072 KiB: foreseen, too|- 5 of 8 files, 3072 KiB of 3072 KiB: never read|"},
+			"+ 0 of 8 files, 0 B of 3 MiB: read by the last run|" +
+			"~ 3 of 8 files, 125 B of 3 MiB: foreseen, too|- 5 of 8 files, 3 MiB of 3 MiB: never read|"},
 	} {
 		tree, err := prefetch.LayOver(c.record, root, all, 100)
 		if err != nil {

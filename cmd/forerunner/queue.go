@@ -187,6 +187,10 @@ func killCommand() *cobra.Command {
 			req := &admin.KillOperationsRequest{Pattern: p, Reason: reason}
 			return answer(ctx, c, c.KillOperations, req, func(resp *admin.KillOperationsResponse) error {
 				n := resp.GetKilled()
+				if n == 0 {
+					_, err := fmt.Fprintln(c.out, "no operation matches; none was killed")
+					return err
+				}
 				_, err := fmt.Fprintf(c.out, "%s %s killed\n", plural.Of(n, "operation"), plural.Choose(n, "was", "were"))
 				return err
 			})

@@ -52,7 +52,7 @@ func quotaGetCommand() *cobra.Command {
 			req.InstanceName, req.Cohort = &args[0], args[1]
 			return c.listQuotas(ctx, req)
 		})
-	cmd.Args = cobra.ExactArgs(2)
+	cmd.Args = flags.Arguments
 	cmd.Flags().BoolVar(&req.WithRuns, "runs", false, "also list the running actions")
 	return cmd
 }
@@ -132,7 +132,7 @@ func quotaPutCommand() *cobra.Command {
 				return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
 			})
 		})
-	cmd.Args = cobra.ExactArgs(2)
+	cmd.Args = flags.Arguments
 	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "guaranteed `units`; 0: none")
 	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "maximum `units`; 0: no limit")
 	cmd.Flags().BoolVar(&req.Preempt, "preempt", false, "stop actions that run above the limit, and queue them again")
@@ -149,6 +149,6 @@ func quotaDeleteCommand() *cobra.Command {
 			req := &admin.DeleteQuotaRequest{InstanceName: args[0], Cohort: args[1]}
 			return answer(ctx, c, c.DeleteQuota, req, func(*admin.DeleteQuotaResponse) error { return nil })
 		})
-	cmd.Args = cobra.ExactArgs(2)
+	cmd.Args = flags.Arguments
 	return cmd
 }

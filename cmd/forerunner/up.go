@@ -95,7 +95,7 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			drain, abort, release := flags.Signals(cmd.Context())
+			drain, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			return logging.Last(log, l.run(drain, abort, log, func(address string) {
 				pages := l.scheduler.Pages()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -51,6 +53,19 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 		return &UsageError{err, cmd.CommandPath()}
 	}
 	return err
+}
+
+// Arguments is a cobra.PositionalArgs: a command has an argument for each name in its use, and for
+// the last one more if it ends in "...".
+func Arguments(cmd *cobra.Command, args []string) error {
+	names := slices.DeleteFunc(strings.Fields(cmd.Use)[1:], func(name string) bool { return name == "[flags]" })
+	if len(args) < len(names) {
+		return fmt.Errorf("%s is missing", strings.TrimSuffix(names[len(args)], "..."))
+	}
+	if len(args) > len(names) && (len(names) == 0 || !strings.HasSuffix(names[len(names)-1], "...")) {
+		return fmt.Errorf("%q is one argument too many", args[len(names)])
+	}
+	return nil
 }
 
 // addCompletion adds the command that prints scripts for shells, with examples, to a program with

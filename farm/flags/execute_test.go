@@ -67,3 +67,26 @@ func TestCompletionHasExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestArguments names the argument that is missing, or one too many.
+func TestArguments(t *testing.T) {
+	for _, c := range []struct {
+		use, args, want string
+	}{
+		{"show NAME", "a", ""},
+		{"show [flags] NAME", "", "NAME is missing"},
+		{"show NAME", "a b", `"b" is one argument too many`},
+		{"put INSTANCE COHORT", "a", "COHORT is missing"},
+		{"cancel NAME...", "", "NAME is missing"},
+		{"cancel NAME...", "a b c", ""},
+		{"list", "a", `"a" is one argument too many`},
+	} {
+		got := ""
+		if err := Arguments(&cobra.Command{Use: c.use}, strings.Fields(c.args)); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: %s: %q, want %q", c.use, c.args, got, c.want)
+		}
+	}
+}

@@ -88,7 +88,7 @@ func usage(cmd *cobra.Command) error {
 	fmt.Fprint(out, settings.Help(cmd.Flags()))
 	if cmd.Flags().Lookup("config") != nil {
 		fmt.Fprint(out, "\nMore settings are in the tuning section of the --config file: docs/reference/configuration.md.\n"+
-			"Each can be an environment variable, as each flag can: --cache-size is FORERUNNER_CACHE_SIZE.\n"+
+			"Each can be an environment variable, as each flag can: --cache-size is FORERUNNER_CACHE_SIZE. There, lists have commas between their items.\n"+
 			"SIZE is a number of bytes such as 500M or 20GiB, TIME is such as 30s, 1m30s or 24h.\n")
 	}
 	return nil

@@ -31,7 +31,7 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 			return nil, err
 		}
 	}
-	if !l.JSON && console.IsTerminal(os.Stderr) {
+	if l.isForPeople() {
 		screen := os.Stderr
 		return zap.New(console.New(screen, console.Options{
 			Level: level, Colour: console.WantsColour(), Columns: func() int { return console.ColumnsOf(screen) }, IsWhole: l.IsWhole,
@@ -43,6 +43,9 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 	config.Level = zap.NewAtomicLevelAt(level)
 	return config.Build()
 }
+
+// isForPeople reports whether the log is for people and not JSON.
+func (l Logging) isForPeople() bool { return !l.JSON && console.IsTerminal(os.Stderr) }
 
 // Last has the error with which a program ends be in its log, with JSON: no other lines are among
 // those of the log. It returns the error.

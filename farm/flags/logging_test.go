@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 // logged returns what is logged to a file.
@@ -42,7 +44,7 @@ func TestJSON(t *testing.T) {
 		lines := logged(t, Logging{JSON: isJSON}, func(log *zap.Logger) {
 			log.Warn("hm")
 			log.Error("it broke")
-			<-say("again to end")
+			<-Logging{JSON: isJSON}.say("again to end")
 		})
 		if len(lines) != 3 {
 			t.Fatalf("JSON %t: %q", isJSON, lines)
@@ -60,6 +62,51 @@ func TestJSON(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTerminal: on a terminal all of the log is for people, or with JSON all is JSON.
+func TestTerminal(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = terminal.Close() }()
+	before := os.Stderr
+	defer func() { os.Stderr = before }()
+	if os.Stderr, err = userEnd(terminal); err != nil {
+		t.Fatal(err)
+	}
+	defer func(f *os.File) { _ = f.Close() }(os.Stderr)
+	printed := bufio.NewScanner(terminal)
+	for _, isJSON := range []bool{true, false} {
+		l := Logging{JSON: isJSON}
+		log, err := l.NewLogger()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Warn("hm")
+		<-l.say("again to end")
+		for range 2 {
+			if !printed.Scan() {
+				t.Fatal(printed.Err())
+			}
+			if json.Valid(printed.Bytes()) != isJSON {
+				t.Errorf("JSON %t: %q", isJSON, printed.Text())
+			}
+		}
+	}
+}
+
+// userEnd returns the end of a terminal that programs have.
+func userEnd(terminal *os.File) (*os.File, error) {
+	if err := unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		return nil, err
+	}
+	n, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		return nil, err
+	}
+	return os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 }
 
 // TestLast has the error with which a program ends be in its log only if that is asked for, and be

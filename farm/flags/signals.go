@@ -9,8 +9,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/forerunner-build/forerunner/farm/console"
 )
 
 const (
@@ -29,8 +27,8 @@ var errSecondSignal = errors.New("second signal")
 
 // Signals returns two contexts: drain ends at the first SIGTERM or SIGINT, abort at the second. A
 // process that still runs abortPatience after that is ended; the next one with its data removes the
-// leftovers. release restores the signals' default actions.
-func Signals(parent context.Context) (drain, abort context.Context, release func()) {
+// leftovers. What it says is written as its log is. release restores the signals' default actions.
+func (l Logging) Signals(parent context.Context) (drain, abort context.Context, release func()) {
 	drain, cancelDrain := context.WithCancel(parent)
 	abort, cancelAbort := context.WithCancelCause(context.WithoutCancel(parent))
 	signals := make(chan os.Signal, 2)
@@ -46,11 +44,11 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 				}
 				if drain.Err() != nil {
 					cancelAbort(errSecondSignal)
-					time.AfterFunc(abortPatience, giveUp)
+					time.AfterFunc(abortPatience, l.giveUp)
 					continue
 				}
 				cancelDrain()
-				say("finishing what runs; interrupt once more to give up")
+				l.say("finishing what runs; interrupt once more to give up")
 			case <-done:
 				return
 			}
@@ -67,8 +65,8 @@ func Signals(parent context.Context) (drain, abort context.Context, release func
 
 // giveUp ends the process. Launchers see that it is gone and kill its commands; mounts and groups
 // are for the next process to remove.
-func giveUp() {
-	said := say(fmt.Sprintf("gave up after %s; the next start with the same folders removes the leftovers", abortPatience))
+func (l Logging) giveUp() {
+	said := l.say(fmt.Sprintf("gave up after %s; the next start with the same folders removes the leftovers", abortPatience))
 	select {
 	case <-said:
 	case <-time.After(sayPatience):
@@ -78,11 +76,11 @@ func giveUp() {
 
 // say shows the user a message without waiting: an unread pipe, or a stopped terminal, may lose it.
 // said is closed once the message is written.
-func say(text string) (said <-chan struct{}) {
+func (l Logging) say(text string) (said <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if !console.IsTerminal(os.Stderr) { // where the log is JSON
+		if !l.isForPeople() {
 			line, _ := json.Marshal(map[string]string{"level": "warn", "ts": time.Now().Format(timeLayout), "msg": text})
 			text = string(line)
 		}

@@ -47,7 +47,7 @@ func TestSecondSignalUnread(t *testing.T) {
 }
 
 func drainForEver() {
-	drain, abort, _ := Signals(context.Background())
+	drain, abort, _ := Logging{}.Signals(context.Background())
 	for _, ctx := range []context.Context{context.Background(), drain, abort} {
 		if ctx.Done() != nil {
 			<-ctx.Done()

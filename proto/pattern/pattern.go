@@ -71,6 +71,12 @@ func (p Pattern) Exactly(name string) (value string, ok bool) {
 	return p.values[i], true
 }
 
+// Fits reports whether one of the values fits what the pattern says of a name, if it does.
+func (p Pattern) Fits(name string, values []string) bool {
+	i := slices.Index(p.names, name)
+	return i < 0 || slices.ContainsFunc(values, func(v string) bool { return fits([]rune(v), []rune(p.values[i])) })
+}
+
 // Map returns the names with their values.
 func (p Pattern) Map() map[string]string {
 	m := make(map[string]string, len(p.names))

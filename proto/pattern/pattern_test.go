@@ -101,3 +101,16 @@ func FuzzPattern(f *testing.F) {
 		}
 	})
 }
+
+func TestFits(t *testing.T) {
+	stages := []string{"queued", "executing"}
+	for asked, want := range map[string]bool{"host=x": true, "stage=queued": true, "stage=*": true, "stage=e*g,host=x": true, "stage=bogus": false, "stage=": false} {
+		p, err := Parse(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Fits("stage", stages); got != want {
+			t.Errorf("%s: %t, want %t", asked, got, want)
+		}
+	}
+}

@@ -60,7 +60,7 @@ func patternOf(m *admin.Pattern) (pattern.Pattern, error) {
 	return p, nil
 }
 
-// knows returns why a pattern can match nothing: it has a name that is not in names, the attributes
+// knows returns why a pattern cannot match: it has a name that is not in names, the attributes
 // of this kind of object.
 func knows(p pattern.Pattern, kind string, names []string) error {
 	for name := range p.Map() {
@@ -83,14 +83,11 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 			names = append(names, name)
 		}
 	}
-	return p, knows(p, "operation", append(names, "platform.NAME"))
-}
-
-// optionalPattern returns nil for a pattern that is not set.
-func optionalPattern(m *admin.Pattern) (*pattern.Pattern, error) {
-	if m == nil {
-		return nil, nil
+	if err := knows(p, "operation", append(names, "platform.NAME")); err != nil {
+		return p, err
 	}
-	p, err := patternOf(m)
-	return &p, err
+	if stages := view.Stages(); !p.Fits("stage", stages) {
+		return p, status.Errorf(codes.InvalidArgument, "pattern %q: no operation has that stage; there are %s", p, strings.Join(stages, " and "))
+	}
+	return p, nil
 }

@@ -3,6 +3,7 @@ package operators
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
@@ -49,9 +51,13 @@ type workers struct {
 func (s *workers) ListWorkers(
 	_ context.Context, req *admin.ListWorkersRequest,
 ) (*admin.ListWorkersResponse, error) {
-	p, err := optionalPattern(req.GetPattern())
-	if err != nil {
-		return nil, err
+	var p *pattern.Pattern
+	if req.GetPattern() != nil {
+		asked, err := s.ofWorkers(req.GetPattern())
+		if err != nil {
+			return nil, err
+		}
+		p = &asked
 	}
 	var programs map[string]string
 	var drains []drain.Record
@@ -137,20 +143,38 @@ func properties(p request.Platform) []*admin.Property {
 	return list
 }
 
+// ofWorkers returns the pattern of a message about workers. If none of those that are connected is
+// identified by one of its names, nor a drain, that is an error.
+func (s *workers) ofWorkers(m *admin.Pattern) (pattern.Pattern, error) {
+	p, err := patternOf(m)
+	if err != nil {
+		return p, err
+	}
+	var known []string
+	s.Look(func(v *core.View) {
+		if known = v.WorkerAttributes(); len(known) == 0 {
+			return // and what their names are is unknown
+		}
+		for _, d := range v.Drains() {
+			known = append(known, slices.Collect(maps.Keys(d.Pattern.Map()))...)
+		}
+	})
+	if len(known) == 0 {
+		return p, nil
+	}
+	slices.Sort(known)
+	return p, knows(p, "worker", slices.Compact(known))
+}
+
 // Drain implements admin.SchedulerServer. A name that no worker is identified by is an error: the
 // pattern would never match.
 func (s *workers) Drain(ctx context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
-	p, err := patternOf(req.GetPattern())
+	p, err := s.ofWorkers(req.GetPattern())
 	if err != nil {
 		return nil, err
 	}
 	if n := len(req.GetReason()); n > maxReason {
 		return nil, status.Errorf(codes.InvalidArgument, "the reason has %d bytes; the maximum is %d", n, maxReason)
-	}
-	var known []string
-	s.Look(func(v *core.View) { known = v.WorkerAttributes() })
-	if err := knows(p, "worker", known); err != nil && len(known) > 0 {
-		return nil, err
 	}
 	resp := &admin.DrainResponse{}
 	err = s.change(core.Drain{Record: drain.Record{Pattern: p, Reason: req.GetReason(), Author: authorOf(ctx)}})

@@ -136,8 +136,8 @@ func Commands(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s", root.Name(), generated)
 	b.WriteString("`--print-config` shows the settings in force. Each flag of a server can be an environment variable: `--cache-size` is\n" +
-		"`FORERUNNER_CACHE_SIZE`. The command line has precedence over the environment, and that over the `tuning` section of\n" +
-		"the `--config` file ([configuration.md](configuration.md)).\n")
+		"`FORERUNNER_CACHE_SIZE`. There, lists have commas between their items. The command line has precedence over the\n" +
+		"environment, and that over the `tuning` section of the `--config` file ([configuration.md](configuration.md)).\n")
 	command(&b, root)
 	return b.String()
 }

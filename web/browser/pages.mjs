@@ -41,13 +41,13 @@ async function tour(page) {
   if (IMAGES) mkdirSync(IMAGES, { recursive: true });
   await open(page, "/");
   await page.locator("tbody tr", { hasText: "busy" }).waitFor();
-  await page.locator(".plot").first().waitFor(); // its first sample is there
+  await page.locator("figcaption", { hasText: /^Waiting actions\s*[1-9]/ }).waitFor(); // a sample of the build is there
   await read(page);
   await look(page, "overview");
   await firstRun(page);
   await published(page);
   await invocations(page);
-  const { running, queued } = await operations(page);
+  const queued = await operation(page, "queued");
 
   await open(page, queued);
   await page.getByText("It waits:").waitFor();
@@ -63,6 +63,7 @@ async function tour(page) {
   await look(page, "quotas");
 
   await login(page);
+  const running = await operation(page, "executing"); // as late as that: one that ran before may have been stopped
   await open(page, running);
   const build = await page.locator("dt:text-is('Invocation') + dd a").getAttribute("href");
   await open(page, build);
@@ -150,14 +151,13 @@ async function invocations(page) {
   await look(page, "invocations");
 }
 
-// operations returns the paths of one that runs and of one that waits.
-async function operations(page) {
+// operation returns the path of the last one that runs or that waits.
+async function operation(page, stage) {
   await open(page, "/operations");
-  await look(page, "operations");
-  const of = (stage) => page.locator("tr", { hasText: stage }).last().locator("a").first().getAttribute("href");
-  await page.locator("tr", { hasText: "executing" }).first().waitFor();
-  await page.locator("tr", { hasText: "queued" }).first().waitFor();
-  return { running: await of("executing"), queued: await of("queued") };
+  if (stage === "queued") await look(page, "operations");
+  const row = page.locator("tr", { hasText: stage });
+  await row.first().waitFor();
+  return row.last().locator("a").first().getAttribute("href");
 }
 
 // workers drains one and takes that back.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
@@ -24,10 +25,21 @@ func Build(b *historypb.Build) string {
 // BuildUser is the user of a build: the authenticated one, or else the one in its events.
 func BuildUser(known string, b *historypb.Build) string { return cmp.Or(known, b.GetLocalUser()) }
 
-// BuildOutcome is the short outcome of a build.
-func BuildOutcome(o historypb.Outcome, b *historypb.Build) string {
+// silence is how long without events a build counts as unfinished.
+const silence = 10 * time.Minute
+
+// BuildGoesOn reports whether more may come of a build of which something came last at a time.
+func BuildGoesOn(b *historypb.Build, last time.Time) bool {
+	return !b.GetEnded() && b.GetFinished() == nil && time.Since(last) < silence
+}
+
+// BuildOutcome is the short outcome of a build of which something came last at a time.
+func BuildOutcome(o historypb.Outcome, b *historypb.Build, last time.Time) string {
 	switch o {
 	case historypb.Outcome_OUTCOME_UNSPECIFIED:
+		if BuildGoesOn(b, last) {
+			return "goes on"
+		}
 		return "not known"
 	case historypb.Outcome_FAILED:
 		return strings.ToLower(strings.ReplaceAll(cmp.Or(b.GetExitName(), "failed"), "_", " "))

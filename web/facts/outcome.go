@@ -1,12 +1,14 @@
 package facts
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -20,6 +22,17 @@ func Outcome(r *historypb.Record) string {
 		return strings.ToLower(text.Words(codes.Code(r.GetCode()).String()))
 	}
 	return OutcomeName(r.GetOutcome())
+}
+
+// maxName limits the name of an operation in a list, in bytes.
+const maxName = 100
+
+// Name is what an operation is called in a list: its target, or else its command.
+func Name(r *historypb.Record) string {
+	if r.GetTarget() != "" {
+		return r.GetTarget()
+	}
+	return cmp.Or(bounded.Text(strings.ReplaceAll(text.Command(r.GetArguments()), "\n", " "), maxName), text.Short(r.GetAction()))
 }
 
 // OutcomeName writes an outcome.

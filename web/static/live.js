@@ -134,7 +134,30 @@
     line.svg.setAttribute("height", height);
     drawWaits(line, span);
     line.section.querySelector(".lane-count").textContent = `${line.lanes.size} ${line.lanes.size === 1 ? "lane" : "lanes"}`;
-    line.section.querySelectorAll(".scale span").forEach((e, i, all) => { e.textContent = i ? duration(span * i / (all.length - 1)) : "0"; });
+    drawAxis(line.section.querySelector(".ticks"), span);
+  }
+
+  // As Ticks in scale.go.
+  function drawAxis(svg, span) {
+    const steps = svg.dataset.steps.split(" ").map(Number), most = 5, day = steps.at(-1);
+    const step = steps.find((s) => Math.floor(span / s) <= most) ?? (Math.floor(span / (most * day)) + 1) * day;
+    const make = (name, attributes, text = "") => {
+      const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+      e.textContent = text;
+      return e;
+    };
+    svg.replaceChildren();
+    for (let at = 0; at <= span; at += step) {
+      const x = `${(100 * at / Math.max(span, 1)).toFixed(2)}%`;
+      svg.append(make("line", { x1: x, x2: x, y2: 4 }), make("text", { x, y: 16, "text-anchor": at === 0 ? "start" : at > 0.95 * span ? "end" : "middle" }, tickText(at)));
+    }
+  }
+
+  function tickText(ms) {
+    if (ms < 1000) return ms ? `${ms}ms` : "0";
+    const s = ms / 1000, h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
+    return `${h ? `${h}h` : ""}${m ? `${m}m` : ""}${s % 60 ? `${s % 60}s` : ""}`;
   }
 
   // As (*Lanes).wait in timeline.go.

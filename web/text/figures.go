@@ -58,3 +58,17 @@ func Words(s string) string {
 	}
 	return b.String()
 }
+
+// Command writes a command as a shell would take it.
+func Command(args []string) string {
+	list := make([]string, len(args))
+	for i, a := range args {
+		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
+			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_", r)
+		})
+		if list[i] = a; !plain {
+			list[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(list, " ")
+}

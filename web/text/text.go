@@ -15,15 +15,17 @@ import (
 	"github.com/forerunner-build/forerunner/proto/plural"
 )
 
-// Bytes formats a number of bytes with the largest unit that leaves it two digits.
+// Bytes formats a number of bytes with the largest unit that it reaches, and below ten of them with
+// one digit after the point.
 func Bytes(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 10<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 10<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		one := int64(1) << (10 * (3 - i))
+		switch {
+		case n >= 10*one:
+			return fmt.Sprintf("%d %s", n/one, unit)
+		case n >= one:
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", float64(n)/float64(one)), ".0") + " " + unit
+		}
 	}
 	return fmt.Sprintf("%d B", n)
 }

@@ -217,20 +217,8 @@ type Path struct {
 	d           strings.Builder
 }
 
-// Took returns the time that it shows.
-func (l *Lanes) Took() time.Duration { return time.Duration(l.Span) * time.Millisecond }
-
 // Height returns the height of all lanes.
 func (l *Lanes) Height() int { return l.Lane * len(l.Lanes) }
-
-// Scale returns the times below the lanes, at equal distances.
-func (l *Lanes) Scale() []time.Duration {
-	list := make([]time.Duration, 5)
-	for i := range list {
-		list[i] = l.Took() * time.Duration(i) / time.Duration(len(list)-1)
-	}
-	return list
-}
 
 // Draw draws completed and running actions.
 func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {

@@ -37,8 +37,8 @@ func TestLanes(t *testing.T) {
 	if l.Known != 2 || len(names) != 3 || names[0] != "host=w1" || names[1] != "host=w2" || names[2] != "host=w10" {
 		t.Errorf("%d actions ran, the lanes are %q", l.Known, names)
 	}
-	if drawn.Took() != 6*time.Second || drawn.More != 0 || drawn.Height() != 3*drawn.Lane {
-		t.Errorf("it shows %v on %d lanes of %d, %d more", drawn.Took(), len(drawn.Lanes), drawn.Lane, drawn.More)
+	if drawn.Span != 6000 || drawn.More != 0 || drawn.Height() != 3*drawn.Lane {
+		t.Errorf("it shows %d ms on %d lanes of %d, %d more", drawn.Span, len(drawn.Lanes), drawn.Lane, drawn.More)
 	}
 	l = &Line{Following: true, Have: began.Add(time.Hour)}
 	l.Add(&historypb.Record{Worker: "w", Started: timestamppb.New(began), Ended: timestamppb.New(began)}, true)

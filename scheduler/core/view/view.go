@@ -23,14 +23,22 @@ func OperationAttributes() []string {
 	}
 }
 
+// Stages are the values that stage has in patterns of operations.
+func Stages() []string { return []string{queued, executing} }
+
+const (
+	queued    = "queued"
+	executing = "executing"
+)
+
 // Attribute returns a value for patterns; false: the operation has no such name.
 func (e Entry) Attribute(name string) (string, bool) {
 	switch name {
 	case "stage":
 		if e.Worker == "" {
-			return "queued", true
+			return queued, true
 		}
-		return "executing", true
+		return executing, true
 	case "worker":
 		return e.Worker, e.Worker != ""
 	}
