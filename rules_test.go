@@ -44,7 +44,6 @@ var floors = map[string]int{
 	"scheduler/core/fair":    0,
 	"scheduler/core/fifo":    0,
 	"scheduler/core/listing": 0,
-	"scheduler/core/sweep":   0,
 	"scheduler/core/roster":  0,
 	"bounded/least":          0,
 	"scheduler/core/quota":   0,
@@ -135,6 +134,7 @@ var floors = map[string]int{
 
 	"scheduler/core/drain":      1,
 	"scheduler/core/request":    1,
+	"scheduler/core/sweep":      1,
 	"scheduler/core/event":      2,
 	"scheduler/core/levels":     2,
 	"scheduler/core/orphan":     2,

@@ -26,10 +26,12 @@ import (
 // The time of State is measured separately. Its inputs have just been made then, as the server
 // makes them from a request.
 type virtualFarm struct {
-	state   *core.State
-	now     time.Time
-	tick    time.Time
-	calls   uint64
+	state *core.State
+	now   time.Time
+	tick  time.Time
+	calls uint64
+	// report is that of the current call, which State does not keep.
+	report  event.Report
 	random  *rand.Rand
 	workers []virtualWorker
 	// running has the ends of actions. A worker pauses after an action until so many others have
@@ -151,7 +153,8 @@ func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
 	f.calls++
 	r.Call, r.Worker, r.ID, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), w.id, 1
 	start := time.Now()
-	out := f.state.Step(f.now, &r)
+	f.report = r
+	out := f.state.Step(f.now, &f.report)
 	if r.Doing == event.Idle {
 		f.inside.decide += time.Since(start)
 	} else {

@@ -485,7 +485,7 @@ func (f *fuzzer) finish() {
 		"pools":       s.dispatch.pools.Len() - len(s.cfg.Sizes),
 		"tasks":       len(s.inFlight.shared) + len(s.inFlight.private),
 		"timers":      s.Timers.Len(),
-		"operations":  len(s.operations.completed),
+		"operations":  s.operations.completed.Len(),
 		"results":     s.orphans.Actions(),
 		"clients":     len(s.operations.clients),
 		"connections": s.workers.Connections(),

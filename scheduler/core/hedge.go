@@ -65,17 +65,17 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 // leave takes a worker from a task that another one runs, too.
 func (h *hedges) leave(w *worker) {
 	t := w.task
-	run := t.run()
-	r := run.race
+	r := t.race()
 	w.free()
-	run.race = nil
+	t.run().race = nil
 	if w == r.worker {
 		// Another one may be started, after as long again.
 		t.course = hedged
 		h.Timers.Set(&t.timer, h.Now.Add(t.spec.Size.Timeout))
 	} else {
-		run.worker, t.started, t.course = r.worker, r.since, overtaken
+		t.pass(r.worker)
+		t.started, t.course = r.since, overtaken
 		h.operations.changedAll(t)
 	}
-	t.recharge(run.worker, h.Now)
+	t.recharge(t.worker(), h.Now)
 }

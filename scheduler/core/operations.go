@@ -2,14 +2,13 @@ package core
 
 import (
 	"iter"
-	"strings"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
-	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 	"github.com/forerunner-build/forerunner/scheduler/core/listing"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -22,13 +21,9 @@ type operation struct {
 	task *task
 	// before and after are operations of the same task; see sharers.
 	before, after *operation
-	// build are the operations of its invocation that are not done, atBuild its place there; nil if
-	// it is done.
-	build   *listing.List[*operation]
-	atBuild listing.Place
-	rev     uint32
-	waiters int32
-	dirty   bool
+	rev           uint32
+	waiters       int32
+	dirty         bool
 	// restored: it was there before this State; see Restore.
 	restored bool
 	// wanted: a client waits for it, or may still come back for it after a restart.
@@ -73,15 +68,11 @@ type operations struct {
 	byName map[string]*operation
 	// clients counts the operations of each client that are not done.
 	clients map[string]int
-	// ages numbers the operations.
-	ages uint64
-	// open are those that are not done, by number, builds those of each invocation, by
-	// levels.Bounded of it.
-	open   listing.List[*operation]
-	builds map[string]*listing.List[*operation]
+	// open are those that are not done, by age, with the tags of their invocations.
+	open listing.List[*operation]
 	// completed are those that are done, the oldest first. All are kept equally long, so that one
 	// timer is enough for them: expiry is when the first of them must be forgotten, or sooner.
-	completed []kept
+	completed fifo.Ring[kept]
 	expiry    timer.Timer
 	// dirty are those that the current event has changed, each once.
 	dirty []*operation
@@ -95,7 +86,7 @@ type kept struct {
 
 func newOperations(c *timer.Clock, cfg *tuning.Config) *operations {
 	ops := &operations{
-		Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{}, builds: map[string]*listing.List[*operation]{},
+		Clock: c, cfg: cfg, byName: map[string]*operation{}, clients: map[string]int{},
 	}
 	ops.expiry.Owner = ops
 	return ops
@@ -103,28 +94,14 @@ func newOperations(c *timer.Clock, cfg *tuning.Config) *operations {
 
 // add makes o the operation that spec asks for.
 func (ops *operations) add(spec *request.Operation, o *operation) *operation {
-	ops.ages++
-	o.spec, o.queued, o.waiters, o.wanted, o.age = spec, ops.Now, 1, true, ops.ages
+	o.spec, o.queued, o.waiters, o.wanted = spec, ops.Now, 1, true
+	o.age = ops.open.Add(o, listing.TagOf(spec.Request.ToolInvocation))
 	o.timer.Owner = o
 	ops.byName[spec.Name] = o
 	if spec.Client != "" {
 		ops.clients[spec.Client]++
 	}
-	ops.open.Add(o.age, o)
-	o.build = ops.openBuild(spec)
-	o.atBuild = o.build.Add(o.age, o)
 	return o
-}
-
-// openBuild returns the list of an operation's invocation, made if need be.
-func (ops *operations) openBuild(spec *request.Operation) *listing.List[*operation] {
-	key := levels.Bounded(spec.Request.ToolInvocation)
-	build := ops.builds[key]
-	if build == nil {
-		build = &listing.List[*operation]{}
-		ops.builds[strings.Clone(key)] = build // it may be a part of a header
-	}
-	return build
 }
 
 // restore adds an operation from before this State, for which no client waits yet.
@@ -141,13 +118,9 @@ func (ops *operations) drop(o *operation) {
 	ops.discount(o)
 }
 
-// discount takes an operation that is over from those of its client and of its invocation.
+// discount takes an operation that is over from the open ones and from those of its client.
 func (ops *operations) discount(o *operation) {
-	ops.open.Remove(listing.Place(o.age - 1)) // all are in it, from the first one on
-	if o.build.Remove(o.atBuild); o.build.Len() == 0 {
-		delete(ops.builds, levels.Bounded(o.spec.Request.ToolInvocation))
-	}
-	o.build = nil
+	ops.open.Remove(o.age)
 	client := o.spec.Client
 	if client == "" {
 		return
@@ -201,43 +174,39 @@ func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
 	ops.discount(o)
 	ops.Timers.Stop(&o.timer)
 	k := kept{o.spec.Name, ops.Now.Add(ops.cfg.KeepCompleted)}
-	if len(ops.completed) == 0 {
+	if ops.completed.Len() == 0 {
 		ops.Timers.Set(&ops.expiry, k.until)
 	}
-	ops.completed = append(ops.completed, k)
-	if len(ops.completed) > ops.cfg.MaxCompleted {
+	ops.completed.PushBack(k)
+	if ops.completed.Len() > ops.cfg.MaxCompleted {
 		ops.forgetOldest()
 	}
 }
 
-func (ops *operations) forgetOldest() {
-	delete(ops.byName, ops.completed[0].name)
-	ops.completed[0] = kept{}
-	ops.completed = ops.completed[1:]
-}
+func (ops *operations) forgetOldest() { delete(ops.byName, ops.completed.PopFront().name) }
 
 // keepLonger extends the time of all kept operations, but not beyond that of operations that will
 // be done from now on.
 func (ops *operations) keepLonger(d time.Duration) {
 	limit := ops.Now.Add(ops.cfg.KeepCompleted)
-	for i := range ops.completed {
-		k := &ops.completed[i]
+	for i := range ops.completed.Len() {
+		k := ops.completed.At(i)
 		if k.until = k.until.Add(d); k.until.After(limit) {
 			k.until = limit
 		}
 	}
-	if len(ops.completed) > 0 {
-		ops.Timers.Set(&ops.expiry, ops.completed[0].until)
+	if ops.completed.Len() > 0 {
+		ops.Timers.Set(&ops.expiry, ops.completed.At(0).until)
 	}
 }
 
 // expire forgets operations that were kept long enough.
 func (ops *operations) expire() {
-	for len(ops.completed) > 0 && !ops.completed[0].until.After(ops.Now) {
+	for ops.completed.Len() > 0 && !ops.completed.At(0).until.After(ops.Now) {
 		ops.forgetOldest()
 	}
-	if len(ops.completed) > 0 {
-		ops.Timers.Set(&ops.expiry, ops.completed[0].until)
+	if ops.completed.Len() > 0 {
+		ops.Timers.Set(&ops.expiry, ops.completed.At(0).until)
 	}
 }
 

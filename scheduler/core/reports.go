@@ -49,7 +49,7 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.reported, w.stopping, w.shunned = nil, request.Ran{}, time.Time{}
+		w.repeatable, w.stopping, w.shunned = false, request.Ran{}, time.Time{}
 		w.twin = nil // it may be the one that was refused
 	}
 	w = rs.enroll(w, r)
@@ -174,7 +174,7 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping, w.reported = request.Ran{}, nil
+	w.stopping, w.repeatable = request.Ran{}, false
 	if rs.reconcile(w, request.Ran{}) {
 		return
 	}
@@ -192,7 +192,7 @@ func (rs *reports) idles(w *worker) {
 
 // executes deals with a worker that is busy.
 func (rs *reports) executes(w *worker, a request.Ran) {
-	w.reported = nil
+	w.repeatable = false
 	if rs.reconcile(w, a) {
 		return
 	}
@@ -242,8 +242,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	if repeated {
 		running = request.Ran{}
 	}
-	reported := e
-	w.reported = &reported
+	w.report(e)
 	if !repeated {
 		rs.takeLate(w, e)
 	}
@@ -365,10 +364,11 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 	if _, again := t.mispredicted(w, resp); again {
 		return
 	}
-	run := t.run()
-	run.worker.free()
-	rs.calls.stop(run.worker, t.ran())
-	run.worker, w.task, w.duty = w, t, confirmed
+	lost := t.worker()
+	lost.free()
+	rs.calls.stop(lost, t.ran())
+	t.pass(w)
+	w.task, w.duty = t, confirmed
 	rs.runs.finish(t, resp)
 }
 
@@ -377,7 +377,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 func (rs *reports) keepOrphan(w *worker, a request.Ran) {
 	t := &task{action: a.Key, queued: rs.Now, attempts: 1, pool: w.pool}
 	t.begin(w, rs.Now)
-	t.run().inherited, t.run().as = true, a
+	t.run().inherited, t.run().as = true, &a
 	t.timer.Owner, t.item.Owner = t, t
 	w.pool.tree.Start(&t.item, &w.entry, rs.Now, w.queue.cost())
 	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))

@@ -97,7 +97,7 @@ const maxLate = 20 * time.Second
 // carry out even when the event is refused. Timers that were due before the event are handled
 // first. If time goes backwards, it stands still; if it leaps, timers in between are postponed.
 func (s *State) Step(now time.Time, e event.Event) event.Out {
-	if r, ok := e.(*event.Report); ok {
+	if r, ok := e.(*event.Report); ok && s.Timers.IsDue(now) {
 		s.reports.hear(now, r)
 	}
 	s.begin(now)

@@ -79,15 +79,15 @@ type location interface{ isLocation() }
 // unmatched is the location of a task that no worker can serve, in dispatcher.unmatched.
 type unmatched struct{}
 
-// A run is the location of a task that a worker has.
+// A run is the location of a task that a worker has. It is in that worker.
 type run struct {
 	worker *worker
 	// race is its second run, while there are two.
 	race *race
+	// as is what the worker has reported, of an orphan; nil for others.
+	as *request.Ran
 	// resends counts the repetitions of an assignment that its worker did not confirm.
 	resends int32
-	// as is what the worker has reported, of an orphan.
-	as request.Ran
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool
@@ -138,7 +138,7 @@ func (t *task) run() *run {
 // ran returns what its worker has; only an orphan may be of an unknown instance name.
 func (t *task) ran() request.Ran {
 	if t.spec == nil {
-		return t.run().as
+		return *t.run().as
 	}
 	return request.RanFor(t.spec.Instance, t.action)
 }
@@ -185,7 +185,16 @@ func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operat
 
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {
-	t.at, t.started = &run{worker: w}, at
+	w.run = run{worker: w}
+	t.at, t.started = &w.run, at
+}
+
+// pass has another worker have the run of a task.
+func (t *task) pass(w *worker) {
+	old := t.run()
+	w.run = *old
+	*old = run{}
+	w.run.worker, t.at = w, &w.run
 }
 
 // A course is the fate of the size class that was chosen for a task.

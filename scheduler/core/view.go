@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
-	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/listing"
 	"github.com/forerunner-build/forerunner/scheduler/core/offer"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -89,27 +89,26 @@ func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 }
 
 // Latest returns the number of the latest operation. Each new one has a larger number.
-func (s *View) Latest() uint64 { return s.operations.ages }
+func (s *View) Latest() uint64 { return s.operations.open.Last() }
 
 // Entries yields the unfinished operations that p may match (nil: all) and whose numbers are above
-// a given one, in the order of their numbers. If p names an operation or an invocation, it looks at
+// a given one, in the order of their numbers. If p names an operation or an invocation, it yields
 // no others.
 func (s *View) Entries(p *pattern.Pattern, after uint64) iter.Seq2[uint64, view.Entry] {
-	list := &s.operations.open
+	tag, invocation := listing.Tag(0), ""
 	if p != nil {
 		if name, ok := p.Exactly("operation"); ok {
 			return s.entryOf(name, after)
 		}
-		if invocation, ok := p.Exactly("invocation"); ok {
-			list = s.operations.builds[levels.Bounded(invocation)]
+		var named bool
+		if invocation, named = p.Exactly("invocation"); named {
+			tag = listing.TagOf(invocation)
 		}
 	}
 	return func(yield func(uint64, view.Entry) bool) {
-		if list == nil {
-			return
-		}
-		for number, o := range list.After(after) {
-			if !yield(number, o.seen()) {
+		for number, o := range s.operations.open.After(after, tag) {
+			others := tag != 0 && o.spec.Request.ToolInvocation != invocation
+			if !others && !yield(number, o.seen()) {
 				return
 			}
 		}

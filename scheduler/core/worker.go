@@ -28,8 +28,11 @@ type worker struct {
 	program *program
 
 	task *task
-	// reported is the last end that it reported, until it reports anything else.
-	reported *ending
+	// run is the location of its task, unless that is its second run.
+	run run
+	// reported is the last end that it reported; repeatable: it has not reported anything else since.
+	reported   *ending
+	repeatable bool
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
@@ -154,10 +157,18 @@ func endingOf(ran request.Ran, r *event.Report) ending {
 // last returns the last end that a worker reported, the zero ending if it has reported anything
 // else since.
 func (w *worker) last() ending {
-	if w.reported == nil {
+	if !w.repeatable {
 		return ending{}
 	}
 	return *w.reported
+}
+
+// report records the end that a worker reports.
+func (w *worker) report(e ending) {
+	if w.reported == nil {
+		w.reported = &ending{}
+	}
+	*w.reported, w.repeatable = e, true
 }
 
 // unidle takes a worker from the idle ones, if it is there.

@@ -5,90 +5,104 @@ import (
 	"sort"
 )
 
-// A List has items, each with a number of its own. The zero List is empty.
+// A List has items, each with the number that Add returned. The zero List is empty.
+//
+// A million items are in it, and most of its memory is in no cache. So an item is found by its
+// number, which is its place, and costs one pointer for the garbage collector.
 type List[T comparable] struct {
-	// blocks are in order, and a block whose items are gone is nil: never the first or the last,
-	// and no more than half of them. marks has the mark of each.
+	// blocks are in order. One whose items are gone is nil: never the first or the last, and no
+	// more than half of them. The last one is there even if its items are gone, and is used again.
+	// marks has the mark of each.
 	blocks []*block[T]
 	marks  []mark
 	// n counts the items, vacant the nil blocks.
 	n, vacant int
-	// next is the place of the next item.
-	next Place
+	// last is the number of the item that was added last, 0 before the first.
+	last uint64
 }
 
-// A Place is where a List has an item: it is larger by one than that of the item that was added
-// before. After the last one that there is room for, places begin again.
-type Place uint32
+// A Tag is a fact about an item by which a reader can look for it. 0 is none.
+type Tag uint16
 
-// A mark has the place and the number of the first item that came to a block.
+// TagOf returns the Tag of a text. Few other texts have the same, and none has 0.
+func TagOf(text string) Tag {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range min(len(text), 64) {
+		hash = (hash ^ uint32(text[i])) * 16777619
+	}
+	return max(Tag(hash^hash>>16), 1)
+}
+
+// inBlock bounds what is held for an item whose neighbours are gone.
+const inBlock = 32
+
+// A block has items with consecutive numbers. An item that is gone is zero.
+type block[T comparable] [inBlock]T
+
+// A mark counts the items that are left in a block, and has their tags. index is that of the block
+// among all that ever were.
 type mark struct {
-	place  Place
-	number uint64
+	index uint64
+	left  int
+	tags  [inBlock]Tag
 }
-
-// A block has items that came one after the other. An item that is gone is zero.
-type block[T comparable] struct {
-	entries []entry[T]
-	left    int
-}
-
-type entry[T comparable] struct {
-	number uint64
-	item   T
-}
-
-// mostInBlock bounds what is held for an item whose neighbours are gone.
-const mostInBlock = 64
 
 // Len counts the items.
 func (l *List[T]) Len() int { return l.n }
 
-// Add adds an item, whose number is above those of all that came before.
-func (l *List[T]) Add(number uint64, item T) Place {
-	last := len(l.blocks) - 1
-	if last < 0 || len(l.blocks[last].entries) == mostInBlock {
-		l.blocks = append(l.blocks, &block[T]{})
-		l.marks = append(l.marks, mark{l.next, number})
-		last++
+// Last returns the number of the item that was added last, 0 before the first.
+func (l *List[T]) Last() uint64 { return l.last }
+
+// Add adds an item and returns its number, which is one more than that of the item before.
+func (l *List[T]) Add(item T, tag Tag) uint64 {
+	index, at := l.last/inBlock, l.last%inBlock
+	end := len(l.blocks) - 1
+	switch {
+	case end >= 0 && l.marks[end].left == 0:
+		l.marks[end].index = index
+	case at == 0 || end < 0:
+		l.blocks, l.marks = append(l.blocks, &block[T]{}), append(l.marks, mark{index: index})
+		end++
 	}
-	b := l.blocks[last]
-	b.entries = append(b.entries, entry[T]{number, item})
-	b.left++
+	l.blocks[end][at] = item
+	m := &l.marks[end]
+	m.tags[at] = tag
+	m.left++
 	l.n++
-	l.next++
-	return l.next - 1
+	l.last++
+	return l.last
 }
 
-// Remove takes out the item at a place, which is there.
-func (l *List[T]) Remove(at Place) {
+// Remove takes out the item with a number, which is there.
+func (l *List[T]) Remove(number uint64) {
 	var gone T
-	i := l.find(at)
-	b := l.blocks[i]
-	b.entries[at-l.marks[i].place].item = gone
-	b.left--
+	i := l.find((number - 1) / inBlock)
+	l.blocks[i][(number-1)%inBlock] = gone
 	l.n--
-	if b.left == 0 {
+	if l.marks[i].left--; l.marks[i].left == 0 && i < len(l.blocks)-1 {
 		l.blocks[i] = nil
 		l.vacant++
 		l.tidy()
 	}
 }
 
-// find returns the index of the block with a place.
-func (l *List[T]) find(at Place) int {
-	first := l.marks[0].place
-	return sort.Search(len(l.marks), func(i int) bool { return l.marks[i].place-first > at-first }) - 1
+// find returns where in blocks the first one is whose index is at least a given one. Without gaps
+// it is found at once.
+func (l *List[T]) find(index uint64) int {
+	if len(l.marks) == 0 || index <= l.marks[0].index {
+		return 0
+	}
+	i := int(min(index-l.marks[0].index, uint64(len(l.marks))))
+	if i < len(l.marks) && l.marks[i].index == index {
+		return i
+	}
+	return sort.Search(i, func(i int) bool { return l.marks[i].index >= index })
 }
 
-// tidy drops blocks that are nil: those at either end, and all of them once they are many.
+// tidy drops blocks that are nil: the first ones, and all of them once they are many.
 func (l *List[T]) tidy() {
-	for len(l.blocks) > 0 && l.blocks[0] == nil {
+	for l.blocks[0] == nil {
 		l.blocks, l.marks = l.blocks[1:], l.marks[1:]
-		l.vacant--
-	}
-	for last := len(l.blocks) - 1; last >= 0 && l.blocks[last] == nil; last-- {
-		l.blocks, l.marks = l.blocks[:last], l.marks[:last]
 		l.vacant--
 	}
 	if 2*l.vacant <= len(l.blocks) {
@@ -105,20 +119,34 @@ func (l *List[T]) tidy() {
 	l.blocks, l.marks, l.vacant = l.blocks[:kept], l.marks[:kept], 0
 }
 
-// After yields the items with larger numbers than one, in order. They must not change meanwhile.
-func (l *List[T]) After(number uint64) iter.Seq2[uint64, T] {
+// Next returns the first item whose number is above a given one, and that has a tag; 0 is any. It
+// is zero if there is none.
+func (l *List[T]) Next(after uint64, tag Tag) (number uint64, item T) {
+	var gone T
+	for i := l.find(after / inBlock); i < len(l.blocks); i++ {
+		m, b := &l.marks[i], l.blocks[i]
+		if m.left == 0 {
+			continue
+		}
+		first := m.index * inBlock
+		at := 0
+		if first < after {
+			at = int(after - first)
+		}
+		for ; at < inBlock; at++ {
+			if (tag == 0 || m.tags[at] == tag) && b[at] != gone {
+				return first + uint64(at) + 1, b[at]
+			}
+		}
+	}
+	return 0, gone
+}
+
+// After yields the items with larger numbers than one, and with a tag (0: any), in order.
+func (l *List[T]) After(number uint64, tag Tag) iter.Seq2[uint64, T] {
 	return func(yield func(uint64, T) bool) {
-		var gone T
-		i := sort.Search(len(l.marks), func(i int) bool { return l.marks[i].number > number })
-		for _, b := range l.blocks[max(i-1, 0):] {
-			if b == nil {
-				continue
-			}
-			for _, e := range b.entries {
-				if e.number > number && e.item != gone && !yield(e.number, e.item) {
-					return
-				}
-			}
+		for at, item := l.Next(number, tag); at > 0 && yield(at, item); {
+			at, item = l.Next(at, tag)
 		}
 	}
 }

@@ -2,15 +2,16 @@ package sweep
 
 import (
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/listing"
 )
 
 // A Link is the part of an item that its Line uses; the item embeds it. An item is in at most one
 // Line.
 type Link[T any] struct {
-	ahead, behind T
-	since         time.Duration
+	place uint64
+	since time.Duration
 }
 
 // Since returns when the item was added to its Line, by timer.Clock.Awake.
@@ -29,11 +30,12 @@ type Line[T Item[T]] struct {
 	// Owner is the owner of the items.
 	Owner any
 
-	first, last T
-	count       int
-	// cursor is the next item of a pass; pass says whether there is one.
-	cursor T
-	pass   pass
+	items listing.List[T]
+	// latest is the largest Since so far.
+	latest time.Duration
+	// seen is the place up to which the current pass has looked at the items.
+	seen uint64
+	pass pass
 }
 
 // A pass is the state of looking at all items of a Line.
@@ -42,66 +44,47 @@ type pass uint8
 const (
 	// over: there is none.
 	over pass = iota
-	// underway: the items from the cursor on are left.
+	// underway: the items after the seen ones are left.
 	underway
 	// again: and then all items once more, because the state has changed meanwhile.
 	again
 )
 
 // First returns the first item; the zero T if there is none.
-func (l *Line[T]) First() T { return l.first }
+func (l *Line[T]) First() T {
+	_, first := l.items.Next(0, 0)
+	return first
+}
 
 // Len returns the number of items.
-func (l *Line[T]) Len() int { return l.count }
+func (l *Line[T]) Len() int { return l.items.Len() }
 
 // IsSwept reports whether a pass through the line is in progress.
 func (l *Line[T]) IsSwept() bool { return l.pass != over }
 
 // Push adds an item at the end, at a time of timer.Clock.Awake.
 func (l *Line[T]) Push(t T, awake time.Duration) {
-	var none T
+	if l.items.Len() == 0 {
+		l.latest = awake
+	}
+	l.latest = max(l.latest, awake) // more may have been lost than there was
 	p := t.link()
-	p.ahead, p.behind, p.since = l.last, none, awake
-	if l.last == none {
-		l.first = t
-	} else {
-		last := l.last.link()
-		p.since = max(p.since, last.since) // more may have been lost than there was
-		last.behind = t
-	}
-	l.last = t
-	l.count++
-	if l.pass != over && l.cursor == none {
-		l.cursor = t
-	}
+	p.place, p.since = l.items.Add(t, 0), l.latest
 }
 
 // Remove removes an item, which must be in the line.
-func (l *Line[T]) Remove(t T) {
-	var none T
-	p := t.link()
-	if l.cursor == t {
-		l.cursor = p.behind
-	}
-	if p.ahead == none {
-		l.first = p.behind
-	} else {
-		p.ahead.link().behind = p.behind
-	}
-	if p.behind == none {
-		l.last = p.ahead
-	} else {
-		p.behind.link().ahead = p.ahead
-	}
-	p.ahead, p.behind = none, none
-	l.count--
+func (l *Line[T]) Remove(t T) { l.items.Remove(t.link().place) }
+
+// next returns the next item of the current pass; the zero T if none is left.
+func (l *Line[T]) next() T {
+	_, t := l.items.Next(l.seen, 0)
+	return t
 }
 
 // All returns the items in order.
 func (l *Line[T]) All() []T {
-	var none T
-	items := make([]T, 0, l.count)
-	for t := l.first; t != none; t = t.link().behind {
+	items := make([]T, 0, l.items.Len())
+	for _, t := range l.items.After(0, 0) {
 		items = append(items, t)
 	}
 	return items
@@ -109,15 +92,16 @@ func (l *Line[T]) All() []T {
 
 // Check returns an inconsistency of the line, empty if there is none.
 func (l *Line[T]) Check() string {
-	var none T
-	all := l.All()
-	for i, t := range all {
-		if p := t.link(); i > 0 && (p.ahead != all[i-1] || p.since < all[i-1].link().since) {
-			return fmt.Sprintf("item %d is out of line", i)
+	count, since := 0, time.Duration(0)
+	for place, t := range l.items.After(0, 0) {
+		p := t.link()
+		if p.place != place || count > 0 && p.since < since {
+			return fmt.Sprintf("item %d is out of line", count)
 		}
+		count, since = count+1, p.since
 	}
-	if len(all) != l.count || l.cursor != none && !slices.Contains(all, l.cursor) {
-		return fmt.Sprintf("%d items are in line, counted %d, pass %d", len(all), l.count, l.pass)
+	if count != l.items.Len() || l.seen > l.items.Last() {
+		return fmt.Sprintf("%d items are in line, counted %d, pass %d", count, l.items.Len(), l.pass)
 	}
 	return ""
 }

@@ -11,11 +11,11 @@ type Passes[T Item[T]] struct {
 // Start schedules a look at all items of a line, by GoOn.
 func (ps *Passes[T]) Start(l *Line[T]) {
 	switch {
-	case l.count == 0:
+	case l.items.Len() == 0:
 	case l.pass != over:
 		l.pass = again
 	default:
-		l.pass, l.cursor = underway, l.first
+		l.pass, l.seen = underway, 0
 		ps.lines = append(ps.lines, l)
 	}
 }
@@ -32,9 +32,9 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 		l := ps.lines[0]
 		advance(l)
 		switch {
-		case l.cursor != none:
-		case l.pass == again && l.count > 0:
-			l.pass, l.cursor = underway, l.first
+		case l.next() != none:
+		case l.pass == again && l.items.Len() > 0:
+			l.pass, l.seen = underway, 0
 		default:
 			l.pass = over
 			ps.lines[0] = nil
@@ -45,13 +45,12 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 	ps.going = false
 }
 
-// Look moves the cursor of a line as far as the effort allows, and returns the items that must
+// Look goes on through a line as far as the effort allows, and returns the items that must
 // move, each at a given cost.
 func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	var none T
-	for l.cursor != none && e.Spend(1) {
-		t := l.cursor
-		l.cursor = t.link().behind
+	for t := l.next(); t != none && e.Spend(1); t = l.next() {
+		l.seen = t.link().place
 		if !stays(t) {
 			e.Spend(cost)
 			found = append(found, t)

@@ -80,12 +80,18 @@ func (h *Heap) Stop(t *Timer) {
 	}
 }
 
+// IsDue reports whether a timer is due at now.
+func (h *Heap) IsDue(now time.Time) bool {
+	t := h.first()
+	return t != nil && !h.When(t).After(now)
+}
+
 // PopDue returns and unsets the first timer that is due at now, or nil.
 func (h *Heap) PopDue(now time.Time) *Timer {
-	t := h.first()
-	if t == nil || h.When(t).After(now) {
+	if !h.IsDue(now) {
 		return nil
 	}
+	t := h.first()
 	h.Stop(t)
 	return t
 }
