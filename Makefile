@@ -38,15 +38,16 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
 # longest begin first, or the last one would run alone; those that wait are between those that compute. Where actions find
-# the worker of their size is measured, so nothing else runs then. Lint has run vet already. Compilers and linkers make much
-# garbage, too; what they make is the same. FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
+# the worker of their size is measured, so nothing else runs then. Lint has run vet already. FORERUNNER_TEST_PROGRAMS says that
+# test/programs need not build the programs. Compilers and linkers make much garbage, and most end before it is worth collecting.
 TEST_PACKAGES ?= 4
+LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
 test: test-needs lint ## check and test everything; installs what is missing if it is root
-	GOGC=400 $(GO) build -ldflags=-w -o build/test/ $(PROGRAMS)
-	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -toolexec 'env GOGC=400' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
+	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ $(PROGRAMS)
+	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
 		$$(echo "$$packages" | grep -v '/test/sizes$$')
 	$(GO) test -race -vet=off -timeout 30m $(TEST_FLAGS) ./test/sizes
 
@@ -138,7 +139,8 @@ test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (insta
 # What is tested is analysed: with -race, so that packages are compiled once for both. The analysers make much garbage. While
 # packages wait for each other, what else is compiled has the CPUs. "go tool" leaves GOFLAGS out, and would compile what
 # tools import once more.
-lint: export GOGC := 400
+lint: export GOGC := off
+lint: export GOMEMLIMIT := 2GiB
 lint: ## vet, gofumpt and staticcheck
 	$(GO) build -o build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt & tools=$$!; \
 	$(GO) vet -race ./... && wait $$tools

@@ -21,11 +21,24 @@ var namespaceLimits = map[string]int64{
 // namespaceLimit is where the limit of a kind is, below /proc.
 func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
 
+// outerNamespace returns a user namespace with the ids of u, made by the user of the calling thread.
+func outerNamespace(u *User) (namespace *os.File, err error) {
+	b := &birth{clone: systemCall{number: unix.SYS_CLONE, a1: vfork | unix.CLONE_NEWUSER | uintptr(unix.SIGCHLD)}}
+	defer b.pin.Unpin()
+	err = b.whileStopped(func(pid int) error {
+		for name, first := range map[string]uint32{"uid_map": u.UID, "gid_map": u.GID} {
+			if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, name), fmt.Appendf(nil, "0 %d %d", first, u.IDs), 0); err != nil {
+				return fmt.Errorf("map the ids of a user namespace: %w", err)
+			}
+		}
+		return openNamespace(&namespace)(pid)
+	})
+	return namespace, err
+}
+
 // boundedNamespace returns a user namespace in outer, with the same ids, and gives outer its
 // limits. It is called on a thread that may do that.
 func boundedNamespace(outer *os.File, ids uint32) (namespace *os.File, err error) {
-	runtime.LockOSThread() // which traces the first process
-	defer runtime.UnlockOSThread()
 	proc, err := mountProc()
 	if err != nil {
 		return nil, err
@@ -34,22 +47,29 @@ func boundedNamespace(outer *os.File, ids uint32) (namespace *os.File, err error
 	first := bornInto(outer)
 	defer first.pin.Unpin()
 	first.add(unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
-	first.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
-	first.add(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
-	if err := first.execute("/proc/self/exe", []string{namespaceName}, nil); err != nil {
-		return nil, err
-	}
-	pid, err := first.run()
-	if err != nil {
-		return nil, fmt.Errorf("make an inner user namespace: %w", err)
-	}
-	err = whileStopped(pid, func(pid int) error {
+	err = first.whileStopped(func(pid int) error {
 		if err := limit(outer, proc, pid, ids); err != nil {
 			return fmt.Errorf("limit a user namespace: %w", err)
 		}
 		return openNamespace(&namespace)(pid)
 	})
 	return namespace, err
+}
+
+// whileStopped calls f for the child, which then is killed before its first instruction.
+func (b *birth) whileStopped(look func(pid int) error) error {
+	runtime.LockOSThread() // which traces it
+	defer runtime.UnlockOSThread()
+	b.add(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))
+	b.add(unix.SYS_PTRACE, unix.PTRACE_TRACEME)
+	if err := b.execute("/proc/self/exe", []string{namespaceName}, nil); err != nil {
+		return err
+	}
+	pid, err := b.run()
+	if err != nil {
+		return fmt.Errorf("make a user namespace: %w", err)
+	}
+	return whileStopped(pid, look)
 }
 
 // limit maps the ids of the process pid, which is in a namespace in outer, and writes the limits of

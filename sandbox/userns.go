@@ -41,15 +41,12 @@ const (
 // wraps ErrNoUserNamespace names the missing part of this machine.
 func UserNamespace(u *User) (*os.File, error) {
 	var namespace *os.File
-	sys := &syscall.SysProcAttr{}
-	u.namespace(sys)
 	err := asOwner(int(u.UID), func() error {
-		var outer *os.File
-		if err := withStopped(sys, openNamespace(&outer)); err != nil {
+		outer, err := outerNamespace(u)
+		if err != nil {
 			return err
 		}
 		defer outer.Close()
-		var err error
 		namespace, err = boundedNamespace(outer, u.IDs)
 		return err
 	})
@@ -110,16 +107,6 @@ func setEUID(uid int) error {
 		return errno
 	}
 	return nil
-}
-
-// namespace has a child born into a user namespace as its root.
-func (u *User) namespace(sys *syscall.SysProcAttr) {
-	ids := int(u.IDs)
-	sys.Cloneflags |= unix.CLONE_NEWUSER
-	sys.UidMappings = []syscall.SysProcIDMap{{HostID: int(u.UID), Size: ids}}
-	sys.GidMappings = []syscall.SysProcIDMap{{HostID: int(u.GID), Size: ids}}
-	sys.GidMappingsEnableSetgroups = true
-	sys.Credential = &syscall.Credential{}
 }
 
 // inheritedFiles adds the attributes of a child.

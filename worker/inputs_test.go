@@ -13,8 +13,11 @@ import (
 )
 
 // largeInput is more than the store waits for before it is read.
-func largeInput(name string) string {
-	return name + strings.Repeat(fmt.Sprintf("%15s\n", name), 20<<20/16)
+func largeInput(name string) string { return inputOf(9<<20, name) }
+
+// inputOf returns an input of little more than size bytes.
+func inputOf(size int, name string) string {
+	return name + strings.Repeat(fmt.Sprintf("%15s\n", name), size/16)
 }
 
 func TestLargeInputs(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // same, and a storage that lies is found out.
 func TestRangesComeFirst(t *testing.T) {
 	profiles := prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{})
-	content := largeInput("ranges")
+	content := inputOf(20<<20, "ranges")
 	places := []int64{3 << 20, 11 << 20, 17 << 20}
 	s := spec{
 		inputs: tree{"large": content, "gate": "gate", "lib/small": "small"},
