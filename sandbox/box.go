@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +17,9 @@ const savedGroup = 65534
 // kept between commands. It is used by one goroutine at a time.
 type Box struct {
 	networks *networks
-	nofile   func() (unix.Rlimit, error) // of all commands
-	core     unix.Rlimit                 // as the launcher was started with
-	filters  map[uint32]*unix.SockFprog  // by the kinds of namespaces that commands cannot make
+	nofile   unix.Rlimit                // of all commands
+	core     unix.Rlimit                // as the launcher was started with
+	filters  map[uint32]*unix.SockFprog // by the kinds of namespaces that commands cannot make
 }
 
 // Enter moves the calling process, which was started with CloneFlags, to the commands' root. groups
@@ -42,9 +41,14 @@ func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Not with the first command: whoever cancels that kills all children of this process.
+	nofile, err := inheritedFiles()
+	if err != nil {
+		return nil, fmt.Errorf("find the limit of open files: %w", err)
+	}
 	return &Box{
 		networks: newNetworks(o.FreshNetworks),
-		nofile:   sync.OnceValues(inheritedFiles), core: core, filters: map[uint32]*unix.SockFprog{},
+		nofile:   nofile, core: core, filters: map[uint32]*unix.SockFprog{},
 	}, nil
 }
 
@@ -79,10 +83,7 @@ type Child struct {
 // Child returns the attributes of commands of p. namespace is the user namespace of its user, which
 // the caller closes; -1: it has none.
 func (b *Box) Child(p *Policy, namespace int) (_ *Child, err error) {
-	c := &Child{namespace: namespace, networks: []byte("0")}
-	if c.nofile, err = b.nofile(); err != nil {
-		return nil, fmt.Errorf("find the limit of open files: %w", err)
-	}
+	c := &Child{namespace: namespace, nofile: b.nofile, networks: []byte("0")}
 	if p.allows(coreDumps) {
 		c.core = &b.core
 	}

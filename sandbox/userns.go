@@ -109,7 +109,7 @@ func setEUID(uid int) error {
 	return nil
 }
 
-// inheritedFiles adds the attributes of a child.
+// inheritedFiles returns the limit of open files of a child.
 func inheritedFiles() (limit unix.Rlimit, err error) {
 	err = withStopped(&syscall.SysProcAttr{}, func(pid int) error {
 		return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit)
