@@ -41,6 +41,7 @@ func command() *cobra.Command {
 				return err
 			}
 			defer serve.PaceGarbage(ctx, memory)()
+			serve.SlackenMonitor(s.Callers.MonitorSlack, s.Logger)
 			return s.Run(ctx, abort, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil

@@ -46,6 +46,7 @@ func command() *cobra.Command {
 				return err
 			}
 			defer serve.PaceGarbage(abort, memory)()
+			serve.SlackenMonitor(w.Callers.MonitorSlack, w.Logger)
 			started, err := w.Start(abort)
 			if err != nil {
 				return err

@@ -56,6 +56,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 		return err
 	}
 	defer serve.PaceGarbage(abort, memory)()
+	serve.SlackenMonitor(l.scheduler.Callers.MonitorSlack, log)
 	l.worker.Sees.Hide, l.worker.HideFiles = []string{data}, l.scheduler.Files()
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)
