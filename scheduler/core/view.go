@@ -248,7 +248,7 @@ func (s *View) Matching(p *pattern.Pattern) (n int) {
 // matching returns a worker of a program that p matches, any if it is nil; nil: there is none.
 func (p *program) matching(which *pattern.Pattern) *worker {
 	some := p.positions
-	if which == nil || !which.Names(names.PositionKey) {
+	if which == nil || !which.Names(names.PositionKey) && !which.Names(names.ThreadKey) {
 		some = some[:1] // they differ in nothing else
 	}
 	for _, w := range some {

@@ -119,7 +119,7 @@ func (s *workers) message(v view.Program, positions bool) *admin.Worker {
 		}
 		if positions {
 			w.Positions = append(w.Positions, &admin.Position{
-				Name: p.ID[names.PositionKey], State: states[p.Condition], Action: p.Action, Since: since(p.Since),
+				Name: names.Position(p.ID), State: states[p.Condition], Action: p.Action, Since: since(p.Since),
 			})
 		}
 	}

@@ -128,7 +128,8 @@ func Machine(key string) string {
 		return Pairs(names.WithoutPosition(id))
 	}
 	return strings.Join(slices.DeleteFunc(strings.Split(key, ","), func(pair string) bool {
-		return strings.HasPrefix(pair, names.PositionKey+"=")
+		key, _, ok := strings.Cut(pair, "=")
+		return ok && names.IsPosition(key)
 	}), ",")
 }
 
