@@ -60,7 +60,7 @@ type Waiter interface {
 var errEnded = errors.New("the metadata image was taken away")
 
 // A grown image is that of the tree of a single root. It is mounted empty: each directory is
-// written when the kernel reads it, and after some of these all others, level by level. It exists
+// written when the kernel reads it, and after some of these the others ahead of readers. It exists
 // in memory and in the kernel's page cache only.
 type grown struct {
 	files   *files
@@ -81,6 +81,8 @@ type grown struct {
 	ended   bool
 	next    int64     // where the next region begins
 	extents []*extent // in the order of their regions
+	todo    []*extent // what to write ahead, the next one last; some may be written by now
+	growing bool      // somebody writes ahead
 	asked   int       // directories that the kernel read before they were written
 	kept    []region  // the last few
 	dirs    int64     // sizes of the directories that extents keep
@@ -264,7 +266,8 @@ func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 		defer g.mu.Unlock()
 		return g.kept[i].bytes, nil
 	}
-	if g.asked++; g.asked == growAfter && !g.ended {
+	if g.asked++; g.asked >= growAfter && !g.ended && !g.growing {
+		g.growing = true
 		g.busy.Go(g.grow)
 	}
 	g.mu.Unlock()
@@ -306,6 +309,7 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 		g.mu.Unlock()
 		return nil, erofs.ErrTooLarge
 	}
+	below := len(g.extents)
 	for i := range dir.Len() {
 		e := dir.At(i)
 		r.Dir.Entries[i] = g.blobs.show(e)
@@ -321,6 +325,9 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	}
 	if p.nids == nil {
 		p.nids = slices.Clone(r.NIDs) // those of directories are for good
+		for i := len(g.extents) - 1; i >= below; i-- {
+			g.todo = append(g.todo, g.extents[i])
+		}
 		if size := p.entry.Digest.SizeBytes(); g.dirs+size <= maxKept && g.memory.TakeSpare(size+nidBytes*int64(dir.Len())) {
 			g.dirs += size
 			p.dir = dir
@@ -343,17 +350,15 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	return b, nil
 }
 
-// grow writes the local directories, level by level, and gives them to the kernel, until
-// limits.ahead.
+// grow writes local directories and gives them to the kernel, until limits.ahead. It begins with
+// those below the directory that was written last, in the order in which a reader of the whole tree
+// comes to them: so it is ahead of one, whatever part of the tree that reads.
 func (g *grown) grow() {
-	for i := 0; ; i++ {
-		g.mu.Lock()
-		if g.ended || i == len(g.extents) || len(g.extents) >= g.limits.ahead || g.next >= maxAheadBytes || !g.memory.TakeSpare(0) {
-			g.mu.Unlock()
+	for {
+		p := g.nextAhead()
+		if p == nil {
 			return
 		}
-		p := g.extents[i]
-		g.mu.Unlock()
 		dir, ok := g.directory(p)
 		if !ok {
 			continue
@@ -363,9 +368,23 @@ func (g *grown) grow() {
 			continue // a reader gets the error
 		}
 		if g.files.store(g, p.at, b) != nil {
-			return
+			return // nobody tries again
 		}
 	}
+}
+
+// nextAhead returns what to write ahead; nil: nothing, and the caller ends.
+func (g *grown) nextAhead() *extent {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.todo) > 0 && !g.ended && len(g.extents) < g.limits.ahead && g.next < maxAheadBytes && g.memory.TakeSpare(0) {
+		p := g.todo[len(g.todo)-1]
+		if g.todo = g.todo[:len(g.todo)-1]; p.nids == nil {
+			return p
+		}
+	}
+	g.growing = false
+	return nil
 }
 
 // path is that of the directory in the root.

@@ -36,6 +36,13 @@ func (g *grown) askedFor() int {
 	return g.asked
 }
 
+// settle waits until nobody reads or writes ahead. The kernel is between the test and the reads that
+// it caused: only the lock orders them for the race detector.
+func (g *grown) settle() {
+	g.askedFor()
+	g.busy.Wait()
+}
+
 // grownView is a view of a new tree of some folders, with where its image is mounted.
 func grownView(t *testing.T, c *Cache, src *vfstest.Source, folders int) (*grown, string) {
 	t.Helper()
@@ -89,7 +96,7 @@ func TestGrowsAhead(t *testing.T) {
 	for i := range growAfter {
 		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
 	}
-	g.busy.Wait()
+	g.settle()
 	before := g.askedFor()
 	vfstest.Walk(t, at)
 	if asked := g.askedFor() - before; asked > 0 {
@@ -97,6 +104,62 @@ func TestGrowsAhead(t *testing.T) {
 	}
 	if before > 2*growAfter+3 {
 		t.Errorf("the kernel asked for %d directories before others were written", before)
+	}
+}
+
+// TestGrowsWhereItIsRead: with room for the rest of one folder, that is the one which is read, not
+// the first one of the tree.
+func TestGrowsWhereItIsRead(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders = 100
+	var names []string
+	for _, top := range []string{"a", "b", "c", "d"} {
+		for i := range folders {
+			names = append(names, fmt.Sprintf("%s/%03d/file-%[1]s-%[2]d", top, i))
+		}
+	}
+	root := src.Tree(t, names...)
+	loadAll(t, src, root)
+	c.limits.ahead = 1 + 4 + folders + 1
+	g, at := grownViewOf(t, c, src, root, nobodyWaits{t})
+	for i := range growAfter {
+		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("c/%03d", i)))
+	}
+	g.settle()
+	before := g.askedFor()
+	vfstest.Walk(t, filepath.Join(at, "c"))
+	if asked := g.askedFor() - before; asked > 0 {
+		t.Errorf("the kernel asked for %d directories beside those that it had read", asked)
+	}
+}
+
+// TestGrowsAgain: directories that come later are written ahead, too, once somebody reads near them.
+func TestGrowsAgain(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders = 100
+	var names []string
+	for i := range folders {
+		names = append(names, fmt.Sprintf("a/%03d/file-%[1]d", i), fmt.Sprintf("b/%03d/other-%[1]d", i))
+	}
+	root := src.Tree(t, names...)
+	loadAll(t, src, root)
+	g, at := grownViewOf(t, c, src, root, nobodyWaits{t})
+	g.mu.Lock()
+	g.limits.ahead = 0 // as if nothing else had come
+	g.mu.Unlock()
+	for i := range growAfter {
+		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("a/%03d", i)))
+	}
+	g.settle()
+	g.mu.Lock()
+	g.limits.ahead = maxAhead
+	g.mu.Unlock()
+	vfstest.Walk(t, filepath.Join(at, "b/000"))
+	g.settle()
+	before := g.askedFor()
+	vfstest.Walk(t, at)
+	if asked := g.askedFor() - before; asked > 0 {
+		t.Errorf("the kernel asked for %d directories that could be there", asked)
 	}
 }
 
@@ -147,7 +210,7 @@ func TestGrowsNotTooFarAhead(t *testing.T) {
 	for i := range growAfter {
 		vfstest.Walk(t, filepath.Join(at, fmt.Sprintf("new%d", i)))
 	}
-	g.busy.Wait()
+	g.settle()
 	g.mu.Lock()
 	extents := len(g.extents)
 	g.mu.Unlock()
@@ -273,7 +336,7 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 	c, src, _ := openCache(t)
 	g, at := grownView(t, c, src, 5)
 	vfstest.Walk(t, at)
-	g.busy.Wait()
+	g.settle()
 	src.Forget()
 	g.mu.Lock()
 	extents := slices.Clone(g.extents)
