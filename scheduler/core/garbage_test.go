@@ -23,7 +23,7 @@ const (
 	maxCycleBytes   = 1600
 	maxTaskPointers = 32
 	maxWorkerBytes  = 416
-	maxQueuedBytes  = 750
+	maxQueuedBytes  = 720
 )
 
 // A littleFarm is a State whose workers are all busy, with operations that have been made before it
