@@ -50,7 +50,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 	switch {
 	case may && w.prefersIdle:
 		takes = Resting
-	case may && w.program.withholds(w):
+	case may && w.queue.ill > 0 && w.program.withholds(w):
 		takes = Suspended
 	case may:
 		takes = Serving

@@ -20,19 +20,14 @@ import (
 //
 // Each call reads most of it, mostly from memory that is in no cache: so it is small.
 type worker struct {
+	// What each call reads first is together.
 	roster.Member
-	sweep.Link[*worker]
+	// boot and address are those of its last Report.
+	boot, address string
+
 	pool  *pool
 	queue *queue
-	// program are the workers that share its process.
-	program *program
-
-	task *task
-	// run is the location of its task, unless that is its second run.
-	run run
-	// reported is the last end that it reported; repeatable: it has not reported anything else since.
-	reported   *ending
-	repeatable bool
+	task  *task
 	// call is the one that waits for an answer, if held.
 	call uint64
 	held bool
@@ -42,20 +37,25 @@ type worker struct {
 	// duty is what State expects of it, with task; stage is how far it reports to be.
 	duty  duty
 	stage event.Stage
-	// boot and address are those of its last Report.
-	boot, address string
-	// twin is the last process that called as the same worker and was refused; nil: none did.
-	twin *twin
-
-	// stopping is an action that no client wants and that it may still run.
-	stopping request.Ran
-	// shunned is until when it gets nothing, because it never confirmed its last assignment.
-	shunned time.Time
+	// reported is the last end that it reported; repeatable: it has not reported anything else since.
+	repeatable bool
+	reported   *ending
+	// program are the workers that share its process.
+	program *program
+	// timer is the end of the hold, or else of the worker.
+	timer timer.Timer
 	// entry is its place in the pool's tree, where it waits while it is idle. A call is also held,
 	// without an entry, while the worker is drained or State settles.
 	entry fair.Worker
-	// timer is the end of the hold, or else of the worker.
-	timer timer.Timer
+	// run is the location of its task, unless that is its second run.
+	run run
+	// shunned is until when it gets nothing, because it never confirmed its last assignment.
+	shunned time.Time
+	// stopping is an action that no client wants and that it may still run.
+	stopping request.Ran
+	// twin is the last process that called as the same worker and was refused; nil: none did.
+	twin *twin
+	sweep.Link[*worker]
 }
 
 // A twin is another process that called as a worker, from an address, and when.

@@ -31,6 +31,8 @@ type Heap struct {
 	order uint64
 	// zero is the time that the first timer was set for.
 	zero time.Time
+	// sure: the key of the first timer is its time.
+	sure bool
 }
 
 // An alarm is a timer with its sort key, so that comparisons need not read timers anywhere in
@@ -55,6 +57,7 @@ func (h *Heap) Set(t *Timer, at time.Time) {
 	}
 	h.order++
 	t.at, t.order = moment(at.Sub(h.zero)), h.order
+	h.sure = h.sure && t.slot != 1
 	a := alarm{t.at, t.order, t}
 	switch {
 	case t.slot == 0:
@@ -81,17 +84,14 @@ func (h *Heap) Stop(t *Timer) {
 }
 
 // IsDue reports whether a timer is due at now.
-func (h *Heap) IsDue(now time.Time) bool {
-	t := h.first()
-	return t != nil && !h.When(t).After(now)
-}
+func (h *Heap) IsDue(now time.Time) bool { return h.first() && !h.time(h.heap[0].at).After(now) }
 
 // PopDue returns and unsets the first timer that is due at now, or nil.
 func (h *Heap) PopDue(now time.Time) *Timer {
 	if !h.IsDue(now) {
 		return nil
 	}
-	t := h.first()
+	t := h.heap[0].timer
 	h.Stop(t)
 	return t
 }
@@ -101,14 +101,16 @@ func (h *Heap) Shift(d time.Duration) { h.zero = h.zero.Add(d) }
 
 // Next returns when the first timer is due; zero if none is set.
 func (h *Heap) Next() time.Time {
-	if t := h.first(); t != nil {
-		return h.When(t)
+	if h.first() {
+		return h.time(h.heap[0].at)
 	}
 	return time.Time{}
 }
 
 // When returns when a set timer is due, or when an unset one was last due.
-func (h *Heap) When(t *Timer) time.Time { return h.zero.Add(time.Duration(t.at)) }
+func (h *Heap) When(t *Timer) time.Time { return h.time(t.at) }
+
+func (h *Heap) time(at moment) time.Time { return h.zero.Add(time.Duration(at)) }
 
 // Len returns the number of set timers.
 func (h *Heap) Len() int { return len(h.heap) }
@@ -120,19 +122,25 @@ func (h *Heap) Check() string {
 			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
 		}
 	}
+	if h.sure && len(h.heap) > 0 && h.heap[0].timer.at != h.heap[0].at {
+		return "the first timer is due at another time"
+	}
 	return ""
 }
 
-// first returns the timer that is due first; nil if none is set.
-func (h *Heap) first() *Timer {
+// first brings the timer that is due first to the top, with its time as its key; false if none is
+// set. It reads no timer that it has read before.
+func (h *Heap) first() bool {
 	for len(h.heap) > 0 {
-		t := h.heap[0].timer
-		if t.order == h.heap[0].order {
-			return t
+		if h.sure {
+			return true
 		}
-		h.fix(alarm{t.at, t.order, t}, 0)
+		t := h.heap[0].timer
+		if h.sure = t.order == h.heap[0].order; !h.sure {
+			h.fix(alarm{t.at, t.order, t}, 0)
+		}
 	}
-	return nil
+	return false
 }
 
 // fix puts a in its place; place i is free.
@@ -165,4 +173,5 @@ func (h *Heap) fix(a alarm, i int) {
 func (h *Heap) put(a alarm, i int) {
 	h.heap[i] = a
 	a.timer.slot = i + 1
+	h.sure = h.sure && i > 0
 }
