@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// namesAtOnce is how many names of a folder are held at a time.
+const namesAtOnce = 1024
+
 // Tables yields threads of a process that together show all its tables of open files: usually one,
 // because threads share theirs. It may yield a redundant thread, if an earlier one, neither the
 // first nor the latest, has the same table. The files are below /proc/PID/task/THREAD.

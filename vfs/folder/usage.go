@@ -17,8 +17,6 @@ const (
 	// descriptor, and mostWalks limits the walks: deeper trees count as too much.
 	longPath  = 512
 	mostWalks = 256
-	// namesAtOnce is how many names of a folder are held at a time.
-	namesAtOnce = 1024
 )
 
 // listings are buffers for the names of a folder. A walk of a few empty folders follows each

@@ -12,10 +12,10 @@
 // A root of a large tree without an image has one of its own, which grows: it is a file that FUSE
 // shows (files), mounted before anything is in it. When the kernel reads a block, grown writes the
 // directory whose region contains it, and after some of these other local ones ahead of the reader,
-// up to maxAhead, into the kernel's page cache. It has symlinks, too, whose reads are invisible, and directories
-// that are not local: their readers wait for them, which a Waiter does. The inode of a directory
-// lies in the directory's own region: so a lookup of its name or a stat needs the Directory, and
-// fails without it, where FUSE answers from the parent directory.
+// up to maxAhead, into the kernel's page cache. It has symlinks, too, whose reads are invisible,
+// and directories that are not local: their readers wait for them, which a Waiter does. The inode
+// of a directory lies in the directory's own region: so a lookup of its name or a stat needs the
+// Directory, and fails without it, where FUSE answers from the parent directory.
 //
 // Otherwise it never waits for missing blobs, and it does not know the other layers of a root.
 //

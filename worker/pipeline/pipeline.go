@@ -143,7 +143,10 @@ func (p *Pipeline) TryEnter() *Permit {
 func (p *Pipeline) Enter(ctx context.Context) (*Permit, error) {
 	l := &Permit{p: p, stage: stageNone}
 	if p.fetch == nil {
-		return l, l.Again(ctx)
+		if err := l.Again(ctx); err != nil {
+			return nil, fmt.Errorf("wait to enter the pipeline: %w", ctx.Err())
+		}
+		return l, nil
 	}
 	select {
 	case <-p.fetch:

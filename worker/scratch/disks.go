@@ -5,8 +5,8 @@ import "golang.org/x/sys/unix"
 // fileBytes are the least that a file counts as.
 const fileBytes = 4096
 
-// DisksOf returns the Disks that folders are on. What grows on one of several folders counts for
-// each: that is more than there is, and never less.
+// DisksOf returns the Disks that folders are on. If several folders are on one disk, its growth counts
+// for each of them: that is more than there is, and never less.
 func DisksOf(folders ...string) (d Disks) {
 	for i, name := range folders {
 		var st unix.Statfs_t

@@ -29,11 +29,14 @@ type pace struct {
 	last, next time.Time // when it was last measured, and when it may be again
 }
 
-// due reports whether it is time to measure files that have room to grow by so many bytes.
-func (p *pace) due(now time.Time, room int64, d Disks) bool {
+// due reports whether it is time to measure files that may take most bytes, and have room to grow by
+// so many.
+func (p *pace) due(now time.Time, most, room int64, d Disks) bool {
 	p.grown += max(d.Used-p.used, 0)
 	p.used = d.Used
 	switch {
+	case d.Prompt && p.grown > max(room, most/share): // there may be far too much, however long a look takes
+		return true
 	case now.Before(p.next):
 		return false
 	case p.last.IsZero() || !d.Prompt || now.Sub(p.last) >= longest:

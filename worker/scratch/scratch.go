@@ -103,7 +103,7 @@ func (w *Watch) repeat(ctx context.Context, measure func() (enough bool)) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		if began := time.Now(); p.due(began, w.room(), w.files.Disks()) {
+		if began := time.Now(); p.due(began, w.files.Most, w.room(), w.files.Disks()) {
 			if measure() {
 				return
 			}

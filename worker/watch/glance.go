@@ -23,9 +23,9 @@ type glance[T any] struct {
 func (g *glance[T]) get() (T, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if now := time.Now(); !now.Before(g.next) {
-		g.next = now.Add(glanceAge)
+	if !time.Now().Before(g.next) {
 		g.value, g.err = g.find()
+		g.next = time.Now().Add(glanceAge) // after it: those that waited for it take its value
 	}
 	return g.value, g.err
 }

@@ -6,11 +6,12 @@ import "time"
 // earlier if all its objects have grown.
 type turn struct {
 	last, early time.Time // when it was the last one, and when the next one may be early
-	kernel      int64     // the bytes of all objects then
+	kernel      int64     // the least bytes of all objects since then
 }
 
 // due reports whether it is time, and how old a count of the objects may be.
 func (t *turn) due(kernel int64) (age time.Duration, due bool) {
+	t.kernel = min(t.kernel, kernel) // what others free hides no growth
 	switch now := time.Now(); {
 	case now.Sub(t.last) >= scarceInterval:
 		return scarceInterval, true

@@ -134,3 +134,15 @@ func TestQuietMachine(t *testing.T) {
 		watches.Wait()
 	})
 }
+
+// TestGrowthBehindAFall: what others free hides no growth.
+func TestGrowthBehindAFall(t *testing.T) {
+	var sockets turn
+	sockets.taken(2<<30, 0)
+	if _, due := sockets.due(1 << 30); due {
+		t.Error("a fall is looked at")
+	}
+	if _, due := sockets.due(1<<30 + 2*scarceGrowth); !due {
+		t.Error("the growth after a fall is not looked at")
+	}
+}
