@@ -38,7 +38,7 @@ type Callers struct {
 	// Waiting is 0 for a number by the memory.
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 	// MonitorSlack is for SlackenMonitor.
-	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"200us" doc:"How late the thread that monitors the Go runtime may wake up, which saves CPU; 0 leaves it as the kernel has it, 50us. It requires CAP_SYS_NICE"`
+	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"200us" doc:"How late the thread that monitors the Go runtime, and the threads that it starts, may wake up, which saves CPU; 0 leaves them as the kernel has them, 50us. It requires CAP_SYS_NICE. Commands have the usual one"`
 }
 
 // FewWaiting is the number of Waiting goroutines of a farm on one machine. They take turns: each

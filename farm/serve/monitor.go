@@ -13,7 +13,9 @@ import (
 // (sysmon) late by up to slack; 0 changes nothing. While anything runs, that thread sleeps for 20 µs
 // at a time, and the kernel's usual slack is 50 µs: this takes a sixth of the CPU time of a farm that
 // compiles. In return a processor of the runtime (P) stays with a thread that waits in the kernel
-// for that much longer. It is for main, and does nothing without CAP_SYS_NICE.
+// for that much longer. Threads and programs that this thread starts inherit the slack, and in time
+// most threads have it: a launcher sets that of commands back. It is for main, and does nothing
+// without CAP_SYS_NICE.
 func SlackenMonitor(slack time.Duration, log *zap.Logger) {
 	if slack <= 0 {
 		return
@@ -47,8 +49,11 @@ func monitorThread() (int, error) {
 	}
 	defer tasks.Close()
 	threads, err := tasks.Readdirnames(2)
-	if err != nil || len(threads) < 2 {
-		return 0, fmt.Errorf("threads %q: %w", threads, err)
+	if err != nil {
+		return 0, err
+	}
+	if len(threads) < 2 {
+		return 0, fmt.Errorf("there are only the threads %q", threads)
 	}
 	return strconv.Atoi(threads[1])
 }

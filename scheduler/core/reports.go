@@ -49,7 +49,8 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	anew := w != nil && w.boot != r.Boot
 	if anew {
-		w.repeatable, w.stopping, w.shunned = false, request.Ran{}, time.Time{}
+		w.forgetEnd()
+		w.stopping, w.shunned = request.Ran{}, time.Time{}
 		w.twin = nil // it may be the one that was refused
 	}
 	w = rs.enroll(w, r)
@@ -174,7 +175,8 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping, w.repeatable = request.Ran{}, false
+	w.stopping = request.Ran{}
+	w.forgetEnd()
 	if rs.reconcile(w, request.Ran{}) {
 		return
 	}
@@ -192,7 +194,7 @@ func (rs *reports) idles(w *worker) {
 
 // executes deals with a worker that is busy.
 func (rs *reports) executes(w *worker, a request.Ran) {
-	w.repeatable = false
+	w.forgetEnd()
 	if rs.reconcile(w, a) {
 		return
 	}

@@ -171,6 +171,14 @@ func (w *worker) report(e ending) {
 	*w.reported, w.repeatable = e, true
 }
 
+// forgetEnd says that a worker has reported something else than its last end, whose response is kept
+// no longer.
+func (w *worker) forgetEnd() {
+	if w.repeatable {
+		w.reported.response, w.repeatable = nil, false
+	}
+}
+
 // unidle takes a worker from the idle ones, if it is there.
 func (w *worker) unidle() {
 	if w.entry.Waits() {

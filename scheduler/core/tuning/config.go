@@ -76,9 +76,9 @@ type Config struct {
 	// runs from before a restart are stopped and repeated, and if they were lost, their late
 	// results are not used.
 	Apart bool
-	// MaxAttempts is how many workers may be lost while they run an action,
-	// before the action fails. Default 3.
-	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Number of workers that an action may lose before it fails"`
+	// MaxAttempts is how many runs of an action may end without a result, because its worker was lost
+	// or could not run it, before the action fails. Default 3.
+	MaxAttempts int `tuning:"max_attempts" unit:"NUMBER" default:"3" min:"1" doc:"Number of runs that an action may lose, with their workers or by errors of these, before it fails"`
 
 	// SuspendAfter is the number of consecutive failures, not caused by the actions, after which a
 	// worker gets no actions for a while, unless most other workers fail, too. Default 5.
