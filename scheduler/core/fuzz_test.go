@@ -32,6 +32,13 @@ func FuzzState(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	r := rand.New(rand.NewPCG(671, 77)) // what could move at once waited behind what could not
+	b := make([]byte, 3000)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	b[0], b[3] = 1, 2
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 3000 {
 			return

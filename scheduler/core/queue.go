@@ -194,20 +194,27 @@ func (q *queue) sooner(other *queue) bool {
 // prefix that fit one of the platforms that it is asked for. There may be some more.
 type reach struct {
 	// pools are in the order of their offers.
-	pools []*pool
+	pools []beside
 	// known is one more than offer.Index.Changes when they were found; 0: they never were.
 	known int
 	// roams: the queue is in reaches.roaming.
 	roams bool
 }
 
+// A beside is another pool. equals: to something of the queue it is no stranger; see
+// queue.isAtHome. That may have gone.
+type beside struct {
+	*pool
+	equals bool
+}
+
 func (r *reach) find(p *pool) (at int, found bool) {
-	return slices.BinarySearchFunc(r.pools, p, func(a, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
+	return slices.BinarySearchFunc(r.pools, p, func(a beside, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
 }
 
 func (r *reach) has(p *pool) bool {
 	at, found := r.find(p)
-	return found && r.pools[at] == p
+	return found && r.pools[at].pool == p
 }
 
 // asked counts the tasks of a queue that ask for one platform.
