@@ -204,6 +204,7 @@ func (d *dispatcher) discard(q *queue) {
 	if q.line.Len() == 0 {
 		d.Timers.Stop(&q.overflow.timer)
 		d.Timers.Stop(&q.absence.timer)
+		d.Timers.Stop(&q.spares.timer)
 		p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	}
 	if !slices.ContainsFunc(p.queues, func(x *queue) bool { return x.workers > 0 || x.declared }) {

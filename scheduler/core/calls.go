@@ -11,13 +11,21 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// calls answers the calls of workers.
+// calls answers the calls of workers, and notes what is taken from them.
 type calls struct {
 	*timer.Clock
 	cfg *tuning.Config
-	// replies and wakes are those of the present event.
+	// replies, wakes and taken are those of the present event.
 	replies *[]event.Reply
 	wakes   *[]string
+	taken   *[]event.Taken
+}
+
+// take notes why the task of a worker is taken from it.
+func (c *calls) take(w *worker, why event.Why) {
+	if w.task.spec != nil {
+		*c.taken = append(*c.taken, event.Taken{Operation: w.task.spec, Worker: w.Key, Why: why})
+	}
 }
 
 // stop has a worker stop an action as soon as it calls, which it should do now.

@@ -97,27 +97,9 @@ func (d *dispatcher) place(t *task, q *queue) {
 		if q.hasIdle() {
 			q.quotas.Expose()
 		}
-	} else if w := q.expendable(); w != nil {
-		d.calls.wake(w)
+	} else {
+		d.claim(q, 1)
 	}
-}
-
-// unwanted makes the worker of a task that no client wants the first to yield to queued tasks.
-func (d *dispatcher) unwanted(w *worker) {
-	if w.queue.waiting > 0 {
-		d.calls.wake(w)
-		return
-	}
-	w.queue.spare(w.task)
-}
-
-// givesWay reports whether a worker that calls must stop its task, which no client wants, because
-// it would get another one. A task that is about to be stored, or whose second run continues
-// elsewhere, is not stopped.
-func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving &&
-		w.stage != event.Uploading && !d.isSettling() &&
-		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
 // unqueue removes a task from the counters of its queue.

@@ -30,10 +30,10 @@ type queue struct {
 	line    sweep.Line[*task]
 	waiting int
 	load    spill.Load
-	// parked are those that no client waits for. unwanted are those that ran when the last client
-	// stopped waiting for them, in that order; they may have ended, or be wanted again.
-	parked   map[*task]struct{}
-	unwanted []*task
+	// parked are those that no client waits for.
+	parked map[*task]struct{}
+	// spares are runs that no client waits for.
+	spares spares
 	// workers counts all workers; serving those that take work, resting those that prefer to be
 	// idle and are not drained, drained those that operators have drained, suspended those whose
 	// actions failed. At least one serves while one is suspended.
@@ -127,31 +127,6 @@ func (q *queue) park(t *task) {
 		q.parked = map[*task]struct{}{}
 	}
 	q.parked[t] = struct{}{}
-}
-
-// spare records that a running task has no waiting client.
-func (q *queue) spare(t *task) {
-	if len(q.unwanted) > 2*q.workers {
-		q.unwanted = slices.DeleteFunc(q.unwanted, func(t *task) bool { return !q.runsUnwanted(t) })
-	}
-	q.unwanted = append(q.unwanted, t)
-}
-
-func (q *queue) runsUnwanted(t *task) bool {
-	w := t.worker()
-	return w != nil && w.queue == q && !t.wanted()
-}
-
-// expendable returns the worker that has run for no client the longest, once; nil if there is none.
-func (q *queue) expendable() *worker {
-	for len(q.unwanted) > 0 {
-		t := q.unwanted[0]
-		q.unwanted[0] = nil
-		if q.unwanted = q.unwanted[1:]; q.runsUnwanted(t) {
-			return t.worker()
-		}
-	}
-	return nil
 }
 
 // head returns the next task for a worker that belongs to no branch; nil if no waiting task may

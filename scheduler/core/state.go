@@ -55,7 +55,7 @@ func NewState(c tuning.Config) (*State, error) {
 	s := &State{cfg: c, Clock: &timer.Clock{}, inFlight: newInFlight(&c), workers: roster.New[*worker]()}
 	s.operations = newOperations(s.Clock, &s.cfg)
 	s.orphans = orphan.New(s.Clock, c.ClientGrace, c.MaxCompleted)
-	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
+	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes, taken: &s.out.Taken}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
 	s.reviews = &reviews{drains: &s.drains, dispatch: s.dispatch}
 	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, reaches: s.dispatch.reaches}
@@ -188,6 +188,8 @@ func (s *State) due(owner any) {
 		s.runs.absent(x.queue)
 	case *overflow:
 		s.dispatch.reaches.mark(x.queue)
+	case *spares:
+		s.dispatch.claimSpares(x.queue)
 	case *orphan.Result:
 		s.orphans.Remove(x)
 	case *operations:

@@ -88,6 +88,8 @@ type run struct {
 	as *request.Ran
 	// resends counts the repetitions of an assignment that its worker did not confirm.
 	resends int32
+	// left is when the last client stopped waiting for it, by Clock.Awake; see lingering.
+	left time.Duration
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool

@@ -31,11 +31,11 @@ type worker struct {
 	// run is the location of its task, unless that is its second run.
 	run run
 	// reported is the last end that it reported; repeatable: it has not reported anything else since.
-	reported   *ending
-	repeatable bool
+	reported *ending
 	// call is the one that waits for an answer, if held.
-	call uint64
-	held bool
+	call       uint64
+	repeatable bool
+	held       bool
 	// takes is whether it takes work, prefersIdle whether it prefers none.
 	takes       Availability
 	prefersIdle bool
