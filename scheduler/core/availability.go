@@ -154,20 +154,10 @@ func (d *dispatcher) watch(q *queue) {
 		return
 	}
 	q.away, q.absence.patience, q.absence.since = away, patience, d.Awake()
-	d.await(q)
+	q.absence.await(d.Clock)
 	if away && q.impatient > 0 {
 		d.sweep(&q.line)
 	}
-}
-
-// await schedules a look at the first task of a queue that is away, for when it has waited long
-// enough.
-func (d *dispatcher) await(q *queue) {
-	if !q.away || q.line.Len() == 0 {
-		d.Timers.Stop(&q.absence.timer)
-		return
-	}
-	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.First())))
 }
 
 // expectsSomebody reports whether tasks wait for workers to connect or to be undrained.
@@ -238,7 +228,7 @@ func (d *dispatcher) goOn() { d.sweeps.GoOn(&d.effort, d.advance) }
 // first.
 func (d *dispatcher) advance(l *sweep.Line[*task]) {
 	q, _ := l.Owner.(*queue)
-	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.stays(t, q) })
+	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.pools.stays(t, q) })
 	if q != nil {
 		slices.SortFunc(found, byAge)
 	}
@@ -247,11 +237,6 @@ func (d *dispatcher) advance(l *sweep.Line[*task]) {
 			d.rematch(t)
 		}
 	}
-}
-
-// stays reports whether a task of a queue, or an unmatched one for nil, is in the right place.
-func (d *dispatcher) stays(t *task, q *queue) bool {
-	return q != nil && t.takenBy(q) || d.pools.queueFor(t) == q
 }
 
 // discardSwept forgets queues that were kept for their remaining tasks. It runs at the end of an

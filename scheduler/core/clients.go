@@ -23,6 +23,7 @@ type clients struct {
 	orphans    *orphan.Results
 	dispatch   *dispatcher
 	runs       *runs
+	calls      *calls
 	tally      *view.Tally
 }
 
@@ -153,7 +154,7 @@ func (c *clients) unwant(o *operation) {
 	if t.queue() != nil {
 		c.dispatch.rematch(t)
 	} else if w := t.worker(); w != nil {
-		c.dispatch.unwanted(w)
+		c.calls.unwanted(w)
 	}
 }
 
@@ -210,6 +211,6 @@ func (c *clients) leave(t *task, o *operation, why event.Why) {
 	case wanted && t.wanting == 0 && t.queue() != nil:
 		c.dispatch.rematch(t)
 	case wanted && t.wanting == 0 && t.worker() != nil:
-		c.dispatch.unwanted(t.worker())
+		c.calls.unwanted(t.worker())
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// shortRest is how long a worker is idle while only tasks wait that it could not run.
-const shortRest = time.Second
-
 // A dispatcher has the queued tasks, and gives them to workers. It does not know the events of
 // workers and clients: State does.
 type dispatcher struct {
@@ -77,7 +74,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 		q.impatient++
 	}
 	if q.line.Len() == 1 {
-		d.await(q)
+		q.absence.await(d.Clock)
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -98,8 +95,17 @@ func (d *dispatcher) place(t *task, q *queue) {
 			q.quotas.Expose()
 		}
 	} else {
-		d.claim(q, 1)
+		d.calls.claim(q, 1)
 	}
+}
+
+// givesWay reports whether a worker that calls must stop its task, which no client wants, because
+// it would get another one. A task that is about to be stored, or whose second run continues
+// elsewhere, is not stopped, nor is one whose client has only just gone.
+func (d *dispatcher) givesWay(w *worker) bool {
+	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving &&
+		w.stage != event.Uploading && !d.isSettling() && w.task.run().yields() <= d.Awake() &&
+		w.pool.tree.Next(&w.entry, d.Now) != nil
 }
 
 // unqueue removes a task from the counters of its queue.
@@ -219,18 +225,12 @@ func (d *dispatcher) next(w *worker) bool {
 		var looks int
 		t, looks = w.nextOther(d.Now)
 		if d.effort.Spend(looks); t == nil {
-			d.rest(w)
+			d.calls.rest(w)
 			return true
 		}
 	}
 	d.assign(t, w)
 	return true
-}
-
-// rest has a worker be idle for a moment, because all that waits avoids it.
-func (d *dispatcher) rest(w *worker) {
-	w.unidle()
-	d.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: d.Now.Add(shortRest)})
 }
 
 // nearest returns the idle worker of a queue for one of its tasks; nil if none may be idle now.
@@ -252,7 +252,7 @@ func (d *dispatcher) nearest(t *task, q *queue) *worker {
 		avoided = append(avoided, w)
 	}
 	for _, x := range avoided {
-		d.rest(x)
+		d.calls.rest(x)
 	}
 	return nil
 }
@@ -280,18 +280,11 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// stopOverMax marks runs above the maximums of their instances, as operators have asked.
-func (d *dispatcher) stopOverMax() {
-	for _, c := range d.pools.cohorts {
-		c.GoOn(func() bool { return d.effort.Spend(moveEffort) })
-	}
-}
-
 // offerStirred gives tasks that quotas now allow to idle workers.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
 		if c.Eased() {
-			d.tellOthers(c)
+			d.reaches.tellOthers(c)
 		}
 		for d.effort.Left > 0 {
 			l := c.Stirred()
@@ -329,17 +322,4 @@ func (d *dispatcher) offerIdle(q *queue) bool {
 		}
 	}
 	return true
-}
-
-// tellOthers has queues that are not in a cohort look again for workers of it.
-func (d *dispatcher) tellOthers(c *cohort) {
-	if d.pools.idling == 0 || d.pools.Len() == len(c.pools) {
-		return
-	}
-	d.effort.Spend(len(d.reaches.roaming) / glances)
-	for _, q := range d.reaches.roaming {
-		if q.pool.cohort != c {
-			d.reaches.mark(q)
-		}
-	}
 }

@@ -95,6 +95,16 @@ func (a *absence) ends(t *task) time.Duration {
 	return timer.After(max(t.Since(), a.since), a.patience)
 }
 
+// await schedules a look at the first task of a queue that is away, for when it has waited long
+// enough.
+func (a *absence) await(c *timer.Clock) {
+	if q := a.queue; q.away && q.line.Len() > 0 {
+		c.Timers.Set(&a.timer, c.When(a.ends(q.line.First())))
+	} else {
+		c.Timers.Stop(&a.timer)
+	}
+}
+
 // patience is how long a task may wait while a queue is away, for its workers to come or to be
 // undrained.
 func (q *queue) patience(c *tuning.Config) time.Duration {
@@ -127,6 +137,46 @@ func (q *queue) park(t *task) {
 		q.parked = map[*task]struct{}{}
 	}
 	q.parked[t] = struct{}{}
+}
+
+// spares are the runs of a queue that no client waits for.
+type spares struct {
+	queue *queue
+	// tasks are those that ran when the last client stopped waiting for them, in that order; they
+	// may have ended, or be wanted again.
+	tasks []*task
+	// timer is when the first of them yields, while others wait.
+	timer timer.Timer
+}
+
+// add records that a running task has no waiting client.
+func (s *spares) add(t *task) {
+	if len(s.tasks) > 2*s.queue.workers {
+		s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return !s.has(t) })
+	}
+	s.tasks = append(s.tasks, t)
+}
+
+func (s *spares) has(t *task) bool {
+	w := t.worker()
+	return w != nil && w.queue == s.queue && !t.wanted()
+}
+
+// first returns the run that no client has waited for the longest; nil if there is none.
+func (s *spares) first() *run {
+	for len(s.tasks) > 0 {
+		if t := s.tasks[0]; s.has(t) {
+			return t.run()
+		}
+		s.drop()
+	}
+	return nil
+}
+
+// drop forgets the first task.
+func (s *spares) drop() {
+	s.tasks[0] = nil
+	s.tasks = s.tasks[1:]
 }
 
 // head returns the next task for a worker that belongs to no branch; nil if no waiting task may

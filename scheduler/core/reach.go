@@ -158,3 +158,16 @@ func (r *reaches) refresh() bool {
 	}
 	return true
 }
+
+// tellOthers has queues that are not in a cohort look again for workers of it.
+func (r *reaches) tellOthers(c *cohort) {
+	if r.pools.idling == 0 || r.pools.Len() == len(c.pools) {
+		return
+	}
+	r.effort.Spend(len(r.roaming) / glances)
+	for _, q := range r.roaming {
+		if q.pool.cohort != c {
+			r.mark(q)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (r *runs) absent(q *queue) {
 	for q.away && q.line.Len() > 0 && q.absence.ends(q.line.First()) <= r.Awake() && r.dispatch.effort.Spend(endEffort) {
 		r.overdue(q.line.First())
 	}
-	r.dispatch.await(q)
+	q.absence.await(r.Clock)
 }
 
 // conclude ends a task with the report of its worker, or runs it again on the largest size class.

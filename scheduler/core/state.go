@@ -70,7 +70,7 @@ func NewState(c tuning.Config) (*State, error) {
 	}
 	s.clients = &clients{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
-		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,
+		dispatch: s.dispatch, runs: s.runs, calls: s.calls, tally: &s.tally,
 	}
 	s.reports = &reports{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
@@ -189,7 +189,7 @@ func (s *State) due(owner any) {
 	case *overflow:
 		s.dispatch.reaches.mark(x.queue)
 	case *spares:
-		s.dispatch.claimSpares(x.queue)
+		s.calls.claimSpares(x.queue)
 	case *orphan.Result:
 		s.orphans.Remove(x)
 	case *operations:
@@ -201,7 +201,7 @@ func (s *State) due(owner any) {
 
 // end ends an event.
 func (s *State) end() event.Out {
-	s.dispatch.stopOverMax()
+	s.dispatch.pools.stopOverMax(&s.dispatch.effort)
 	s.dispatch.goOn()
 	s.reviews.goOn()
 	s.dispatch.offerReserved()

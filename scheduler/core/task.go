@@ -95,6 +95,14 @@ type run struct {
 	inherited bool
 }
 
+// lingering is how long a run goes on, whoever waits, after its last client has stopped waiting for
+// it: a client whose stream has broken needs a moment to come back, and would lose all that has run
+// of its action.
+const lingering = 5 * time.Second
+
+// yields is when a run that no client waits for may be stopped for others, by Clock.Awake.
+func (r *run) yields() time.Duration { return timer.After(r.left, lingering) }
+
 func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
 func (*run) isLocation()      {}
