@@ -91,12 +91,15 @@ func (s *endings) retried(x *event.Retry) {
 // taken counts and logs that a run was taken from its worker.
 func (s *endings) taken(x *event.Taken) {
 	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
-	level := zap.InfoLevel
-	if x.Why == event.Dropped {
-		level = zap.WarnLevel
+	fields := []zap.Field{
+		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()),
+		zap.String(names.WorkerField, x.Worker), zap.Stringer("reason", x.Why),
 	}
-	s.log.Log(level, "run taken from its worker", zap.String("operation", x.Name),
-		zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker), zap.Stringer("reason", x.Why))
+	if x.Why == event.Dropped {
+		s.log.Warn("run taken from its worker, which no longer has it", fields...)
+		return
+	}
+	s.log.Info("run taken from its worker", fields...)
 }
 
 // suspended logs that a worker gets nothing for a while.

@@ -41,7 +41,7 @@ func TestCallThatIsGoneSaysNothing(t *testing.T) {
 		if resp := w.running(d); resp.GetDesiredState() != nil {
 			t.Errorf("the action does not go on: %v", resp)
 		}
-		if taken := f.logs.FilterMessage("run taken from its worker").All(); len(taken) > 0 {
+		if taken := f.logs.FilterMessageSnippet("run taken from its worker").All(); len(taken) > 0 {
 			t.Errorf("the action was taken: %v", taken)
 		}
 		w.completed(d, success)
@@ -62,7 +62,7 @@ func TestTakenRunsAreTold(t *testing.T) {
 		w.idle()
 		f.server.engine.Step(func(t engine.Turn) event.Out { return t.Feed(core.Kill{Names: []string{name}}) })
 		var told []string
-		for _, l := range f.logs.FilterMessage("run taken from its worker").All() {
+		for _, l := range f.logs.FilterMessageSnippet("run taken from its worker").All() {
 			told = append(told, fmt.Sprint(l.Level, " ", l.ContextMap()["reason"]))
 		}
 		if want := []string{"warn its worker no longer reports it", "info an operator has killed the operation"}; !slices.Equal(told, want) {
