@@ -164,11 +164,13 @@ func (d *dispatcher) watch(q *queue) {
 func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
 // rematchInstance moves an instance's tasks that wait where its quota has no room or where no
-// worker serves, and the tasks that wait for room.
+// worker serves, also outside of the cohort, and the tasks that wait for room.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
-	for _, p := range c.pools {
+	d.effort.Spend(d.pools.Len() / poolsPerEffort)
+	for _, p := range d.pools.Sorted() {
 		for _, q := range p.queues {
-			if q.quotas.Waits(instance) && (!q.admits(instance) || !q.served() && !q.declared) {
+			left := !q.served() && !q.declared
+			if p.cohort != c && left || p.cohort == c && q.quotas.Waits(instance) && (left || !q.admits(instance)) {
 				d.sweep(&q.line)
 			}
 		}
