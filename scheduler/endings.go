@@ -35,6 +35,9 @@ func (s *endings) conclude(out event.Out) {
 	for i := range out.Retries {
 		s.retried(&out.Retries[i])
 	}
+	for i := range out.Taken {
+		s.taken(&out.Taken[i])
+	}
 	for _, sus := range out.Suspensions {
 		s.suspended(sus)
 	}
@@ -79,9 +82,24 @@ func (s *endings) finished(st *event.Status) {
 
 // retried logs that a worker could not run an action, which runs elsewhere.
 func (s *endings) retried(x *event.Retry) {
+	s.metrics.returned.WithLabelValues(failedRun).Inc()
 	s.log.Warn("a worker could not run an action, for no fault of the action: another worker runs it",
 		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker),
 		zap.Stringer(names.CodeField, x.Code), zap.String(names.ErrorField, x.Message))
+}
+
+// taken counts and logs that a run was taken from its worker.
+func (s *endings) taken(x *event.Taken) {
+	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
+	fields := []zap.Field{
+		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()),
+		zap.String(names.WorkerField, x.Worker), zap.Stringer("reason", x.Why),
+	}
+	if x.Why == event.Dropped {
+		s.log.Warn("run taken from its worker, which no longer has it", fields...)
+		return
+	}
+	s.log.Info("run taken from its worker", fields...)
 }
 
 // suspended logs that a worker gets nothing for a while.

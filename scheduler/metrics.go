@@ -23,12 +23,13 @@ type metrics struct {
 	queued   waits
 	chosen   *prometheus.CounterVec
 	lost     prometheus.Counter
+	returned *prometheus.CounterVec
 
 	tasks, workers, slots, queues, suspects *prometheus.Desc
 	// Of cohorts.
 	cohorts, waiting, preemptions *prometheus.Desc
 	// Of Tally.
-	joined, outgrown, hedges, won, spilled, moved, returned, suspensions *prometheus.Desc
+	joined, outgrown, hedges, won, spilled, moved, suspensions *prometheus.Desc
 }
 
 // maxQueueMetrics bounds the queues that have metrics of their own.
@@ -36,6 +37,9 @@ const maxQueueMetrics = 1000
 
 // maxSuspectMetrics bounds the suspended workers that have one.
 const maxSuspectMetrics = 100
+
+// failedRun is the reason of a run that its worker could not do, besides those of event.Why.
+const failedRun = "failed"
 
 func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Reports) (*metrics, error) {
 	m := &metrics{
@@ -53,6 +57,10 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Rep
 			Name: "forerunner_scheduler_workers_lost_total",
 			Help: "Workers that stopped calling without a drain.",
 		}),
+		returned: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "forerunner_scheduler_returned_runs_total",
+			Help: "Runs that were taken from their worker, or that it lost, returned or could not do, by reason.",
+		}, []string{"reason"}),
 		tasks: prometheus.NewDesc("forerunner_scheduler_actions",
 			"Current actions by state: queued, unmatched (no worker can serve them), executing.",
 			[]string{"state"}, nil),
@@ -85,13 +93,15 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Rep
 			"Actions that waited for a size class and ran on an idle worker of a larger one.", nil, nil),
 		moved: prometheus.NewDesc("forerunner_scheduler_pool_moves_total",
 			"Actions that waited for a worker of their platform and ran on an idle one of another platform that fits.", nil, nil),
-		returned: prometheus.NewDesc("forerunner_scheduler_returned_runs_total",
-			"Runs that their worker lost, returned or could not do, and that were queued again.", nil, nil),
 		suspensions: prometheus.NewDesc("forerunner_scheduler_suspensions_total",
 			"Suspensions of workers whose actions failed while those of other workers did not.", nil, nil),
 	}
 	for _, end := range []string{"cached", "succeeded", "failed", "error", "cancelled"} {
 		m.finished.WithLabelValues(end)
+	}
+	m.returned.WithLabelValues(failedRun)
+	for _, why := range event.Whys() {
+		m.returned.WithLabelValues(why.Label())
 	}
 	if r == nil {
 		return m, nil
@@ -105,9 +115,10 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	m.queued.seconds.Describe(c)
 	m.chosen.Describe(c)
 	m.lost.Describe(c)
+	m.returned.Describe(c)
 	for _, d := range []*prometheus.Desc{
 		m.tasks, m.workers, m.slots, m.queues, m.suspects, m.cohorts, m.waiting, m.preemptions,
-		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.moved, m.returned, m.suspensions,
+		m.joined, m.outgrown, m.hedges, m.won, m.spilled, m.moved, m.suspensions,
 	} {
 		c <- d
 	}
@@ -119,6 +130,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.queued.seconds.Collect(c)
 	m.chosen.Collect(c)
 	m.lost.Collect(c)
+	m.returned.Collect(c)
 	var n view.Counts
 	var queues []view.Queue
 	var tally view.Tally
@@ -174,7 +186,6 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		{m.won, tally.Won},
 		{m.spilled, tally.Spilled},
 		{m.moved, tally.Moved},
-		{m.returned, tally.Returned},
 		{m.suspensions, tally.Suspensions},
 	} {
 		c <- prometheus.MustNewConstMetric(t.desc, prometheus.CounterValue, float64(t.value))

@@ -202,7 +202,7 @@ func TestWorkersLost(t *testing.T) {
 			"forerunner_scheduler_workers_lost_total":  2,
 			"forerunner_scheduler_operations_total":    1,
 			"forerunner_scheduler_queue_seconds":       1,
-			"forerunner_scheduler_returned_runs_total": 1,
+			"forerunner_scheduler_returned_runs_total": 2,
 		}
 		maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
 		if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -67,6 +67,9 @@ func (s queueService) Synchronize(
 	report.Boot, report.Address = connection.Boot(ctx), addressOf(ctx)
 	answer := make(chan event.Reply, 1)
 	if !s.Accept(func(t engine.Turn) (out event.Out) {
+		if ctx.Err() != nil { // it may have called again meanwhile, with news
+			return t.Feed(event.Tick{})
+		}
 		report.Call = t.Hold(answer)
 		out = t.Feed(&report)
 		if err = out.Err; err != nil {
@@ -75,6 +78,9 @@ func (s queueService) Synchronize(
 		return out
 	}) {
 		return nil, engine.ErrStopped()
+	}
+	if report.Call == 0 {
+		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	if err != nil {
 		s.twins.warn(s.log, report.Worker, err)

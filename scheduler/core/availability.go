@@ -154,31 +154,23 @@ func (d *dispatcher) watch(q *queue) {
 		return
 	}
 	q.away, q.absence.patience, q.absence.since = away, patience, d.Awake()
-	d.await(q)
+	q.absence.await(d.Clock)
 	if away && q.impatient > 0 {
 		d.sweep(&q.line)
 	}
-}
-
-// await schedules a look at the first task of a queue that is away, for when it has waited long
-// enough.
-func (d *dispatcher) await(q *queue) {
-	if !q.away || q.line.Len() == 0 {
-		d.Timers.Stop(&q.absence.timer)
-		return
-	}
-	d.Timers.Set(&q.absence.timer, d.When(q.absence.ends(q.line.First())))
 }
 
 // expectsSomebody reports whether tasks wait for workers to connect or to be undrained.
 func (q *queue) expectsSomebody() bool { return !q.staffed() && (q.declared || q.drained > 0) }
 
 // rematchInstance moves an instance's tasks that wait where its quota has no room or where no
-// worker serves, and the tasks that wait for room.
+// worker serves, also outside of the cohort, and the tasks that wait for room.
 func (d *dispatcher) rematchInstance(c *cohort, instance string) {
-	for _, p := range c.pools {
+	d.effort.Spend(d.pools.Len() / poolsPerEffort)
+	for _, p := range d.pools.Sorted() {
 		for _, q := range p.queues {
-			if q.quotas.Waits(instance) && (!q.admits(instance) || !q.served() && !q.declared) {
+			left := !q.served() && !q.declared
+			if p.cohort != c && left || p.cohort == c && q.quotas.Waits(instance) && (left || !q.admits(instance)) {
 				d.sweep(&q.line)
 			}
 		}
@@ -204,6 +196,7 @@ func (d *dispatcher) discard(q *queue) {
 	if q.line.Len() == 0 {
 		d.Timers.Stop(&q.overflow.timer)
 		d.Timers.Stop(&q.absence.timer)
+		d.Timers.Stop(&q.spares.timer)
 		p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	}
 	if !slices.ContainsFunc(p.queues, func(x *queue) bool { return x.workers > 0 || x.declared }) {
@@ -237,7 +230,7 @@ func (d *dispatcher) goOn() { d.sweeps.GoOn(&d.effort, d.advance) }
 // first.
 func (d *dispatcher) advance(l *sweep.Line[*task]) {
 	q, _ := l.Owner.(*queue)
-	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.stays(t, q) })
+	found := l.Look(&d.effort, moveEffort, func(t *task) bool { return d.pools.stays(t, q) })
 	if q != nil {
 		slices.SortFunc(found, byAge)
 	}
@@ -246,11 +239,6 @@ func (d *dispatcher) advance(l *sweep.Line[*task]) {
 			d.rematch(t)
 		}
 	}
-}
-
-// stays reports whether a task of a queue, or an unmatched one for nil, is in the right place.
-func (d *dispatcher) stays(t *task, q *queue) bool {
-	return q != nil && t.takenBy(q) || d.pools.queueFor(t) == q
 }
 
 // discardSwept forgets queues that were kept for their remaining tasks. It runs at the end of an

@@ -11,13 +11,24 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// calls answers the calls of workers.
+// shortRest is how long a worker is idle while only tasks wait that it could not run.
+const shortRest = time.Second
+
+// calls answers the calls of workers, and notes what is taken from them.
 type calls struct {
 	*timer.Clock
 	cfg *tuning.Config
-	// replies and wakes are those of the present event.
+	// replies, wakes and taken are those of the present event.
 	replies *[]event.Reply
 	wakes   *[]string
+	taken   *[]event.Taken
+}
+
+// take notes why the task of a worker is taken from it.
+func (c *calls) take(w *worker, why event.Why) {
+	if w.task.spec != nil {
+		*c.taken = append(*c.taken, event.Taken{Operation: w.task.spec, Worker: w.Key, Why: why})
+	}
 }
 
 // stop has a worker stop an action as soon as it calls, which it should do now.
@@ -28,6 +39,39 @@ func (c *calls) stop(w *worker, a request.Ran) {
 
 // wake has a busy worker call now.
 func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.Key) }
+
+// unwanted makes the worker of a task that no client wants one of the first to yield to queued
+// tasks.
+func (c *calls) unwanted(w *worker) {
+	w.task.run().left = c.Awake()
+	q := w.task.worker().queue
+	q.spares.add(w.task)
+	c.claimSpares(q)
+}
+
+// claimSpares wakes the workers of a queue that run for no client and must yield now, while tasks
+// wait.
+func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
+
+// claim does so for some, once for each.
+func (c *calls) claim(q *queue, most int) {
+	for s := &q.spares; q.waiting > 0; most-- {
+		r := s.first()
+		if r == nil {
+			c.Timers.Stop(&s.timer)
+			return
+		}
+		if at := r.yields(); at > c.Awake() {
+			c.Timers.Set(&s.timer, c.When(at))
+			return
+		}
+		if most == 0 {
+			return
+		}
+		s.drop()
+		c.wake(r.worker)
+	}
+}
 
 // run answers a worker's call with the task that the worker must run. If the call reported the end
 // of the same action, the worker must first be idle: then a report of the same end is never that of
@@ -52,6 +96,12 @@ func (c *calls) answer(w *worker, r event.Reply) {
 	w.held = false
 	*c.replies = append(*c.replies, r)
 	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
+}
+
+// rest has a worker be idle for a moment, because all that waits avoids it.
+func (c *calls) rest(w *worker) {
+	w.unidle()
+	c.answer(w, event.Reply{Do: event.BeIdle, NextSync: c.Now.Add(shortRest)})
 }
 
 // next is when a worker with a task must call again: soon enough to learn that its task must yield,

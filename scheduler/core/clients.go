@@ -23,6 +23,7 @@ type clients struct {
 	orphans    *orphan.Results
 	dispatch   *dispatcher
 	runs       *runs
+	calls      *calls
 	tally      *view.Tally
 }
 
@@ -153,7 +154,7 @@ func (c *clients) unwant(o *operation) {
 	if t.queue() != nil {
 		c.dispatch.rematch(t)
 	} else if w := t.worker(); w != nil {
-		c.dispatch.unwanted(w)
+		c.calls.unwanted(w)
 	}
 }
 
@@ -179,37 +180,37 @@ func (c *clients) cancel(e event.Cancel) error {
 		return event.ErrUnknown
 	}
 	if !o.done() {
-		c.abort(o, failure(codes.Canceled, "the operation was cancelled"))
+		c.abort(o, failure(codes.Canceled, "the operation was cancelled"), event.Cancelled)
 	}
 	return nil
 }
 
 // abort ends an operation, and its task if that runs for it alone.
-func (c *clients) abort(o *operation, resp *repb.ExecuteResponse) {
+func (c *clients) abort(o *operation, resp *repb.ExecuteResponse, why event.Why) {
 	t := o.task
 	c.operations.complete(o, resp)
-	c.leave(t, o)
+	c.leave(t, o, why)
 }
 
 // abandon drops an operation because no client came back for it.
 func (c *clients) abandon(o *operation) {
 	c.operations.drop(o)
-	c.leave(o.task, o)
+	c.leave(o.task, o, event.Abandoned)
 	o.task = nil
 	c.operations.changed(o)
 }
 
 // leave takes an operation from its task; a task with none left is stopped.
-func (c *clients) leave(t *task, o *operation) {
+func (c *clients) leave(t *task, o *operation, why event.Why) {
 	t.detach(o)
 	wanted := o.wanted
 	t.remove(o)
 	switch {
 	case t.operations.empty():
-		c.runs.stop(t)
+		c.runs.stop(t, why)
 	case wanted && t.wanting == 0 && t.queue() != nil:
 		c.dispatch.rematch(t)
 	case wanted && t.wanting == 0 && t.worker() != nil:
-		c.dispatch.unwanted(t.worker())
+		c.calls.unwanted(t.worker())
 	}
 }

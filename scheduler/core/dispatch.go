@@ -10,9 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// shortRest is how long a worker is idle while only tasks wait that it could not run.
-const shortRest = time.Second
-
 // A dispatcher has the queued tasks, and gives them to workers. It does not know the events of
 // workers and clients: State does.
 type dispatcher struct {
@@ -77,7 +74,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 		q.impatient++
 	}
 	if q.line.Len() == 1 {
-		d.await(q)
+		q.absence.await(d.Clock)
 	}
 	tree := q.pool.tree
 	if !t.wanted() {
@@ -97,27 +94,21 @@ func (d *dispatcher) place(t *task, q *queue) {
 		if q.hasIdle() {
 			q.quotas.Expose()
 		}
-	} else if w := q.expendable(); w != nil {
-		d.calls.wake(w)
+	} else {
+		d.calls.claim(q, 1)
 	}
-}
-
-// unwanted makes the worker of a task that no client wants the first to yield to queued tasks.
-func (d *dispatcher) unwanted(w *worker) {
-	if w.queue.waiting > 0 {
-		d.calls.wake(w)
-		return
-	}
-	w.queue.spare(w.task)
 }
 
 // givesWay reports whether a worker that calls must stop its task, which no client wants, because
 // it would get another one. A task that is about to be stored, or whose second run continues
-// elsewhere, is not stopped.
+// elsewhere, is not stopped, nor is one whose client has only just gone.
 func (d *dispatcher) givesWay(w *worker) bool {
-	return !w.task.wanted() && w.task.race() == nil && w.takes == Serving &&
-		w.stage != event.Uploading && !d.isSettling() &&
-		w.pool.tree.Next(&w.entry, d.Now) != nil
+	if w.task.wanted() || w.task.race() != nil || w.takes != Serving || w.stage == event.Uploading ||
+		d.isSettling() || w.task.run().yields() > d.Awake() {
+		return false
+	}
+	it := w.pool.tree.Next(&w.entry, d.Now)
+	return it != nil && !it.Owner.(*task).avoids(w.program, d.Now)
 }
 
 // unqueue removes a task from the counters of its queue.
@@ -237,7 +228,7 @@ func (d *dispatcher) next(w *worker) bool {
 		var looks int
 		t, looks = w.nextOther(d.Now)
 		if d.effort.Spend(looks); t == nil {
-			d.rest(w)
+			d.calls.rest(w)
 			return true
 		}
 	}
@@ -245,34 +236,37 @@ func (d *dispatcher) next(w *worker) bool {
 	return true
 }
 
-// rest has a worker be idle for a moment, because all that waits avoids it.
-func (d *dispatcher) rest(w *worker) {
-	w.unidle()
-	d.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: d.Now.Add(shortRest)})
-}
-
 // nearest returns the idle worker of a queue for one of its tasks; nil if none may be idle now.
 func (d *dispatcher) nearest(t *task, q *queue) *worker {
-	var avoided []*worker
-	for {
-		near := q.pool.tree.Nearest(&t.item, q.class)
-		if near == nil {
-			break
+	w := d.willing(t, q)
+	if w != nil || q.pool.tree.Idle(q.class) == 0 {
+		return w
+	}
+	for _, x := range t.failedOn().positions {
+		if x.entry.Waits() {
+			d.calls.rest(x)
 		}
+	}
+	return nil
+}
+
+// willing returns the idle worker of a queue that is nearest to a task and that it does not avoid;
+// nil if there is none.
+func (d *dispatcher) willing(t *task, q *queue) (found *worker) {
+	var avoided []*worker
+	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
 		w := near.Owner.(*worker)
 		if !t.avoids(w.program, d.Now) {
-			for _, x := range avoided {
-				x.idle()
-			}
-			return w
+			found = w
+			break
 		}
 		w.unidle()
 		avoided = append(avoided, w)
 	}
 	for _, x := range avoided {
-		d.rest(x)
+		x.idle()
 	}
-	return nil
+	return found
 }
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next
@@ -298,18 +292,11 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// stopOverMax marks runs above the maximums of their instances, as operators have asked.
-func (d *dispatcher) stopOverMax() {
-	for _, c := range d.pools.cohorts {
-		c.GoOn(func() bool { return d.effort.Spend(moveEffort) })
-	}
-}
-
 // offerStirred gives tasks that quotas now allow to idle workers.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
 		if c.Eased() {
-			d.tellOthers(c)
+			d.reaches.tellOthers(c)
 		}
 		for d.effort.Left > 0 {
 			l := c.Stirred()
@@ -347,17 +334,4 @@ func (d *dispatcher) offerIdle(q *queue) bool {
 		}
 	}
 	return true
-}
-
-// tellOthers has queues that are not in a cohort look again for workers of it.
-func (d *dispatcher) tellOthers(c *cohort) {
-	if d.pools.idling == 0 || d.pools.Len() == len(c.pools) {
-		return
-	}
-	d.effort.Spend(len(d.reaches.roaming) / glances)
-	for _, q := range d.reaches.roaming {
-		if q.pool.cohort != c {
-			d.reaches.mark(q)
-		}
-	}
 }

@@ -32,6 +32,13 @@ func FuzzState(f *testing.F) {
 		}
 		f.Add(b)
 	}
+	r := rand.New(rand.NewPCG(671, 77)) // what could move at once waited behind what could not
+	b := make([]byte, 3000)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	b[0], b[3] = 1, 2
+	f.Add(b)
 	f.Fuzz(func(t *testing.T, script []byte) {
 		if len(script) > 3000 {
 			return
@@ -346,7 +353,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 		if !f.waiting[r.Call] {
 			f.t.Fatalf("call %d of %s is answered twice, or after its hangup", r.Call, f.calls[r.Call])
 		}
-		if r.Do == event.Execute && !f.somebodyWaits(f.state.workers.Get(f.calls[r.Call]), r.Run) {
+		if r.Do == event.Execute && !f.somebodyWaits(e, f.state.workers.Get(f.calls[r.Call]), r.Run) {
 			f.t.Fatalf("%s is given %s, which nobody waits for\n%s", f.calls[r.Call], r.Run.Name, f.log.String())
 		}
 		if r.Do == event.Execute {
@@ -450,13 +457,15 @@ func (f *fuzzer) checkMaximum(given *worker, what *request.Operation) {
 }
 
 // somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has
-// made clients come and go, or one may after a restart.
-func (f *fuzzer) somebodyWaits(w *worker, given *request.Operation) bool {
+// made clients come and go, or one may after a restart. What was due before a client goes may still
+// have been for it.
+func (f *fuzzer) somebodyWaits(e event.Event, w *worker, given *request.Operation) bool {
 	if w == nil || w.task == nil || w.task.spec != given {
 		return true // what was due gave it, and the event took it back
 	}
+	goes, _ := e.(event.Detach)
 	for o := range w.task.operations.all() {
-		if f.clients[o.spec.Name] > 0 || f.restored[o.spec.Name] {
+		if f.clients[o.spec.Name] > 0 || f.restored[o.spec.Name] || o.spec.Name == goes.Name {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
@@ -57,6 +58,7 @@ func (h *hedges) decide(w *worker, resp *repb.ExecuteResponse) bool {
 		h.won++
 		other = t.worker()
 	}
+	h.calls.take(other, event.Overtaken)
 	h.calls.stop(other, t.ran())
 	h.leave(other)
 	return true

@@ -92,8 +92,29 @@ func split(properties string) []string {
 	return strings.FieldsFunc(properties, func(r rune) bool { return r == ',' })
 }
 
+// fits reports whether a stall has what is asked for, except for images, which are for whoever has
+// any.
 func (s *stall) fits(asked []string) bool {
-	return !slices.ContainsFunc(asked, func(a string) bool { return !slices.Contains(s.has, a) })
+	return !slices.ContainsFunc(asked, func(a string) bool { return !isImage(a) && !slices.Contains(s.has, a) })
+}
+
+func isImage(property string) bool { return strings.HasPrefix(property, "container-image=") }
+
+// strange is what is asked for that a stall does not have, and what it has besides.
+func (s *stall) strange(asked []string) (lacks, extras int) {
+	for _, a := range asked {
+		if !slices.Contains(s.has, a) {
+			lacks++
+		}
+	}
+	return lacks, len(s.has) - (len(asked) - lacks)
+}
+
+// stranger is how many properties worse another stall is for what is asked.
+func (s *stall) stranger(to *stall, asked []string) int {
+	lacks, extras := s.strange(asked)
+	l, e := to.strange(asked)
+	return l + e - lacks - extras
 }
 
 func (s *stall) size() uint32 { return max(s.class, 1) }
@@ -112,9 +133,8 @@ func (m *market) largest(s *stall) (largest *stall) {
 }
 
 // costs is for how many turns a job waits at a stall rather than go to another one.
-func (s *stall) costs(to *stall) float64 {
-	more := len(to.has) - len(s.has) // as what is asked for is had by both
-	return max(float64(to.size())/float64(s.size())*math.Exp2(float64(more)), 1) - 1
+func (s *stall) costs(to *stall, j *job) float64 {
+	return max(float64(to.size())/float64(s.size())*math.Exp2(float64(s.stranger(to, asks(j)))), 1) - 1
 }
 
 func (m *market) fatal(format string, args ...any) {
@@ -205,7 +225,7 @@ func (m *market) move(from, to *stall, j *job) {
 func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 	for _, other := range m.stalls {
 		if what == nil && other.isOf(s) && other.size() > s.size() && m.idleAt(other) != nil && len(s.waiting) > 0 {
-			what, to, turns = s.waiting[0], other, s.costs(other)
+			what, to, turns = s.waiting[0], other, s.costs(other, s.waiting[0])
 		}
 	}
 	var last *stall
@@ -213,16 +233,31 @@ func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 		if other.isOf(s) || other.size() < s.size() || m.idleAt(other) == nil || last != nil && other.isOf(last) {
 			continue
 		}
-		i := slices.IndexFunc(s.waiting, func(j *job) bool { return other.fits(asks(j)) && m.isFair(j, s, other) })
-		if i < 0 {
+		j := m.first(s, other)
+		if j == nil {
 			continue
 		}
 		last = other
-		if n := s.costs(other); what == nil || n < turns {
-			what, to, turns = s.waiting[i], other, n
+		if n := s.costs(other, j); what == nil || n < turns {
+			what, to, turns = j, other, n
 		}
 	}
 	return what, to, turns
+}
+
+// first is what goes from a stall to one of another pool first: what is no worse off there, or else
+// what waits for the longest time.
+func (m *market) first(s, to *stall) (first *job) {
+	for _, j := range s.waiting {
+		switch {
+		case !to.fits(asks(j)) || !m.isFair(j, s, to):
+		case s.stranger(to, asks(j)) <= 0:
+			return j
+		case first == nil:
+			first = j
+		}
+	}
+	return first
 }
 
 // isFair reports whether a job may have as large a class in the end as where it waits.
@@ -308,7 +343,7 @@ func (m *market) submit(asked string, class uint32) {
 	j := &job{op, m.now}
 	var to *stall
 	for _, s := range m.stalls {
-		if s.fits(asks(j)) && s == m.suited(s, class) && (to == nil || m.prefers(class, s, to)) {
+		if s.fits(asks(j)) && s == m.suited(s, class) && (to == nil || m.prefers(j, s, to)) {
 			to = s
 		}
 	}
@@ -326,11 +361,13 @@ func (m *market) suited(s *stall, class uint32) *stall {
 	return m.largest(s)
 }
 
-func (m *market) prefers(class uint32, a, b *stall) bool {
-	if len(a.has) != len(b.has) {
-		return len(a.has) < len(b.has)
+func (m *market) prefers(j *job, a, b *stall) bool {
+	lacks, extras := a.strange(asks(j))
+	l, e := b.strange(asks(j))
+	if less := cmp.Or(cmp.Compare(lacks, l), cmp.Compare(extras, e)); less != 0 {
+		return less < 0
 	}
-	if x, y := m.largest(a).size(), m.largest(b).size(); class > 0 && x != y {
+	if x, y := m.largest(a).size(), m.largest(b).size(); j.Size.Class > 0 && x != y {
 		return x > y
 	}
 	return m.sooner(a, b)
@@ -431,6 +468,8 @@ func (m *market) busy() (names []string) {
 	return names
 }
 
+const image = "a=1,container-image=i"
+
 // marketKinds are the pools of histories, what is asked of them, and the size classes.
 var marketKinds = []struct {
 	pools, asked []string
@@ -442,6 +481,8 @@ var marketKinds = []struct {
 	{[]string{"a=1/1,4", "b=1"}, []string{"", "", "", "a=1", "b=1"}, []uint32{0, 1, 1, 1}},
 	{[]string{"", "a=1/1,2", "a=1,b=1/1,4"}, []string{"", "a=1", "a=1", "b=1"}, []uint32{0, 1, 1, 2}},
 	{[]string{"/1,2", "a=1/1,2", "b=1/2", "c=1/1"}, []string{"", "", "a=1", "b=1", "c=1"}, []uint32{0, 1, 1, 2}},
+	{[]string{"a=1,b=1", "a=1,container-image=i"}, []string{"a=1", "a=1", "a=1,b=1", image, image}, []uint32{0}},
+	{[]string{"a=1,b=1/1,2", "a=1,container-image=i/1,4"}, []string{"a=1", "a=1,b=1", image, image}, []uint32{0, 1, 1, 2}},
 }
 
 // marketOf plays the history of a seed.

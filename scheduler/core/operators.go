@@ -57,7 +57,7 @@ type Kill struct {
 func (k Kill) do(op *operators) error {
 	for _, name := range k.Names {
 		if o := op.operations.byName[name]; o != nil && !o.done() {
-			op.clients.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+k.Reason))
+			op.clients.abort(o, failure(codes.FailedPrecondition, "an operator has killed the operation: "+k.Reason), event.Killed)
 			*op.killed++
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
@@ -132,6 +133,13 @@ func (ps *pools) cohort(name string) *cohort {
 	return nil
 }
 
+// stopOverMax marks runs above the maximums of their instances, as operators have asked.
+func (ps *pools) stopOverMax(e *sweep.Effort) {
+	for _, c := range ps.cohorts {
+		c.GoOn(func() bool { return e.Spend(moveEffort) })
+	}
+}
+
 // match returns the queue that must run an action; nil if no worker can. A served queue, or a
 // declared one if the action is patient, goes before one that is only open; then candidates chooses
 // the pool. Between equal candidates, an action that starts on a smaller class goes where the
@@ -172,6 +180,11 @@ func (ps *pools) queueFor(t *task) *queue {
 		}
 	}
 	return ps.match(t.spec, t.class(), !t.impatient)
+}
+
+// stays reports whether a task of a queue, or an unmatched one for nil, is in the right place.
+func (ps *pools) stays(t *task, q *queue) bool {
+	return q != nil && t.takenBy(q) || ps.queueFor(t) == q
 }
 
 // hasOther reports whether another served queue may take some of a queue's tasks.

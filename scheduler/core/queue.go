@@ -30,10 +30,10 @@ type queue struct {
 	line    sweep.Line[*task]
 	waiting int
 	load    spill.Load
-	// parked are those that no client waits for. unwanted are those that ran when the last client
-	// stopped waiting for them, in that order; they may have ended, or be wanted again.
-	parked   map[*task]struct{}
-	unwanted []*task
+	// parked are those that no client waits for.
+	parked map[*task]struct{}
+	// spares are runs that no client waits for.
+	spares spares
 	// workers counts all workers; serving those that take work, resting those that prefer to be
 	// idle and are not drained, drained those that operators have drained, suspended those whose
 	// actions failed. At least one serves while one is suspended.
@@ -95,6 +95,16 @@ func (a *absence) ends(t *task) time.Duration {
 	return timer.After(max(t.Since(), a.since), a.patience)
 }
 
+// await schedules a look at the first task of a queue that is away, for when it has waited long
+// enough.
+func (a *absence) await(c *timer.Clock) {
+	if q := a.queue; q.away && q.line.Len() > 0 {
+		c.Timers.Set(&a.timer, c.When(a.ends(q.line.First())))
+	} else {
+		c.Timers.Stop(&a.timer)
+	}
+}
+
 // patience is how long a task may wait while a queue is away, for its workers to come or to be
 // undrained.
 func (q *queue) patience(c *tuning.Config) time.Duration {
@@ -129,29 +139,44 @@ func (q *queue) park(t *task) {
 	q.parked[t] = struct{}{}
 }
 
-// spare records that a running task has no waiting client.
-func (q *queue) spare(t *task) {
-	if len(q.unwanted) > 2*q.workers {
-		q.unwanted = slices.DeleteFunc(q.unwanted, func(t *task) bool { return !q.runsUnwanted(t) })
+// spares are the runs of a queue that no client waits for.
+type spares struct {
+	queue *queue
+	// tasks are those that ran when the last client stopped waiting for them, in that order; they
+	// may have ended, or be wanted again.
+	tasks []*task
+	// timer is when the first of them yields, while others wait.
+	timer timer.Timer
+}
+
+// add records that a running task has no waiting client.
+func (s *spares) add(t *task) {
+	if len(s.tasks) > 2*s.queue.workers {
+		s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return !s.has(t) })
 	}
-	q.unwanted = append(q.unwanted, t)
+	s.tasks = append(s.tasks, t)
 }
 
-func (q *queue) runsUnwanted(t *task) bool {
+func (s *spares) has(t *task) bool {
 	w := t.worker()
-	return w != nil && w.queue == q && !t.wanted()
+	return w != nil && w.queue == s.queue && !t.wanted()
 }
 
-// expendable returns the worker that has run for no client the longest, once; nil if there is none.
-func (q *queue) expendable() *worker {
-	for len(q.unwanted) > 0 {
-		t := q.unwanted[0]
-		q.unwanted[0] = nil
-		if q.unwanted = q.unwanted[1:]; q.runsUnwanted(t) {
-			return t.worker()
+// first returns the run that no client has waited for the longest; nil if there is none.
+func (s *spares) first() *run {
+	for len(s.tasks) > 0 {
+		if t := s.tasks[0]; s.has(t) {
+			return t.run()
 		}
+		s.drop()
 	}
 	return nil
+}
+
+// drop forgets the first task.
+func (s *spares) drop() {
+	s.tasks[0] = nil
+	s.tasks = s.tasks[1:]
 }
 
 // head returns the next task for a worker that belongs to no branch; nil if no waiting task may
@@ -194,20 +219,27 @@ func (q *queue) sooner(other *queue) bool {
 // prefix that fit one of the platforms that it is asked for. There may be some more.
 type reach struct {
 	// pools are in the order of their offers.
-	pools []*pool
+	pools []beside
 	// known is one more than offer.Index.Changes when they were found; 0: they never were.
 	known int
 	// roams: the queue is in reaches.roaming.
 	roams bool
 }
 
+// A beside is another pool. equals: to something of the queue it is no stranger; see
+// queue.isAtHome. That may have gone.
+type beside struct {
+	*pool
+	equals bool
+}
+
 func (r *reach) find(p *pool) (at int, found bool) {
-	return slices.BinarySearchFunc(r.pools, p, func(a, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
+	return slices.BinarySearchFunc(r.pools, p, func(a beside, b *pool) int { return offer.Compare(a.Offer, b.Offer) })
 }
 
 func (r *reach) has(p *pool) bool {
 	at, found := r.find(p)
-	return found && r.pools[at] == p
+	return found && r.pools[at].pool == p
 }
 
 // asked counts the tasks of a queue that ask for one platform.

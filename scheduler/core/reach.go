@@ -84,9 +84,15 @@ func (r *reaches) add(q *queue, asked request.Platform) {
 // extend adds the pools that fit a platform.
 func (r *reaches) extend(q *queue, asked request.Platform) {
 	for p := range r.pools.Beside(q.pool.Prefix, asked) {
-		if at, found := q.reach.find(p); !found && p != q.pool {
-			q.reach.pools = slices.Insert(q.reach.pools, at, p)
+		if p == q.pool {
+			continue
 		}
+		at, found := q.reach.find(p)
+		if !found {
+			q.reach.pools = slices.Insert(q.reach.pools, at, beside{pool: p})
+		}
+		there := &q.reach.pools[at]
+		there.equals = there.equals || q.isAtHome(asked, p)
 	}
 }
 
@@ -113,7 +119,7 @@ func (r *reaches) survey(q *queue) {
 	if _, all := r.surveyCost(q); all {
 		for _, p := range r.pools.Sorted() {
 			if p != q.pool && p.Prefix == q.pool.Prefix {
-				q.reach.pools = append(q.reach.pools, p)
+				q.reach.pools = append(q.reach.pools, beside{p, true})
 			}
 		}
 	} else {
@@ -151,4 +157,17 @@ func (r *reaches) refresh() bool {
 		r.stale = r.stale[1:]
 	}
 	return true
+}
+
+// tellOthers has queues that are not in a cohort look again for workers of it.
+func (r *reaches) tellOthers(c *cohort) {
+	if r.pools.idling == 0 || r.pools.Len() == len(c.pools) {
+		return
+	}
+	r.effort.Spend(len(r.roaming) / glances)
+	for _, q := range r.roaming {
+		if q.pool.cohort != c {
+			r.mark(q)
+		}
+	}
 }

@@ -37,6 +37,8 @@ type reports struct {
 	runs       *runs
 	clients    *clients
 	probation  *probation
+	// anew: the present report is the first from another process of its worker.
+	anew bool
 	// departures are those of the present event.
 	departures *[]event.Departure
 }
@@ -47,14 +49,14 @@ func (rs *reports) report(r *event.Report) error {
 		w.twin = &twin{r.Address, rs.Now}
 		return fmt.Errorf("%w: one at %s, this one is at %s", event.ErrTwin, w.address, r.Address)
 	}
-	anew := w != nil && w.boot != r.Boot
-	if anew {
+	rs.anew = w != nil && w.boot != r.Boot
+	if rs.anew {
 		w.forgetEnd()
 		w.stopping, w.shunned = request.Ran{}, time.Time{}
 		w.twin = nil // it may be the one that was refused
 	}
 	w = rs.enroll(w, r)
-	if anew {
+	if rs.anew {
 		rs.probation.restarted(w, r.Boot)
 	} else if w.drops(r) {
 		rs.probation.ran(w, w.task.action, true)
@@ -127,7 +129,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 		if rs.dispatch.pools.keeps(w.pool, r.Prefix, r.Platform) && w.queue.class == w.pool.classOf(r.SizeClass) {
 			return w
 		}
-		rs.remove(w)
+		rs.remove(w, event.Moved)
 	}
 	p := rs.dispatch.pool(r.Prefix, r.Platform)
 	q := p.queue(p.classOf(r.SizeClass))
@@ -142,7 +144,7 @@ func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 
 // remove forgets a worker, and its queue and pool if they have no other. The task that it ran goes
 // back to a queue.
-func (rs *reports) remove(w *worker) {
+func (rs *reports) remove(w *worker, why event.Why) {
 	rs.Timers.Stop(&w.timer)
 	rs.workers.Remove(w)
 	rs.reviews.everybody.Remove(w)
@@ -150,7 +152,7 @@ func (rs *reports) remove(w *worker) {
 	rs.dispatch.leave(w)
 	if w.task != nil {
 		// Before the queue is moved: running tasks are older than queued ones.
-		rs.runs.lose(w)
+		rs.runs.lose(w, why)
 	}
 	w.unidle()
 	w.pool.tree.Leave(&w.entry)
@@ -170,7 +172,7 @@ func (rs *reports) silent(w *worker) {
 		d.Action = w.task.action.String()
 	}
 	*rs.departures = append(*rs.departures, d)
-	rs.remove(w)
+	rs.remove(w, event.Lost)
 }
 
 // idles deals with a worker that holds nothing.
@@ -210,7 +212,7 @@ func (rs *reports) executes(w *worker, a request.Ran) {
 			return
 		}
 		if rs.dispatch.givesWay(w) {
-			rs.runs.suspend(w, func() bool { return rs.dispatch.next(w) })
+			rs.runs.suspend(w, event.Unwanted, func() bool { return rs.dispatch.next(w) })
 			return
 		}
 	case w.duty == yielding:
@@ -327,6 +329,13 @@ func (rs *reports) reconcile(w *worker, a request.Ran) bool {
 	if t == nil || t.ran() == a {
 		return false
 	}
+	why := event.Dropped
+	switch {
+	case rs.anew:
+		why = event.Restarted
+	case w.duty == assigned:
+		why = event.Unconfirmed
+	}
 	switch {
 	case w.duty != assigned || !t.wanted() || t.spec == nil:
 	case w.prefersIdle:
@@ -340,12 +349,12 @@ func (rs *reports) reconcile(w *worker, a request.Ran) bool {
 		return true
 	default: // it takes nothing, and would not take the next one: others have their turn first
 		rs.probation.ran(w, t.action, true)
-		rs.runs.lose(w)
+		rs.runs.lose(w, event.Unconfirmed)
 		w.shunned = rs.Now.Add(rs.cfg.SyncInterval)
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: w.shunned})
 		return true
 	}
-	rs.runs.lose(w)
+	rs.runs.lose(w, why)
 	return false
 }
 
@@ -367,6 +376,7 @@ func (rs *reports) overtake(t *task, w *worker, resp *repb.ExecuteResponse) {
 		return
 	}
 	lost := t.worker()
+	rs.calls.take(lost, event.Overtaken)
 	lost.free()
 	rs.calls.stop(lost, t.ran())
 	t.pass(w)

@@ -57,7 +57,7 @@ func (r *runs) absent(q *queue) {
 	for q.away && q.line.Len() > 0 && q.absence.ends(q.line.First()) <= r.Awake() && r.dispatch.effort.Spend(endEffort) {
 		r.overdue(q.line.First())
 	}
-	r.dispatch.await(q)
+	q.absence.await(r.Clock)
 }
 
 // conclude ends a task with the report of its worker, or runs it again on the largest size class.
@@ -110,13 +110,14 @@ func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 		return false
 	}
 	code, message := codes.Code(resp.GetStatus().GetCode()), resp.GetStatus().GetMessage()
-	switch q := w.pool.largest(t.takenBy); {
+	larger := w.pool.largest(func(q *queue) bool { return q.served() && q.admits(t.spec.Instance) })
+	switch own := r.dispatch.pools.queueFor(t); {
 	case p.hasPeers():
-	case q == nil || q.size() <= w.queue.size():
-		return false
-	default:
+	case larger != nil && larger.size() > w.queue.size():
 		t.course = outgrown
 		t.explain(fmt.Sprintf("ended with %s on size class %d", code, w.queue.class))
+	case own == nil || own == w.queue || !own.served():
+		return false
 	}
 	runs := t.pastRuns()
 	runs.failed, runs.until = p, r.Now.Add(elsewhere)
@@ -174,8 +175,9 @@ func (r *runs) finish(t *task, resp *repb.ExecuteResponse) {
 
 // lose takes a task back from a worker that no longer runs it. It goes to the
 // front of its queue until its attempts are used up, unless another worker runs it, too.
-func (r *runs) lose(w *worker) {
+func (r *runs) lose(w *worker, why event.Why) {
 	t := w.task
+	r.calls.take(w, why)
 	if t.race() != nil {
 		r.hedges.leave(w)
 		return
@@ -200,14 +202,18 @@ func (r *runs) lose(w *worker) {
 // branch, and run a task of the instance for which it is stopped. This is not an attempt of the
 // stopped task.
 func (r *runs) preempt(w *worker) {
-	l := w.task.share.Preempt()
-	r.suspend(w, func() bool { return r.dispatch.nextFor(w, l) })
+	l, why := w.task.share.Preempt(), event.ForMinimum
+	if l == nil {
+		why = event.OverMaximum
+	}
+	r.suspend(w, why, func() bool { return r.dispatch.nextFor(w, l) })
 }
 
 // suspend makes a worker that calls stop its task, which is queued again, and run the task that
 // next assigns.
-func (r *runs) suspend(w *worker, next func() bool) {
+func (r *runs) suspend(w *worker, why event.Why, next func() bool) {
 	t := w.task
+	r.calls.take(w, why)
 	w.stopping = t.ran()
 	r.dispatch.release(t)
 	t.preempted++
@@ -221,9 +227,13 @@ func (r *runs) suspend(w *worker, next func() bool) {
 }
 
 // stop drops a task that no client wants. Its worker is woken to get the message.
-func (r *runs) stop(t *task) {
+func (r *runs) stop(t *task, why event.Why) {
 	if w := t.worker(); w != nil {
+		r.calls.take(w, why)
 		r.calls.stop(w, t.ran())
+	}
+	if second := t.race(); second != nil {
+		r.calls.take(second.worker, why)
 	}
 	r.drop(t)
 }
@@ -248,7 +258,7 @@ func (r *runs) overdue(t *task) {
 		return
 	}
 	if t.worker() != nil {
-		r.stop(t)
+		r.stop(t, event.Abandoned)
 		return
 	}
 	var waited time.Duration

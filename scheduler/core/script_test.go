@@ -589,6 +589,9 @@ func (h *history) print(out event.Out) {
 	for _, r := range out.Retries {
 		fmt.Fprintf(&h.out, "%s again: %s had %s: %s\n", r.Name, r.Worker, r.Code, r.Message)
 	}
+	for _, x := range out.Taken {
+		fmt.Fprintf(&h.out, "%s taken from %s: %s\n", x.Name, x.Worker, x.Why.Label())
+	}
 	for _, s := range out.Suspensions {
 		fmt.Fprintf(&h.out, "%v suspended until %s: %d in a row failed, %d of the last 16, last %s\n",
 			s.ID, s.Until.Sub(epoch), s.Row, s.Failures, s.Last)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/spill"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
@@ -143,7 +144,7 @@ func (o *overflows) give(s spillage) {
 		return
 	}
 	o.spilled++
-	o.dispatch.assign(s.task, s.to.pool.tree.Nearest(&s.task.item, s.to.class).Owner.(*worker))
+	o.dispatch.assign(s.task, o.dispatch.willing(s.task, s.to))
 }
 
 // await schedules a look at a queue for when its first task to move has waited long enough.
@@ -174,7 +175,8 @@ func (o *overflows) next(q *queue) spillage {
 }
 
 // elsewhere returns the task of a queue that may move to an idle worker of another pool, to the
-// cheapest one. In each pool it is the smallest size class to which a task may move. idle: there is
+// cheapest one. In each pool it is the smallest size class to which a task may move, and the task
+// is the first to which that pool is no stranger, or else the first. idle: there is
 // an idle worker, even if no task may move there.
 func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 	if q.waiting == 0 || o.dispatch.pools.idling == 0 || !o.reaches.isCurrent(q) {
@@ -187,7 +189,7 @@ func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 			if to.size() < q.size() || !to.hasIdle() {
 				continue
 			}
-			t, n := q.firstFor(to)
+			t, n := q.firstFor(to, p.equals, o.Now)
 			looks, sought = looks+n, sought+1
 			if t != nil {
 				turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), o.cfg)
@@ -215,10 +217,12 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
 		return nil, nil, 0
 	}
-	if q.quotas == nil {
-		return larger, q.head(now), 1
+	if t := q.head(now); q.quotas == nil && (t == nil || !t.avoidsIdle(larger, now)) {
+		return larger, t, 1
 	}
-	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(*fair.Item) bool { return true })
+	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(it *fair.Item) bool {
+		return !it.Owner.(*task).avoidsIdle(larger, now)
+	})
 	if it == nil {
 		return larger, nil, looks
 	}
@@ -226,17 +230,34 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 }
 
 // firstFor returns the first task of a queue that moves to a queue of another pool; nil if there is
-// none.
-func (q *queue) firstFor(to *queue) (first *task, looks int) {
+// none. If there may be equals, tasks to which the other pool is no stranger, they go first: those
+// before them cost more, and may have to wait for a long time yet.
+func (q *queue) firstFor(to *queue, equals bool, now time.Time) (first *task, looks int) {
 	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
 		t := it.Owner.(*task)
-		return to.pool.Fits(t.spec.Platform) && to.admits(t.spec.Instance) &&
-			to.mayRunMore(levels.Bounded(t.spec.Instance)) && q.promisesNoMore(t, to)
+		if !q.mayMove(t, to) || t.avoidsIdle(to, now) {
+			return false
+		}
+		if first == nil {
+			first = t
+		}
+		return !equals || q.isAtHome(t.spec.Platform, to.pool)
 	})
 	if it == nil {
-		return nil, looks
+		return first, looks
 	}
 	return it.Owner.(*task), looks
+}
+
+// isAtHome reports whether another pool suits what asks for a platform as well as that of a queue.
+func (q *queue) isAtHome(asked request.Platform, p *pool) bool {
+	return p.Stranger(q.pool.Offer, asked) <= 0
+}
+
+// mayMove reports whether a task of a queue may run in a queue of another pool.
+func (q *queue) mayMove(t *task, to *queue) bool {
+	return to.pool.Fits(t.spec.Platform) && to.admits(t.spec.Instance) &&
+		to.mayRunMore(levels.Bounded(t.spec.Instance)) && q.promisesNoMore(t, to)
 }
 
 // promisesNoMore reports whether a task is no worse off in a queue of another pool if it fails: a

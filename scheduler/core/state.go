@@ -55,7 +55,7 @@ func NewState(c tuning.Config) (*State, error) {
 	s := &State{cfg: c, Clock: &timer.Clock{}, inFlight: newInFlight(&c), workers: roster.New[*worker]()}
 	s.operations = newOperations(s.Clock, &s.cfg)
 	s.orphans = orphan.New(s.Clock, c.ClientGrace, c.MaxCompleted)
-	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes}
+	s.calls = &calls{Clock: s.Clock, cfg: &s.cfg, replies: &s.out.Replies, wakes: &s.out.Wakes, taken: &s.out.Taken}
 	s.dispatch = newDispatcher(s.Clock, &s.cfg, s.operations, s.calls)
 	s.reviews = &reviews{drains: &s.drains, dispatch: s.dispatch}
 	s.overflows = &overflows{Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, reaches: s.dispatch.reaches}
@@ -70,7 +70,7 @@ func NewState(c tuning.Config) (*State, error) {
 	}
 	s.clients = &clients{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
-		dispatch: s.dispatch, runs: s.runs, tally: &s.tally,
+		dispatch: s.dispatch, runs: s.runs, calls: s.calls, tally: &s.tally,
 	}
 	s.reports = &reports{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
@@ -188,6 +188,8 @@ func (s *State) due(owner any) {
 		s.runs.absent(x.queue)
 	case *overflow:
 		s.dispatch.reaches.mark(x.queue)
+	case *spares:
+		s.calls.claimSpares(x.queue)
 	case *orphan.Result:
 		s.orphans.Remove(x)
 	case *operations:
@@ -199,7 +201,7 @@ func (s *State) due(owner any) {
 
 // end ends an event.
 func (s *State) end() event.Out {
-	s.dispatch.stopOverMax()
+	s.dispatch.pools.stopOverMax(&s.dispatch.effort)
 	s.dispatch.goOn()
 	s.reviews.goOn()
 	s.dispatch.offerReserved()

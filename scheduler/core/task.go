@@ -88,10 +88,20 @@ type run struct {
 	as *request.Ran
 	// resends counts the repetitions of an assignment that its worker did not confirm.
 	resends int32
+	// left is when the last client stopped waiting for it, by Clock.Awake; see lingering.
+	left time.Duration
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool
 }
+
+// lingering is how long a run goes on, whoever waits, after its last client has stopped waiting for
+// it: a client whose stream has broken needs a moment to come back, and would lose all that has run
+// of its action.
+const lingering = 5 * time.Second
+
+// yields is when a run that no client waits for may be stopped for others, by Clock.Awake.
+func (r *run) yields() time.Duration { return timer.After(r.left, lingering) }
 
 func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
@@ -127,6 +137,21 @@ func (t *task) failedOn() *program {
 // avoids reports whether the workers of a program do not get a task.
 func (t *task) avoids(p *program, now time.Time) bool {
 	return t.failedOn() == p && now.Before(t.past.until)
+}
+
+// avoidsIdle reports whether a task avoids all idle workers of a queue.
+func (t *task) avoidsIdle(q *queue, now time.Time) bool {
+	p := t.failedOn()
+	if p == nil || !t.avoids(p, now) || p.queue != q {
+		return false
+	}
+	own := 0
+	for _, w := range p.positions {
+		if w.entry.Waits() {
+			own++
+		}
+	}
+	return q.pool.tree.Idle(q.class) == own
 }
 
 // run returns the run of a task; nil if no worker has it.

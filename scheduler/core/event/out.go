@@ -89,8 +89,10 @@ type Out struct {
 	// Departures and Suspensions are for the log.
 	Departures  []Departure
 	Suspensions []Suspension
-	// Retries are for the log, too.
+	// Retries are for the log, too. Taken are the runs that were taken from their workers, of which
+	// an operation is known.
 	Retries []Retry
+	Taken   []Taken
 	// Ended are the runs to learn from.
 	Ended []Ended
 	// Err is the reason why the event was refused, or nil; the other fields must be handled all the
