@@ -44,7 +44,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if figures.without[i] == 0 || figures.with[i] == 0 {
+		if figures.without[i].rate == 0 || figures.with[i].rate == 0 {
 			t.Errorf("%v and %v actions a second", figures.without, figures.with)
 		}
 	}
