@@ -58,7 +58,7 @@ func TestRecords(t *testing.T) {
 	if sizes["search_failed"] <= sizes["search_nothing"] || sizes["search_slowest"] <= sizes["search_nothing"] {
 		t.Errorf("pages have %v bytes: nothing is found", sizes)
 	}
-	if rows := figures.rows(shape); len(rows) != 2+len(recordPages("", 0)) {
+	if rows := figures.rows(shape); len(rows) != 3+len(recordPages("", 0)) {
 		t.Errorf("rows %v", rows)
 	}
 }
