@@ -23,6 +23,8 @@ import (
 const (
 	// blockBytes is how much of records, before it is compressed, makes a block.
 	blockBytes = 64 << 10
+	// mostFree is of how many blocks the memory is kept for the next ones.
+	mostFree = 8
 	// MaxRecordBytes limits the size of one record.
 	MaxRecordBytes = 64 << 10
 	// leastIndex and mostIndex limit the memory of a segment's index, which is one part in
@@ -87,15 +89,19 @@ type Store struct {
 	decoder *zstd.Decoder
 	// full has a value when there is a whole block to write.
 	full chan struct{}
-	// writing is held by the writer.
+	// room has memory in which records are encoded, a *[]byte.
+	room sync.Pool
+	// writing is held by the writer, which compresses into packed.
 	writing sync.Mutex
+	packed  []byte
 
 	mu sync.Mutex
 	// The oldest first; records go to the last, if it is open. Guarded by mu, as all of each
 	// segment is.
 	segments []*segment
-	next     uint32 // number of the next segment
-	pending  int64  // bytes that wait
+	next     uint32   // number of the next segment
+	pending  int64    // bytes that wait
+	free     [][]byte // memory of blocks that were written
 	// shares are the sizes of builds in the segment that takes records, by their publishers.
 	shares  map[string]*share
 	lost    uint64
@@ -108,10 +114,10 @@ func Open(folder string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1)}
+	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }}}
 	// Blocks are small: a window larger than one costs memory for nothing.
 	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
+		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // blocks have a checksum
 	if err == nil {
 		s.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(1<<20))
 	}
@@ -161,10 +167,11 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Add keeps a record, which belongs to the Store from then on, and reports whether there was space.
-// It does not block.
+// Add keeps a copy of a record, and reports whether there was space. It does not block.
 func (s *Store) Add(r *historypb.Record) bool {
-	encoded := encode(r)
+	room := s.room.Get().(*[]byte)
+	defer s.room.Put(room)
+	encoded := encode(r, room)
 	return s.add(r, encoded) && s.tell(encoded)
 }
 
@@ -204,13 +211,14 @@ func (s *Store) Import(items []byte) {
 	s.write(false)
 }
 
-// encode returns a record with four bytes of room before it; nil: it is too large.
-func encode(r *historypb.Record) []byte {
-	var room [4]byte
-	encoded, err := proto.MarshalOptions{}.MarshalAppend(room[:4:4], r)
+// encode returns a record with four bytes of room before it, in a memory that may be replaced by a
+// larger one; nil: it is too large.
+func encode(r *historypb.Record, memory *[]byte) []byte {
+	encoded, err := proto.MarshalOptions{}.MarshalAppend(append((*memory)[:0], 0, 0, 0, 0), r)
 	if err != nil || len(encoded) > MaxRecordBytes {
 		return nil
 	}
+	*memory = encoded
 	return encoded
 }
 
@@ -224,6 +232,9 @@ func (s *Store) segmentForLocked(r *historypb.Record, encoded []byte) *segment {
 
 func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
 	s.pending += int64(len(encoded))
+	if !g.hasRoom() {
+		g.pending = append(g.pending, s.blockLocked())
+	}
 	if g.add(r, encoded) {
 		select {
 		case s.full <- struct{}{}:

@@ -455,3 +455,27 @@ func TestTogether(t *testing.T) {
 		}
 	}
 }
+
+// TestReaderKeepsItsBlock reads a record before its block is written, whose memory further records
+// get.
+func TestReaderKeepsItsBlock(t *testing.T) {
+	s := open(t, "", Options{})
+	s.Add(recordOf(0))
+	m, err := s.match(s.segments[0], &Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	encoded, err := m.read(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		s.Flush()
+		s.Add(recordOf(i + 1))
+	}
+	r := &historypb.Record{}
+	if err := proto.Unmarshal(encoded, r); err != nil || !proto.Equal(r, recordOf(0)) {
+		t.Errorf("it became %v: %v", r, err)
+	}
+}

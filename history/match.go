@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
@@ -286,7 +287,7 @@ func (m *matcher) readBlock(number uint32) ([]byte, error) {
 	var pending, data []byte
 	switch i := int(number) - g.written; {
 	case i >= 0 && i < len(g.pending):
-		pending = g.pending[i]
+		pending = slices.Clone(g.pending[i]) // its memory is used again when it is written
 	case g.index != nil && int(number) < len(g.index.offsets):
 		offset = g.index.offsets[number]
 	case int(number) < len(m.x.offsets):

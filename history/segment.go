@@ -78,14 +78,16 @@ func (g *segment) bytes() int64 {
 	return n
 }
 
-// add adds a record whose encoding has four bytes of room before it. It reports whether a block is
-// full.
+// hasRoom reports whether a record can be added to the last block.
+func (g *segment) hasRoom() bool {
+	n := len(g.pending)
+	return n > 0 && len(g.pending[n-1]) < blockBytes
+}
+
+// add adds a record whose encoding has four bytes of room before it, if hasRoom. It reports whether
+// the block is full.
 func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 	n := len(g.pending)
-	if n == 0 || len(g.pending[n-1]) >= blockBytes {
-		g.pending = append(g.pending, make([]byte, 0, blockBytes+blockBytes/4))
-		n++
-	}
 	block := &g.pending[n-1]
 	g.note(r, uint32(g.written+n-1), uint32(len(*block)))
 	binary.LittleEndian.PutUint32(encoded, uint32(len(encoded)-4))
@@ -146,7 +148,7 @@ func (s *Store) writeBlocks(g *segment, all bool) {
 		}
 		raw := g.pending[0]
 		if n == 1 { // what comes next begins another
-			g.pending = append(g.pending, make([]byte, 0, blockBytes+blockBytes/4))
+			g.pending = append(g.pending, s.blockLocked())
 		}
 		s.mu.Unlock()
 		var offset uint32
@@ -155,7 +157,9 @@ func (s *Store) writeBlocks(g *segment, all bool) {
 		s.mu.Lock()
 		g.index.offsets = append(g.index.offsets, offset)
 		g.pending = g.pending[1:]
+		s.freeLocked(raw)
 		if len(g.pending) == 1 && len(g.pending[0]) == 0 {
+			s.freeLocked(g.pending[0])
 			g.pending = nil
 		}
 		g.written++
@@ -170,9 +174,27 @@ func (s *Store) writeBlocks(g *segment, all bool) {
 	}
 }
 
+// blockLocked returns memory for a block.
+func (s *Store) blockLocked() []byte {
+	if n := len(s.free); n > 0 {
+		block := s.free[n-1]
+		s.free = s.free[:n-1]
+		return block
+	}
+	return make([]byte, 0, blockBytes+blockBytes/4)
+}
+
+// freeLocked keeps the memory of a block, which nothing reads any more, for the next one.
+func (s *Store) freeLocked(block []byte) {
+	if len(s.free) < mostFree {
+		s.free = append(s.free, block[:0])
+	}
+}
+
 // writeBlock returns where the block is. What cannot be written is lost.
 func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
-	block := s.encoder.EncodeAll(raw, make([]byte, blockHeader, blockHeader+len(raw)/2))
+	s.packed = s.encoder.EncodeAll(raw, append(s.packed[:0], make([]byte, blockHeader)...))
+	block := s.packed
 	binary.LittleEndian.PutUint32(block, uint32(len(block)-blockHeader))
 	binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(block[blockHeader:], castagnoli))
 	offset := g.size

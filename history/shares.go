@@ -20,7 +20,7 @@ type share struct {
 // others: while the Store is more than half full, each caller's builds get at most half of the new
 // space, and further ones are lost.
 func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
-	encoded := encode(r)
+	encoded := encode(r, new([]byte))
 	compressed := int64(len(s.encoder.EncodeAll(encoded, nil)))
 	s.mu.Lock()
 	added, isNews := s.addBuildLocked(r, encoded, caller, compressed)

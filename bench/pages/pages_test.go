@@ -44,7 +44,7 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if figures.without[i] == 0 || figures.with[i] == 0 {
+		if figures.without[i].rate == 0 || figures.with[i].rate == 0 {
 			t.Errorf("%v and %v actions a second", figures.without, figures.with)
 		}
 	}
@@ -58,7 +58,7 @@ func TestRecords(t *testing.T) {
 	if sizes["search_failed"] <= sizes["search_nothing"] || sizes["search_slowest"] <= sizes["search_nothing"] {
 		t.Errorf("pages have %v bytes: nothing is found", sizes)
 	}
-	if rows := figures.rows(shape); len(rows) != 2+len(recordPages("", 0)) {
+	if rows := figures.rows(shape); len(rows) != 3+len(recordPages("", 0)) {
 		t.Errorf("rows %v", rows)
 	}
 }

@@ -33,12 +33,15 @@ func manyRecords() recordsShape {
 
 // recordsFigures are the results.
 type recordsFigures struct {
-	// without and with are actions a second, in pairs; lost are the records that were not kept.
-	without, with []float64
+	// without and with are in pairs; lost are the records that were not kept.
+	without, with []pace
 	lost          uint64
 	bytes         float64 // of a record
 	loads         map[string][]pageLoad
 }
+
+// A pace is how fast actions ended, in actions a second, and the CPU time of one, in µs.
+type pace struct{ rate, cpu float64 }
 
 // measureRecords measures dispatch with and without records, and then pages over many. Folders are
 // made in dir.
@@ -76,36 +79,39 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	keeping.calling.Lock()
 	defer keeping.calling.Unlock()
 	for run := -1; run < runs; run++ { // the first is for the heap, which has been full once then
-		var rates [2]float64
+		var turns [2]pace
 		order := []int{0, 1}
 		if run%2 == 1 {
 			slices.Reverse(order)
 		}
 		for _, which := range order {
-			if rates[which], err = []*pagesFarm{plain, keeping}[which].turn(ctx); err != nil {
+			if turns[which], err = []*pagesFarm{plain, keeping}[which].turn(ctx); err != nil {
 				return err
 			}
 		}
 		if run >= 0 {
-			p.without, p.with = append(p.without, rates[0]), append(p.with, rates[1])
-			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s", run+1, runs, rates[0], rates[1])
+			p.without, p.with = append(p.without, turns[0]), append(p.with, turns[1])
+			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s; %.1f and %.1f µs of CPU each",
+				run+1, runs, turns[0].rate, turns[1].rate, turns[0].cpu, turns[1].cpu)
 		}
 	}
 	p.lost = keeping.lost()
 	return nil
 }
 
-// turn lets the workers call for a window, and returns how many actions a second ended until all of
-// their records were made. The caller holds calling.
-func (f *pagesFarm) turn(ctx context.Context) (float64, error) {
-	began, ended := time.Now(), f.ended.Load()
+// turn lets the workers call for a window, and returns the pace of the actions until all of their
+// records were made. The caller holds calling.
+func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
+	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
 	f.calling.Unlock()
 	err := sleep(ctx, f.shape.window)
 	f.calling.Lock()
 	for err == nil && f.shape.records != nil && f.unrecorded() > int64(f.shape.quick) { // workers report with their next call
 		err = sleep(ctx, time.Millisecond)
 	}
-	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
+	actions := float64(f.ended.Load() - ended)
+	used := float64((report.CPUTime() - cpu).Microseconds())
+	return pace{actions / time.Since(began).Seconds(), used / actions}, err
 }
 
 // unrecorded is how many actions have ended and may still get a record.
@@ -209,19 +215,11 @@ func recordPages(build string, run int) []shownPage {
 
 // rows are the figures as they are printed.
 func (p *recordsFigures) rows(shape recordsShape) []report.Row {
-	ratios := make([]float64, len(p.with))
-	for i := range ratios {
-		ratios[i] = p.with[i] / p.without[i]
-	}
-	dispatch := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
-	dispatch.Wanted = "≥ 0.98"
-	dispatch.Baseline = fmt.Sprintf("%.0f actions/s", report.Median(p.without))
-	dispatch.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs; %d records not kept",
-		report.Median(p.with), report.Spread(ratios), len(ratios), p.lost)
+	rows := p.dispatchRows()
 	size := report.NewRow("record_bytes", p.bytes, "B")
 	size.Wanted = "≤ 1024"
 	size.Note = fmt.Sprintf("of %d records, with their index", shape.records)
-	rows := []report.Row{dispatch, size}
+	rows = append(rows, size)
 	for _, page := range recordPages("", 0) {
 		var ms []float64
 		for _, l := range p.loads[page.row] {
@@ -237,4 +235,23 @@ func (p *recordsFigures) rows(shape recordsShape) []report.Row {
 		rows = append(rows, r)
 	}
 	return rows
+}
+
+// dispatchRows are those of dispatch with and without records.
+func (p *recordsFigures) dispatchRows() []report.Row {
+	var ratios, costs, without, with, cpu []float64
+	for i, w := range p.with {
+		alone := p.without[i]
+		ratios, costs = append(ratios, w.rate/alone.rate), append(costs, w.cpu-alone.cpu)
+		without, with, cpu = append(without, alone.rate), append(with, w.rate), append(cpu, alone.cpu)
+	}
+	dispatch := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
+	dispatch.Wanted = "≥ 0.98"
+	dispatch.Baseline = fmt.Sprintf("%.0f actions/s", report.Median(without))
+	dispatch.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs; %d records not kept",
+		report.Median(with), report.Spread(ratios), len(ratios), p.lost)
+	cost := report.NewRow("record_cpu_us", report.Median(costs), "µs")
+	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", report.Median(cpu))
+	cost.Note = fmt.Sprintf("%s, %d pairs", report.Spread(costs), len(costs))
+	return []report.Row{dispatch, cost}
 }

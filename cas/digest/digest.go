@@ -162,7 +162,7 @@ func Text(m *repb.Digest) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s/%d", m.GetHash(), m.GetSizeBytes())
+	return m.GetHash() + "/" + strconv.FormatInt(m.GetSizeBytes(), 10)
 }
 
 // BlobName returns "blobs/<hash>/<size>", with the function before the hash unless it is SHA-256:

@@ -85,7 +85,7 @@ func New(o Options) (*Relay, error) {
 	})}
 	var err error
 	r.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
+		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // blocks have a checksum
 	if err == nil {
 		r.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBlock))
 	}

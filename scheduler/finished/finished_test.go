@@ -141,8 +141,9 @@ func TestOneRecord(t *testing.T) {
 	r := New(Options{Store: store})
 	old, last := done("same", exit(1)), done("same", exit(0))
 	old.Name, old.Ended = "operations/old", last.Ended.Add(-5*time.Second)
-	store.Add(recordOf(old))
-	store.Add(recordOf(last))
+	m := newMaker(r)
+	store.Add(m.recordOf(old))
+	store.Add(m.recordOf(last))
 	store.Flush()
 	if err := os.Truncate(filepath.Join(folder, "00000001.index"), 1); err != nil {
 		t.Fatal(err)
@@ -193,7 +194,7 @@ func TestMemory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r.Run(ctx)
-	if r.bytes.Load() != 0 || store.Stats().Records != 10 {
-		t.Errorf("%d bytes wait, and there are %d records", r.bytes.Load(), store.Stats().Records)
+	if r.waiting.bytes != 0 || store.Stats().Records != 10 {
+		t.Errorf("%d bytes wait, and there are %d records", r.waiting.bytes, store.Stats().Records)
 	}
 }

@@ -1,9 +1,11 @@
 package finished
 
 import (
+	"time"
+
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/bounded"
@@ -26,36 +28,43 @@ const (
 // requestMetadataType is the type of data that the record already has.
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
-// recordOf makes the record of an operation that is done.
-func recordOf(st *event.Status) *historypb.Record {
+// recordOf makes the record of an operation that is done. It is valid until the next call.
+func (m *maker) recordOf(st *event.Status) *historypb.Record {
 	resp, result := st.Response, st.Response.GetResult()
-	m := &historypb.Record{
-		Operation: st.Name, InstanceName: st.Instance, DigestFunction: st.Digest.Function().String(), Action: st.Digest.String(),
-		Invocation: bounded.Text(st.Request.ToolInvocation, maxText), Correlated: bounded.Text(st.Request.Correlated, maxText),
-		Target: bounded.Text(st.Request.Target, maxText), Mnemonic: bounded.Text(st.Request.Mnemonic, maxText),
-		Configuration: bounded.Text(st.Request.Configuration, maxText), User: st.User, Client: st.Client,
-		Queued: timestamppb.New(st.Queued), Ended: timestamppb.New(st.Ended),
-		Worker: st.Worker, Attempts: int32(st.Attempts), SizeReason: st.Size.Reason,
-		Outcome: outcomeOf(st), ExitCode: result.GetExitCode(),
-		Code: resp.GetStatus().GetCode(), Error: bounded.Text(resp.GetStatus().GetMessage(), maxMessage), Message: bounded.Text(resp.GetMessage(), maxMessage),
-		Stdout:   streamOf(result.GetStdoutRaw(), result.GetStdoutDigest()),
-		Stderr:   streamOf(result.GetStderrRaw(), result.GetStderrDigest()),
-		Metadata: metadataOf(result.GetExecutionMetadata()),
-	}
+	r, outputs := &m.record, m.record.Outputs[:0]
+	r.Reset()
+	r.Operation, r.InstanceName = st.Name, st.Instance
+	r.DigestFunction, r.Action = st.Digest.Function().String(), st.Digest.String()
+	r.Invocation, r.Correlated = bounded.Text(st.Request.ToolInvocation, maxText), bounded.Text(st.Request.Correlated, maxText)
+	r.Target, r.Mnemonic = bounded.Text(st.Request.Target, maxText), bounded.Text(st.Request.Mnemonic, maxText)
+	r.Configuration, r.User, r.Client = bounded.Text(st.Request.Configuration, maxText), st.User, st.Client
+	r.Queued, r.Ended = timeIn(&m.queued, st.Queued), timeIn(&m.ended, st.Ended)
+	r.Worker, r.Attempts, r.SizeReason = st.Worker, int32(st.Attempts), st.Size.Reason
+	r.Outcome, r.ExitCode, r.Code = outcomeOf(st), result.GetExitCode(), resp.GetStatus().GetCode()
+	r.Error, r.Message = bounded.Text(resp.GetStatus().GetMessage(), maxMessage), bounded.Text(resp.GetMessage(), maxMessage)
+	r.Stdout = streamIn(&m.stdout, result.GetStdoutRaw(), result.GetStdoutDigest())
+	r.Stderr = streamIn(&m.stderr, result.GetStderrRaw(), result.GetStderrDigest())
+	r.Metadata = m.metadataOf(result.GetExecutionMetadata())
 	if st.Worker != "" {
-		m.Started = timestamppb.New(st.Started)
+		r.Started = timeIn(&m.started, st.Started)
 	}
 	if st.Queue != nil {
-		m.SizeClass = st.Queue.SizeClass
+		r.SizeClass = st.Queue.SizeClass
 	}
-	addOutputs(m, result)
+	r.Outputs = outputs
+	m.addOutputs(result)
+	return r
+}
+
+// timeIn writes a time to a message.
+func timeIn(m *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
+	m.Seconds, m.Nanos = t.Unix(), int32(t.Nanosecond())
 	return m
 }
 
 // outcomeOf returns how an operation ended.
 func outcomeOf(st *event.Status) historypb.Outcome {
 	code, result := codes.Code(st.Response.GetStatus().GetCode()), st.Response.GetResult()
-	_, outcome, _ := sizeclass.ResultOf(st.Response)
 	switch {
 	case st.Response.GetCachedResult():
 		return historypb.Outcome_CACHED
@@ -67,35 +76,38 @@ func outcomeOf(st *event.Status) historypb.Outcome {
 		return historypb.Outcome_ERROR
 	case result.GetExitCode() == 0:
 		return historypb.Outcome_SUCCEEDED
-	case outcome == sizeclass.OutOfMemory:
+	}
+	if _, outcome, _ := sizeclass.ResultOf(st.Response); outcome == sizeclass.OutOfMemory {
 		return historypb.Outcome_OUT_OF_MEMORY
 	}
 	return historypb.Outcome_FAILED
 }
 
 // metadataOf returns the worker's metadata without data that the record has itself.
-func metadataOf(m *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
-	if m == nil {
+func (m *maker) metadataOf(of *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
+	if of == nil {
 		return nil
 	}
-	kept := &repb.ExecutedActionMetadata{
-		Worker: bounded.Text(m.GetWorker(), maxText), QueuedTimestamp: m.GetQueuedTimestamp(), WorkerStartTimestamp: m.GetWorkerStartTimestamp(),
-		WorkerCompletedTimestamp: m.GetWorkerCompletedTimestamp(), InputFetchStartTimestamp: m.GetInputFetchStartTimestamp(),
-		InputFetchCompletedTimestamp: m.GetInputFetchCompletedTimestamp(), ExecutionStartTimestamp: m.GetExecutionStartTimestamp(),
-		ExecutionCompletedTimestamp: m.GetExecutionCompletedTimestamp(), VirtualExecutionDuration: m.GetVirtualExecutionDuration(),
-		OutputUploadStartTimestamp: m.GetOutputUploadStartTimestamp(), OutputUploadCompletedTimestamp: m.GetOutputUploadCompletedTimestamp(),
-	}
+	kept, auxiliary := &m.metadata, m.metadata.AuxiliaryMetadata[:0]
+	kept.Worker, kept.QueuedTimestamp = bounded.Text(of.GetWorker(), maxText), of.GetQueuedTimestamp()
+	kept.WorkerStartTimestamp, kept.WorkerCompletedTimestamp = of.GetWorkerStartTimestamp(), of.GetWorkerCompletedTimestamp()
+	kept.InputFetchStartTimestamp, kept.InputFetchCompletedTimestamp = of.GetInputFetchStartTimestamp(), of.GetInputFetchCompletedTimestamp()
+	kept.ExecutionStartTimestamp, kept.ExecutionCompletedTimestamp = of.GetExecutionStartTimestamp(), of.GetExecutionCompletedTimestamp()
+	kept.OutputUploadStartTimestamp, kept.OutputUploadCompletedTimestamp = of.GetOutputUploadStartTimestamp(), of.GetOutputUploadCompletedTimestamp()
+	kept.VirtualExecutionDuration = of.GetVirtualExecutionDuration()
 	room := maxAuxiliary
-	for _, packed := range m.GetAuxiliaryMetadata() {
-		if room -= len(packed.GetValue()); packed.GetTypeUrl() != requestMetadataType && room >= 0 {
-			kept.AuxiliaryMetadata = append(kept.AuxiliaryMetadata, &anypb.Any{TypeUrl: packed.GetTypeUrl(), Value: packed.GetValue()})
+	for _, packed := range of.GetAuxiliaryMetadata() {
+		if room -= proto.Size(packed); packed.GetTypeUrl() != requestMetadataType && room >= 0 {
+			auxiliary = append(auxiliary, packed)
 		}
 	}
+	kept.AuxiliaryMetadata = auxiliary
 	return kept
 }
 
-func streamOf(raw []byte, d *repb.Digest) *historypb.Stream {
-	s := &historypb.Stream{Digest: digest.Text(d)}
+// streamIn writes the output on a stream to a message; nil: there was none.
+func streamIn(s *historypb.Stream, raw []byte, d *repb.Digest) *historypb.Stream {
+	s.Digest, s.Raw = digest.Text(d), nil
 	if s.Digest == "" || d.GetSizeBytes() == 0 {
 		s.Digest, s.Raw = "", raw[:min(len(raw), maxRaw)]
 	}
@@ -106,16 +118,19 @@ func streamOf(raw []byte, d *repb.Digest) *historypb.Stream {
 }
 
 // addOutputs lists the first outputs of an action.
-func addOutputs(m *historypb.Record, result *repb.ActionResult) {
+func (m *maker) addOutputs(result *repb.ActionResult) {
+	r := &m.record
 	//lint:ignore SA1019 what workers for clients of API 2.0 send
 	links := append(result.GetOutputFileSymlinks(), result.GetOutputDirectorySymlinks()...)
 	if len(links) == 0 {
 		links = result.GetOutputSymlinks()
 	}
-	m.AllOutputs = int32(len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(links))
+	r.AllOutputs = int32(len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(links))
 	add := func(path string, d *repb.Digest, kind historypb.Output_Kind) {
-		if len(m.Outputs) < maxOutputs && len(path) <= maxText {
-			m.Outputs = append(m.Outputs, &historypb.Output{Path: path, Digest: digest.Text(d), Kind: kind})
+		if n := len(r.Outputs); n < maxOutputs && len(path) <= maxText {
+			o := &m.outputs[n]
+			o.Path, o.Digest, o.Kind = path, digest.Text(d), kind
+			r.Outputs = append(r.Outputs, o)
 		}
 	}
 	for _, f := range result.GetOutputFiles() {
@@ -131,14 +146,4 @@ func addOutputs(m *historypb.Record, result *repb.ActionResult) {
 	for _, l := range links {
 		add(l.GetPath(), nil, historypb.Output_LINK)
 	}
-}
-
-// cut returns the first arguments, of at most so many bytes.
-func cut(args []string, most int) (first []string, wasCut bool) {
-	for i, a := range args {
-		if most -= len(a) + 1; most < 0 {
-			return args[:i], true
-		}
-	}
-	return args, false
 }

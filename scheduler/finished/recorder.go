@@ -2,19 +2,15 @@ package finished
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
-	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
@@ -27,12 +23,9 @@ const (
 	searches = 2
 	// makers is how many records are made at once: some wait for the storage.
 	makers = 4
-	// commandTimeout limits the read of a command, and maxCommandBytes its size.
-	commandTimeout = time.Second
 	// statusBytes and outputBytes are the approximate memory of an operation's status, and of an
 	// output in it.
 	statusBytes, outputBytes = 2 << 10, 512
-	maxCommandBytes          = 256 << 10
 )
 
 // Blobs is a storage. Read returns all bytes of a blob.
@@ -52,19 +45,10 @@ type Options struct {
 
 // A Recorder makes records. A nil Recorder makes none, and has none.
 type Recorder struct {
-	options Options
-	waiting chan ended
-	// most and bytes are the memory of queued operations: the limit, and in use.
-	most     int64
-	bytes    atomic.Int64
+	options  Options
+	waiting  *queue
 	lost     atomic.Uint64
 	searches *intake.Turns
-}
-
-type ended struct {
-	event.Status
-	note  string // additional text for the client
-	bytes int64
 }
 
 // New returns a Recorder, which makes records while Run runs.
@@ -73,7 +57,7 @@ func New(o Options) *Recorder {
 	if o.Memory > 0 {
 		most = min(most, o.Memory/waitingParts)
 	}
-	return &Recorder{options: o, waiting: make(chan ended, maxWaiting), most: most, searches: intake.NewTurns(searches)}
+	return &Recorder{options: o, waiting: newQueue(most), searches: intake.NewTurns(searches)}
 }
 
 // Add queues a record of a completed operation. It does not block.
@@ -81,16 +65,9 @@ func (r *Recorder) Add(st *event.Status, note string) {
 	if r == nil {
 		return
 	}
-	e := ended{*st, note, bytesOf(st)}
-	if r.bytes.Add(e.bytes) <= r.most {
-		select {
-		case r.waiting <- e:
-			return
-		default:
-		}
+	if !r.waiting.add(ended{*st, note, bytesOf(st)}) {
+		r.lost.Add(1)
 	}
-	r.bytes.Add(-e.bytes)
-	r.lost.Add(1)
 }
 
 // bytesOf is the approximate memory of an operation's status, besides memory that the scheduler
@@ -110,61 +87,27 @@ func (r *Recorder) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range makers {
 		all.Go(func() {
+			ticker := time.NewTicker(every)
+			defer ticker.Stop()
+			m := newMaker(r)
+			defer m.close()
 			for {
 				select {
-				case e := <-r.waiting:
-					r.make(ctx, e)
+				case <-r.waiting.many:
+				case <-ticker.C:
 				case <-ctx.Done():
 					return
 				}
+				m.makeAll(ctx)
 			}
 		})
 	}
 	r.options.Store.Run(ctx)
 	all.Wait()
-	for {
-		select {
-		case e := <-r.waiting:
-			r.make(ctx, e)
-		default:
-			r.options.Store.Flush()
-			return
-		}
-	}
-}
-
-func (r *Recorder) make(ctx context.Context, e ended) {
-	defer r.bytes.Add(-e.bytes)
-	m := recordOf(&e.Status)
-	if e.note != "" {
-		m.Message = strings.TrimPrefix(m.GetMessage()+"\n"+e.note, "\n")
-	}
-	if e.Action != nil {
-		r.addCommand(ctx, m, &e.Status)
-	}
-	r.options.Store.Add(m)
-}
-
-// addCommand adds the command line. Where storage is slow, actions that succeeded or were cancelled
-// have none.
-func (r *Recorder) addCommand(ctx context.Context, m *historypb.Record, st *event.Status) {
-	fn := st.Digest.Function()
-	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
-	if err != nil {
-		return
-	}
-	m.Command = d.String()
-	usual := m.GetOutcome() == historypb.Outcome_SUCCEEDED || m.GetOutcome() == historypb.Outcome_CANCELLED
-	if r.options.Blobs == nil || d.SizeBytes() > maxCommandBytes || usual && len(r.waiting) > maxWaiting/8 || ctx.Err() != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
-	command := &repb.Command{}
-	b, err := r.options.Blobs(st.Instance, fn).Read(ctx, d)
-	if err == nil && proto.Unmarshal(b, command) == nil {
-		m.Arguments, m.ArgumentsCut = cut(command.GetArguments(), maxArguments)
-	}
+	last := newMaker(r)
+	defer last.close()
+	last.makeAll(ctx)
+	r.options.Store.Flush()
 }
 
 // Lost returns how many records were dropped because the disk or the Recorder was too slow.

@@ -1,0 +1,134 @@
+package finished
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
+)
+
+// usual returns a Recorder, and an operation as most are: a compilation that succeeded.
+func usual(t testing.TB) (*Recorder, *ended) {
+	t.Helper()
+	store, err := history.Open(t.TempDir(), history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	command := &repb.Command{Arguments: []string{"gcc"}}
+	for i := range 30 {
+		command.Arguments = append(command.Arguments, fmt.Sprintf("-Ipackage_%d/include", i))
+		command.EnvironmentVariables = append(command.EnvironmentVariables, &repb.Command_EnvironmentVariable{Name: fmt.Sprint(i), Value: "x"})
+	}
+	encoded, err := proto.Marshal(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, now := digest.Of(digest.SHA256, encoded), timestamppb.Now()
+	st := done("usual", &repb.ExecuteResponse{Result: &repb.ActionResult{
+		OutputFiles: []*repb.OutputFile{{Path: "out/a.o", Digest: d.Proto()}, {Path: "out/a.d", Digest: d.Proto()}},
+		ExecutionMetadata: &repb.ExecutedActionMetadata{
+			Worker: "worker", QueuedTimestamp: now, WorkerStartTimestamp: now, InputFetchStartTimestamp: now, InputFetchCompletedTimestamp: now,
+			ExecutionStartTimestamp: now, ExecutionCompletedTimestamp: now, OutputUploadStartTimestamp: now, OutputUploadCompletedTimestamp: now,
+			WorkerCompletedTimestamp: now,
+		},
+	}})
+	st.Action.CommandDigest = d.Proto()
+	of := blobs{d: encoded}
+	return New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return of }}), &ended{Status: *st}
+}
+
+// mostAllocations bounds those of a usual record.
+const mostAllocations = 12
+
+// TestMemoryOfRecords counts what a usual record allocates, from the queue to the disk: its garbage
+// slows down dispatch. The texts of digests and of the command line are not reused.
+func TestMemoryOfRecords(t *testing.T) {
+	r, e := usual(t)
+	m := newMaker(r)
+	defer m.close()
+	const records = 1000
+	n := testing.AllocsPerRun(20, func() {
+		for range records {
+			r.Add(&e.Status, "")
+			if r.waiting.length() == maxBatch {
+				m.makeAll(t.Context())
+			}
+		}
+		r.options.Store.Flush()
+	}) / records
+	t.Logf("a record allocates %.1f times", n)
+	if n > mostAllocations {
+		t.Errorf("a record allocates %.1f times, want at most %d", n, mostAllocations)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	r, e := usual(b)
+	m := newMaker(r)
+	defer m.close()
+	b.ReportAllocs()
+	for i := range b.N {
+		r.Add(&e.Status, "")
+		if i%maxBatch == maxBatch-1 {
+			m.makeAll(b.Context())
+		}
+		if i%1000 == 999 {
+			r.options.Store.Flush()
+		}
+	}
+	m.makeAll(b.Context())
+	r.options.Store.Flush()
+	b.ReportMetric(float64(r.Lost()), "lost")
+}
+
+// TestArguments reads the command lines of Commands.
+func TestArguments(t *testing.T) {
+	encode := func(c *repb.Command) []byte {
+		b, err := proto.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	environment := []*repb.Command_EnvironmentVariable{{Name: "PATH", Value: "/bin"}}
+	whole := encode(&repb.Command{Arguments: []string{"a", "", "bc"}, WorkingDirectory: "w", EnvironmentVariables: environment})
+	for name, test := range map[string]struct {
+		command []byte
+		want    string
+		cut     bool
+	}{
+		"whole": {command: whole, want: "a||bc"}, "nothing": {}, "none": {command: encode(&repb.Command{EnvironmentVariables: environment})},
+		"long":      {command: encode(&repb.Command{Arguments: []string{"a", strings.Repeat("x", 20), "b"}}), want: "a", cut: true},
+		"truncated": {command: whole[:len(whole)-1]}, "no text": {command: []byte("\x0a\x01\xff")}, "no message": {command: []byte("hello")},
+	} {
+		var a arguments
+		for range 2 { // in the same memory
+			if got, wasCut := a.of(test.command, 20); strings.Join(got, "|") != test.want || wasCut != test.cut {
+				t.Errorf("%s: %q, %v", name, got, wasCut)
+			}
+		}
+	}
+}
+
+// TestSameMemory makes a record of much and then one of little, which has nothing of the first.
+func TestSameMemory(t *testing.T) {
+	r, e := usual(t)
+	m := newMaker(r)
+	defer m.close()
+	e.Response.Result.StderrRaw, e.note = []byte("error"), "note"
+	m.make(t.Context(), e)
+	little := done("little", &repb.ExecuteResponse{Result: &repb.ActionResult{ExecutionMetadata: &repb.ExecutedActionMetadata{Worker: "w"}}})
+	little.Ended, little.Worker = time.Unix(1, 2), ""
+	got := proto.Clone(m.recordOf(little))
+	if want := newMaker(r).recordOf(little); !proto.Equal(got, want) {
+		t.Errorf("after another record it is %v, want %v", got, want)
+	}
+}
