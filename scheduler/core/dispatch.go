@@ -108,7 +108,7 @@ func (d *dispatcher) givesWay(w *worker) bool {
 		return false
 	}
 	it := w.pool.tree.Next(&w.entry, d.Now)
-	return it != nil && !it.Owner.(*task).avoids(w.program, d.Now)
+	return it != nil && !it.Owner.(*task).avoids(w.program.key, d.Now)
 }
 
 // unqueue removes a task from the counters of its queue.
@@ -224,7 +224,7 @@ func (d *dispatcher) next(w *worker) bool {
 		return false
 	}
 	t := it.Owner.(*task)
-	if t.avoids(w.program, d.Now) {
+	if t.avoids(w.program.key, d.Now) {
 		var looks int
 		t, looks = w.nextOther(d.Now)
 		if d.effort.Spend(looks); t == nil {
@@ -242,10 +242,8 @@ func (d *dispatcher) nearest(t *task, q *queue) *worker {
 	if w != nil || q.pool.tree.Idle(q.class) == 0 {
 		return w
 	}
-	for _, x := range t.failedOn().positions {
-		if x.entry.Waits() {
-			d.calls.rest(x)
-		}
+	for _, x := range q.avoidedBy(t, d.Now) {
+		d.calls.rest(x)
 	}
 	return nil
 }
@@ -256,7 +254,7 @@ func (d *dispatcher) willing(t *task, q *queue) (found *worker) {
 	var avoided []*worker
 	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
 		w := near.Owner.(*worker)
-		if !t.avoids(w.program, d.Now) {
+		if !t.avoids(w.program.key, d.Now) {
 			found = w
 			break
 		}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -78,6 +79,29 @@ func (p *program) peersAreWell() bool {
 		ill--
 	}
 	return 2*(peers-ill) > peers && p.hasPeers()
+}
+
+// avoidedBy returns the idle workers of a queue that a task avoids.
+func (q *queue) avoidedBy(t *task, now time.Time) (idle []*worker) {
+	p := q.programs[t.failedOn()]
+	if p == nil || !t.avoids(p.key, now) {
+		return nil
+	}
+	for _, w := range p.positions {
+		if w.entry.Waits() {
+			idle = append(idle, w)
+		}
+	}
+	return idle
+}
+
+// isAvoidedBy reports whether a task avoids all idle workers of a queue.
+func (q *queue) isAvoidedBy(t *task, now time.Time) bool {
+	if t.failedOn() == "" {
+		return false
+	}
+	avoided := q.avoidedBy(t, now)
+	return len(avoided) > 0 && q.pool.tree.Idle(q.class) == len(avoided)
 }
 
 // serving counts the workers of the program that take work.

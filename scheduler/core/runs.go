@@ -78,7 +78,7 @@ func (r *runs) conclude(w *worker, e ending) {
 		if t.course.largest() {
 			resp = Annotated(resp, fmt.Sprintf("ran on size class %d: %s", w.queue.class, t.because()))
 		}
-		if _, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); failed && t.failedOn() != nil {
+		if _, failed := saysNothing(codes.Code(resp.GetStatus().GetCode())); failed && t.failedOn() != "" {
 			resp = Annotated(resp, t.past.failure)
 		}
 		r.finish(t, resp)
@@ -106,7 +106,7 @@ const elsewhere = 10 * time.Second
 // one could not run it either: the error is for the client.
 func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	t, p := w.task, w.program
-	if t.race() != nil || int(t.attempts-t.preempted) >= r.cfg.MaxAttempts || t.failedOn() != nil && t.failedOn() != p {
+	if t.race() != nil || int(t.attempts-t.preempted) >= r.cfg.MaxAttempts || t.failedOn() != "" && t.failedOn() != p.key {
 		return false
 	}
 	code, message := codes.Code(resp.GetStatus().GetCode()), resp.GetStatus().GetMessage()
@@ -120,7 +120,7 @@ func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 		return false
 	}
 	runs := t.pastRuns()
-	runs.failed, runs.until = p, r.Now.Add(elsewhere)
+	runs.failed, runs.until = p.key, r.Now.Add(elsewhere)
 	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", w.Key, code, message)
 	*r.retries = append(*r.retries, event.Retry{Operation: t.spec, Worker: w.Key, Code: code, Message: message})
 	r.again(t)

@@ -217,11 +217,11 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
 		return nil, nil, 0
 	}
-	if t := q.head(now); q.quotas == nil && (t == nil || !t.avoidsIdle(larger, now)) {
+	if t := q.head(now); q.quotas == nil && (t == nil || !larger.isAvoidedBy(t, now)) {
 		return larger, t, 1
 	}
 	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(it *fair.Item) bool {
-		return !it.Owner.(*task).avoidsIdle(larger, now)
+		return !larger.isAvoidedBy(it.Owner.(*task), now)
 	})
 	if it == nil {
 		return larger, nil, looks
@@ -235,7 +235,7 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 func (q *queue) firstFor(to *queue, equals bool, now time.Time) (first *task, looks int) {
 	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
 		t := it.Owner.(*task)
-		if !q.mayMove(t, to) || t.avoidsIdle(to, now) {
+		if !q.mayMove(t, to) || to.isAvoidedBy(t, now) {
 			return false
 		}
 		if first == nil {

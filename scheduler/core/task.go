@@ -111,9 +111,9 @@ func (*run) isLocation()      {}
 type past struct {
 	// because explains the course to users.
 	because string
-	// failed is the program that could not run it, for no fault of the action; nil: none. Until some
-	// time the task waits for others. failure explains it to users.
-	failed  *program
+	// failed is the key of the program that could not run it, for no fault of the action; empty: none.
+	// Until some time the task waits for others. failure explains it to users.
+	failed  string
 	until   time.Time
 	failure string
 }
@@ -126,32 +126,17 @@ func (t *task) pastRuns() *past {
 	return t.past
 }
 
-// failedOn returns the program that could not run it; nil: none.
-func (t *task) failedOn() *program {
+// failedOn returns the key of the program that could not run it; empty: none.
+func (t *task) failedOn() string {
 	if t.past == nil {
-		return nil
+		return ""
 	}
 	return t.past.failed
 }
 
-// avoids reports whether the workers of a program do not get a task.
-func (t *task) avoids(p *program, now time.Time) bool {
-	return t.failedOn() == p && now.Before(t.past.until)
-}
-
-// avoidsIdle reports whether a task avoids all idle workers of a queue.
-func (t *task) avoidsIdle(q *queue, now time.Time) bool {
-	p := t.failedOn()
-	if p == nil || !t.avoids(p, now) || p.queue != q {
-		return false
-	}
-	own := 0
-	for _, w := range p.positions {
-		if w.entry.Waits() {
-			own++
-		}
-	}
-	return q.pool.tree.Idle(q.class) == own
+// avoids reports whether the workers of a program, which has this key, do not get a task.
+func (t *task) avoids(program string, now time.Time) bool {
+	return program != "" && t.failedOn() == program && now.Before(t.past.until)
 }
 
 // run returns the run of a task; nil if no worker has it.

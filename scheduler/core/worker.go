@@ -251,7 +251,7 @@ func (w *worker) shield() {
 // do.
 func (w *worker) nextOther(now time.Time) (next *task, looks int) {
 	it, looks := w.pool.tree.Find(w.queue.class, w.queue.mayRunMore, func(it *fair.Item) bool {
-		return !it.Owner.(*task).avoids(w.program, now)
+		return !it.Owner.(*task).avoids(w.program.key, now)
 	})
 	if it == nil {
 		return nil, looks
