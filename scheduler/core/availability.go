@@ -204,18 +204,6 @@ func (d *dispatcher) discard(q *queue) {
 	}
 }
 
-// Efforts, in looks at a task that stays where it is. The remaining work of one event is done by
-// later events, the first of them at once: tasks that wait where no worker serves go to any worker
-// that comes back there, and tasks that are about to fail may still be served.
-//
-// moveEffort is the cost of a task that moves to another location, endEffort that of one that ends
-// or has a timer due.
-const moveEffort, endEffort = 4, 16
-
-// poolsPerEffort is how many pools are looked at for an effort of one, drainsPerEffort how many
-// drains are compared with a worker.
-const poolsPerEffort, drainsPerEffort = 8, 8
-
 // sweep schedules a look at all tasks of a line, and a move of those for which another location is
 // now right.
 func (d *dispatcher) sweep(l *sweep.Line[*task]) {

@@ -19,6 +19,18 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
+// Efforts, in looks at a task that stays where it is. The remaining work of one event is done by
+// later events, the first of them at once: tasks that wait where no worker serves go to any worker
+// that comes back there, and tasks that are about to fail may still be served.
+//
+// moveEffort is the cost of a task that moves to another location, endEffort that of one that ends
+// or has a timer due.
+const moveEffort, endEffort = 4, 16
+
+// poolsPerEffort is how many pools are looked at for an effort of one, drainsPerEffort how many
+// drains are compared with a worker.
+const poolsPerEffort, drainsPerEffort = 8, 8
+
 // A cohort is the pools that instances share by quotas.
 type cohort struct {
 	*preemption.Cohort

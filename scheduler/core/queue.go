@@ -273,3 +273,8 @@ func (q *queue) unask(p request.Platform) {
 func (q *queue) admits(instance string) bool {
 	return q.quotas == nil || q.quotas.Admits(levels.Bounded(instance))
 }
+
+// mayRunMore reports whether an instance may have more running.
+func (q *queue) mayRunMore(instance string) bool {
+	return q.quotas == nil || q.quotas.Grade(instance) != fair.Wait
+}

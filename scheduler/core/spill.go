@@ -272,11 +272,6 @@ func (q *queue) promisesNoMore(t *task, to *queue) bool {
 	return here == nil || there.size() >= here.size()
 }
 
-// mayRunMore reports whether an instance may have more running.
-func (q *queue) mayRunMore(instance string) bool {
-	return q.quotas == nil || q.quotas.Grade(instance) != fair.Wait
-}
-
 // canSpill reports whether tasks of a queue may ever move to other workers.
 func (q *queue) canSpill() bool { return len(q.pool.queues) > 1 || len(q.reach.pools) > 0 }
 
