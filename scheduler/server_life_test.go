@@ -86,6 +86,7 @@ func TestCancelledCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the server knows how to reach the workers
 		limited, end := context.WithTimeout(t.Context(), 10*time.Second)
 		defer end()
 		d := f.storage.action("runs")
@@ -96,6 +97,7 @@ func TestCancelledCall(t *testing.T) {
 		queued := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")}).at(repb.ExecutionStage_QUEUED).GetName()
 		late := f.execute(limited, &repb.ExecuteRequest{ActionDigest: f.storage.action("late")}).at(repb.ExecutionStage_QUEUED).GetName()
 		cancel()
+		synctest.Wait() // the server has learned of both
 		asked, err := serving.Recv()
 		if err != nil || !asked.GetCall() || asked.GetWorker() != 1 {
 			t.Fatalf("the worker is asked for %v, %v", asked, err)
