@@ -80,26 +80,28 @@ func (s *endings) finished(st *event.Status) {
 	s.log.Info(names.OperationFinished, fields...)
 }
 
-// retried logs that a worker could not run an action, which runs elsewhere.
+// retried counts and logs that a worker could not run an action, which runs elsewhere.
 func (s *endings) retried(x *event.Retry) {
-	s.metrics.returned.WithLabelValues(failedRun).Inc()
-	s.log.Warn("a worker could not run an action, for no fault of the action: another worker runs it",
-		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker),
-		zap.Stringer(names.CodeField, x.Code), zap.String(names.ErrorField, x.Message))
+	s.log.Warn("a worker could not run an action, for no fault of the action: another worker runs it", append(s.countTaken(&x.Taken),
+		zap.Stringer(names.CodeField, x.Code), zap.String(names.ErrorField, x.Message))...)
 }
 
 // taken counts and logs that a run was taken from its worker.
 func (s *endings) taken(x *event.Taken) {
-	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
-	fields := []zap.Field{
-		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()),
-		zap.String(names.WorkerField, x.Worker), zap.Stringer("reason", x.Why),
-	}
+	fields := append(s.countTaken(x), zap.Stringer("reason", x.Why))
 	if x.Why == event.Dropped {
 		s.log.Warn("run taken from its worker, which no longer has it", fields...)
 		return
 	}
 	s.log.Info("run taken from its worker", fields...)
+}
+
+// countTaken counts a run that was taken from its worker, and returns what identifies it in the log.
+func (s *endings) countTaken(x *event.Taken) []zap.Field {
+	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
+	return []zap.Field{
+		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker),
+	}
 }
 
 // suspended logs that a worker gets nothing for a while.

@@ -38,9 +38,6 @@ const maxQueueMetrics = 1000
 // maxSuspectMetrics bounds the suspended workers that have one.
 const maxSuspectMetrics = 100
 
-// failedRun is the reason of a run that its worker could not do, besides those of event.Why.
-const failedRun = "failed"
-
 func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Reports) (*metrics, error) {
 	m := &metrics{
 		engine: e, reports: reports,
@@ -99,7 +96,6 @@ func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Rep
 	for _, end := range []string{"cached", "succeeded", "failed", "error", "cancelled"} {
 		m.finished.WithLabelValues(end)
 	}
-	m.returned.WithLabelValues(failedRun)
 	for _, why := range event.Whys() {
 		m.returned.WithLabelValues(why.Label())
 	}

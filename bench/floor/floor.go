@@ -55,7 +55,7 @@ func (f *Floors) Measure(ctx context.Context, dir string, n int) (err error) {
 		if err := runTrue(); err != nil {
 			return fmt.Errorf("floor of a process: %w", err)
 		}
-		f.exec = append(f.exec, milliseconds(time.Since(began)))
+		f.exec = append(f.exec, report.Milliseconds(time.Since(began)))
 	}
 	if err := f.measureMount(dir, n); err != nil {
 		return fmt.Errorf("floor of a mount: %w", err)
@@ -107,7 +107,7 @@ func (f *Floors) measureMount(dir string, n int) error {
 		if err := unix.Unmount(folders["root"], unix.UMOUNT_NOFOLLOW); err != nil {
 			return err
 		}
-		f.mount = append(f.mount, milliseconds(time.Since(began)))
+		f.mount = append(f.mount, report.Milliseconds(time.Since(began)))
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (f *Floors) measureCall(ctx context.Context, n int) (err error) {
 			return err
 		}
 		if i > 0 {
-			f.rpc = append(f.rpc, milliseconds(time.Since(began)))
+			f.rpc = append(f.rpc, report.Milliseconds(time.Since(began)))
 		}
 	}
 	return nil
@@ -160,5 +160,3 @@ func (f *Floors) Rows() []report.Row {
 		of(rpc, "a call over loopback", f.rpc), of(Mount, "mount and unmount of an overlay", f.mount),
 	}
 }
-
-func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }

@@ -171,14 +171,12 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 	}
 	for _, a := range answers {
 		m := a.response.GetResult().GetExecutionMetadata()
-		s.ms = append(s.ms, milliseconds(a.known.Sub(a.asked)))
-		s.stages[beforeWorker] = append(s.stages[beforeWorker], milliseconds(m.GetWorkerStartTimestamp().AsTime().Sub(a.asked)))
-		s.stages[afterWorker] = append(s.stages[afterWorker], milliseconds(a.known.Sub(m.GetWorkerCompletedTimestamp().AsTime())))
+		s.ms = append(s.ms, report.Milliseconds(a.known.Sub(a.asked)))
+		s.stages[beforeWorker] = append(s.stages[beforeWorker], report.Milliseconds(m.GetWorkerStartTimestamp().AsTime().Sub(a.asked)))
+		s.stages[afterWorker] = append(s.stages[afterWorker], report.Milliseconds(a.known.Sub(m.GetWorkerCompletedTimestamp().AsTime())))
 	}
 	return s, nil
 }
-
-func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 // farmUsed is the usage of a farm's programs, and of the clients in this process.
 type farmUsed struct{ scheduler, worker, clients program.Usage }

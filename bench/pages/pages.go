@@ -171,7 +171,7 @@ func (p *pagesFigures) rows(shape pagesShape) []report.Row {
 		var ms []float64
 		size := 0
 		for _, l := range p.loads[page.row] {
-			ms = append(ms, l.took.Seconds()*1000)
+			ms = append(ms, report.Milliseconds(l.took))
 			size = max(size, l.bytes)
 		}
 		name := "page_" + page.row + "_ms"

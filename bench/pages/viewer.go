@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
@@ -214,7 +215,7 @@ func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 			<-began
 			err := q.ask(ctx, f.sched.Admin(), f.clinging)
 			close(over)
-			waits[q.row] = append(waits[q.row], (<-longest).Seconds()*1000)
+			waits[q.row] = append(waits[q.row], report.Milliseconds(<-longest))
 			if err != nil {
 				return nil, fmt.Errorf("ask for %s: %w", q.row, err)
 			}

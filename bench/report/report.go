@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -114,6 +115,9 @@ func Median(values []float64) float64 {
 func Spread(values []float64) string {
 	return FormatValue(slices.Min(values)) + "–" + FormatValue(slices.Max(values))
 }
+
+// Milliseconds returns a duration for a row in ms.
+func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
 // FormatSeconds writes a duration given in seconds.
 func FormatSeconds(s float64) string {

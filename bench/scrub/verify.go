@@ -145,7 +145,7 @@ func measureOpen(o *report.Options, dir string, blobs int) ([]report.Row, error)
 		if have != int64(blobs) {
 			return nil, fmt.Errorf("the store has %d blobs, not %d", have, blobs)
 		}
-		times = append(times, took.Seconds()*1000)
+		times = append(times, report.Milliseconds(took))
 	}
 	row := report.NewRow(rowOpen, report.Median(times), "ms")
 	row.Note = fmt.Sprintf("%d blobs", blobs)

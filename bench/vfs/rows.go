@@ -204,7 +204,7 @@ func (b *vfsBench) rootTime(ctx context.Context) error {
 			if err := r.Close(); err != nil {
 				return err
 			}
-			*of = append(*of, time.Since(began).Seconds()*1000)
+			*of = append(*of, report.Milliseconds(time.Since(began)))
 		}
 	}
 	r := report.NewRow(rowRootMS, report.Median(large), "ms")

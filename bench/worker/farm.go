@@ -129,7 +129,7 @@ func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.D
 				if err != nil {
 					return fmt.Errorf("execute action %d: %w", i, err)
 				}
-				ms[i] = time.Since(asked).Seconds() * 1000
+				ms[i] = report.Milliseconds(time.Since(asked))
 			}
 			return nil
 		})

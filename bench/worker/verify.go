@@ -151,9 +151,9 @@ func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, 
 			return fmt.Errorf("action %d: exit code %d: %s", i, code, answer.GetResult().GetStderrRaw())
 		}
 		m := answer.GetResult().GetExecutionMetadata()
-		s.ms = append(s.ms, time.Since(asked).Seconds()*1000)
-		s.delay = append(s.delay, m.GetWorkerCompletedTimestamp().AsTime().Sub(
-			m.GetOutputUploadCompletedTimestamp().AsTime()).Seconds()*1000)
+		s.ms = append(s.ms, report.Milliseconds(time.Since(asked)))
+		s.delay = append(s.delay, report.Milliseconds(
+			m.GetWorkerCompletedTimestamp().AsTime().Sub(m.GetOutputUploadCompletedTimestamp().AsTime())))
 	}
 	return nil
 }

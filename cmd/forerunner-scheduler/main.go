@@ -11,7 +11,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/farm/flags"
-	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -36,12 +35,11 @@ func command() *cobra.Command {
 			defer func() { err = logging.Last(s.Logger, err) }()
 			ctx, abort, release := logging.Signals(cmd.Context())
 			defer release()
-			memory, err := s.Callers.Memory.Enforce()
+			stop, err := s.Callers.PaceRuntime(ctx, s.Logger)
 			if err != nil {
 				return err
 			}
-			defer serve.PaceGarbage(ctx, memory)()
-			serve.SlackenMonitor(s.Callers.MonitorSlack, s.Logger)
+			defer stop()
 			return s.Run(ctx, abort, func(address string) error {
 				fmt.Fprintf(cmd.OutOrStdout(), "serving on %s%s\n", s.Scheme(), address)
 				return nil

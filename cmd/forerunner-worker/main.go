@@ -41,12 +41,11 @@ func command() *cobra.Command {
 			defer func() { err = logging.Last(w.Logger, err) }()
 			drain, abort, release := logging.Signals(cmd.Context())
 			defer release()
-			memory, err := w.Callers.Memory.Enforce()
+			stop, err := w.Callers.PaceRuntime(abort, w.Logger)
 			if err != nil {
 				return err
 			}
-			defer serve.PaceGarbage(abort, memory)()
-			serve.SlackenMonitor(w.Callers.MonitorSlack, w.Logger)
+			defer stop()
 			started, err := w.Start(abort)
 			if err != nil {
 				return err

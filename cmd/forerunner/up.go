@@ -51,12 +51,11 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	if l.scheduler.Callers.Waiting == 0 {
 		l.scheduler.Callers.Waiting = serve.FewWaiting
 	}
-	memory, err := l.scheduler.Callers.Memory.Enforce()
+	stop, err := l.scheduler.Callers.PaceRuntime(abort, log)
 	if err != nil {
 		return err
 	}
-	defer serve.PaceGarbage(abort, memory)()
-	serve.SlackenMonitor(l.scheduler.Callers.MonitorSlack, log)
+	defer stop()
 	l.worker.Sees.Hide, l.worker.HideFiles = []string{data}, l.scheduler.Files()
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)

@@ -37,7 +37,7 @@ type Callers struct {
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time until the request of a call must begin to arrive"`
 	// Waiting is 0 for a number by the memory.
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
-	// MonitorSlack is for SlackenMonitor.
+	// MonitorSlack is for slackenMonitor.
 	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"200us" doc:"How late the thread that monitors the Go runtime, and the threads that it starts, may wake up, which saves CPU; 0 leaves them as the kernel has them, 50us. It requires CAP_SYS_NICE. Commands have the usual one"`
 }
 

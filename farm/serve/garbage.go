@@ -7,6 +7,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 const (
@@ -19,6 +21,17 @@ const (
 	// garbageEvery is how often the bound follows the need.
 	garbageEvery = time.Second
 )
+
+// PaceRuntime adapts the Go runtime of this process to its settings, until stop is called or ctx
+// ends. It is for main.
+func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func(), err error) {
+	memory, err := c.Memory.Enforce()
+	if err != nil {
+		return nil, err
+	}
+	slackenMonitor(c.MonitorSlack, log)
+	return PaceGarbage(ctx, memory), nil
+}
 
 // PaceGarbage adapts the garbage collection of this process to its memory, until stop is called or
 // ctx ends: a small process collects rarely, a large one often, and one with little memory as Go

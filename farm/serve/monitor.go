@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// SlackenMonitor lets the kernel wake the thread that monitors the threads of the Go runtime
+// slackenMonitor lets the kernel wake the thread that monitors the threads of the Go runtime
 // (sysmon) late by up to slack; 0 changes nothing. While anything runs, that thread sleeps for 20 µs
 // at a time, and the kernel's usual slack is 50 µs: this takes a sixth of the CPU time of a farm that
 // compiles. In return a processor of the runtime (P) stays with a thread that waits in the kernel
 // for that much longer. Threads and programs that this thread starts inherit the slack, and in time
 // most threads have it: a launcher sets that of commands back. It is for main, and does nothing
 // without CAP_SYS_NICE.
-func SlackenMonitor(slack time.Duration, log *zap.Logger) {
+func slackenMonitor(slack time.Duration, log *zap.Logger) {
 	if slack <= 0 {
 		return
 	}

@@ -57,7 +57,7 @@ func TestSlackenMonitor(t *testing.T) {
 		}
 	}()
 	for _, slack := range []time.Duration{300 * time.Microsecond, 0} { // 0 leaves it
-		SlackenMonitor(slack, zap.NewNop())
+		slackenMonitor(slack, zap.NewNop())
 		if got, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(got)) != "300000" {
 			t.Errorf("slack %v: it is %s ns, %v", slack, got, err)
 		}

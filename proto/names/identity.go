@@ -29,7 +29,6 @@ func IsPosition(key string) bool { return key == PositionKey || key == ThreadKey
 // WithoutPosition returns the identity that all positions of a worker have in common.
 func WithoutPosition(id map[string]string) map[string]string {
 	worker := maps.Clone(id)
-	delete(worker, PositionKey)
-	delete(worker, ThreadKey)
+	maps.DeleteFunc(worker, func(key, _ string) bool { return IsPosition(key) })
 	return worker
 }

@@ -89,12 +89,8 @@ func (r *runs) conclude(w *worker, e ending) {
 		t.course = outgrown
 	}
 	t.explain(fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class))
-	r.dispatch.release(t)
-	// It is not the worker that was lost, and the client has waited already.
-	t.attempts--
-	t.returned = true
-	r.operations.changedAll(t)
-	r.dispatch.enqueue(t)
+	t.attempts-- // it is not the worker that was lost
+	r.again(t)
 }
 
 // elsewhere is how long a task waits for other workers than those that could not run it, while they
@@ -122,14 +118,16 @@ func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	runs := t.pastRuns()
 	runs.failed, runs.until = p.key, r.Now.Add(elsewhere)
 	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", w.Key, code, message)
-	*r.retries = append(*r.retries, event.Retry{Operation: t.spec, Worker: w.Key, Code: code, Message: message})
+	*r.retries = append(*r.retries, event.Retry{
+		Taken: event.Taken{Operation: t.spec, Worker: w.Key, Why: event.Failed}, Code: code, Message: message,
+	})
+	r.tally.Returned++
 	r.again(t)
 	return true
 }
 
-// again queues the task of a worker again.
+// again queues the task of a worker again, before others: its client has waited already.
 func (r *runs) again(t *task) {
-	r.tally.Returned++
 	r.dispatch.release(t)
 	t.returned = true
 	r.operations.changedAll(t)
@@ -195,6 +193,7 @@ func (r *runs) lose(w *worker, why event.Why) {
 			t.action, t.attempts-t.preempted, w.Key)))
 		return
 	}
+	r.tally.Returned++
 	r.again(t)
 }
 

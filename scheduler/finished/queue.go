@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 )
 
 const (
@@ -29,9 +30,8 @@ type queue struct {
 	most int64 // bytes
 
 	mu    sync.Mutex
-	list  []ended // from first on; guarded by mu, as the others are
-	first int
-	bytes int64 // of those in list, and of those taken whose records are not made
+	list  fifo.Ring[ended] // guarded by mu, as bytes is
+	bytes int64            // of those in list, and of those taken whose records are not made
 }
 
 func newQueue(most int64) *queue { return &queue{many: make(chan struct{}, 1), most: most} }
@@ -40,18 +40,12 @@ func newQueue(most int64) *queue { return &queue{many: make(chan struct{}, 1), m
 func (q *queue) add(e ended) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := len(q.list) - q.first
-	if n == maxWaiting || q.bytes+e.bytes > q.most {
+	if q.list.Len() == maxWaiting || q.bytes+e.bytes > q.most {
 		return false
 	}
-	if len(q.list) == cap(q.list) && q.first > n {
-		copy(q.list, q.list[q.first:])
-		clear(q.list[n:])
-		q.list, q.first = q.list[:n], 0
-	}
 	q.bytes += e.bytes
-	q.list = append(q.list, e)
-	if (n+1)%many == 0 {
+	q.list.PushBack(e)
+	if q.list.Len()%many == 0 {
 		select {
 		case q.many <- struct{}{}:
 		default:
@@ -64,11 +58,9 @@ func (q *queue) add(e ended) bool {
 func (q *queue) take(batch []ended) []ended {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	next := q.list[q.first:min(q.first+maxBatch, len(q.list))]
-	batch = append(batch[:0], next...)
-	clear(next)
-	if q.first += len(next); q.first == len(q.list) {
-		q.list, q.first = q.list[:0], 0
+	batch = batch[:0]
+	for range min(maxBatch, q.list.Len()) {
+		batch = append(batch, q.list.PopFront())
 	}
 	return batch
 }
@@ -84,5 +76,5 @@ func (q *queue) made(e *ended) {
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.list) - q.first
+	return q.list.Len()
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// statBytes is the unit of Stat_t.Blocks, on any file system.
 	statBytes = 512
-	// entryBytes is the minimum for each name, because an empty file has an inode, too.
-	entryBytes = 4096
+	// EntryBytes is the minimum for each name, because an empty file has an inode, too.
+	EntryBytes = 4096
 	// longPath is the length of a path in bytes after which another walk begins, with a separate
 	// descriptor, and mostWalks limits the walks: deeper trees count as too much.
 	longPath  = 512
@@ -53,7 +53,7 @@ type adder struct {
 }
 
 func (u *adder) add(st *unix.Stat_t) {
-	n := max(entryBytes, st.Blocks*statBytes)
+	n := max(EntryBytes, st.Blocks*statBytes)
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		u.sum += n

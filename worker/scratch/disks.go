@@ -1,9 +1,10 @@
 package scratch
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
 
-// fileBytes are the least that a file counts as.
-const fileBytes = 4096
+	"github.com/forerunner-build/forerunner/vfs/folder"
+)
 
 // DisksOf returns the Disks that folders are on. If several folders are on one disk, its growth counts
 // for each of them: that is more than there is, and never less.
@@ -17,7 +18,7 @@ func DisksOf(folders ...string) (d Disks) {
 		if i == 0 || free < d.Free {
 			d.Free = free
 		}
-		d.Used += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*fileBytes
+		d.Used += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*folder.EntryBytes
 	}
 	d.Prompt = true
 	return d

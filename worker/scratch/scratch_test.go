@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // made are files whose sizes a test says. Its methods count the measurements.
@@ -134,7 +136,7 @@ func TestPromptDisks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if grown := DisksOf(dir).Used - written.Used/2; grown < files*fileBytes {
+			if grown := DisksOf(dir).Used - written.Used/2; grown < files*folder.EntryBytes {
 				t.Errorf("after %d files it uses %d more", files, grown)
 			}
 		})

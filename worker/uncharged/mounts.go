@@ -37,22 +37,21 @@ func FileSystems() (int, error) {
 // most, and only those with numbers of at most last. It reads the mounts of each namespace once. It
 // stops when ctx ends.
 func Mounted(ctx context.Context, pids []int, last, most int) int {
-	numbers, overlays := map[int]bool{}, map[int]bool{}
-	count := func() int { return len(numbers) + len(overlays) }
+	numbers := map[int]bool{}
 	for thread := range namespaces(ctx, pids) {
 		for mount := range mountsIn(thread) {
 			if n, ok := numberOf(mount); ok && n <= last {
 				numbers[n] = true
 				if bytes.Contains(mount, []byte(" - overlay ")) {
-					overlays[n] = true // an overlay has another number for its files, which no mount shows
+					numbers[-n] = true // an overlay has another number for its files, which no mount shows
 				}
 			}
-			if count() >= most || ctx.Err() != nil {
-				return count()
+			if len(numbers) >= most || ctx.Err() != nil {
+				return len(numbers)
 			}
 		}
 	}
-	return count()
+	return len(numbers)
 }
 
 // numberOf returns the number of the file system of a line of proc_pid_mountinfo(5), which begins

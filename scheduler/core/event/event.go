@@ -50,8 +50,8 @@ type Attach struct{ Name string }
 
 // Detach removes a client that Submit or Attach has counted. If it was the last one, the operation
 // is parked for tuning.Config.ClientGrace: it keeps its position in the queue, no worker gets it,
-// and its run, after a few seconds, yields to tasks with waiting clients. With Now, which a client can ask for, it ends
-// at once.
+// and its run, after a few seconds, yields to tasks with waiting clients. With Now, which a client
+// can ask for, it ends at once.
 type Detach struct {
 	Name string
 	Now  bool

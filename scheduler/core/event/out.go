@@ -107,8 +107,7 @@ type Out struct {
 // A Retry describes an operation that its worker could not run, for no fault of the action, and
 // that is to run on another one.
 type Retry struct {
-	*request.Operation
-	Worker  string
+	Taken
 	Code    codes.Code
 	Message string
 }

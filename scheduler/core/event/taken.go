@@ -30,6 +30,8 @@ const (
 	Restarted
 	Dropped
 	Unconfirmed
+	// Failed: the worker could not run it; see Retry.
+	Failed
 	// Overtaken: another run of the same action has ended first.
 	Overtaken
 	// Killed: an operator has ended the operation. Cancelled: a client has. Abandoned: no client
@@ -50,6 +52,7 @@ var whyWords = [whys]struct{ label, text string }{
 	Restarted:   {"restarted", "its worker has restarted"},
 	Dropped:     {"dropped", "its worker no longer reports it"},
 	Unconfirmed: {"unconfirmed", "its worker has never reported it"},
+	Failed:      {"failed", "its worker could not run it"},
 	Overtaken:   {"overtaken", "another run of the action has ended first"},
 	Killed:      {"killed", "an operator has killed the operation"},
 	Cancelled:   {"cancelled", "a client has cancelled the operation"},
