@@ -60,7 +60,7 @@ func TestHoardOfTerminals(t *testing.T) {
 		_, err := os.Stat(filepath.Join(cmd.Dir, "taken"))
 		return err == nil
 	})
-	other := launchertest.Shell(t, "script -qec tty /dev/null </dev/null | tr -d '\\r'")
+	other := launchertest.Shell(t, "script -qec tty /dev/null </dev/null >said && tr -d '\\r' <said")
 	other.User = launchertest.OwnIDs
 	launchertest.OpenParents(t, other.Dir)
 	got := launchertest.Say(t, launchertest.Sandboxed(t, nil), other)
@@ -78,7 +78,7 @@ func TestHoardOfTerminals(t *testing.T) {
 // TestTerminals: programs get terminals, also in namespaces of users, and as many as the options
 // say.
 func TestTerminals(t *testing.T) {
-	const script = "script -qec 'tty && echo x >/dev/tty' /dev/null </dev/null | tr -d '\\r'"
+	const script = "script -qec 'tty && echo x >/dev/tty' /dev/null </dev/null >said && tr -d '\\r' <said"
 	l := launchertest.Start(t, runner.LauncherOptions{Sandbox: &sandbox.Options{MostTerminals: 3}})
 	for name, user := range map[string]*sandbox.User{"root": nil, "own": launchertest.OwnIDs, "user": {UID: 70000, GID: 70000}} {
 		for how, wrap := range map[string][]string{
