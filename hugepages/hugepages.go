@@ -26,7 +26,7 @@ const (
 	rest = 10 * time.Minute
 	// idle is for how long the kernel is left alone after each page, as a multiple of the time that
 	// the page took: some milliseconds, most of it to find one.
-	idle = 3
+	idle = 1
 	// known is longer than it takes to learn that a page is huge.
 	known = time.Millisecond / 10
 	// most is the size of the largest pages that are worth the search: on some machines they are
@@ -50,11 +50,18 @@ func Start(ctx context.Context) (stop func()) {
 	}
 }
 
+// Settle does at once, without pauses, what Start does in time. It is for measurements.
+func Settle(ctx context.Context) {
+	if size := pageSize(); size > 0 {
+		look(ctx, size, large, 0)
+	}
+}
+
 func keep(ctx context.Context) {
 	size := pageSize()
 	for size > 0 {
 		pause := every
-		if !look(ctx, size, large) {
+		if !look(ctx, size, large, idle) {
 			pause = rest
 		}
 		if !wait(ctx, pause) {
@@ -64,8 +71,8 @@ func keep(ctx context.Context) {
 }
 
 // look puts what it can on huge pages, if there is so much memory, and reports whether it is worth
-// another look soon.
-func look(ctx context.Context, size, least uintptr) bool {
+// another look soon. idle is as above.
+func look(ctx context.Context, size, least uintptr, idle time.Duration) bool {
 	mappings, err := anonymous()
 	if err != nil {
 		return false

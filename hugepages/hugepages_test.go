@@ -50,7 +50,7 @@ func TestLook(t *testing.T) {
 		t.Fatalf("pages in use are %x, want %x", got, want)
 	}
 	rss, huge := kilobytes(t, start, "Rss"), kilobytes(t, start, "AnonHugePages")
-	if !look(t.Context(), size, 1<<40) {
+	if !look(t.Context(), size, 1<<40, 0) {
 		t.Error("a small process is not looked at again")
 	}
 	if n := kilobytes(t, start, "AnonHugePages"); n != huge {
@@ -59,7 +59,7 @@ func TestLook(t *testing.T) {
 	if collapse(start, size) != nil {
 		skip(t, "the kernel makes no huge pages of memory in use")
 	}
-	if !look(t.Context(), size, 0) {
+	if !look(t.Context(), size, 0, 0) {
 		t.Error("a large process is not looked at again")
 	}
 	if n := kilobytes(t, start, "AnonHugePages"); n != 2*int(size)>>10 {

@@ -162,6 +162,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	if err := f.steps(ctx, warmUpDecisions); err != nil {
 		return r, err
 	}
+	hugepages.Settle(ctx) // the program has been there for a while
 	if profile != "" {
 		end, err := report.ProfileCPU(filepath.Join(profile, fmt.Sprintf("decide-%d.pprof", queued)))
 		if err != nil {
