@@ -31,6 +31,7 @@ const (
 var floors = map[string]int{
 	"proto/...":              0,
 	"bounded":                0,
+	"hugepages":              0,
 	"mountinfo":              0,
 	"paths":                  0,
 	"secrets":                0,

@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/storage"
+	"github.com/forerunner-build/forerunner/hugepages"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
@@ -130,6 +131,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
+	defer hugepages.Start(ctx)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: place, CacheSize: "8G"}, Logger: log,

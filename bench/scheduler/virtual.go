@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/hugepages"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
@@ -108,11 +109,12 @@ func decisionRows(few, many decisionRuns) []report.Row {
 }
 
 // decisions measures farms with so many operations queued, one after another, on one
-// core, with garbage collected as the scheduler's program does.
+// core, with garbage collected and memory on huge pages as in the scheduler's program.
 func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
+	defer hugepages.Start(ctx)()
 	var done decisionRuns
 	for i := range o.Runs {
 		report.Progress("run %d of %d: decisions with %d operations queued", i+1, o.Runs, queued)
@@ -160,6 +162,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	if err := f.steps(ctx, warmUpDecisions); err != nil {
 		return r, err
 	}
+	hugepages.Settle(ctx) // the program has been there for a while
 	if profile != "" {
 		end, err := report.ProfileCPU(filepath.Join(profile, fmt.Sprintf("decide-%d.pprof", queued)))
 		if err != nil {

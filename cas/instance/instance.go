@@ -80,5 +80,8 @@ func Prefixes(name string) iter.Seq[string] {
 
 // Suffix returns what follows prefix in name, which is below it.
 func Suffix(name, prefix string) string {
+	if prefix == "" {
+		return name // unread: a million names are in no cache
+	}
 	return strings.TrimPrefix(name[len(prefix):], "/")
 }

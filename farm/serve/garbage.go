@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/hugepages"
 )
 
 const (
@@ -30,7 +32,12 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 		return nil, err
 	}
 	slackenMonitor(c.MonitorSlack, log)
-	return PaceGarbage(ctx, memory), nil
+	stop = PaceGarbage(ctx, memory)
+	if !c.HugePages {
+		return stop, nil
+	}
+	stopPages := hugepages.Start(ctx)
+	return func() { stopPages(); stop() }, nil
 }
 
 // PaceGarbage adapts the garbage collection of this process to its memory, until stop is called or

@@ -33,7 +33,7 @@ func (c *calls) take(w *worker, why event.Why) {
 
 // stop has a worker stop an action as soon as it calls, which it should do now.
 func (c *calls) stop(w *worker, a request.Ran) {
-	w.stopping = a
+	w.stopping = &a
 	c.wake(w)
 }
 

@@ -130,8 +130,8 @@ func (d *dumper) worker(w *worker) {
 			d.line("  gives way at %s%s", d.ago(deadline), d.until(last))
 		}
 	}
-	if reported := w.last().action; w.stopping.Key != (request.Key{}) || reported.Key != (request.Key{}) {
-		d.line("  stops %q, reported %q", w.stopping, reported)
+	if reported := w.last().action; w.stops().Key != (request.Key{}) || reported.Key != (request.Key{}) {
+		d.line("  stops %q, reported %q", w.stops(), reported)
 	}
 }
 

@@ -63,10 +63,10 @@ func TestRandomRaces(t *testing.T) {
 // something is what a worker might say next.
 func (h *history) something(r *rand.Rand, name string) []string {
 	w := h.state.workers.Get(name)
-	if w == nil || w.task == nil && w.stopping.Key == (request.Key{}) || r.IntN(12) == 0 {
+	if w == nil || w.task == nil && w.stops().Key == (request.Key{}) || r.IntN(12) == 0 {
 		return []string{"idle"}
 	}
-	a := w.stopping.Key
+	a := w.stops().Key
 	if w.task != nil {
 		a = w.task.action
 	}

@@ -43,21 +43,29 @@ func (o *operation) done() bool { return o.last != nil }
 // gone: no client came back for it before it was done, or it was forgotten.
 func (o *operation) gone() bool { return o.last == nil && o.task == nil }
 
-func (o *operation) status() event.Status {
+func (o *operation) status() (st event.Status) {
+	o.describe(&st)
+	return st
+}
+
+// describe fills in an empty status: field by field, because a copy of the whole is slow while the
+// garbage collector marks.
+func (o *operation) describe(st *event.Status) {
 	if o.done() {
-		return *o.last
+		*st = *o.last
+		return
 	}
-	st := event.Status{
-		Operation: o.spec, Rev: uint64(o.rev), Stage: repb.ExecutionStage_QUEUED,
-		Queued: o.queued, Started: o.task.started, Attempts: int(o.task.attempts),
+	st.Operation, st.Rev, st.Queued = o.spec, uint64(o.rev), o.queued
+	if o.gone() {
+		return
 	}
+	st.Stage, st.Started, st.Attempts = repb.ExecutionStage_QUEUED, o.task.started, int(o.task.attempts)
 	if w := o.task.worker(); w != nil {
 		st.Stage, st.Worker, st.Away = repb.ExecutionStage_EXECUTING, w.Key, w.duty == away
 		if w.queue != nil {
 			st.Queue = w.queue.name
 		}
 	}
-	return st
 }
 
 // operations are clients' requests for actions, by name, until they are forgotten some time after
@@ -149,16 +157,11 @@ func (ops *operations) changedAll(t *task) {
 // notices returns the operations that the present event has changed, and ends it.
 func (ops *operations) notices() (notices []event.Status) {
 	if n := len(ops.dirty); n > 0 {
-		notices = make([]event.Status, 0, n)
+		notices = make([]event.Status, n)
 	}
-	for _, o := range ops.dirty {
+	for i, o := range ops.dirty {
 		o.dirty = false
-		switch {
-		case !o.gone():
-			notices = append(notices, o.status())
-		default: // its followers must learn of it
-			notices = append(notices, event.Status{Operation: o.spec, Rev: uint64(o.rev), Queued: o.queued})
-		}
+		o.describe(&notices[i]) // also of what is gone: its followers must learn of it
 	}
 	ops.dirty = ops.dirty[:0]
 	return notices
@@ -167,10 +170,11 @@ func (ops *operations) notices() (notices []event.Status) {
 // complete sets an operation's last state and keeps it for clients that ask for it again. The
 // caller handles its task.
 func (ops *operations) complete(o *operation, resp *repb.ExecuteResponse) {
-	st := o.status()
+	st := &event.Status{}
+	o.describe(st)
 	ops.changed(o)
 	st.Stage, st.Rev, st.Ended, st.Response = repb.ExecutionStage_COMPLETED, uint64(o.rev), ops.Now, resp
-	o.last, o.task = &st, nil
+	o.last, o.task = st, nil
 	ops.discount(o)
 	ops.Timers.Stop(&o.timer)
 	k := kept{o.spec.Name, ops.Now.Add(ops.cfg.KeepCompleted)}

@@ -64,6 +64,9 @@ func (d *dispatcher) offerReserved() {
 // tries records that a worker has got an action: if its program is on trial, its other workers wait
 // for the outcome.
 func (d *dispatcher) tries(w *worker) {
+	if w.queue.ill == 0 {
+		return
+	}
 	if p := w.program; p.record.Standing() == trust.OnTrial && p.tried == nil {
 		p.tried = w
 		d.reserve(p)
@@ -161,6 +164,9 @@ func (b *probation) over(p *program) {
 // called notes that a worker has called, and was dealt with: if it had the action of a trial and
 // has it no longer, another one is tried.
 func (b *probation) called(w *worker) {
+	if w.queue.ill == 0 {
+		return // nothing is on trial; w.program may be in no cache
+	}
 	if p := w.program; p.tried == w && w.task == nil {
 		p.tried = nil
 		b.dispatch.reserve(p)

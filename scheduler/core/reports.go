@@ -52,7 +52,7 @@ func (rs *reports) report(r *event.Report) error {
 	rs.anew = w != nil && w.boot != r.Boot
 	if rs.anew {
 		w.forgetEnd()
-		w.stopping, w.shunned = request.Ran{}, time.Time{}
+		w.stopping, w.shunned = nil, time.Time{}
 		w.twin = nil // it may be the one that was refused
 	}
 	w = rs.enroll(w, r)
@@ -67,7 +67,7 @@ func (rs *reports) report(r *event.Report) error {
 	rs.dispatch.serve(w, rs.reviews.mayServe(w))
 	w.call, w.held = r.Call, true
 	has := w.ran(r)
-	if w.duty == yielding && (r.Doing != event.Executing || has != w.stopping) {
+	if w.duty == yielding && (r.Doing != event.Executing || has != w.stops()) {
 		w.duty = free
 	}
 	w.stage = r.Stage
@@ -177,7 +177,7 @@ func (rs *reports) silent(w *worker) {
 
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
-	w.stopping = request.Ran{}
+	w.stopping = nil
 	w.forgetEnd()
 	if rs.reconcile(w, request.Ran{}) {
 		return
@@ -219,7 +219,7 @@ func (rs *reports) executes(w *worker, a request.Ran) {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	case rs.resume(w, a):
-	case rs.cfg.Apart && !a.Named || w.stopping == a || rs.inFlight.running(w.pool, a) != nil:
+	case rs.cfg.Apart && !a.Named || w.stops() == a || rs.inFlight.running(w.pool, a) != nil:
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	default:
@@ -276,7 +276,7 @@ func (rs *reports) completes(w *worker, e ending) {
 	default:
 		rs.unexpected(w, e)
 	}
-	w.stopping = request.Ran{}
+	w.stopping = nil
 	switch {
 	case rs.dispatch.nextFor(w, claim):
 	case rs.Now.Before(w.shunned):
@@ -292,7 +292,7 @@ func (rs *reports) completes(w *worker, e ending) {
 // takeLate takes the result of a task that a worker was about to stop for another one, before the
 // worker learned of that.
 func (rs *reports) takeLate(w *worker, e ending) {
-	if w.task == nil || w.task.ran() == e.action || w.stopping != e.action || e.response.GetStatus().GetCode() != 0 {
+	if w.task == nil || w.task.ran() == e.action || w.stops() != e.action || e.response.GetStatus().GetCode() != 0 {
 		return
 	}
 	t := rs.inFlight.waiting(w.pool, e.action)
@@ -313,7 +313,7 @@ func (rs *reports) unexpected(w *worker, e ending) {
 		rs.runs.conclude(w, e)
 	} else if t := rs.inFlight.running(w.pool, a); t != nil {
 		rs.overtake(t, w, resp)
-	} else if w.stopping != a {
+	} else if w.stops() != a {
 		rs.keepResult(w, a, resp)
 	}
 }
@@ -395,7 +395,7 @@ func (rs *reports) keepOrphan(w *worker, a request.Ran) {
 	rs.Timers.Set(&t.timer, rs.Now.Add(rs.cfg.ClientGrace))
 	rs.inFlight.add(t)
 	rs.dispatch.executing++
-	w.task, w.duty, w.stopping = t, confirmed, request.Ran{}
+	w.task, w.duty, w.stopping = t, confirmed, nil
 }
 
 // keepResult keeps a result that no client has asked for. Errors are not kept, nor is a failure on

@@ -213,7 +213,8 @@ func (r *runs) preempt(w *worker) {
 func (r *runs) suspend(w *worker, why event.Why, next func() bool) {
 	t := w.task
 	r.calls.take(w, why)
-	w.stopping = t.ran()
+	ran := t.ran()
+	w.stopping = &ran
 	r.dispatch.release(t)
 	t.preempted++
 	t.returned = true

@@ -195,7 +195,8 @@ func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operat
 
 // begin has a worker have a task.
 func (t *task) begin(w *worker, at time.Time) {
-	w.run = run{worker: w}
+	r := &w.run // field by field: a copy of the whole is slow while the garbage collector marks
+	r.worker, r.race, r.as, r.resends, r.left, r.inherited = w, nil, nil, 0, 0, false
 	t.at, t.started = &w.run, at
 }
 

@@ -18,9 +18,9 @@ import (
 
 // A worker is one identity that calls Synchronize. It runs at most one task.
 //
-// Each call reads most of it, mostly from memory that is in no cache: so it is small.
+// Each call reads most of it, mostly from memory that is in no cache: so it is small, what each call
+// reads is together, and no call writes more than it must.
 type worker struct {
-	// What each call reads first is together.
 	roster.Member
 	// boot and address are those of its last Report.
 	boot, address string
@@ -37,22 +37,24 @@ type worker struct {
 	// duty is what State expects of it, with task; stage is how far it reports to be.
 	duty  duty
 	stage event.Stage
-	// reported is the last end that it reported; repeatable: it has not reported anything else since.
+	// reported is the last end that it reported, without the response; repeatable: it has not reported
+	// anything else since. response is nil otherwise.
 	repeatable bool
-	reported   *ending
+	response   *repb.ExecuteResponse
+	// stopping is an action that no client wants and that it may still run; nil: none.
+	stopping *request.Ran
 	// program are the workers that share its process.
 	program *program
+	// shunned is until when it gets nothing, because it never confirmed its last assignment.
+	shunned time.Time
 	// timer is the end of the hold, or else of the worker.
 	timer timer.Timer
 	// entry is its place in the pool's tree, where it waits while it is idle. A call is also held,
 	// without an entry, while the worker is drained or State settles.
 	entry fair.Worker
 	// run is the location of its task, unless that is its second run.
-	run run
-	// shunned is until when it gets nothing, because it never confirmed its last assignment.
-	shunned time.Time
-	// stopping is an action that no client wants and that it may still run.
-	stopping request.Ran
+	run      run
+	reported *ending
 	// twin is the last process that called as the same worker and was refused; nil: none did.
 	twin *twin
 	sweep.Link[*worker]
@@ -107,7 +109,16 @@ func (w *worker) busy() request.Key {
 	if w.task != nil {
 		return w.task.action
 	}
-	return w.stopping.Key
+	return w.stops().Key
+}
+
+// stops returns the action that a worker may still run and that no client wants; the zero one if
+// there is none.
+func (w *worker) stops() request.Ran {
+	if w.stopping == nil {
+		return request.Ran{}
+	}
+	return *w.stopping
 }
 
 // ran returns what a report is about. If the worker does not name an instance name, its action is
@@ -122,8 +133,8 @@ func (w *worker) ran(r *event.Report) request.Ran {
 		return w.reported.action
 	case w.task != nil && w.task.action == a.Key:
 		return w.task.ran()
-	case w.stopping.Key == a.Key:
-		return w.stopping
+	case w.stops().Key == a.Key:
+		return w.stops()
 	}
 	return a
 }
@@ -160,7 +171,9 @@ func (w *worker) last() ending {
 	if !w.repeatable {
 		return ending{}
 	}
-	return *w.reported
+	e := *w.reported
+	e.response = w.response
+	return e
 }
 
 // report records the end that a worker reports.
@@ -168,14 +181,16 @@ func (w *worker) report(e ending) {
 	if w.reported == nil {
 		w.reported = &ending{}
 	}
-	*w.reported, w.repeatable = e, true
+	w.response, w.repeatable = e.response, true
+	e.response = nil
+	*w.reported = e
 }
 
 // forgetEnd says that a worker has reported something else than its last end, whose response is kept
 // no longer.
 func (w *worker) forgetEnd() {
 	if w.repeatable {
-		w.reported.response, w.repeatable = nil, false
+		w.response, w.repeatable = nil, false
 	}
 }
 

@@ -47,8 +47,7 @@ type backlog struct {
 	entries ranking
 	// byTurn are the children of which something may run, byBest those of which
 	// something waits, by the best priority of that.
-	byTurn heap[byTurn]
-	byBest heap[byBest]
+	byTurn, byBest heap
 
 	// turn and rank are the backlog's own places in up; 0 is none.
 	turn, rank int32
@@ -66,42 +65,13 @@ type backlog struct {
 	beside  links[backlog]
 }
 
-// byTurn orders backlogs by turn, byBest by priority. They hold the values of each backlog when it
-// was placed last.
-type (
-	byTurn struct {
-		grade         Grade
-		score, served float64
-		order         uint64
-		backlog       *backlog
-	}
-	byBest struct {
-		best    int32
-		backlog *backlog
-	}
-)
-
-func (s *backlog) byTurnNow() byTurn {
-	return byTurn{s.grade, s.score, s.branch.served, s.branch.order, s}
+// placeByTurn returns the place of a backlog among its siblings of which something may run.
+func (s *backlog) placeByTurn() place {
+	return place{s.grade, s.score, s.branch.served, s.branch.order, s}
 }
 
-func (s byTurn) before(o byTurn) bool {
-	switch {
-	case s.grade != o.grade:
-		return s.grade > o.grade
-	case s.score != o.score:
-		return s.score < o.score
-	case s.served != o.served:
-		return s.served < o.served
-	}
-	return s.order < o.order
-}
-
-func (s byTurn) moved(slot int32) { s.backlog.turn = slot }
-
-func (s byBest) before(o byBest) bool { return s.best < o.best }
-
-func (s byBest) moved(slot int32) { s.backlog.rank = slot }
+// placeByBest returns its place among all in which something waits.
+func (s *backlog) placeByBest() place { return place{score: float64(s.best), backlog: s} }
 
 // share returns the factor by which a priority and a weight multiply running work.
 func share(priority int32, weight float64) float64 {
@@ -133,7 +103,7 @@ func (b *branch) makeBacklog(kind uint32) *backlog {
 	} else {
 		s = &backlog{}
 	}
-	*s = backlog{branch: b, kind: kind}
+	*s = backlog{branch: b, kind: kind, byBest: heap{byRank: true}}
 	if b.parent != nil {
 		s.up = b.parent.makeBacklog(kind)
 	}
@@ -162,7 +132,7 @@ func (s *backlog) head() int32 {
 	if s.entries.len() > 0 {
 		return s.entries.first().priority
 	}
-	return s.byBest[0].best
+	return s.byBest.first().best
 }
 
 // reorder moves a backlog to its place among its siblings, after any change of waiting or running
@@ -180,9 +150,9 @@ func (t *Tree) reorder(s *backlog) {
 		s.best, s.factor = best, share(best, s.branch.weight)
 		if s.rank == 0 {
 			s.branch.catchUp()
-			up.byBest.push(byBest{best, s})
+			up.byBest.push(s.placeByBest())
 		} else {
-			up.byBest.set(s.rank, byBest{best, s})
+			up.byBest.set(s.rank, s.placeByBest())
 		}
 	}
 	s.score = float64(s.branch.running) * s.factor
@@ -194,9 +164,9 @@ func (t *Tree) reorder(s *backlog) {
 	case s.grade == Wait:
 		s.takeTurn()
 	case s.turn == 0:
-		up.byTurn.push(s.byTurnNow())
+		up.byTurn.push(s.placeByTurn())
 	default:
-		up.byTurn.set(s.turn, s.byTurnNow())
+		up.byTurn.set(s.turn, s.placeByTurn())
 	}
 }
 

@@ -106,12 +106,12 @@ func (s *backlog) check() string {
 		}
 		return true
 	}
-	if !slots(len(s.byTurn), func(i int) int32 { return s.byTurn[i].backlog.turn }) ||
-		!slots(len(s.byBest), func(i int) int32 { return s.byBest[i].backlog.rank }) {
+	if !slots(len(s.byTurn.places), func(i int) int32 { return s.byTurn.places[i].backlog.turn }) ||
+		!slots(len(s.byBest.places), func(i int) int32 { return s.byBest.places[i].backlog.rank }) {
 		return "a slot is wrong"
 	}
-	for _, child := range s.byTurn {
-		if child != child.backlog.byTurnNow() {
+	for _, child := range s.byTurn.places {
+		if child != child.backlog.placeByTurn() {
 			return fmt.Sprintf("child %q: its turn is out of date", child.backlog.branch.key)
 		}
 	}
@@ -124,9 +124,9 @@ func (s *backlog) check() string {
 	return ""
 }
 
-func ordered[T element[T]](h heap[T]) bool {
-	for i := 1; i < len(h); i++ {
-		if h[i].before(h[(i-1)/below]) {
+func ordered(h heap) bool {
+	for i := 1; i < len(h.places); i++ {
+		if h.places[i].before(&h.places[(i-1)/below]) {
 			return false
 		}
 	}

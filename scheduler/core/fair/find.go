@@ -29,15 +29,15 @@ func (f *finder) below(s *backlog) *Item {
 	if it := f.here(s); it != nil {
 		return it
 	}
-	for x := range s.byTurn.inOrder() {
+	for child := range s.byTurn.inOrder() {
 		if f.left <= 0 {
 			return nil
 		}
 		f.left--
-		if s.up == nil && !f.may(x.backlog.branch.key) {
+		if s.up == nil && !f.may(child.branch.key) {
 			continue
 		}
-		if it := f.below(x.backlog); it != nil {
+		if it := f.below(child); it != nil {
 			return it
 		}
 	}

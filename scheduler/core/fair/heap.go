@@ -2,113 +2,149 @@ package fair
 
 import "iter"
 
-// An element of a heap holds its sort key, so that comparisons need not read its value, which is
-// anywhere in memory. The value learns its place, which counts from 1; 0 is none.
-type element[T any] interface {
-	comparable
-	before(T) bool
-	moved(slot int32)
+// A place is that of a backlog in a heap. It holds the values of the backlog when it was placed last,
+// so that comparisons need not read the backlog, which is anywhere in memory.
+type place struct {
+	grade         Grade
+	score, served float64
+	order         uint64
+	backlog       *backlog
 }
 
-// A heap has its first element at index 0, and up to four children below each element.
-type heap[T element[T]] []T
+func (p *place) before(o *place) bool {
+	switch {
+	case p.grade != o.grade:
+		return p.grade > o.grade
+	case p.score != o.score:
+		return p.score < o.score
+	case p.served != o.served:
+		return p.served < o.served
+	}
+	return p.order < o.order
+}
+
+// A heap has its first place at index 0, and up to four below each place. A backlog knows the index
+// of its place, plus one, as its turn or, in a heap by rank, as its rank; 0 is none.
+type heap struct {
+	places []place
+	byRank bool
+}
 
 const below = 4
 
-func (h *heap[T]) push(x T) {
-	*h = append(*h, x)
-	h.up(x, len(*h)-1)
+// first returns the first backlog; nil if there is none.
+func (h *heap) first() *backlog {
+	if len(h.places) == 0 {
+		return nil
+	}
+	return h.places[0].backlog
 }
 
-// remove takes out the element at a place.
-func (h *heap[T]) remove(slot int32) {
-	old, i, last := *h, int(slot-1), len(*h)-1
-	old[i].moved(0)
+func (h *heap) push(x place) {
+	h.places = append(h.places, x)
+	h.up(&x, len(h.places)-1)
+}
+
+// remove takes out the place at a slot.
+func (h *heap) remove(slot int32) {
+	old, i, last := h.places, int(slot-1), len(h.places)-1
+	h.tell(old[i].backlog, 0)
 	moved := old[last]
-	var none T
-	old[last] = none
-	*h = old[:last]
+	old[last] = place{}
+	h.places = old[:last]
 	if i < last {
-		h.fix(moved, i)
+		h.fix(&moved, i)
 	}
 	if cap(old) > 64 && last < cap(old)/4 {
-		*h = append(make(heap[T], 0, cap(old)/2), *h...)
+		h.places = append(make([]place, 0, cap(old)/2), h.places...)
 	}
 }
 
-// set puts x in the stead of the element at a place.
-func (h heap[T]) set(slot int32, x T) {
-	if h[slot-1] != x {
-		h.fix(x, int(slot-1))
+// set puts x in the stead of the place at a slot.
+func (h *heap) set(slot int32, x place) {
+	if h.places[slot-1] != x {
+		h.fix(&x, int(slot-1))
 	}
 }
 
 // fix puts x in its place; index i is free.
-func (h heap[T]) fix(x T, i int) {
+func (h *heap) fix(x *place, i int) {
 	if h.up(x, i) == i {
 		h.down(x, i)
 	}
 }
 
-func (h heap[T]) up(x T, i int) int {
+func (h *heap) up(x *place, i int) int {
 	for i > 0 {
 		above := (i - 1) / below
-		if !x.before(h[above]) {
+		if !x.before(&h.places[above]) {
 			break
 		}
-		h.put(h[above], i)
+		h.put(&h.places[above], i)
 		i = above
 	}
 	h.put(x, i)
 	return i
 }
 
-func (h heap[T]) down(x T, i int) {
-	for first := below*i + 1; first < len(h); first = below*i + 1 {
+func (h *heap) down(x *place, i int) {
+	for first := below*i + 1; first < len(h.places); first = below*i + 1 {
 		least := first
-		for child := first + 1; child < min(first+below, len(h)); child++ {
-			if h[child].before(h[least]) {
+		for child := first + 1; child < min(first+below, len(h.places)); child++ {
+			if h.places[child].before(&h.places[least]) {
 				least = child
 			}
 		}
-		if !h[least].before(x) {
+		if !h.places[least].before(x) {
 			break
 		}
-		h.put(h[least], i)
+		h.put(&h.places[least], i)
 		i = least
 	}
 	h.put(x, i)
 }
 
-// inOrder yields the elements in their order. The next one is among those below the ones that were,
+// put copies the fields one by one: a copy of the whole is slow while the garbage collector marks.
+func (h *heap) put(x *place, i int) {
+	at := &h.places[i]
+	at.grade, at.score, at.served, at.order = x.grade, x.score, x.served, x.order
+	at.backlog = x.backlog
+	h.tell(x.backlog, int32(i+1))
+}
+
+// tell tells a backlog the slot of its place.
+func (h *heap) tell(s *backlog, slot int32) {
+	if h.byRank {
+		s.rank = slot
+	} else {
+		s.turn = slot
+	}
+}
+
+// inOrder yields the backlogs in their order. The next one is among those below the ones that were,
 // so that the first few cost little, however many there are.
-func (h heap[T]) inOrder() iter.Seq[T] {
-	return func(yield func(T) bool) {
+func (h *heap) inOrder() iter.Seq[*backlog] {
+	return func(yield func(*backlog) bool) {
 		var edge []int
-		if len(h) > 0 {
+		if len(h.places) > 0 {
 			edge = append(edge, 0)
 		}
 		for len(edge) > 0 {
 			least := 0
 			for i := range edge {
-				if h[edge[i]].before(h[edge[least]]) {
+				if h.places[edge[i]].before(&h.places[edge[least]]) {
 					least = i
 				}
 			}
 			at := edge[least]
 			edge[least] = edge[len(edge)-1]
 			edge = edge[:len(edge)-1]
-			if !yield(h[at]) {
+			if !yield(h.places[at].backlog) {
 				return
 			}
-			for child := below*at + 1; child < min(below*at+1+below, len(h)); child++ {
+			for child := below*at + 1; child < min(below*at+1+below, len(h.places)); child++ {
 				edge = append(edge, child)
 			}
 		}
 	}
-}
-
-func (h heap[T]) put(x T, i int) {
-	h[i] = x
-	x.moved(int32(i + 1))
 }

@@ -10,11 +10,11 @@ import (
 func TestHeapInOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for size := range 60 {
-		var h heap[byBest]
+		h := heap{byRank: true}
 		var want []int32
 		for range size {
 			best := int32(random.IntN(20))
-			h.push(byBest{best, &backlog{}})
+			h.push((&backlog{best: best}).placeByBest())
 			want = append(want, best)
 		}
 		slices.Sort(want)

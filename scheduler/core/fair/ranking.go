@@ -10,12 +10,10 @@ import (
 // its position: removing the first one, which is the most frequent case, touches no other entry.
 // Insertion and removal cost O(log n), the move of a chunk and, sometimes, of the list of chunks.
 //
-// Most leaves have one entry or none, so a ranking has room for one in itself.
+// The first one is in the ranking itself: it is read with each decision. Most leaves have no other.
 type ranking struct {
-	// only is the entry of a ranking that has had no other since it was empty; there are no chunks
-	// then.
-	only sortKey
-	// chunks are never empty, nor longer than maxChunk.
+	head sortKey
+	// chunks have the entries after head. They are never empty, nor longer than maxChunk.
 	chunks [][]sortKey
 	n      int
 }
@@ -25,18 +23,12 @@ const maxChunk = 64
 func (r *ranking) len() int { return r.n }
 
 // first returns the first sortKey; the ranking is not empty.
-func (r *ranking) first() sortKey {
-	if len(r.chunks) == 0 {
-		return r.only
-	}
-	return r.chunks[0][0]
-}
+func (r *ranking) first() *sortKey { return &r.head }
 
 // all yields the sortKeys in order. They must not change meanwhile.
 func (r *ranking) all() iter.Seq[sortKey] {
 	return func(yield func(sortKey) bool) {
-		if len(r.chunks) == 0 && r.n == 1 {
-			yield(r.only)
+		if r.n == 0 || !yield(r.head) {
 			return
 		}
 		for _, chunk := range r.chunks {
@@ -50,13 +42,17 @@ func (r *ranking) all() iter.Seq[sortKey] {
 }
 
 func (r *ranking) insert(p sortKey) {
-	if r.n++; r.n == 1 {
-		r.only = p
+	r.n++
+	switch {
+	case r.n == 1:
+		r.head = p
 		return
+	case p.before(r.head):
+		p, r.head = r.head, p
 	}
 	if len(r.chunks) == 0 {
-		r.chunks = append(r.chunks, []sortKey{r.only})
-		r.only = sortKey{}
+		r.chunks = append(r.chunks, []sortKey{p})
+		return
 	}
 	c, i := r.find(p)
 	if c == len(r.chunks) {
@@ -82,26 +78,32 @@ func (r *ranking) insert(p sortKey) {
 // remove takes out a sortKey that is there.
 func (r *ranking) remove(p sortKey) {
 	r.n--
-	if len(r.chunks) == 0 {
-		r.only = sortKey{}
-		return
+	switch {
+	case p != r.head:
+		r.take(r.find(p))
+	case r.n == 0:
+		r.head = sortKey{}
+	default:
+		r.head = r.chunks[0][0]
+		r.take(0, 0)
 	}
-	switch c, i := r.find(p); {
+}
+
+// take takes out what is at an index of a chunk.
+func (r *ranking) take(c, i int) {
+	switch {
 	case len(r.chunks[c]) == 1:
 		r.chunks = slices.Delete(r.chunks, c, c+1)
 	case i == 0:
-		r.chunks[c][0] = sortKey{}
+		r.chunks[c][0].entry = nil
 		r.chunks[c] = r.chunks[c][1:]
 	default:
 		r.chunks[c] = slices.Delete(r.chunks[c], i, i+1)
 	}
 }
 
-// find returns where p is, or where the first is that it is before: chunk and index.
+// find returns where in chunks p is, or where the first is that it is before: chunk and index.
 func (r *ranking) find(p sortKey) (chunk, index int) {
-	if len(r.chunks) > 0 && r.first() == p {
-		return 0, 0
-	}
 	chunk = sort.Search(len(r.chunks), func(i int) bool {
 		last := r.chunks[i][len(r.chunks[i])-1]
 		return !last.before(p)

@@ -41,7 +41,7 @@ func TestRanking(t *testing.T) {
 		if problem := r.check(); problem != "" || !slices.Equal(slices.Collect(r.all()), model) {
 			t.Fatalf("after %d steps: %s, or it is not the list", i, problem)
 		}
-		if len(model) > 0 && r.first() != model[0] {
+		if len(model) > 0 && *r.first() != model[0] {
 			t.Fatalf("after %d steps the first is %+v", i, r.first())
 		}
 	}

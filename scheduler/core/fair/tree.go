@@ -49,6 +49,8 @@ type Options struct {
 // one tree only, from its Attach (Wait, Start) to its Detach (Leave).
 type Tree struct {
 	levels []Level
+	// sticky: a level is.
+	sticky bool
 	admit  func(kind uint32, key string) Grade
 	root   *branch
 	// changes are Options.Changes, known their number at the last refresh.
@@ -66,14 +68,16 @@ func New(o Options) *Tree {
 	if len(o.Levels) > MaxLevels {
 		panic(fmt.Sprintf("fair: %d levels", len(o.Levels)))
 	}
+	t := &Tree{levels: o.Levels, admit: o.Admit, changes: o.Changes, root: &branch{weight: 1}}
 	for _, l := range o.Levels {
+		t.sticky = t.sticky || l.Stickiness > 0
 		for key, w := range l.Weights {
 			if !(w > 0) {
 				panic(fmt.Sprintf("fair: %q weighs %v", key, w))
 			}
 		}
 	}
-	return &Tree{levels: o.Levels, admit: o.Admit, changes: o.Changes, root: &branch{weight: 1}}
+	return t
 }
 
 // branch returns the leaf of a path, made if need be. A path has one key for each

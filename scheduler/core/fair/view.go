@@ -99,7 +99,7 @@ func (s *backlog) all(entries []*Entry) []*Entry {
 	for p := range s.entries.all() {
 		entries = append(entries, p.entry)
 	}
-	for _, child := range s.byBest {
+	for _, child := range s.byBest.places {
 		entries = child.backlog.all(entries)
 	}
 	return entries

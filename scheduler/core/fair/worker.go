@@ -57,12 +57,15 @@ func (t *Tree) next(worker *Worker, only *backlog, now time.Time) *Item {
 	if s == nil {
 		return nil
 	}
-	home := worker.homeIn(t)
+	var home *branch // no other levels than sticky ones need it
+	if t.sticky {
+		home = worker.homeIn(t)
+	}
 	for depth := range t.levels {
-		if len(s.byTurn) == 0 {
+		turn := s.byTurn.first()
+		if turn == nil {
 			return nil
 		}
-		turn := s.byTurn[0].backlog
 		if depth == 0 && only != nil {
 			turn = only
 		} else if home != nil && depth < home.depth {
@@ -105,7 +108,7 @@ func (s *Worker) settle(t *Tree, it *Item, home *branch, now time.Time) {
 	}
 	s.next, s.kept = nil, 0
 	t.move(s, home)
-	if !t.sticky() {
+	if !t.sticky {
 		return
 	}
 	if s.since == nil {
@@ -116,15 +119,6 @@ func (s *Worker) settle(t *Tree, it *Item, home *branch, now time.Time) {
 			s.since[depth] = now
 		}
 	}
-}
-
-func (t *Tree) sticky() bool {
-	for _, l := range t.levels {
-		if l.Stickiness > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // move has a worker belong to a branch. An idle one has left its list before.

@@ -12,7 +12,7 @@ import (
 type List[T comparable] struct {
 	// blocks are in order. One whose items are gone is nil: never the first or the last, and no
 	// more than half of them. The last one is there even if its items are gone, and is used again.
-	// marks has the mark of each.
+	// marks has the mark of each: a few of them are in one line of a cache.
 	blocks []*block[T]
 	marks  []mark
 	// n counts the items, vacant the nil blocks.
@@ -36,15 +36,17 @@ func TagOf(text string) Tag {
 // inBlock bounds what is held for an item whose neighbours are gone.
 const inBlock = 32
 
-// A block has items with consecutive numbers. An item that is gone is zero.
-type block[T comparable] [inBlock]T
+// A block has items with consecutive numbers, and their tags. An item that is gone is zero.
+type block[T comparable] struct {
+	items [inBlock]T
+	tags  [inBlock]Tag
+}
 
-// A mark counts the items that are left in a block, and has their tags. index is that of the block
-// among all that ever were.
+// A mark counts the items that are left in a block. index is that of the block among all that ever
+// were.
 type mark struct {
 	index uint64
 	left  int
-	tags  [inBlock]Tag
 }
 
 // Len counts the items.
@@ -64,10 +66,8 @@ func (l *List[T]) Add(item T, tag Tag) uint64 {
 		l.blocks, l.marks = append(l.blocks, &block[T]{}), append(l.marks, mark{index: index})
 		end++
 	}
-	l.blocks[end][at] = item
-	m := &l.marks[end]
-	m.tags[at] = tag
-	m.left++
+	l.blocks[end].items[at], l.blocks[end].tags[at] = item, tag
+	l.marks[end].left++
 	l.n++
 	l.last++
 	return l.last
@@ -77,7 +77,7 @@ func (l *List[T]) Add(item T, tag Tag) uint64 {
 func (l *List[T]) Remove(number uint64) {
 	var gone T
 	i := l.find((number - 1) / inBlock)
-	l.blocks[i][(number-1)%inBlock] = gone
+	l.blocks[i].items[(number-1)%inBlock] = gone
 	l.n--
 	if l.marks[i].left--; l.marks[i].left == 0 && i < len(l.blocks)-1 {
 		l.blocks[i] = nil
@@ -134,8 +134,8 @@ func (l *List[T]) Next(after uint64, tag Tag) (number uint64, item T) {
 			at = int(after - first)
 		}
 		for ; at < inBlock; at++ {
-			if (tag == 0 || m.tags[at] == tag) && b[at] != gone {
-				return first + uint64(at) + 1, b[at]
+			if (tag == 0 || b.tags[at] == tag) && b.items[at] != gone {
+				return first + uint64(at) + 1, b.items[at]
 			}
 		}
 	}

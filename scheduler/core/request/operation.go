@@ -15,12 +15,8 @@ type Operation struct {
 	Name string
 	// Instance is the client's instance name.
 	Instance string
-	// Digest is the action's digest.
-	Digest digest.Digest
-	// Action is the action for the worker; its timeout is set.
-	Action *repb.Action
-	// Platform has the properties that a worker needs.
-	Platform Platform
+	// Size is the size class on which the action starts.
+	Size Size
 	// Private operations are never joined with others of the same action.
 	Private bool
 	// Priority and Expected order the operations of one invocation: lower priorities go first
@@ -28,14 +24,18 @@ type Operation struct {
 	// invocations; see package fair.
 	Priority int32
 	Expected time.Duration
+	// Platform has the properties that a worker needs.
+	Platform Platform
+	// Digest is the action's digest.
+	Digest digest.Digest
+	// Action is the action for the worker; its timeout is set.
+	Action *repb.Action
 	// User is the caller, Claims are other facts about the caller; both are empty without
 	// authentication.
 	User   string
 	Claims map[string]string
 	// Client identifies the caller for Config.MaxPerClient; empty: the operation counts for nobody.
 	Client string
-	// Size is the size class on which the action starts.
-	Size Size
 
 	// The other fields are passed on: the client, metadata that the worker copies into the result,
 	// the W3C trace context, and other data of the caller. Each may be nil or empty.

@@ -1,0 +1,198 @@
+package hugepages
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// large is how much memory a process has that needs huge pages.
+	large = 256 << 20
+	// every is the time between two looks at the memory. A look at memory that is on huge pages costs
+	// about a microsecond for each of them.
+	every = 5 * time.Second
+	// rest is the time until the next look if the kernel has no huge pages now, or never.
+	rest = 10 * time.Minute
+	// idle is for how long the kernel is left alone after each page, as a multiple of the time that
+	// the page took: some milliseconds, most of it to find one.
+	idle = 1
+	// known is longer than it takes to learn that a page is huge.
+	known = time.Millisecond / 10
+	// most is the size of the largest pages that are worth the search: on some machines they are
+	// hundreds of megabytes.
+	most = 32 << 20
+)
+
+// folder has what the kernel says of its huge pages; see Documentation/admin-guide/mm/transhuge.rst.
+const folder = "/sys/kernel/mm/transparent_hugepage/"
+
+// Start keeps the memory of this process on huge pages, once it is large, until stop is called or
+// ctx ends. It does nothing where the operator has turned them off for all processes, nor before
+// Linux 6.1.
+func Start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { keep(ctx) })
+	return func() {
+		cancel()
+		keeping.Wait()
+	}
+}
+
+// Settle does at once, without pauses, what Start does in time. It is for measurements.
+func Settle(ctx context.Context) {
+	if size := pageSize(); size > 0 {
+		look(ctx, size, large, 0)
+	}
+}
+
+func keep(ctx context.Context) {
+	size := pageSize()
+	for size > 0 {
+		pause := every
+		if !look(ctx, size, large, idle) {
+			pause = rest
+		}
+		if !wait(ctx, pause) {
+			return
+		}
+	}
+}
+
+// look puts what it can on huge pages, if there is so much memory, and reports whether it is worth
+// another look soon. idle is as above.
+func look(ctx context.Context, size, least uintptr, idle time.Duration) bool {
+	mappings, err := anonymous()
+	if err != nil {
+		return false
+	}
+	var total uintptr
+	for _, m := range mappings {
+		total += m.end - m.start
+	}
+	if total < least {
+		return true
+	}
+	huge, failed := 0, 0
+	for _, m := range mappings {
+		for page := range m.full(size) {
+			began := time.Now()
+			switch err := collapse(page, size); {
+			case err == nil:
+				huge++
+			case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EBUSY): // neither a page nor room for one
+				return false
+			default:
+				failed++
+			}
+			if took := time.Since(began); took > known && !wait(ctx, idle*took) {
+				return true
+			}
+		}
+	}
+	return huge > 0 || failed == 0
+}
+
+// wait returns false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// pageSize returns the size of a huge page, 0 if there are none to use.
+func pageSize() uintptr {
+	enabled, err := os.ReadFile(folder + "enabled")
+	if err != nil || bytes.Contains(enabled, []byte("[never]")) {
+		return 0
+	}
+	size, err := os.ReadFile(folder + "hpage_pmd_size")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimSpace(size)), 10, 64)
+	if err != nil || n > most {
+		return 0
+	}
+	return uintptr(n)
+}
+
+// A mapping is a range of addresses of this process.
+type mapping struct{ start, end uintptr }
+
+// anonymous returns the writable mappings of this process alone that belong to no file: its heap,
+// among others.
+func anonymous() ([]mapping, error) {
+	file, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var found []mapping
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		if m, ok := parse(lines.Text()); ok {
+			found = append(found, m)
+		}
+	}
+	return found, lines.Err()
+}
+
+// parse returns the mapping of a line of proc_pid_maps(5), if it is an anonymous one.
+func parse(line string) (m mapping, ok bool) {
+	fields := strings.Fields(line)
+	// Some kernels know what an anonymous mapping is for.
+	if len(fields) < 5 || fields[1] != "rw-p" || fields[4] != "0" || len(fields) > 5 && fields[5] != "[anon:" {
+		return m, false
+	}
+	start, end, _ := strings.Cut(fields[0], "-")
+	from, err := strconv.ParseUint(start, 16, 64)
+	to, endErr := strconv.ParseUint(end, 16, 64)
+	return mapping{uintptr(from), uintptr(to)}, err == nil && endErr == nil
+}
+
+// full yields the huge pages of a mapping that are in memory as a whole.
+func (m mapping) full(size uintptr) iter.Seq[uintptr] {
+	return func(yield func(uintptr) bool) {
+		small := uintptr(os.Getpagesize())
+		resident := make([]byte, size/small)
+		for page := (m.start + size - 1) / size * size; page+size <= m.end; page += size {
+			_, _, e := unix.Syscall(unix.SYS_MINCORE, page, size, uintptr(unsafe.Pointer(&resident[0])))
+			if e == 0 && isFull(resident) && !yield(page) {
+				return
+			}
+		}
+	}
+}
+
+// isFull reports whether each page of a vector of mincore(2) is in memory.
+func isFull(resident []byte) bool {
+	for _, r := range resident {
+		if r&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// collapse puts a part of the memory of this process on a huge page.
+func collapse(page, size uintptr) error {
+	if _, _, e := unix.Syscall(unix.SYS_MADVISE, page, size, unix.MADV_COLLAPSE); e != 0 {
+		return e
+	}
+	return nil
+}
