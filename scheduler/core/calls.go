@@ -11,9 +11,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// shortRest is how long a worker is idle while only tasks wait that it could not run.
-const shortRest = time.Second
-
 // calls answers the calls of workers, and notes what is taken from them.
 type calls struct {
 	*timer.Clock
@@ -96,12 +93,6 @@ func (c *calls) answer(w *worker, r event.Reply) {
 	w.held = false
 	*c.replies = append(*c.replies, r)
 	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
-}
-
-// rest has a worker be idle for a moment, because all that waits avoids it.
-func (c *calls) rest(w *worker) {
-	w.unidle()
-	c.answer(w, event.Reply{Do: event.BeIdle, NextSync: c.Now.Add(shortRest)})
 }
 
 // next is when a worker with a task must call again: soon enough to learn that its task must yield,
