@@ -337,7 +337,7 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 // tell is step, and checks the answer and the state after it.
 func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
-	known := maps.Collect(f.state.workers.All())
+	known, behind := maps.Collect(f.state.workers.All()), f.state.reviews.isBehind()
 	out := f.history.step(now, e)
 	f.announced.hear(e, out, func(w string) bool { return known[w] != nil })
 	f.log.WriteString(f.out.String())
@@ -378,7 +378,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	if problem := f.state.Check(); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
-	if problem := f.announced.check(f.state, e, out.Err); problem != "" {
+	if problem := f.announced.check(f.state, e, out.Err, behind); problem != "" {
 		f.t.Fatalf("%s\n%s", problem, f.log.String())
 	}
 	if problem := f.announced.checkMoves(f.state); problem != "" && !f.state.isBehind() {
