@@ -25,7 +25,7 @@ func TestReportOfEndingAction(t *testing.T) {
 		ends := &task{desired: &remoteworker.DesiredState_Executing{}, changed: make(chan struct{}, 1)}
 		ends.enter(runningCommand())
 		// The report waits for its first look at the action, and the end of that for its turn. A mutex
-		// that was waited for this long is passed on in order: the end comes after that look at once.
+		// that somebody missed after so long is passed on in order: the end comes right after that look.
 		ends.mu.Lock()
 		reported, ended := make(chan *remoteworker.SynchronizeRequest, 1), make(chan struct{})
 		go func() { reported <- p.report(ends, false) }()
@@ -36,6 +36,9 @@ func TestReportOfEndingAction(t *testing.T) {
 			})
 			close(ended)
 		}()
+		time.Sleep(3 * time.Millisecond)
+		ends.mu.Unlock()
+		ends.mu.Lock()
 		time.Sleep(3 * time.Millisecond)
 		ends.mu.Unlock()
 		<-ended

@@ -50,7 +50,7 @@ func (c *calls) unwanted(w *worker) {
 // wait.
 func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
 
-// claim does so for some, once for each.
+// claim does so for some, once for each, as long as they would get a task.
 func (c *calls) claim(q *queue, most int) {
 	for s := &q.spares; q.waiting > 0; most-- {
 		r := s.first()
@@ -63,6 +63,9 @@ func (c *calls) claim(q *queue, most int) {
 			return
 		}
 		if most == 0 {
+			return
+		}
+		if next, _ := r.worker.choose(nil, c.Now); next == nil {
 			return
 		}
 		s.drop()

@@ -310,11 +310,11 @@ func (d *dispatcher) offerIdle(q *queue) bool {
 			}
 			idle = avoided[0]
 		}
-		if !d.effort.Spend(endEffort) {
-			return false
-		}
 		if !d.next(idle) {
 			break
+		}
+		if !d.effort.Spend(endEffort) {
+			return false
 		}
 	}
 	return true

@@ -209,7 +209,8 @@ func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and the task of
-// q that moves there first; nil if there is none.
+// q that moves there first; nil if there is none. A class of which tasks avoid all idle workers is
+// passed over.
 func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) {
 	if q.waiting == 0 {
 		return nil, nil, 0
@@ -217,16 +218,23 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
 		return nil, nil, 0
 	}
-	if t := q.head(now); q.quotas == nil && (t == nil || !larger.isAvoidedBy(t)) {
-		return larger, t, 1
+	head := q.head(now)
+	for to := larger; to != nil; to = q.pool.smallest(to.size()+1, (*queue).hasIdle) {
+		avoided := head != nil && to.isAvoidedBy(head)
+		if q.quotas == nil && !avoided {
+			return to, head, looks + 1
+		}
+		it, n := q.pool.tree.Find(q.class, to.mayRunMore, func(it *fair.Item) bool {
+			return !to.isAvoidedBy(it.Owner.(*task))
+		})
+		if looks += n; it != nil {
+			return to, it.Owner.(*task), looks
+		}
+		if !avoided {
+			break
+		}
 	}
-	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(it *fair.Item) bool {
-		return !larger.isAvoidedBy(it.Owner.(*task))
-	})
-	if it == nil {
-		return larger, nil, looks
-	}
-	return larger, it.Owner.(*task), looks
+	return larger, nil, looks
 }
 
 // firstFor returns the first task of a queue that moves to a queue of another pool; nil if there is
