@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +14,9 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -305,4 +308,34 @@ func wantRetry(t *testing.T, err error) {
 	if d, ok := details[0].(*errdetails.RetryInfo); !ok || d.GetRetryDelay().AsDuration() <= 0 {
 		t.Errorf("no delay to retry after: %v", err)
 	}
+}
+
+// TestCallOfEndedConnection has a call come to its turn after its connection has ended, and after its
+// worker has called over another one: it changes nothing.
+func TestCallOfEndedConnection(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		l := bufconn.Listen(1)
+		go func() {
+			if c, err := l.Dial(); err == nil {
+				defer c.Close()
+				_, _ = io.Copy(io.Discard, c)
+			}
+		}()
+		conn := must(f.server.connections.Watch(l).Accept())
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w := f.worker("w")
+		d := f.storage.action("long")
+		f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d}).at(repb.ExecutionStage_QUEUED)
+		w.idle()
+		late := proto.CloneOf(w.req)
+		w.running(d)
+		over := peer.NewContext(t.Context(), &peer.Peer{Addr: conn.RemoteAddr()})
+		_, err := f.server.queue.Synchronize(over, late)
+		wantStatus(t, err, codes.Canceled, "canceled")
+		if n := f.server.Counts(); n.Executing != 1 || n.Busy != 1 {
+			t.Errorf("counts %+v", n)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -60,14 +61,15 @@ func (s queueService) Synchronize(
 		// It can fail only if no one would get the header.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.term, 10)))
 	}
-	if c := connection.Of(ctx); c != nil {
-		report.Connection = c.ID()
+	conn := connection.Of(ctx)
+	if conn != nil {
+		report.Connection = conn.ID()
 	}
 	s.peers.serves(report.Worker, cacheOf(ctx))
 	report.Boot, report.Address = connection.Boot(ctx), addressOf(ctx)
 	answer := make(chan event.Reply, 1)
 	if !s.Accept(func(t engine.Turn) (out event.Out) {
-		if ctx.Err() != nil { // it may have called again meanwhile, with news
+		if ctx.Err() != nil || conn != nil && conn.Ended() { // it may have called again meanwhile, with news
 			return t.Feed(event.Tick{})
 		}
 		report.Call = t.Hold(answer)
@@ -80,7 +82,7 @@ func (s queueService) Synchronize(
 		return nil, engine.ErrStopped()
 	}
 	if report.Call == 0 {
-		return nil, status.FromContextError(ctx.Err()).Err()
+		return nil, status.FromContextError(cmp.Or(ctx.Err(), context.Canceled)).Err()
 	}
 	if err != nil {
 		s.twins.warn(s.log, report.Worker, err)

@@ -171,8 +171,7 @@ func (p *position) run(ctx, abort context.Context) {
 			p.leave(abort)
 			return
 		}
-		state := current.current()
-		report := p.report(current, state, p.full(state, draining))
+		report := p.report(current, draining)
 		asked := time.Now()
 		response, err := p.synchronize(ctx, abort, report)
 		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, health.ErrUnfit)) {
@@ -242,8 +241,7 @@ func silence(d time.Duration) time.Duration {
 }
 
 // full reports whether the position must get no further action. One without an action, or with an
-// ended one, needs a permit for the next, and a worker that can run it. It judges by the state that
-// is reported: an action that ends between the two would be followed by one without a permit.
+// ended one, needs a permit for the next, and a worker that can run it.
 func (p *position) full(state *remoteworker.CurrentState_Executing, draining bool) bool {
 	if draining {
 		p.giveBack()
@@ -270,8 +268,10 @@ func (p *position) giveBack() {
 	}
 }
 
-// report describes the position and the state of its action.
-func (p *position) report(current *task, executing *remoteworker.CurrentState_Executing, full bool) *remoteworker.SynchronizeRequest {
+// report describes the position and the state of its action. It reads that once: an action that ends
+// between two looks would be reported as ended and followed by one without a permit.
+func (p *position) report(current *task, draining bool) *remoteworker.SynchronizeRequest {
+	executing := current.current()
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
 	}
@@ -286,7 +286,7 @@ func (p *position) report(current *task, executing *remoteworker.CurrentState_Ex
 		Platform:           p.w.opts.Platform,
 		SizeClass:          p.w.opts.SizeClass,
 		CurrentState:       state,
-		PreferBeingIdle:    full,
+		PreferBeingIdle:    p.full(executing, draining),
 	}
 }
 
@@ -426,7 +426,7 @@ func (p *position) leave(abort context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(abort, most)
 	defer cancel()
-	if _, err := p.call(ctx, p.report(nil, nil, true)); err != nil {
+	if _, err := p.call(ctx, p.report(nil, true)); err != nil {
 		p.log.Debug("the last call to the scheduler failed", zap.Error(err))
 	}
 }

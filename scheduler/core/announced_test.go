@@ -122,8 +122,9 @@ func (ps announcements) best(key, instance string, asked []string) (best [3]int,
 	return best, false
 }
 
-// check returns what a State does that the rule forbids.
-func (ps announcements) check(s *State, e event.Event, refused error) string {
+// check returns what a State does that the rule forbids. behind: some workers were still to be
+// undrained before the event, which may have come after what was submitted.
+func (ps announcements) check(s *State, e event.Event, refused error, behind bool) string {
 	for key, w := range s.workers.All() {
 		if w.task == nil || w.task.spec == nil {
 			continue
@@ -147,7 +148,7 @@ func (ps announcements) check(s *State, e event.Event, refused error) string {
 		}
 	}
 	submitted, ok := e.(event.Submit)
-	if !ok || refused != nil {
+	if !ok || refused != nil || behind {
 		return ""
 	}
 	return ps.checkChoice(s, s.operations.byName[submitted.Name])
@@ -213,7 +214,7 @@ func (ps announcements) checkMoves(s *State) string {
 				for _, t := range q.tasks() {
 					of := levels.Bounded(t.spec.Instance)
 					if !t.wanted() || !q.mayRunMore(of) || !idle.queue.mayRunMore(of) || !idle.queue.admits(t.spec.Instance) ||
-						!q.promisesNoMore(t, idle.queue) { // of which a market has a model
+						t.avoidsProgram(idle.program.key) || !q.promisesNoMore(t, idle.queue) { // of which a market has a model
 						continue
 					}
 					asked := announcementOf("", t.spec.Platform).has

@@ -11,9 +11,6 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// shortRest is how long a worker is idle while only tasks wait that it could not run.
-const shortRest = time.Second
-
 // calls answers the calls of workers, and notes what is taken from them.
 type calls struct {
 	*timer.Clock
@@ -53,7 +50,7 @@ func (c *calls) unwanted(w *worker) {
 // wait.
 func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
 
-// claim does so for some, once for each.
+// claim does so for some, once for each, as long as they would get a task.
 func (c *calls) claim(q *queue, most int) {
 	for s := &q.spares; q.waiting > 0; most-- {
 		r := s.first()
@@ -66,6 +63,9 @@ func (c *calls) claim(q *queue, most int) {
 			return
 		}
 		if most == 0 {
+			return
+		}
+		if next, _ := r.worker.choose(nil, c.Now); next == nil {
 			return
 		}
 		s.drop()
@@ -96,12 +96,6 @@ func (c *calls) answer(w *worker, r event.Reply) {
 	w.held = false
 	*c.replies = append(*c.replies, r)
 	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
-}
-
-// rest has a worker be idle for a moment, because all that waits avoids it.
-func (c *calls) rest(w *worker) {
-	w.unidle()
-	c.answer(w, event.Reply{Do: event.BeIdle, NextSync: c.Now.Add(shortRest)})
 }
 
 // next is when a worker with a task must call again: soon enough to learn that its task must yield,

@@ -115,10 +115,10 @@ func (s *checker) checkTasks() string {
 			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
 		}
 		hedges := w != nil && t.course == hedged
-		if set := t.timer.IsSet(); set != (orphan || none) && !(set && hedges) {
+		if set := t.timer.IsSet(); set != (orphan || none || q != nil && t.avoids()) && !(set && hedges) {
 			return fmt.Sprintf("task %s: timer %t, orphan %t, unmatched %t", t.action, t.timer.IsSet(), orphan, none)
 		}
-		if none && !s.dispatch.unmatched.IsSwept() && s.dispatch.pools.match(t.spec, t.class(), !t.impatient) != nil {
+		if none && !s.dispatch.unmatched.IsSwept() && s.dispatch.pools.queueFor(t) != nil {
 			return fmt.Sprintf("task %s is unmatched and has a queue", t.action)
 		}
 		if !slices.Contains(slices.Collect(s.inFlight.of(t).of(t.action)), t) {
@@ -232,7 +232,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			}
 			if len(tasks) != q.waiting ||
 				q.waiting > 0 && !q.open() && !q.declared && !q.line.IsSwept() ||
-				root.Idle > 0 && q.head(s.Now) != nil && !(*State)(s).isBehind() {
+				root.Idle > 0 && q.keepsIdle() && !(*State)(s).isBehind() {
 				return fmt.Sprintf("queue %v/%d: %d tasks, counted %d, open %t, %d idle", p.Key(),
 					q.class, len(tasks), q.waiting, q.open(), root.Idle)
 			}
@@ -274,6 +274,17 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 		}
 	}
 	return ""
+}
+
+// keepsIdle reports whether an idle worker of a queue could have one of its tasks.
+func (q *queue) keepsIdle() bool {
+	for _, p := range q.programs {
+		it, _ := q.pool.tree.Find(q.class, q.mayRunMore, func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(p.key) })
+		if it != nil && slices.ContainsFunc(p.positions, func(w *worker) bool { return w.entry.Waits() }) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkLine compares the counters of a line of tasks with its content.

@@ -72,7 +72,7 @@ func (c *clients) admit(spec *request.Operation, t *task) error {
 		return fmt.Errorf("%w: %d actions wait", event.ErrQueueFull, c.dispatch.queued)
 	}
 	waiting := c.dispatch.unmatched.Len()
-	if q := c.dispatch.pools.match(spec, spec.Size.Class, true); q != nil {
+	if q := c.dispatch.pools.match(spec, spec.Size.Class, true, nil); q != nil {
 		waiting = q.waiting
 	}
 	if waiting >= c.cfg.MaxPerQueue {

@@ -47,6 +47,14 @@ func newDispatcher(c *timer.Clock, cfg *tuning.Config, ops *operations, calls *c
 
 func (d *dispatcher) isSettling() bool { return d.settle.IsSet() }
 
+// startsAt is when workers get tasks, by Clock.Awake: now, or when State has settled.
+func (d *dispatcher) startsAt() time.Duration {
+	if d.isSettling() {
+		return timer.After(d.Awake(), d.Timers.When(&d.settle).Sub(d.Now))
+	}
+	return d.Awake()
+}
+
 // enqueue puts a task that is nowhere into a queue, which gives it to the
 // nearest worker if one is idle, or among the unmatched.
 func (d *dispatcher) enqueue(t *task) {
@@ -73,6 +81,9 @@ func (d *dispatcher) place(t *task, q *queue) {
 	if t.impatient {
 		q.impatient++
 	}
+	if t.avoids() {
+		d.Timers.Set(&t.timer, d.When(t.past.until))
+	}
 	if q.line.Len() == 1 {
 		q.absence.await(d.Clock)
 	}
@@ -89,14 +100,29 @@ func (d *dispatcher) place(t *task, q *queue) {
 		q.quotas.Enter(t.quotaShare())
 	}
 	tree.Enqueue(&t.item, q.class, t.returned)
-	if idle := d.nearest(t, q); idle != nil {
+	if idle := q.willing(t); idle != nil {
 		d.next(idle)
-		if q.hasIdle() {
-			q.quotas.Expose()
-		}
 	} else {
 		d.calls.claim(q, 1)
 	}
+	if q.hasIdle() {
+		q.quotas.Expose()
+	}
+}
+
+// isPreempted reports whether a worker that calls must stop its task, because of quotas. It need not
+// if all that waits of the instance for which it would be stopped avoids it.
+func (d *dispatcher) isPreempted(w *worker) bool {
+	if d.isSettling() || !w.task.share.IsPreempted() {
+		return false
+	}
+	l := w.claim()
+	if l == nil {
+		return true
+	}
+	t, looks := w.choose(l, d.Now)
+	d.effort.Spend(looks)
+	return t != nil || looks == 0
 }
 
 // givesWay reports whether a worker that calls must stop its task, which no client wants, because
@@ -107,8 +133,9 @@ func (d *dispatcher) givesWay(w *worker) bool {
 		d.isSettling() || w.task.run().yields() > d.Awake() {
 		return false
 	}
-	it := w.pool.tree.Next(&w.entry, d.Now)
-	return it != nil && !it.Owner.(*task).avoids(w.program.key, d.Now)
+	t, looks := w.choose(nil, d.Now)
+	d.effort.Spend(looks)
+	return t != nil
 }
 
 // unqueue removes a task from the counters of its queue.
@@ -215,70 +242,25 @@ func (d *dispatcher) release(t *task) {
 }
 
 // next assigns the next task for a worker. It returns false if the worker must stay idle.
-func (d *dispatcher) next(w *worker) bool {
-	if w.takes != Serving || d.isSettling() {
-		return false
-	}
-	it := w.pool.tree.Next(&w.entry, d.Now)
-	if it == nil {
-		return false
-	}
-	t := it.Owner.(*task)
-	if t.avoids(w.program.key, d.Now) {
-		var looks int
-		t, looks = w.nextOther(d.Now)
-		if d.effort.Spend(looks); t == nil {
-			d.calls.rest(w)
-			return true
-		}
-	}
-	d.assign(t, w)
-	return true
-}
-
-// nearest returns the idle worker of a queue for one of its tasks; nil if none may be idle now.
-func (d *dispatcher) nearest(t *task, q *queue) *worker {
-	w := d.willing(t, q)
-	if w != nil || q.pool.tree.Idle(q.class) == 0 {
-		return w
-	}
-	for _, x := range q.avoidedBy(t, d.Now) {
-		d.calls.rest(x)
-	}
-	return nil
-}
-
-// willing returns the idle worker of a queue that is nearest to a task and that it does not avoid;
-// nil if there is none.
-func (d *dispatcher) willing(t *task, q *queue) (found *worker) {
-	var avoided []*worker
-	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
-		w := near.Owner.(*worker)
-		if !t.avoids(w.program.key, d.Now) {
-			found = w
-			break
-		}
-		w.unidle()
-		avoided = append(avoided, w)
-	}
-	for _, x := range avoided {
-		x.idle()
-	}
-	return found
-}
+func (d *dispatcher) next(w *worker) bool { return d.nextOf(w, nil) }
 
 // nextFor assigns a worker that was to be free for a line, nil for none, the task that is next
 // there.
 func (d *dispatcher) nextFor(w *worker, l *preemption.Line) bool {
-	if l == nil || !l.Short() || w.takes != Serving || d.isSettling() {
+	return l != nil && l.Short() && d.nextOf(w, l)
+}
+
+// nextOf assigns the next task of a line, nil for all, to a worker. It returns false if there is
+// none.
+func (d *dispatcher) nextOf(w *worker, l *preemption.Line) bool {
+	if w.takes != Serving || d.isSettling() {
 		return false
 	}
-	it := w.pool.tree.NextOf(&w.entry, l.Instance(), d.Now)
-	if it == nil {
-		return false
+	t, looks := w.choose(l, d.Now)
+	if d.effort.Spend(looks); t != nil {
+		d.assign(t, w)
 	}
-	d.assign(it.Owner.(*task), w)
-	return true
+	return t != nil
 }
 
 // offer gives a worker whose call is held its next task, or makes it wait for one.
@@ -320,15 +302,19 @@ func (d *dispatcher) offerIdle(q *queue) bool {
 		if t == nil {
 			break
 		}
-		idle := q.pool.tree.Nearest(&t.item, q.class)
+		idle := q.willing(t)
 		if idle == nil {
+			avoided := q.avoidedBy(t) // others may go there
+			if len(avoided) == 0 {
+				break
+			}
+			idle = avoided[0]
+		}
+		if !d.next(idle) {
 			break
 		}
 		if !d.effort.Spend(endEffort) {
 			return false
-		}
-		if !d.next(idle.Owner.(*worker)) {
-			break
 		}
 	}
 	return true

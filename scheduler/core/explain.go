@@ -32,20 +32,30 @@ func (s *View) WaitsFor(name string) string {
 	if instance := levels.Bounded(t.spec.Instance); q.quotas.Grade(instance) == fair.Wait {
 		return q.pool.cohort.WhyHeld(instance, q.class)
 	}
-	why := s.whyWaits(q) + s.overflows.otherClasses(q, t)
+	why := s.whyWaits(q, t)
 	if first := q.head(s.Now); first != nil && first != t {
 		why += fmt.Sprintf("; next of the %d that wait is %s", q.waiting, first.spec.Describe())
 	}
 	return why
 }
 
-// whyWaits says why the first action of a queue waits.
-func (s *View) whyWaits(q *queue) string {
+// whyWaits says why a task of a queue waits, as if it were the first.
+func (s *View) whyWaits(q *queue, t *task) string {
+	why := s.whyNobody(q, t)
+	if t.avoids() {
+		why += fmt.Sprintf("; %s, so it waits for other workers for another %s", t.past.failure,
+			max(t.past.until-s.Awake(), 0).Round(time.Second))
+	}
+	return why + s.overflows.otherClasses(q, t)
+}
+
+// whyNobody says why no worker of a queue gets a task.
+func (s *View) whyNobody(q *queue, t *task) string {
 	if s.dispatch.isSettling() {
 		return fmt.Sprintf("the scheduler has just started; for another %s workers may return with their running actions",
 			s.Timers.When(&s.dispatch.settle).Sub(s.Now).Round(time.Second))
 	}
-	serving, free, drained, suspended := q.staff()
+	serving, free, drained, suspended := q.staff(t)
 	if q.away && q.drained > 0 {
 		return fmt.Sprintf("%s drained; actions wait %s for one to be undrained",
 			plural.Choose(drained, "the only worker is", fmt.Sprintf("all %d workers are", drained)), q.patience(&s.cfg))
@@ -55,7 +65,11 @@ func (s *View) whyWaits(q *queue) string {
 			"its actions wait %s for one to come, and then take another class",
 			q.class, q.pool.patience)
 	}
-	why := whyBusy(serving, free)
+	other := ""
+	if t.avoids() {
+		other = "other "
+	}
+	why := whyBusy(serving, free, other)
 	if drained > 0 {
 		why += fmt.Sprintf("; %d more %s drained", drained, plural.Choose(drained, "is", "are"))
 	}
@@ -66,20 +80,20 @@ func (s *View) whyWaits(q *queue) string {
 }
 
 // whyBusy says why none of the workers that take work gets an action now, although some have room
-// for it.
-func whyBusy(serving, free int) string {
+// for it. other is empty, or "other " if these are not all.
+func whyBusy(serving, free int, other string) string {
 	switch {
 	case serving == 0:
-		return "no worker takes more work for the moment"
+		return fmt.Sprintf("no %sworker takes more work for the moment", other)
 	case serving == 1 && free == 1:
-		return "the only worker that takes work is between two calls"
+		return fmt.Sprintf("the only %sworker that takes work is between two calls", other)
 	case free > 0:
-		return fmt.Sprintf("%d of %d workers that take work %s between two calls, the others busy",
-			free, serving, plural.Choose(free, "is", "are"))
+		return fmt.Sprintf("%d of %d %sworkers that take work %s between two calls, the others busy",
+			free, serving, other, plural.Choose(free, "is", "are"))
 	case serving == 1:
-		return "the only worker that takes work is busy"
+		return fmt.Sprintf("the only %sworker that takes work is busy", other)
 	}
-	return fmt.Sprintf("all %d workers that take work are busy", serving)
+	return fmt.Sprintf("all %d %sworkers that take work are busy", serving, other)
 }
 
 // otherClasses says, for a queued task, which workers of other size classes are idle, and why it
@@ -87,7 +101,7 @@ func whyBusy(serving, free int) string {
 func (o *overflows) otherClasses(q *queue, t *task) string {
 	smaller, larger := 0, 0
 	for _, other := range q.pool.queues {
-		idle := other.idlers()
+		idle := other.idlers(t)
 		if other.class < q.class {
 			smaller += idle
 		} else if other != q {
@@ -114,7 +128,7 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 			"of which what waits may have none by its maximum", plural.Of(larger, "worker"), areIdle(larger))
 	}
 	if s, _, _ := o.elsewhere(q); s.task != nil {
-		idle := s.to.idlers()
+		idle := s.to.idlers(s.task)
 		text += fmt.Sprintf("; %s with %s %s: one is worth it "+
 			"once the next action has waited for %s, or more than %.3g wait for each worker",
 			plural.Of(idle, "worker"), s.to.pool.Platform, areIdle(idle), q.spills().Patience(s.turns).Round(time.Second), s.turns)
@@ -125,9 +139,12 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 func areIdle(n int) string { return plural.Choose(n, "is idle", "are idle") }
 
 // staff counts the programs of a queue that take work, those of them that have room now, and those
-// that are drained or suspended.
-func (q *queue) staff() (serving, free, drained, suspended int) {
+// that are drained or suspended, without the one that a task avoids.
+func (q *queue) staff(t *task) (serving, free, drained, suspended int) {
 	for _, p := range q.programs {
+		if t.avoidsProgram(p.key) {
+			continue
+		}
 		var has [Suspended + 1]bool
 		room := false
 		for _, w := range p.positions {
@@ -149,14 +166,14 @@ func (q *queue) staff() (serving, free, drained, suspended int) {
 	return serving, free, drained, suspended
 }
 
-// idlers counts the programs of a queue that wait for an action.
-func (q *queue) idlers() (n int) {
+// idlers counts the programs of a queue that wait for an action, without the one that a task avoids.
+func (q *queue) idlers(t *task) (n int) {
 	if q.pool.tree.Idle(q.class) == 0 {
 		return 0
 	}
 	for _, p := range q.programs {
 		for _, w := range p.positions {
-			if w.entry.Waits() {
+			if w.entry.Waits() && !t.avoidsProgram(p.key) {
 				n++
 				break
 			}

@@ -156,9 +156,10 @@ func (ps *pools) stopOverMax(e *sweep.Effort) {
 // declared one if the action is patient, goes before one that is only open; then candidates chooses
 // the pool. Between equal candidates, an action that starts on a smaller class goes where the
 // largest class is largest, as it may have to run again there, and then where the wait is shortest.
-// In that pool it is the wanted size class, where 0 is the largest. If one action takes more than
-// its instance's maximum it could wait for ever.
-func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *queue {
+// In that pool it is the wanted size class, where 0 is the largest; if may, unless it is nil, is
+// false of that, the pool has none. If one action takes more than its instance's maximum it could
+// wait for ever.
+func (ps *pools) match(spec *request.Operation, class uint32, patient bool, may func(*queue) bool) *queue {
 	var best, open *queue
 	var rank offer.Candidate[*pool]
 	fits := func(q *queue) bool { return (q.served() || patient && q.declared) && q.admits(spec.Instance) }
@@ -176,6 +177,8 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *que
 			if open == nil {
 				open = c.Pool.suited(class, func(q *queue) bool { return q.open() && q.admits(spec.Instance) })
 			}
+		} else if may != nil && !may(q) {
+			continue
 		} else if best == nil || again(q) > again(best) || again(q) == again(best) && q.sooner(best) {
 			best, rank = q, c
 		}
@@ -183,15 +186,37 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool) *que
 	return cmp.Or(best, open)
 }
 
-// queueFor returns the queue that must run a task. A task that failed on a small size class stays
-// in its pool, where it runs on the largest.
+// queueFor returns the queue that must run a task: one with other workers than those that could not
+// run it, if there is one.
 func (ps *pools) queueFor(t *task) *queue {
+	if q := ps.besideFor(t, t.failedOn()); q != nil {
+		return q
+	}
+	return ps.choose(t, nil)
+}
+
+// besideFor returns the queue that must run a task if the program of a key may not; nil: there is
+// none where others take work.
+func (ps *pools) besideFor(t *task, key string) *queue {
+	if key == "" {
+		return nil
+	}
+	others := func(q *queue) bool { return q.isServedBeside(key) }
+	if q := ps.choose(t, others); q != nil && others(q) {
+		return q
+	}
+	return nil
+}
+
+// choose is match for a task. One that failed on a small size class stays in its pool, where it
+// runs on the largest.
+func (ps *pools) choose(t *task, may func(*queue) bool) *queue {
 	if t.pool != nil && t.course.largest() {
 		if q := t.pool.largest(t.takenBy); q != nil {
 			return q
 		}
 	}
-	return ps.match(t.spec, t.class(), !t.impatient)
+	return ps.match(t.spec, t.class(), !t.impatient, may)
 }
 
 // stays reports whether a task of a queue, or an unmatched one for nil, is in the right place.

@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"time"
 
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -81,10 +80,32 @@ func (p *program) peersAreWell() bool {
 	return 2*(peers-ill) > peers && p.hasPeers()
 }
 
+// willing returns the idle worker of a queue that is nearest to a task that does not avoid it; nil if
+// there is none.
+func (q *queue) willing(t *task) (found *worker) {
+	var avoided []*worker
+	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
+		w := near.Owner.(*worker)
+		if !t.avoidsProgram(w.program.key) {
+			found = w
+			break
+		}
+		w.unidle()
+		avoided = append(avoided, w)
+	}
+	for _, x := range avoided {
+		x.idle()
+	}
+	return found
+}
+
 // avoidedBy returns the idle workers of a queue that a task avoids.
-func (q *queue) avoidedBy(t *task, now time.Time) (idle []*worker) {
-	p := q.programs[t.failedOn()]
-	if p == nil || !t.avoids(p.key, now) {
+func (q *queue) avoidedBy(t *task) (idle []*worker) {
+	if !t.avoids() {
+		return nil
+	}
+	p := q.programs[t.past.failed]
+	if p == nil {
 		return nil
 	}
 	for _, w := range p.positions {
@@ -96,11 +117,8 @@ func (q *queue) avoidedBy(t *task, now time.Time) (idle []*worker) {
 }
 
 // isAvoidedBy reports whether a task avoids all idle workers of a queue.
-func (q *queue) isAvoidedBy(t *task, now time.Time) bool {
-	if t.failedOn() == "" {
-		return false
-	}
-	avoided := q.avoidedBy(t, now)
+func (q *queue) isAvoidedBy(t *task) bool {
+	avoided := q.avoidedBy(t)
 	return len(avoided) > 0 && q.pool.tree.Idle(q.class) == len(avoided)
 }
 
@@ -115,7 +133,16 @@ func (p *program) serving() (n int) {
 }
 
 // hasPeers reports whether a worker of another program of the queue takes work.
-func (p *program) hasPeers() bool { return p.queue.serving > p.serving() }
+func (p *program) hasPeers() bool { return p.queue.isServedBeside(p.key) }
+
+// isServedBeside reports whether a worker of another program than that of a key takes work of a
+// queue.
+func (q *queue) isServedBeside(key string) bool {
+	if p := q.programs[key]; p != nil {
+		return q.serving > p.serving()
+	}
+	return q.served()
+}
 
 // identity is the common part of the identities of a program's workers.
 func (p *program) identity() map[string]string { return names.WithoutPosition(p.positions[0].ID) }

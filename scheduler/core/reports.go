@@ -207,7 +207,7 @@ func (rs *reports) executes(w *worker, a request.Ran) {
 			rs.hedges.runs(w)
 		}
 		w.shield()
-		if !rs.dispatch.isSettling() && w.task.share.IsPreempted() {
+		if rs.dispatch.isPreempted(w) {
 			rs.runs.preempt(w)
 			return
 		}

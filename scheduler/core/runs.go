@@ -98,8 +98,8 @@ func (r *runs) conclude(w *worker, e ending) {
 const elsewhere = 10 * time.Second
 
 // retry has a task that a worker could not run, for no fault of the action, run once more, on
-// another worker if one is free soon. It returns false if no other one takes work, or if another
-// one could not run it either: the error is for the client.
+// another worker if one is free soon. It returns false if no other one takes work, or will when
+// State has settled, or if another one could not run it either: the error is for the client.
 func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	t, p := w.task, w.program
 	if t.race() != nil || int(t.attempts-t.preempted) >= r.cfg.MaxAttempts || t.failedOn() != "" && t.failedOn() != p.key {
@@ -107,16 +107,16 @@ func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	}
 	code, message := codes.Code(resp.GetStatus().GetCode()), resp.GetStatus().GetMessage()
 	larger := w.pool.largest(func(q *queue) bool { return q.served() && q.admits(t.spec.Instance) })
-	switch own := r.dispatch.pools.queueFor(t); {
+	switch {
 	case p.hasPeers():
 	case larger != nil && larger.size() > w.queue.size():
 		t.course = outgrown
 		t.explain(fmt.Sprintf("ended with %s on size class %d", code, w.queue.class))
-	case own == nil || own == w.queue || !own.served():
+	case r.dispatch.pools.besideFor(t, p.key) == nil && !r.dispatch.isSettling():
 		return false
 	}
 	runs := t.pastRuns()
-	runs.failed, runs.until = p.key, r.Now.Add(elsewhere)
+	runs.failed, runs.avoids, runs.until = p.key, true, timer.After(r.dispatch.startsAt(), elsewhere)
 	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", w.Key, code, message)
 	*r.retries = append(*r.retries, event.Retry{
 		Taken: event.Taken{Operation: t.spec, Worker: w.Key, Why: event.Failed}, Code: code, Message: message,
@@ -188,9 +188,12 @@ func (r *runs) lose(w *worker, why event.Why) {
 		return
 	}
 	if int(t.attempts-t.preempted) >= r.cfg.MaxAttempts {
+		why := "each time the worker was lost or dropped it, last " + w.Key
+		if t.failedOn() != "" {
+			why = fmt.Sprintf("worker %s was lost or dropped it; %s", w.Key, t.past.failure)
+		}
 		r.finish(t, failure(codes.Internal, fmt.Sprintf(
-			"action %s was given up after %d attempts: each time the worker was lost or dropped it, last %s",
-			t.action, t.attempts-t.preempted, w.Key)))
+			"action %s was given up after %d attempts: %s", t.action, t.attempts-t.preempted, why)))
 		return
 	}
 	r.tally.Returned++
@@ -248,6 +251,16 @@ func (r *runs) drop(t *task) {
 	t.move(nil)
 	r.Timers.Stop(&t.timer)
 	r.inFlight.remove(t)
+}
+
+// due handles the timer of a task: one that waits and has avoided workers until now may go there.
+func (r *runs) due(t *task) {
+	if t.queue() != nil {
+		t.past.avoids = false
+		r.dispatch.rematch(t)
+		return
+	}
+	r.overdue(t)
 }
 
 // overdue ends a task that no worker could serve, or that no client asked for, or starts one again

@@ -144,7 +144,7 @@ func (o *overflows) give(s spillage) {
 		return
 	}
 	o.spilled++
-	o.dispatch.assign(s.task, o.dispatch.willing(s.task, s.to))
+	o.dispatch.assign(s.task, s.to.willing(s.task))
 }
 
 // await schedules a look at a queue for when its first task to move has waited long enough.
@@ -189,7 +189,7 @@ func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 			if to.size() < q.size() || !to.hasIdle() {
 				continue
 			}
-			t, n := q.firstFor(to, p.equals, o.Now)
+			t, n := q.firstFor(to, p.equals)
 			looks, sought = looks+n, sought+1
 			if t != nil {
 				turns := q.turns(to, p.Stranger(q.pool.Offer, t.spec.Platform), o.cfg)
@@ -209,7 +209,8 @@ func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 }
 
 // largerFor returns the queue of the smallest larger class that has an idle worker, and the task of
-// q that moves there first; nil if there is none.
+// q that moves there first; nil if there is none. A class of which tasks avoid all idle workers is
+// passed over.
 func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) {
 	if q.waiting == 0 {
 		return nil, nil, 0
@@ -217,25 +218,32 @@ func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) 
 	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
 		return nil, nil, 0
 	}
-	if t := q.head(now); q.quotas == nil && (t == nil || !larger.isAvoidedBy(t, now)) {
-		return larger, t, 1
+	head := q.head(now)
+	for to := larger; to != nil; to = q.pool.smallest(to.size()+1, (*queue).hasIdle) {
+		avoided := head != nil && to.isAvoidedBy(head)
+		if q.quotas == nil && !avoided {
+			return to, head, looks + 1
+		}
+		it, n := q.pool.tree.Find(q.class, to.mayRunMore, func(it *fair.Item) bool {
+			return !to.isAvoidedBy(it.Owner.(*task))
+		})
+		if looks += n; it != nil {
+			return to, it.Owner.(*task), looks
+		}
+		if !avoided {
+			break
+		}
 	}
-	it, looks := q.pool.tree.Find(q.class, larger.mayRunMore, func(it *fair.Item) bool {
-		return !larger.isAvoidedBy(it.Owner.(*task), now)
-	})
-	if it == nil {
-		return larger, nil, looks
-	}
-	return larger, it.Owner.(*task), looks
+	return larger, nil, looks
 }
 
 // firstFor returns the first task of a queue that moves to a queue of another pool; nil if there is
 // none. If there may be equals, tasks to which the other pool is no stranger, they go first: those
 // before them cost more, and may have to wait for a long time yet.
-func (q *queue) firstFor(to *queue, equals bool, now time.Time) (first *task, looks int) {
+func (q *queue) firstFor(to *queue, equals bool) (first *task, looks int) {
 	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
 		t := it.Owner.(*task)
-		if !q.mayMove(t, to) || to.isAvoidedBy(t, now) {
+		if !q.mayMove(t, to) || to.isAvoidedBy(t) {
 			return false
 		}
 		if first == nil {

@@ -172,7 +172,7 @@ func (s *State) due(owner any) {
 	case *operation:
 		s.clients.abandon(x)
 	case *task:
-		s.runs.overdue(x)
+		s.runs.due(x)
 	case *worker:
 		s.reports.silent(x)
 	case *queue:

@@ -68,8 +68,8 @@ type task struct {
 	item fair.Item
 	pool *pool
 
-	// timer runs while the task is unmatched, hedged and running, or
-	// an orphan.
+	// timer runs while the task is unmatched, queued and avoids workers, hedged and running, or an
+	// orphan.
 	timer timer.Timer
 }
 
@@ -112,10 +112,11 @@ type past struct {
 	// because explains the course to users.
 	because string
 	// failed is the key of the program that could not run it, for no fault of the action; empty: none.
-	// Until some time the task waits for others. failure explains it to users.
-	failed  string
-	until   time.Time
-	failure string
+	// failure explains it to users.
+	failed, failure string
+	// avoids: the task waits for others, until a time of Clock.Awake.
+	avoids bool
+	until  time.Duration
 }
 
 // pastRuns returns past, made if need be.
@@ -134,10 +135,11 @@ func (t *task) failedOn() string {
 	return t.past.failed
 }
 
-// avoids reports whether the workers of a program, which has this key, do not get a task.
-func (t *task) avoids(program string, now time.Time) bool {
-	return program != "" && t.failedOn() == program && now.Before(t.past.until)
-}
+// avoids reports whether there are workers that do not get a task, for now.
+func (t *task) avoids() bool { return t.past != nil && t.past.avoids }
+
+// avoidsProgram reports whether the workers of a program, which has this key, do not.
+func (t *task) avoidsProgram(key string) bool { return t.avoids() && t.past.failed == key }
 
 // run returns the run of a task; nil if no worker has it.
 func (t *task) run() *run {
@@ -366,11 +368,7 @@ func (t *task) rival() *worker {
 	if t.pool.cohort != nil || q == nil || q.class <= t.worker().queue.class {
 		return nil
 	}
-	idle := t.pool.tree.Nearest(&t.item, q.class)
-	if idle == nil {
-		return nil
-	}
-	if w := idle.Owner.(*worker); w.program.record.Standing() == trust.Trusted {
+	if w := q.willing(t); w != nil && w.program.record.Standing() == trust.Trusted {
 		return w
 	}
 	return nil
@@ -379,7 +377,8 @@ func (t *task) rival() *worker {
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has
 // to be somebody to start it again then.
 func (t *task) mayHedge() bool {
-	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class && t.rival() != nil
+	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class &&
+		t.rival() != nil
 }
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.

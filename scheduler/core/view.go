@@ -186,8 +186,7 @@ func (s *View) Fill(v *view.Queue, branches int) {
 		}
 		v.Root = q.branches(v.Executing, branches)
 		if t := q.head(s.Now); t != nil {
-			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q)+
-				s.overflows.otherClasses(q, t)+v.Root.Behind()
+			v.Head, v.HeadSince, v.Why = t.spec, t.queued, s.whyWaits(q, t)+v.Root.Behind()
 		} else if q.waiting > 0 {
 			v.Why = allHeld
 		}
@@ -288,7 +287,7 @@ func (s *View) Program(worker string) (view.Program, bool) {
 // last event: those of the workers that would get it, and the declared ones. Workers without a
 // class count as class 1 if others have one.
 func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
-	q := s.dispatch.pools.match(spec, 0, true)
+	q := s.dispatch.pools.match(spec, 0, true, nil)
 	if q == nil {
 		return nil
 	}

@@ -33,3 +33,26 @@ func TestWaitsFor(t *testing.T) {
 		t.Errorf("the head of class %d waits because %s", q.SizeClass, q.Why)
 	}
 }
+
+// TestWaitsForOthers sees what is said of an operation that a worker could not run.
+func TestWaitsForOthers(t *testing.T) {
+	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
+	for _, event := range []string{
+		"0s sync a1 idle of=a class=1", "0s submit op1 x1 size=1,1h", "0s sync b1 idle of=b class=1", "0s submit op2 x2 size=1,1h",
+		"1s sync a1 completed x1 of=a class=1 error=EIO", "3s sync a1 idle of=a class=1",
+	} {
+		h.run(strings.Fields(event))
+	}
+	want := "the only other worker that takes work is busy; an earlier run on worker a1 ended with Unavailable: EIO, " +
+		"so it waits for other workers for another 8s"
+	if got := h.state.View().WaitsFor("op1"); got != want {
+		t.Errorf("it waits for %q, want %q", got, want)
+	}
+	if got := queuesOf(h.state, 0)[0].Why; got != want {
+		t.Errorf("the head waits for %q, want %q", got, want)
+	}
+	h.run(strings.Fields("4s drain host=b"))
+	if got := h.state.View().WaitsFor("op1"); !strings.HasPrefix(got, "no other worker takes more work for the moment; 1 more is drained; ") {
+		t.Errorf("while others are drained it waits for %q", got)
+	}
+}

@@ -262,12 +262,21 @@ func (w *worker) shield() {
 	}
 }
 
-// nextOther returns the first task for a worker that does not avoid it; nil if all that it looked at
-// do.
-func (w *worker) nextOther(now time.Time) (next *task, looks int) {
-	it, looks := w.pool.tree.Find(w.queue.class, w.queue.mayRunMore, func(it *fair.Item) bool {
-		return !it.Owner.(*task).avoids(w.program.key, now)
-	})
+// choose returns the next task of a line, nil for all, for a worker that it does not avoid; nil if
+// none of those that it looked at is one.
+func (w *worker) choose(l *preemption.Line, now time.Time) (next *task, looks int) {
+	tree, may := w.pool.tree, w.queue.mayRunMore
+	var it *fair.Item
+	if l == nil {
+		it = tree.Next(&w.entry, now)
+	} else {
+		it = tree.NextOf(&w.entry, l.Instance(), now)
+		may = func(instance string) bool { return instance == l.Instance() && w.queue.mayRunMore(instance) }
+	}
+	suits := func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(w.program.key) }
+	if it != nil && !suits(it) {
+		it, looks = tree.Find(w.queue.class, may, suits)
+	}
 	if it == nil {
 		return nil, looks
 	}
