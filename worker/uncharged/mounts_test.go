@@ -26,7 +26,7 @@ func TestFileSystems(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	here := []int{os.Getpid(), 1 << 30, os.Getpid()}
+	here := Holder{Processes: []int{os.Getpid(), 1 << 30, os.Getpid()}}
 	seen := Mounted(t.Context(), here, 1<<20, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {

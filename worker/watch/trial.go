@@ -1,0 +1,115 @@
+package watch
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+)
+
+// longestLook is how long one command is looked at in a trial.
+const longestLook = time.Second
+
+// A trial finds the owner of objects that no process shows: it stops one command, the likeliest, and
+// sees whether its end frees them.
+type trial struct {
+	mu      sync.Mutex
+	running map[*Watch]bool // the commands that are watched; guarded by mu, as all below
+	on      bool            // there is a trial
+	beside  map[*Watch]bool // the commands that ran when it began, without the accused
+	ended   bool            // one of these has ended since: perhaps that freed the objects
+}
+
+// enter adds a command that runs.
+func (t *trial) enter(w *Watch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running == nil {
+		t.running = map[*Watch]bool{}
+	}
+	t.running[w] = true
+}
+
+// leave removes a command that has ended or is about to be stopped. It returns what it is accused
+// of; nil: nothing.
+func (t *trial) leave(w *Watch) *Overuse {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.running, w)
+	t.ended = t.ended || t.beside[w]
+	select {
+	case found := <-w.accused:
+		return found
+	default:
+		return nil
+	}
+}
+
+// owns reports whether the user is that of a running command, and of no other.
+func (t *trial) owns(user uint32) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for w := range t.running {
+		if w.command.owns(user) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin accuses the likeliest owner of what was found, unless there is a trial already.
+func (t *trial) begin(ctx context.Context, found Overuse) {
+	t.mu.Lock()
+	on, running := t.on, slices.Collect(maps.Keys(t.running))
+	t.on = true
+	t.mu.Unlock()
+	if on {
+		return
+	}
+	accused := likeliest(ctx, found.kind, running)
+	over := found.kind.Over(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.on = accused != nil && t.running[accused] && !over && ctx.Err() == nil; t.on {
+		t.beside, t.ended = maps.Clone(t.running), false
+		delete(t.beside, accused)
+		accused.accused <- &found
+	}
+}
+
+// end says whether what a command was accused of was its own: it has ended.
+func (t *trial) end(ctx context.Context, found *Overuse) {
+	own := found.kind.Left(context.WithoutCancel(ctx), found.before)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if found.accused {
+		own = own && !t.ended
+		t.on, t.beside = false, nil
+	}
+	found.Own = found.Own || own
+}
+
+// likeliest returns the command that may have most objects of a kind, or began last.
+func likeliest(ctx context.Context, k *scarceKind, all []*Watch) (accused *Watch) {
+	most := -1
+	for _, w := range all {
+		n := k.suspicion(ctx, w.command)
+		if n > most || n == most && w.began.After(accused.began) {
+			accused, most = w, n
+		}
+	}
+	return accused
+}
+
+// suspicion is how many objects a command may have. A command that makes this hard to find out is
+// the most suspicious.
+func (k *scarceKind) suspicion(ctx context.Context, c Command) int {
+	ctx, cancel := context.WithTimeout(ctx, longestLook)
+	defer cancel()
+	if n := k.perhaps(ctx, c); ctx.Err() == nil {
+		return n
+	}
+	return math.MaxInt
+}

@@ -1,0 +1,117 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/forerunner-build/forerunner/worker/census"
+)
+
+// A crowd is the commands of a worker, by name, with objects that nobody sees.
+type crowd struct {
+	*Objects
+	mu       sync.Mutex
+	objects  map[string]int // guarded by mu, as all below
+	stopped  []string       // by their watches
+	convicts []string       // of these
+	running  sync.WaitGroup
+}
+
+func newCrowd() *crowd {
+	c := &crowd{objects: map[string]int{}, Objects: New(1)}
+	c.Objects.kinds = []*scarceKind{{what: "objects", Census: census.New(census.Kind{
+		Most: 100, Countable: 10_000,
+		All: func(int) (n int, err error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			for _, has := range c.objects {
+				n += has
+			}
+			return n, nil
+		},
+		Shown: func(context.Context, int) int { return 0 },
+	})}}
+	c.kinds[0].of = func(context.Context, Command, int) (int, bool) { return 0, true }
+	c.kinds[0].perhaps = func(_ context.Context, command Command) int { return len(command.Processes()) }
+	c.Begin()
+	return c
+}
+
+// start starts a command that has objects, and looks as if it had some. It ends when it is stopped,
+// or after a time if that is not 0. Its objects are there for a second more.
+func (c *crowd) start(t *testing.T, name string, objects, looks int, ends time.Duration) {
+	closing, err := c.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.objects[name] = objects
+	c.mu.Unlock()
+	w := c.Watch(Command{Processes: func() []int { return make([]int, looks) }}, closing)
+	ctx, cancel := context.WithCancel(t.Context())
+	if ends > 0 {
+		ctx, cancel = context.WithTimeout(t.Context(), ends)
+	}
+	c.running.Go(func() {
+		defer cancel()
+		found := w.Until(ctx, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.stopped = append(c.stopped, name)
+		})
+		time.AfterFunc(time.Second, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.objects, name)
+		})
+		c.Leave()
+		if found == nil {
+			return
+		}
+		if c.Settle(t.Context(), found); found.Own {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.convicts = append(c.convicts, name)
+		}
+	})
+}
+
+// TestTrial: of several commands one has too many objects, and nobody sees whose they are.
+func TestTrial(t *testing.T) {
+	for name, c := range map[string]struct {
+		looks             int // how many objects the owner looks as if it had
+		innocent          time.Duration
+		stopped, convicts []string
+	}{
+		"the likeliest has them":    {10, 0, []string{"owner"}, []string{"owner"}},
+		"perhaps it was another":    {10, 4500 * time.Millisecond, []string{"owner"}, nil},
+		"it does not look like it":  {1, 0, []string{"innocent", "late", "owner", "young"}, nil},
+		"nobody does, and it began": {2, 0, []string{"innocent", "late", "owner", "young"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				crowd := newCrowd()
+				crowd.start(t, "innocent", 20, 2, c.innocent)
+				time.Sleep(time.Second)
+				crowd.start(t, "owner", 500, c.looks, 0)
+				time.Sleep(time.Millisecond)
+				crowd.start(t, "young", 10, 2, 0)
+				time.Sleep(2 * time.Second)
+				crowd.start(t, "late", 10, 2, 0)
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				slices.Sort(crowd.stopped)
+				if !slices.Equal(crowd.stopped, c.stopped) || !slices.Equal(crowd.convicts, c.convicts) {
+					t.Errorf("stopped: %v, convicted: %v; want %v and %v", crowd.stopped, crowd.convicts, c.stopped, c.convicts)
+				}
+				if crowd.kinds[0].Found() {
+					t.Error("more are stopped")
+				}
+			})
+		})
+	}
+}
