@@ -144,7 +144,7 @@ func TestFreeing(t *testing.T) {
 		m.all = 900
 		for range 2 {
 			if got := look(); got != Innocent || c.Found() {
-				t.Fatalf("hidden objects for less than %s: %d", patience, got)
+				t.Fatalf("hidden objects for less than %s: %d", Patience, got)
 			}
 		}
 		if got := look(); got != Unknown || !c.Found() {

@@ -47,6 +47,9 @@ type Holder struct {
 	// Owns tells whose mount namespaces are the holder's, even if no process is in them: those below
 	// user namespaces that the user made. nil: only namespaces with a process are.
 	Owns func(user uint32) bool
+	// Maps includes file systems of files that are only mapped. A process can make that look take as
+	// long as it lives.
+	Maps bool
 }
 
 // Mounted counts the file systems without a disk that a holder has in mount namespaces, and of which
@@ -89,6 +92,9 @@ func (c *counted) all(h Holder) {
 	for _, pid := range h.Processes {
 		if c.full() {
 			return
+		}
+		if h.Maps {
+			c.atAll(filepath.Join("/proc", strconv.Itoa(pid), "map_files"))
 		}
 		c.opened(pid)
 	}
@@ -156,10 +162,9 @@ func (c *counted) owned(owns func(user uint32) bool) {
 	})
 }
 
-// opened counts the file systems of files and folders that a process has open or mapped.
+// opened counts the file systems of files and folders that a process has open.
 func (c *counted) opened(pid int) {
 	process := filepath.Join("/proc", strconv.Itoa(pid))
-	c.atAll(filepath.Join(process, "map_files"))
 	for thread := range folder.Names(filepath.Join(process, "task")) {
 		c.at(filepath.Join(thread, "cwd"))
 		if c.at(filepath.Join(thread, "root")); c.full() {

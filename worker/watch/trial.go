@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/forerunner-build/forerunner/worker/census"
 )
 
 // longestLook is how long one command is looked at in a trial.
@@ -18,7 +20,7 @@ type trial struct {
 	mu      sync.Mutex
 	running map[*Watch]bool // the commands that are watched; guarded by mu, as all below
 	on      bool            // there is a trial
-	beside  map[*Watch]bool // the commands that ran when it began, without the accused
+	beside  map[*Watch]bool // the others that ran when it began, and long enough to have the objects
 	ended   bool            // one of these has ended since: perhaps that freed the objects
 }
 
@@ -74,7 +76,7 @@ func (t *trial) begin(ctx context.Context, found Overuse) {
 	defer t.mu.Unlock()
 	if t.on = accused != nil && t.running[accused] && !over && ctx.Err() == nil; t.on {
 		t.beside, t.ended = maps.Clone(t.running), false
-		delete(t.beside, accused)
+		maps.DeleteFunc(t.beside, func(w *Watch, _ bool) bool { return w == accused || time.Since(w.began) < census.Patience })
 		accused.accused <- &found
 	}
 }
@@ -103,13 +105,17 @@ func likeliest(ctx context.Context, k *scarceKind, all []*Watch) (accused *Watch
 	return accused
 }
 
-// suspicion is how many objects a command may have. A command that makes this hard to find out is
-// the most suspicious.
+// suspicion is how many objects a command may have. One that makes this hard to find out, and perhaps
+// as long as it lives, is the most suspicious.
 func (k *scarceKind) suspicion(ctx context.Context, c Command) int {
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
-	if n := k.perhaps(ctx, c); ctx.Err() == nil {
+	perhaps := make(chan int, 1)
+	go func() { perhaps <- k.perhaps(ctx, c) }() // ends with the command
+	select {
+	case n := <-perhaps:
 		return n
+	case <-ctx.Done():
+		return math.MaxInt
 	}
-	return math.MaxInt
 }

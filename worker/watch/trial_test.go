@@ -18,11 +18,11 @@ type crowd struct {
 	objects  map[string]int // guarded by mu, as all below
 	stopped  []string       // by their watches
 	convicts []string       // of these
-	running  sync.WaitGroup
+	ends     map[string][]func()
 }
 
 func newCrowd() *crowd {
-	c := &crowd{objects: map[string]int{}, Objects: New(1)}
+	c := &crowd{objects: map[string]int{}, ends: map[string][]func(){}, Objects: New(1)}
 	c.Objects.kinds = []*scarceKind{{what: "objects", Census: census.New(census.Kind{
 		Most: 100, Countable: 10_000,
 		All: func(int) (n int, err error) {
@@ -42,8 +42,8 @@ func newCrowd() *crowd {
 }
 
 // start starts a command that has objects, and looks as if it had some. It ends when it is stopped,
-// or after a time if that is not 0. Its objects are there for a second more.
-func (c *crowd) start(t *testing.T, name string, objects, looks int, ends time.Duration) {
+// or after another one if that is not empty. Its objects are there for a second more.
+func (c *crowd) start(t *testing.T, name string, objects, looks int, after string) {
 	closing, err := c.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -52,16 +52,19 @@ func (c *crowd) start(t *testing.T, name string, objects, looks int, ends time.D
 	c.objects[name] = objects
 	c.mu.Unlock()
 	w := c.Watch(Command{Processes: func() []int { return make([]int, looks) }}, closing)
-	ctx, cancel := context.WithCancel(t.Context())
-	if ends > 0 {
-		ctx, cancel = context.WithTimeout(t.Context(), ends)
-	}
-	c.running.Go(func() {
-		defer cancel()
+	ctx, end := context.WithCancel(t.Context())
+	c.mu.Lock()
+	c.ends[after] = append(c.ends[after], end)
+	c.mu.Unlock()
+	go func() {
+		defer end()
 		found := w.Until(ctx, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.stopped = append(c.stopped, name)
+			for _, end := range c.ends[name] {
+				end()
+			}
 		})
 		time.AfterFunc(time.Second, func() {
 			c.mu.Lock()
@@ -77,31 +80,33 @@ func (c *crowd) start(t *testing.T, name string, objects, looks int, ends time.D
 			defer c.mu.Unlock()
 			c.convicts = append(c.convicts, name)
 		}
-	})
+	}()
 }
 
 // TestTrial: of several commands one has too many objects, and nobody sees whose they are.
 func TestTrial(t *testing.T) {
+	all := []string{"innocent", "late", "owner", "young"}
 	for name, c := range map[string]struct {
-		looks             int // how many objects the owner looks as if it had
-		innocent          time.Duration
+		looks             int    // how many objects the owner looks as if it had
+		innocent          string // after whom the innocent one ends
+		late              string // likewise
 		stopped, convicts []string
 	}{
-		"the likeliest has them":    {10, 0, []string{"owner"}, []string{"owner"}},
-		"perhaps it was another":    {10, 4500 * time.Millisecond, []string{"owner"}, nil},
-		"it does not look like it":  {1, 0, []string{"innocent", "late", "owner", "young"}, nil},
-		"nobody does, and it began": {2, 0, []string{"innocent", "late", "owner", "young"}, nil},
+		"the likeliest has them":       {10, "", "", []string{"owner"}, []string{"owner"}},
+		"perhaps it was another":       {10, "owner", "", []string{"owner"}, nil},
+		"it cannot have been another":  {10, "", "owner", []string{"owner"}, []string{"owner"}},
+		"another looks like the owner": {1, "", "", all, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				crowd := newCrowd()
 				crowd.start(t, "innocent", 20, 2, c.innocent)
 				time.Sleep(time.Second)
-				crowd.start(t, "owner", 500, c.looks, 0)
+				crowd.start(t, "owner", 500, c.looks, "")
 				time.Sleep(time.Millisecond)
-				crowd.start(t, "young", 10, 2, 0)
+				crowd.start(t, "young", 10, 2, "")
 				time.Sleep(2 * time.Second)
-				crowd.start(t, "late", 10, 2, 0)
+				crowd.start(t, "late", 10, 2, c.late)
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				slices.Sort(crowd.stopped)

@@ -72,7 +72,7 @@ func (c Command) owns(user uint32) bool { return c.User != nil && *c.User == use
 
 // holder is the command as a holder of file systems.
 func (c Command) holder() uncharged.Holder {
-	return uncharged.Holder{Processes: c.Processes(), Owns: c.owns}
+	return uncharged.Holder{Processes: c.Processes(), Owns: c.owns, Maps: true}
 }
 
 // Watch returns the Watch of a command that is about to start. closing is the result of Enter.
