@@ -47,14 +47,13 @@ type Holder struct {
 	// Owns tells whose mount namespaces are the holder's, even if no process is in them: those below
 	// user namespaces that the user made. nil: only namespaces with a process are.
 	Owns func(user uint32) bool
-	// Maps includes file systems of files that are only mapped. A process can make that look take as
-	// long as it lives.
-	Maps bool
+	// Files includes file systems of which processes only have files or folders open or mapped. A
+	// process can make that look take as long as it lives.
+	Files bool
 }
 
-// Mounted counts the file systems without a disk that a holder has in mount namespaces, and of which
-// its processes have files or folders open or mapped, up to most, and only those with numbers of at
-// most last. It stops when ctx ends.
+// Mounted counts the file systems without a disk that a holder has, up to most, and only those with
+// numbers of at most last. It stops when ctx ends.
 func Mounted(ctx context.Context, h Holder, last, most int) int {
 	c := counted{ctx: ctx, last: last, most: most, numbers: map[int]bool{}}
 	c.all(h)
@@ -90,11 +89,8 @@ func (c *counted) all(h Holder) {
 		c.owned(h.Owns)
 	}
 	for _, pid := range h.Processes {
-		if c.full() {
+		if !h.Files || c.full() {
 			return
-		}
-		if h.Maps {
-			c.atAll(filepath.Join("/proc", strconv.Itoa(pid), "map_files"))
 		}
 		c.opened(pid)
 	}
@@ -162,9 +158,10 @@ func (c *counted) owned(owns func(user uint32) bool) {
 	})
 }
 
-// opened counts the file systems of files and folders that a process has open.
+// opened counts the file systems of files and folders that a process has open or mapped.
 func (c *counted) opened(pid int) {
 	process := filepath.Join("/proc", strconv.Itoa(pid))
+	c.atAll(filepath.Join(process, "map_files"))
 	for thread := range folder.Names(filepath.Join(process, "task")) {
 		c.at(filepath.Join(thread, "cwd"))
 		if c.at(filepath.Join(thread, "root")); c.full() {

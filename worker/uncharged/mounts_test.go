@@ -108,7 +108,7 @@ func TestOwned(t *testing.T) {
 
 // TestPerhapsMounted guesses at what a process may have beside what it shows.
 func TestPerhapsMounted(t *testing.T) {
-	here := Holder{Processes: []int{os.Getpid()}}
+	here := Holder{Processes: []int{os.Getpid()}, Files: true}
 	before := PerhapsMounted(t.Context(), here)
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -102,14 +102,14 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle follows after a command was stopped for overuse, and has left. It says whether that was the
+// Settle must follow after a command was stopped for overuse, and has left. It says whether that was the
 // command's own for certain. If overuse of an unknown owner goes on, it counts the objects of others
 // again: all commands are stopped for that, Settle waits for their end, and new ones wait for it.
 func (o *Objects) Settle(ctx context.Context, found *Overuse) {
 	if found.kind == nil {
 		return
 	}
-	if found.before > 0 {
+	if !found.last {
 		o.trial.end(ctx, found)
 	}
 	if (found.accused || found.last) && found.kind.Found() {

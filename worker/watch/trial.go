@@ -19,7 +19,7 @@ const longestLook = time.Second
 type trial struct {
 	mu      sync.Mutex
 	running map[*Watch]bool // the commands that are watched; guarded by mu, as all below
-	on      bool            // there is a trial
+	stopped int             // commands that are being stopped because of objects, or the choice of one
 	beside  map[*Watch]bool // the others that ran when it began, and long enough to have the objects
 	ended   bool            // one of these has ended since: perhaps that freed the objects
 }
@@ -34,19 +34,23 @@ func (t *trial) enter(w *Watch) {
 	t.running[w] = true
 }
 
-// leave removes a command that has ended or is about to be stopped. It returns what it is accused
-// of; nil: nothing.
-func (t *trial) leave(w *Watch) *Overuse {
+// leave removes a command that has ended or is about to be stopped for what was found; nil: for
+// nothing. It returns what it is accused of, or else that.
+func (t *trial) leave(w *Watch, found *Overuse) *Overuse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, w)
 	t.ended = t.ended || t.beside[w]
 	select {
-	case found := <-w.accused:
-		return found
+	case charge := <-w.accused:
+		charge.Own = found != nil && found.Own
+		return charge
 	default:
-		return nil
 	}
+	if found != nil && found.kind != nil && !found.accused && !found.last {
+		t.stopped++
+	}
+	return found
 }
 
 // owns reports whether the user is that of a running command, and of no other.
@@ -61,34 +65,40 @@ func (t *trial) owns(user uint32) bool {
 	return false
 }
 
-// begin accuses the likeliest owner of what was found, unless there is a trial already.
+// begin accuses the likeliest owner of what was found, unless a command is being stopped already: the
+// objects may be its own.
 func (t *trial) begin(ctx context.Context, found Overuse) {
 	t.mu.Lock()
-	on, running := t.on, slices.Collect(maps.Keys(t.running))
-	t.on = true
+	stopped, running := t.stopped, slices.Collect(maps.Keys(t.running))
+	if stopped == 0 {
+		t.stopped++
+	}
 	t.mu.Unlock()
-	if on {
+	if stopped > 0 {
 		return
 	}
 	accused := likeliest(ctx, found.kind, running)
 	over := found.kind.Over(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.on = accused != nil && t.running[accused] && !over && ctx.Err() == nil; t.on {
-		t.beside, t.ended = maps.Clone(t.running), false
-		maps.DeleteFunc(t.beside, func(w *Watch, _ bool) bool { return w == accused || time.Since(w.began) < census.Patience })
-		accused.accused <- &found
+	if accused == nil || !t.running[accused] || t.stopped > 1 || over || ctx.Err() != nil {
+		t.stopped--
+		return
 	}
+	t.beside, t.ended = maps.Clone(t.running), false
+	maps.DeleteFunc(t.beside, func(w *Watch, _ bool) bool { return w == accused || time.Since(w.began) < census.Patience })
+	accused.accused <- &found
 }
 
-// end says whether what a command was accused of was its own: it has ended.
+// end says whether what a command was stopped for was its own. It has ended.
 func (t *trial) end(ctx context.Context, found *Overuse) {
 	own := found.kind.Left(context.WithoutCancel(ctx), found.before)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.stopped--
 	if found.accused {
 		own = own && !t.ended
-		t.on, t.beside = false, nil
+		t.beside = nil
 	}
 	found.Own = found.Own || own
 }
@@ -97,7 +107,7 @@ func (t *trial) end(ctx context.Context, found *Overuse) {
 func likeliest(ctx context.Context, k *scarceKind, all []*Watch) (accused *Watch) {
 	most := -1
 	for _, w := range all {
-		n := k.suspicion(ctx, w.command)
+		n := max(k.suspicion(ctx, w.command), int(w.peak.Load()))
 		if n > most || n == most && w.began.After(accused.began) {
 			accused, most = w, n
 		}

@@ -35,15 +35,15 @@ func newCrowd() *crowd {
 		},
 		Shown: func(context.Context, int) int { return 0 },
 	})}}
-	c.kinds[0].of = func(context.Context, Command, int) (int, bool) { return 0, true }
+	c.kinds[0].of = func(_ context.Context, command Command, _ int) (int, bool) { return len(command.Processes()), true }
 	c.kinds[0].perhaps = func(_ context.Context, command Command) int { return len(command.Processes()) }
 	c.Begin()
 	return c
 }
 
 // start starts a command that has objects, and looks as if it had some. It ends when it is stopped,
-// or after another one if that is not empty. Its objects are there for a second more.
-func (c *crowd) start(t *testing.T, name string, objects, looks int, after string) {
+// after a time, or after another one if that is not empty. Its objects are there for a second more.
+func (c *crowd) start(t *testing.T, name string, objects, looks int, deaf time.Duration, after string) {
 	closing, err := c.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +66,7 @@ func (c *crowd) start(t *testing.T, name string, objects, looks int, after strin
 				end()
 			}
 		})
+		time.Sleep(deaf)
 		time.AfterFunc(time.Second, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -87,26 +88,29 @@ func (c *crowd) start(t *testing.T, name string, objects, looks int, after strin
 func TestTrial(t *testing.T) {
 	all := []string{"innocent", "late", "owner", "young"}
 	for name, c := range map[string]struct {
-		looks             int    // how many objects the owner looks as if it had
+		looks             int // how many objects the owner looks as if it had
+		deaf              time.Duration
 		innocent          string // after whom the innocent one ends
 		late              string // likewise
 		stopped, convicts []string
 	}{
-		"the likeliest has them":       {10, "", "", []string{"owner"}, []string{"owner"}},
-		"perhaps it was another":       {10, "owner", "", []string{"owner"}, nil},
-		"it cannot have been another":  {10, "", "owner", []string{"owner"}, []string{"owner"}},
-		"another looks like the owner": {1, "", "", all, nil},
+		"the likeliest has them":       {10, 0, "", "", []string{"owner"}, []string{"owner"}},
+		"perhaps it was another":       {10, 0, "owner", "", []string{"owner"}, nil},
+		"it cannot have been another":  {10, 0, "", "owner", []string{"owner"}, []string{"owner"}},
+		"it ends slowly":               {10, 5 * time.Second, "", "", []string{"owner"}, []string{"owner"}},
+		"all see that it has them":     {200, 5 * time.Second, "", "", []string{"owner"}, []string{"owner"}},
+		"another looks like the owner": {1, 0, "", "", all, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				crowd := newCrowd()
-				crowd.start(t, "innocent", 20, 2, c.innocent)
+				crowd.start(t, "innocent", 20, 2, 0, c.innocent)
 				time.Sleep(time.Second)
-				crowd.start(t, "owner", 500, c.looks, "")
+				crowd.start(t, "owner", 500, c.looks, c.deaf, "")
 				time.Sleep(time.Millisecond)
-				crowd.start(t, "young", 10, 2, "")
+				crowd.start(t, "young", 10, 2, 0, "")
 				time.Sleep(2 * time.Second)
-				crowd.start(t, "late", 10, 2, c.late)
+				crowd.start(t, "late", 10, 2, 0, c.late)
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				slices.Sort(crowd.stopped)

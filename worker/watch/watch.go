@@ -1,9 +1,11 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/forerunner-build/forerunner/worker/census"
@@ -40,6 +42,7 @@ type Watch struct {
 	closing <-chan struct{} // closed when all commands are stopped
 	accused chan *Overuse   // receives what the command is accused of in a trial
 	began   time.Time
+	peak    atomic.Int64 // the most objects of a kind that the command showed
 	// The use of others before the command began.
 	netlink         int64
 	kernel          int64 // unknown: 0
@@ -72,7 +75,7 @@ func (c Command) owns(user uint32) bool { return c.User != nil && *c.User == use
 
 // holder is the command as a holder of file systems.
 func (c Command) holder() uncharged.Holder {
-	return uncharged.Holder{Processes: c.Processes(), Owns: c.owns, Maps: true}
+	return uncharged.Holder{Processes: c.Processes(), Owns: c.owns, Files: true}
 }
 
 // Watch returns the Watch of a command that is about to start. closing is the result of Enter.
@@ -91,12 +94,7 @@ func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 // goroutine, because a command can make some of them slow.
 func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 	w.objects.trial.enter(w)
-	defer func() {
-		if charge := w.objects.trial.leave(w); charge != nil {
-			charge.Own = found != nil && found.Own
-			found = charge
-		}
-	}()
+	defer func() { found = w.objects.trial.leave(w, found) }()
 	ctx, cancel := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -109,7 +107,7 @@ func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 	case <-ctx.Done():
 		return nil
 	case <-w.closing:
-		found = w.objects.found()
+		found = cmp.Or(w.objects.found(), &Overuse{What: "some objects of the kernel"})
 	case found = <-seen:
 	case found = <-w.accused:
 	}
@@ -168,10 +166,14 @@ func (w *Watch) lookAtScarce(ctx context.Context) *Overuse {
 func (w *Watch) countScarce(ctx context.Context, kernel int64, age time.Duration) *Overuse {
 	began := time.Now()
 	for _, k := range w.objects.kinds {
-		of := func(ctx context.Context, most int) (int, bool) { return k.of(ctx, w.command, most) }
+		of := func(ctx context.Context, most int) (int, bool) {
+			n, certain := k.of(ctx, w.command, most)
+			w.peak.Store(max(w.peak.Load(), int64(n)))
+			return n, certain
+		}
 		switch verdict, all := k.Look(ctx, of, age); verdict {
 		case census.Guilty:
-			return &Overuse{What: k.what, Own: true}
+			return &Overuse{What: k.what, Own: true, kind: k, before: all}
 		case census.Suspect:
 			return &Overuse{What: k.what, kind: k, before: all}
 		case census.Unknown:
