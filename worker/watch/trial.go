@@ -90,17 +90,18 @@ func (t *trial) begin(ctx context.Context, found Overuse) {
 	accused.accused <- &found
 }
 
-// end says whether what a command was stopped for was its own. It has ended.
-func (t *trial) end(ctx context.Context, found *Overuse) {
-	own := found.kind.Left(context.WithoutCancel(ctx), found.before)
+// end says whether what a command was stopped for was its own. It has ended. helped: that freed too
+// many objects for one command.
+func (t *trial) end(ctx context.Context, found *Overuse) (helped bool) {
+	helped = found.kind.Left(context.WithoutCancel(ctx), found.before)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped--
+	found.Own = found.Own || helped && !(found.accused && t.ended)
 	if found.accused {
-		own = own && !t.ended
 		t.beside = nil
 	}
-	found.Own = found.Own || own
+	return helped
 }
 
 // likeliest returns the command that may have most objects of a kind, or began last.

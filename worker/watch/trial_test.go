@@ -92,14 +92,16 @@ func TestTrial(t *testing.T) {
 		deaf              time.Duration
 		innocent          string // after whom the innocent one ends
 		late              string // likewise
+		young             int    // how many objects the young one has
 		stopped, convicts []string
 	}{
-		"the likeliest has them":       {10, 0, "", "", []string{"owner"}, []string{"owner"}},
-		"perhaps it was another":       {10, 0, "owner", "", []string{"owner"}, nil},
-		"it cannot have been another":  {10, 0, "", "owner", []string{"owner"}, []string{"owner"}},
-		"it ends slowly":               {10, 5 * time.Second, "", "", []string{"owner"}, []string{"owner"}},
-		"all see that it has them":     {200, 5 * time.Second, "", "", []string{"owner"}, []string{"owner"}},
-		"another looks like the owner": {1, 0, "", "", all, nil},
+		"the likeliest has them":       {10, 0, "", "", 0, []string{"owner"}, []string{"owner"}},
+		"perhaps it was another":       {10, 0, "owner", "", 0, []string{"owner"}, nil},
+		"it cannot have been another":  {10, 0, "", "owner", 0, []string{"owner"}, []string{"owner"}},
+		"it ends slowly":               {10, 5 * time.Second, "", "", 0, []string{"owner"}, []string{"owner"}},
+		"all see that it has them":     {200, 5 * time.Second, "", "", 0, []string{"owner"}, []string{"owner"}},
+		"two have too many":            {10, 0, "", "", 300, []string{"owner", "young"}, []string{"owner", "young"}},
+		"another looks like the owner": {1, 0, "", "", 0, all, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,7 +110,7 @@ func TestTrial(t *testing.T) {
 				time.Sleep(time.Second)
 				crowd.start(t, "owner", 500, c.looks, c.deaf, "")
 				time.Sleep(time.Millisecond)
-				crowd.start(t, "young", 10, 2, 0, "")
+				crowd.start(t, "young", 10+c.young, 2+c.young/50, 0, "")
 				time.Sleep(2 * time.Second)
 				crowd.start(t, "late", 10, 2, 0, c.late)
 				time.Sleep(20 * time.Second)
