@@ -16,6 +16,8 @@ type Command struct {
 	Heap        Heap
 	// FilesMiB are pages of files, each as likely to be touched as the others.
 	FilesMiB float64
+	// Warm: the pages were in memory before, where there is room for all, and count as another's.
+	Warm bool
 	// Fails is the share of its work after which the command fails by its own fault; 0: it does not.
 	Fails float64
 }
@@ -57,7 +59,7 @@ const (
 type Result struct {
 	End                 End
 	Seconds, CPUSeconds float64
-	// PeakMiB includes files in memory.
+	// PeakMiB includes files in memory, but warm ones only if they do not fit.
 	PeakMiB float64
 	// StalledSeconds is how long at least one thread waited for pages that had to be read again, and
 	// FullSeconds how long all did.
@@ -199,7 +201,11 @@ func (p *process) advance(phase Phase, at pace, cpu, n float64) {
 	if p.Heap.Share > 0 {
 		p.garbage += cpu * n * phase.AllocMiB
 	}
-	p.result.PeakMiB = max(p.result.PeakMiB, min(p.used()+p.FilesMiB, p.machine.MemoryMiB))
+	peak := min(p.used()+p.FilesMiB, p.machine.MemoryMiB)
+	if p.Warm && peak < p.machine.MemoryMiB {
+		peak = p.used()
+	}
+	p.result.PeakMiB = max(p.result.PeakMiB, peak)
 }
 
 // collect frees garbage if the heap is full. Nothing else runs meanwhile.

@@ -74,6 +74,12 @@ func TestPressure(t *testing.T) {
 	if r := expectSeconds(t, "files that fit", c, machine(2), 10); r.StalledSeconds != 0 || r.PeakMiB != 5096 {
 		t.Errorf("%+v", r)
 	}
+	c.Warm = true
+	for cpus, want := range map[int]float64{1: 4096, 2: 3096} {
+		if r := c.On(machine(cpus)); r.PeakMiB != want {
+			t.Errorf("warm files on %d CPUs: %+v", cpus, r)
+		}
+	}
 	c.ResidentMiB = 4090
 	if r := c.On(machine(1)); r.End != Killed {
 		t.Errorf("%+v", r)
