@@ -46,6 +46,8 @@ func (c *commanded) run(class uint32, took time.Duration) sizeclass.Run {
 		Duration: took, CPU: secondsOf(r.CPUSeconds * ran), CPUs: float64(class),
 		MemoryLimitBytes: int64(c.p.MemoryMiB * float64(class) * (1 << 20)),
 		PeakMemoryBytes:  int64(r.PeakMiB * (1 << 20)),
+		MemoryStall:      secondsOf((r.StalledSeconds + r.FullSeconds) / 2 * ran),
+		CPUWait:          max(secondsOf(r.ContendedSeconds*ran), 1),
 	}
 }
 

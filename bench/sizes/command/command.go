@@ -62,8 +62,8 @@ type Result struct {
 	// PeakMiB includes files in memory, but warm ones only if they do not fit.
 	PeakMiB float64
 	// StalledSeconds is how long at least one thread waited for pages that had to be read again, and
-	// FullSeconds how long all did.
-	StalledSeconds, FullSeconds float64
+	// FullSeconds how long all did. ContendedSeconds is how long a thread waited for a CPU.
+	StalledSeconds, FullSeconds, ContendedSeconds float64
 }
 
 const (
@@ -130,7 +130,7 @@ func (p *process) phase(phase Phase) End {
 		if len(running) == 0 {
 			return Done
 		}
-		if p.Fails > 0 && p.work >= p.Fails*p.whole {
+		if p.Fails > 0 && p.work >= p.Fails*p.whole-1e-9 {
 			return Failed
 		}
 		pace, end := p.pace(phase, float64(len(running)))
@@ -142,6 +142,9 @@ func (p *process) phase(phase Phase) End {
 			next = min(next, left)
 		}
 		all := float64(len(running))
+		if p.Fails > 0 {
+			next = min(next, (p.Fails*p.whole-p.work)/all)
+		}
 		if phase.AllocMiB > 0 && p.Heap.Share > 0 {
 			free := p.heap() - p.live()
 			if free < leastFree*p.heap() {
@@ -196,6 +199,9 @@ func (p *process) advance(phase Phase, at pace, cpu, n float64) {
 	p.result.Seconds += seconds
 	p.result.StalledSeconds += seconds * at.stalled
 	p.result.FullSeconds += seconds * at.all
+	if n > float64(p.machine.CPUs) {
+		p.result.ContendedSeconds += seconds
+	}
 	p.result.CPUSeconds += cpu * n
 	p.work += cpu * n
 	if p.Heap.Share > 0 {

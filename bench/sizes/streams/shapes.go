@@ -75,8 +75,8 @@ func heaps(r *rand.Rand) (string, program) {
 
 // thrash are linkers: most memory is files, which need not fit.
 func thrash(r *rand.Rand) (string, program) {
-	seconds, resident, files := between(r, 2, 60), between(r, 200, 3000), between(r, 500, 6000)
-	touch, threads, warm := between(r, 10, 400), []int{1, 1, 1, 2, 4}[r.IntN(5)], r.Float64() < 0.5
+	seconds, resident, files := between(r, 2, 60), between(r, 200, 3000), between(r, 1500, 8000)
+	touch, threads, warm := between(r, 100, 3000), []int{1, 1, 1, 2, 4}[r.IntN(5)], r.Float64() < 0.5
 	return "Link", func(r *rand.Rand, _ float64) command.Command {
 		now := seconds * noise(r, 0.1)
 		return command.Command{
