@@ -47,7 +47,7 @@ func (c *commanded) run(class uint32, took time.Duration) sizeclass.Run {
 		MemoryLimitBytes: int64(c.p.MemoryMiB * float64(class) * (1 << 20)),
 		PeakMemoryBytes:  int64(r.PeakMiB * (1 << 20)),
 		MemoryStall:      secondsOf((r.StalledSeconds + r.FullSeconds) / 2 * ran),
-		CPUWait:          max(secondsOf(r.ContendedSeconds*ran), 1),
+		Throttled:        secondsOf(r.ContendedSeconds * ran),
 	}
 }
 

@@ -147,11 +147,10 @@ type Run struct {
 	// How long the command waited for memory: for pages that had to be read again, and to reclaim
 	// others. It is the middle between the time in which some thread waited and that in which all did.
 	MemoryStallNanoseconds int64 `protobuf:"varint,9,opt,name=memory_stall_nanoseconds,json=memoryStallNanoseconds,proto3" json:"memory_stall_nanoseconds,omitempty"`
-	// How long a thread that could run waited for a CPU, because another one had it or the bandwidth was
-	// used up. Where that is measured, it is never quite 0.
-	CpuWaitNanoseconds int64 `protobuf:"varint,10,opt,name=cpu_wait_nanoseconds,json=cpuWaitNanoseconds,proto3" json:"cpu_wait_nanoseconds,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How long the command was throttled because its threads had used up its CPU bandwidth.
+	ThrottledNanoseconds int64 `protobuf:"varint,10,opt,name=throttled_nanoseconds,json=throttledNanoseconds,proto3" json:"throttled_nanoseconds,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -247,9 +246,9 @@ func (x *Run) GetMemoryStallNanoseconds() int64 {
 	return 0
 }
 
-func (x *Run) GetCpuWaitNanoseconds() int64 {
+func (x *Run) GetThrottledNanoseconds() int64 {
 	if x != nil {
-		return x.CpuWaitNanoseconds
+		return x.ThrottledNanoseconds
 	}
 	return 0
 }
@@ -342,7 +341,7 @@ const file_proto_runs_runs_proto_rawDesc = "" +
 	"\n" +
 	"\x15proto/runs/runs.proto\x12\x0fforerunner.runs\x1a\x1egoogle/protobuf/duration.proto\"2\n" +
 	"\x06Record\x12(\n" +
-	"\x04runs\x18\x01 \x03(\v2\x14.forerunner.runs.RunR\x04runs\"\xa6\x03\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.forerunner.runs.RunR\x04runs\"\xa9\x03\n" +
 	"\x03Run\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x01 \x01(\rR\tsizeClass\x122\n" +
@@ -353,9 +352,9 @@ const file_proto_runs_runs_proto_rawDesc = "" +
 	"\x12memory_limit_bytes\x18\x06 \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
 	"\x04cpus\x18\a \x01(\x01R\x04cpus\x12\x16\n" +
 	"\x06action\x18\b \x01(\x06R\x06action\x128\n" +
-	"\x18memory_stall_nanoseconds\x18\t \x01(\x03R\x16memoryStallNanoseconds\x120\n" +
-	"\x14cpu_wait_nanoseconds\x18\n" +
-	" \x01(\x03R\x12cpuWaitNanoseconds\"\xd9\x01\n" +
+	"\x18memory_stall_nanoseconds\x18\t \x01(\x03R\x16memoryStallNanoseconds\x123\n" +
+	"\x15throttled_nanoseconds\x18\n" +
+	" \x01(\x03R\x14throttledNanoseconds\"\xd9\x01\n" +
 	"\tPlacement\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x01 \x01(\rR\tsizeClass\x12F\n" +

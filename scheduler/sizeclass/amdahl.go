@@ -69,7 +69,8 @@ func parallelShare(list []run) float64 {
 // need: the kernel fills free memory with files.
 const memoryFull = 0.95
 
-// tight is the share of its duration from which on a run that waits for memory has too little of it.
+// tight is the share of its duration from which on a run that waits for memory, or for its CPU
+// bandwidth, has too little of it.
 const tight = 0.05
 
 // pressed reports whether r had too little memory.

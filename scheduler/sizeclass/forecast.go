@@ -111,19 +111,17 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 	}
 }
 
-// alone is the share of its duration up to which a run whose threads wait for a CPU has one thread.
-const alone = 0.05
-
 // work returns the work of r, from its own data or from other runs, if n CPUs matter: with one CPU
-// or less, the parallel share does not matter. A run on one CPU on which no thread waited for it has no
-// parallel share: it is at most the share of the time in which one waited.
+// or less, the parallel share does not matter. A run on one CPU that was throttled had
+// threads for more: so much of it is parallel at least. One that was not may still have as many threads
+// as there are CPUs.
 func (f *forecast) work(r run, n float64) (work, bool) {
 	if w, ok := r.work(); ok {
 		return w, true
 	}
 	share := f.share
-	if most := r.CPUWait.Seconds() / r.Duration.Seconds(); r.CPUWait > 0 && (share > most || share < 0 && most < alone) {
-		share = most
+	if least := r.Throttled.Seconds() / r.Duration.Seconds(); r.Throttled > 0 && least > tight {
+		share = max(share, least)
 	}
 	if share < 0 && n <= onlyOne {
 		share = 0

@@ -40,7 +40,7 @@ func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 		r.PeakMemoryBytes -= ours.GetMemoryBeforeBytes() // files that actions before it left
 	}
 	r.MemoryStall = (ours.GetMemorySome().AsDuration() + ours.GetMemoryFull().AsDuration()) / 2
-	r.CPUWait = max(ours.GetCpuSome().AsDuration(), ours.GetThrottled().AsDuration())
+	r.Throttled = ours.GetThrottled().AsDuration()
 	code := codes.Code(resp.GetStatus().GetCode())
 	switch exit := resp.GetResult().GetExitCode(); {
 	case resp.GetResult() == nil && code == codes.OK:

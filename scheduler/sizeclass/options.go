@@ -20,8 +20,8 @@ type Options struct {
 	// MinTimeout is the shortest timeout on a smaller class; default 10 s.
 	MinTimeout time.Duration `yaml:"min_timeout" default:"10s" above:"0" doc:"shortest timeout on a smaller class"`
 	// MaxDelay is how much longer than on the largest class an action may take on a smaller one, however
-	// long it takes; default 1 min.
-	MaxDelay time.Duration `yaml:"max_delay" default:"1m" above:"0" doc:"how much longer than on the largest class an action may take on a smaller one"`
+	// long it takes; default 2 min.
+	MaxDelay time.Duration `yaml:"max_delay" default:"2m" above:"0" doc:"how much longer than on the largest class an action may take on a smaller one"`
 	// FailureCache is how long an action starts on the largest class after it failed there; default
 	// 24 h.
 	FailureCache time.Duration `yaml:"failure_cache" default:"24h" above:"0" doc:"time for which an action starts on the largest class after it failed there"`

@@ -34,21 +34,19 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// TestOneCPUThatIsEnough has a run on one CPU for which no thread waited say that it has one thread.
-func TestOneCPUThatIsEnough(t *testing.T) {
+// TestThrottled has a run on one CPU that its threads had used up say that they can use more. One that
+// was not throttled says nothing: the command may have as many threads as it finds CPUs.
+func TestThrottled(t *testing.T) {
 	for _, c := range []struct {
-		waits time.Duration
-		known bool
-	}{{0, false}, {time.Millisecond, true}, {20 * time.Second, false}} {
+		throttled time.Duration
+		want      float64 // score of class 1
+	}{{0, 0}, {time.Second, 0}, {28 * time.Second, 30. / (2 + 28./4) * math.Sqrt(1./4)}} {
 		f := newFarm(t, Options{}, 1, 4)
 		a := testAction(1)
-		f.with(a, 1, Run{Duration: 30 * time.Second, CPU: 29 * time.Second, CPUs: 1, CPUWait: c.waits})
+		f.with(a, 1, Run{Duration: 30 * time.Second, CPU: 30 * time.Second, CPUs: 1, Throttled: c.throttled})
 		list, _ := f.analyzer.Analyze(t.Context(), a).Assess(f.conditions())
-		if known := list[0].Score > 0; known != c.known {
-			t.Errorf("threads waited for %s: %+v", c.waits, list[0])
-		}
-		if c.known && math.Abs(list[0].Score-0.5) > 0.01 {
-			t.Errorf("one thread: %+v", list[0])
+		if math.Abs(list[0].Score-c.want) > 1e-6 {
+			t.Errorf("throttled for %s: %+v, want the score %g", c.throttled, list[0], c.want)
 		}
 	}
 }
@@ -64,7 +62,7 @@ func TestRunsAreKept(t *testing.T) {
 				Run: Run{Duration: someDuration(random), CPU: someDuration(random), CPUs: random.ExpFloat64(), PeakMemoryBytes: random.Int64()},
 			}
 			if random.IntN(2) == 0 {
-				r.MemoryStall, r.CPUWait = someDuration(random), someDuration(random)
+				r.MemoryStall, r.Throttled = someDuration(random), someDuration(random)
 			}
 			r.Run = r.sane()
 			list = append(list, r)
