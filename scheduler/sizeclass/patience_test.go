@@ -38,7 +38,7 @@ func TestMaxDelay(t *testing.T) {
 // TestLongActionsAreSlowedLess has the same program be short and long: as a short one it runs on a
 // small worker, as a long one it does not.
 func TestLongActionsAreSlowedLess(t *testing.T) {
-	for scale, want := range map[float64]uint32{1: 4, 100: 8} {
+	for scale, want := range map[float64]uint32{1: 2, 100: 8} {
 		f := newFarm(t, Options{}, 1, 2, 4, 8)
 		a := testAction(int(scale))
 		p := program{seconds: 10 * scale, parallel: 6.5 * scale}

@@ -217,7 +217,7 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 }
 
 // nearly is the ratio of two scores whose difference says nothing: what is known is not that exact.
-const nearly = 1.1
+const nearly = 1.05
 
 // leastOf returns the class with the least score; of those whose scores are nearly as small, the
 // largest, which is the fastest. The last of list has a score.
