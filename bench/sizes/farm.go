@@ -11,25 +11,18 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// A simPolicy decides where jobs run: by an Analyzer, or always on one class first.
-type simPolicy struct {
-	analyzer *sizeclass.Analyzer
-	first    uint32
-	// spills is the exponent for spilling to idle workers of larger classes; 0: no spilling.
-	spills float64
-}
-
 // A simResult is the result of a stream.
 type simResult struct {
 	delays       []time.Duration // of each job, from its arrival to its result
 	cost, wasted float64         // seconds of workers times their classes
-	runs, again  int             // all, and those on the largest class after a smaller one
+	runs, again  int             // all but those to learn from, and those on the largest class after a smaller one
+	trained      int             // those in the background, to learn from
+	hedges       float64         // the part of wasted that second runs at once are
 	spilled      int             // those that should wait for a smaller class
 }
 
 // A simFarm runs jobs in virtual time.
 type simFarm struct {
-	p      *sizesParameters
 	policy simPolicy
 	now    time.Time
 	events simEvents
@@ -52,8 +45,9 @@ type simRun struct {
 	job     *simJob
 	index   int // of the job
 	queue   *simQueue
-	choice  sizeclass.Choice
-	learner *sizeclass.Learner // nil if there is no analyzer
+	attempt simAttempt
+	// training: its job has ended already.
+	training bool
 
 	queued  time.Time
 	started time.Time
@@ -63,13 +57,13 @@ type simRun struct {
 
 // simulate runs jobs in order. Each class in p has the given number of workers, or unlimited ones.
 func simulate(ctx context.Context, p *sizesParameters, jobs []*simJob, policy simPolicy, bounded bool) simResult {
-	f := &simFarm{p: p, policy: policy, result: simResult{delays: make([]time.Duration, len(jobs))}}
+	f := &simFarm{policy: policy, result: simResult{delays: make([]time.Duration, len(jobs))}}
 	units := 0
 	for _, c := range p.Classes {
 		f.queues = append(f.queues, &simQueue{class: c.Size, workers: c.Workers, free: c.Workers})
 		units += c.Workers * int(c.Size)
 	}
-	if policy.first == p.largest() {
+	if policy.simChooser == alwaysFirst(p.largest()) {
 		// Its farm is as large, but of large workers only.
 		f.largest().workers = units / int(p.largest())
 		f.largest().free = f.largest().workers
@@ -95,15 +89,11 @@ func (f *simFarm) queue(class uint32) *simQueue {
 }
 
 func (f *simFarm) submit(ctx context.Context, i int, j *simJob) {
-	r := &simRun{job: j, index: i, choice: sizeclass.Choice{Class: f.policy.first, Timeout: j.action.Timeout}}
-	if f.policy.analyzer != nil {
-		c := sizeclass.Conditions{Now: f.now, CanHedge: true}
-		for _, q := range f.queues {
-			c.Classes = append(c.Classes, sizeclass.Class{Size: q.class, Wait: q.wait()})
-		}
-		r.choice, r.learner = f.policy.analyzer.Analyze(ctx, j.action).Select(c)
+	c := sizeclass.Conditions{Now: f.now, CanHedge: true}
+	for _, q := range f.queues {
+		c.Classes = append(c.Classes, sizeclass.Class{Size: q.class, Wait: q.wait()})
 	}
-	f.enqueue(r)
+	f.enqueue(&simRun{job: j, index: i, attempt: f.policy.first(ctx, j, c)})
 }
 
 // wait is how long the next job in a queue may have to wait.
@@ -115,7 +105,7 @@ func (q *simQueue) wait() time.Duration {
 }
 
 func (f *simFarm) enqueue(r *simRun) {
-	r.queue = f.queue(r.choice.Class)
+	r.queue = f.queue(r.attempt.Choice().Class)
 	r.queued = f.now
 	r.queue.waiting = append(r.queue.waiting, r)
 	f.dispatch(r.queue)
@@ -137,14 +127,19 @@ func (f *simFarm) start(r *simRun, q *simQueue) {
 		q.free--
 	}
 	r.queue, r.started = q, f.now
-	f.result.runs++
-	took, outcome := r.job.took(f.p, q.class)
-	if took > r.choice.Timeout {
-		took, outcome = r.choice.Timeout, sizeclass.TimedOut
+	if r.training {
+		f.result.trained++
+	} else {
+		f.result.runs++
+	}
+	took, outcome := r.job.took(q.class)
+	choice := r.attempt.Choice()
+	if took > choice.Timeout {
+		took, outcome = choice.Timeout, sizeclass.TimedOut
 	}
 	heap.Push(&f.events, simEvent{f.now.Add(took), r, outcome})
-	if r.choice.Hedge > 0 && r.choice.Hedge < took {
-		heap.Push(&f.events, simEvent{f.now.Add(r.choice.Hedge), r, overdue})
+	if choice.Hedge > 0 && choice.Hedge < took {
+		heap.Push(&f.events, simEvent{f.now.Add(choice.Hedge), r, overdue})
 	}
 }
 
@@ -173,10 +168,7 @@ func (f *simFarm) spill() {
 		}
 		r := from.waiting[0]
 		from.waiting = from.waiting[1:]
-		if r.learner != nil {
-			r.learner = r.learner.Moved(to.class)
-			r.choice = r.learner.Choice()
-		}
+		r.attempt = r.attempt.moved(to.class)
 		f.result.spilled++
 		f.start(r, to)
 	}
@@ -204,7 +196,7 @@ func (f *simFarm) largerOf(q *simQueue) *simQueue {
 func (q *simQueue) spills() spill.Queue {
 	sum := 0.0
 	for _, r := range q.waiting {
-		sum += cmp.Or(r.choice.Expected.Seconds(), q.mean, spill.Unknown.Seconds())
+		sum += cmp.Or(r.attempt.Choice().Expected.Seconds(), q.mean, spill.Unknown.Seconds())
 	}
 	return spill.Queue{
 		Waiting: len(q.waiting), Workers: q.workers,
@@ -226,7 +218,7 @@ func (f *simFarm) until(ctx context.Context, t time.Time) {
 		}
 		f.now = e.at
 		if e.outcome == overdue {
-			f.overdue(e.run)
+			f.overdue(ctx, e.run)
 		} else {
 			f.ended(ctx, e.run, e.outcome)
 		}
@@ -247,10 +239,12 @@ func (f *simFarm) stop(r *simRun) time.Duration {
 	return took
 }
 
-// abandon stops a run for nothing.
+// abandon stops the slower one of two runs.
 func (f *simFarm) abandon(r *simRun) {
-	f.waste(r, f.stop(r))
-	r.learner.Abandoned()
+	took := f.stop(r)
+	f.waste(r, took)
+	f.result.hedges += float64(r.queue.class) * took.Seconds()
+	r.attempt.abandoned()
 }
 
 func (f *simFarm) waste(r *simRun, took time.Duration) {
@@ -258,13 +252,12 @@ func (f *simFarm) waste(r *simRun, took time.Duration) {
 }
 
 // overdue starts a run on the largest class, in addition to the slow one or instead of it.
-func (f *simFarm) overdue(r *simRun) {
+func (f *simFarm) overdue(ctx context.Context, r *simRun) {
 	if f.largest().free == 0 {
-		f.failed(r, f.stop(r), sizeclass.TimedOut)
+		f.failed(ctx, r, f.stop(r), sizeclass.TimedOut)
 		return
 	}
-	learner := r.learner.Overdue(f.largest().class)
-	second := &simRun{job: r.job, index: r.index, learner: learner, choice: learner.Choice(), partner: r}
+	second := &simRun{job: r.job, index: r.index, attempt: r.attempt.overdue(f.largest().class), partner: r}
 	r.partner = second
 	f.result.again++
 	f.enqueue(second)
@@ -277,49 +270,44 @@ func (f *simFarm) ended(ctx context.Context, r *simRun, outcome sizeclass.Outcom
 	if other != nil && other.over {
 		other = nil
 	}
+	if r.training {
+		f.waste(r, took)
+	}
 	switch {
 	case outcome == sizeclass.Succeeded:
 		if other != nil {
 			f.abandon(other)
 		}
-		f.done(r)
-		if r.learner != nil {
-			f.policy.analyzer.Learn(ctx, r.learner.Succeeded(r.job.run(f.p, r.queue.class, took)))
+		if !r.training {
+			f.done(r)
+		}
+		if next := r.attempt.succeeded(ctx, r.job.run(r.queue.class, took)); next != nil {
+			f.enqueue(&simRun{job: r.job, index: r.index, attempt: next, training: true})
 		}
 	case other != nil && r.queue != f.largest():
 		f.waste(r, took)
-		r.learner.Abandoned()
+		r.attempt.abandoned()
 	default:
 		if other != nil {
 			f.abandon(other)
 		}
-		if lesson := f.failed(r, took, outcome); lesson != nil {
-			f.policy.analyzer.Learn(ctx, lesson)
-		}
+		f.failed(ctx, r, took, outcome)
 	}
 }
 
 // failed runs a job again on the largest class, or ends it.
-func (f *simFarm) failed(r *simRun, took time.Duration, outcome sizeclass.Outcome) *sizeclass.Lesson {
-	again := &simRun{job: r.job, index: r.index, choice: sizeclass.Choice{Class: f.largest().class, Timeout: r.job.action.Timeout}}
+func (f *simFarm) failed(ctx context.Context, r *simRun, took time.Duration, outcome sizeclass.Outcome) {
+	again := r.attempt.failed(ctx, sizeclass.Failure{
+		Now: f.now, Outcome: outcome, Run: r.job.run(r.queue.class, took), Largest: f.largest().class,
+	})
 	switch {
-	case r.learner != nil:
-		v := r.learner.Failed(sizeclass.Failure{
-			Now: f.now, Outcome: outcome, Run: r.job.run(f.p, r.queue.class, took), Largest: f.largest().class,
-		})
-		if v.Retry == nil {
-			f.done(r)
-			return v.Lesson
-		}
-		again.learner, again.choice = v.Retry, v.Retry.Choice()
-	case r.queue == f.largest():
+	case again != nil:
+		f.waste(r, took)
+		f.result.again++
+		f.enqueue(&simRun{job: r.job, index: r.index, attempt: again})
+	case !r.training:
 		f.done(r)
-		return nil
 	}
-	f.waste(r, took)
-	f.result.again++
-	f.enqueue(again)
-	return nil
 }
 
 func (f *simFarm) done(r *simRun) { f.result.delays[r.index] = f.now.Sub(r.job.arrives) }

@@ -165,7 +165,7 @@ func (f *simPools) do(out event.Out) {
 			continue
 		}
 		w.job, _ = strconv.Atoi(r.Run.Name)
-		took, _ := f.jobs[w.job].took(f.p, f.p.largest())
+		took, _ := f.jobs[w.job].took(f.p.largest())
 		w.end = f.now.Add(took)
 		heap.Push(&f.running, w)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/sizes/peer"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -19,6 +20,8 @@ import (
 type sizesOptions struct {
 	parameters, out, plot string
 	exponent              float64
+	seeds                 []int // of the streams of commands
+	only                  bool  // these streams alone
 }
 
 // NewCommand returns the subcommand of this benchmark.
@@ -35,6 +38,8 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG `file` to draw cost and delay to")
 	f.Float64Var(&o.exponent, "exponent", 0.5, "how much slower an action may be on a smaller class, 0 to 1")
+	f.IntSliceVar(&o.seeds, "seeds", []int{11, 12, 13, 14}, "seeds of the streams of simulated commands; the analyzer's constants were chosen on 1, 2 and 3")
+	f.BoolVar(&o.only, "only-commands", false, "simulate only the streams of simulated commands")
 	return cmd
 }
 
@@ -44,6 +49,8 @@ type simCase struct {
 	first uint32 // the class that actions start on, if an Analyzer does not choose
 	// learns has an Analyzer choose, by the plain rule alone or not.
 	learns, plain bool
+	// peer has the peer's analyzer choose, where workers are without number.
+	peer bool
 	// spills enables spilling to idle workers of larger classes.
 	spills bool
 }
@@ -55,6 +62,7 @@ const (
 	plainRule     = "plain rule"
 	oursNow       = "ours"
 	oursWaiting   = "ours, nothing spills"
+	thePeer       = "peer"
 )
 
 // simCases are the policies.
@@ -65,18 +73,22 @@ func simCases(p *sizesParameters) []simCase {
 		{name: plainRule, learns: true, plain: true},
 		{name: oursNow, learns: true, spills: true},
 		{name: oursWaiting, learns: true},
+		{name: thePeer, peer: true},
 	}
 }
 
 // policy returns a new one without records.
 func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
-	if !c.learns {
-		return simPolicy{first: c.first}, nil
+	switch {
+	case c.peer:
+		return simPolicy{simChooser: ofPeer{peer.New(exponent, seed)}}, nil
+	case !c.learns:
+		return simPolicy{simChooser: alwaysFirst(c.first)}, nil
 	}
 	a, err := sizeclass.NewAnalyzer(records.NewMemory(1<<30), sizeclass.Options{
 		Exponent: exponent, Plain: c.plain, Seed: seed,
 	})
-	policy := simPolicy{analyzer: a}
+	policy := simPolicy{simChooser: learned{a}}
 	if c.spills {
 		policy.spills = exponent
 	}
@@ -86,7 +98,7 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 // A simFigure is the result of a policy, relative to that of always the largest class.
 type simFigure struct {
 	name                 string
-	cost, wasted         float64 // shares of the cost of always largest
+	cost, wasted, hedges float64 // shares of the cost of always largest
 	again                float64 // share of the actions
 	half, p95, p99, mean float64 // slowdowns
 	// p95Seconds is a delay, makespan the mean time to the last result of a build, and p95Makespan
@@ -115,7 +127,7 @@ func figureOf(name string, r, largest simResult, actionsPerBuild int) simFigure 
 		return list[min(int(q*float64(len(list))), len(list)-1)]
 	}
 	return simFigure{
-		name: name, cost: r.cost / largest.cost, wasted: r.wasted / largest.cost,
+		name: name, cost: r.cost / largest.cost, wasted: r.wasted / largest.cost, hedges: r.hedges / largest.cost,
 		again: float64(r.again) / float64(len(slow)), spilled: float64(r.spilled) / float64(len(slow)),
 		half: at(slow, 0.5), p95: at(slow, 0.95), p99: at(slow, 0.99), mean: mean(slow),
 		p95Seconds: at(seconds, 0.95), makespan: mean(makespans), p95Makespan: at(makespans, 0.95),
@@ -129,6 +141,10 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	commands, err := o.benchStreams(ctx, p, w)
+	if err != nil || o.only {
+		return errors.Join(err, report.Print(w, commands))
+	}
 	jobs := p.jobs()
 	began := time.Now()
 	var all [][]simFigure
@@ -141,7 +157,7 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 		{"a farm of few workers, the same number of CPUs for all", p, true},
 		{"a farm of few small workers, the same number of CPUs for all", p.withFewSmall(), true},
 	} {
-		figures, err := o.simulateAll(ctx, farm.p, jobs, farm.bounded)
+		figures, err := o.simulateAll(ctx, farm.p, jobs, farm.p.ActionsPerBuild, farm.bounded)
 		if err != nil {
 			return err
 		}
@@ -154,7 +170,7 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	rows := slices.Concat(sizesRows(all[0]), spillRows(all[2]), pools)
+	rows := slices.Concat(sizesRows(all[0]), spillRows(all[2]), pools, commands)
 	_, err = fmt.Fprintf(w, "x = %g, seed %d, took %s\n\n", o.exponent, p.Seed, time.Since(began).Round(time.Second))
 	err = errors.Join(err, report.Print(w, rows), report.Write(o.out, "sizes.json", rows))
 	if o.plot != "" && err == nil {
@@ -164,10 +180,13 @@ func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 }
 
 func (o *sizesOptions) simulateAll(
-	ctx context.Context, p *sizesParameters, jobs []*simJob, bounded bool,
+	ctx context.Context, p *sizesParameters, jobs []*simJob, perBuild int, bounded bool,
 ) (figures []simFigure, err error) {
 	var largest simResult
 	for _, c := range simCases(p) {
+		if bounded && c.peer {
+			continue
+		}
 		policy, err := c.policy(o.exponent, p.Seed)
 		if err != nil {
 			return nil, err
@@ -176,12 +195,16 @@ func (o *sizesOptions) simulateAll(
 		if c.name == alwaysLargest {
 			largest = r
 		}
-		figures = append(figures, figureOf(c.name, r, largest, p.ActionsPerBuild))
+		figures = append(figures, figureOf(c.name, r, largest, perBuild))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}
 	return figures, nil
+}
+
+func named(figures []simFigure, name string) simFigure {
+	return figures[slices.IndexFunc(figures, func(f simFigure) bool { return f.name == name })]
 }
 
 func printFigures(w io.Writer, title string, jobs int, figures []simFigure) error {
@@ -203,36 +226,33 @@ func share(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
 // sizesRows are those of sizes.json.
 func sizesRows(figures []simFigure) []report.Row {
-	by := map[string]simFigure{}
-	for _, f := range figures {
-		by[f.name] = f
-	}
-	ours, plain := by[oursNow], by[plainRule]
+	ours, plain, peer := named(figures, oursNow), named(figures, plainRule), named(figures, thePeer)
 	rows := []report.Row{
 		report.NewRow("cost_over_largest", ours.cost, "ratio"),
 		report.NewRow("p95_slowdown", ours.p95, "ratio"),
 		report.NewRow("p95_slowdown_plain", plain.p95, "ratio"),
 		report.NewRow("cost_plain_over_largest", plain.cost, "ratio"),
+		report.NewRow("p95_slowdown_peer", peer.p95, "ratio"),
+		report.NewRow("cost_peer_over_largest", peer.cost, "ratio"),
 	}
 	rows[0].Wanted, rows[0].Baseline = "≤ 0.5", alwaysLargest
 	rows[0].Note = fmt.Sprintf("%.3f of it wasted", ours.wasted)
-	rows[1].Wanted, rows[1].Baseline = "≤ p95_slowdown_plain", alwaysLargest
+	rows[1].Wanted, rows[1].Baseline = "≤ p95_slowdown_plain, p95_slowdown_peer", alwaysLargest
 	rows[1].Note = fmt.Sprintf("median %.2f, p99 %.2f", ours.half, ours.p99)
 	rows[2].Baseline = alwaysLargest
 	rows[2].Note = fmt.Sprintf("median %.2f, p99 %.2f", plain.half, plain.p99)
 	rows[3].Baseline = alwaysLargest
 	rows[3].Note = fmt.Sprintf("%.3f of it wasted", plain.wasted)
+	rows[4].Baseline, rows[5].Baseline = alwaysLargest, alwaysLargest
+	rows[4].Note = fmt.Sprintf("median %.2f, p99 %.2f", peer.half, peer.p99)
+	rows[5].Note = fmt.Sprintf("%.3f of it wasted", peer.wasted)
 	return rows
 }
 
 // spillRows are the rows of sizes.json about spilling, in the farm with few small workers.
 func spillRows(figures []simFigure) []report.Row {
-	by := map[string]simFigure{}
-	for _, f := range figures {
-		by[f.name] = f
-	}
 	const moved = "went to a larger class than was chosen"
-	return moveRows("", moved, by[oursNow], by[oursWaiting], func(f simFigure) string {
+	return moveRows("", moved, named(figures, oursNow), named(figures, oursWaiting), func(f simFigure) string {
 		return fmt.Sprintf("95th percentile %.4g; cost %.3f", f.p95Makespan, f.cost)
 	})
 }

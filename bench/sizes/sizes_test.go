@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/sizes/streams"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
@@ -34,11 +35,14 @@ func TestSimulationAddsUp(t *testing.T) {
 	}
 	cost := 0.0
 	for _, j := range jobs {
-		took, _ := j.took(p, p.largest())
+		took, _ := j.took(p.largest())
 		cost += took.Seconds() * float64(p.largest())
 	}
 	for _, bounded := range []bool{false, true} {
-		for _, c := range simCases(p)[:4] {
+		for _, c := range simCases(p) {
+			if c.spills || bounded && c.peer {
+				continue
+			}
 			run := func() simResult {
 				policy, err := c.policy(0.5, 1)
 				if err != nil {
@@ -50,6 +54,9 @@ func TestSimulationAddsUp(t *testing.T) {
 			if !reflect.DeepEqual(r, run()) {
 				t.Errorf("%s, bounded %t: two simulations differ", c.name, bounded)
 			}
+			if r.trained > 0 != c.peer {
+				t.Errorf("%s: %d runs in the background", c.name, r.trained)
+			}
 			if r.runs != len(jobs)+r.again || r.wasted > r.cost {
 				t.Errorf("%s, bounded %t: %d jobs, %d runs, %d of them again, cost %g, wasted %g",
 					c.name, bounded, len(jobs), r.runs, r.again, r.cost, r.wasted)
@@ -58,7 +65,7 @@ func TestSimulationAddsUp(t *testing.T) {
 				t.Errorf("%s costs %g, want %g", c.name, r.cost, cost)
 			}
 			for i, j := range jobs {
-				if least, _ := j.took(p, p.largest()); r.delays[i] < least && !j.fails {
+				if least, _ := j.took(p.largest()); r.delays[i] < least && !j.truth.(*modelled).fails {
 					t.Fatalf("%s: job %d is there after %s, less than it takes: %s", c.name, i, r.delays[i], least)
 				}
 			}
@@ -75,14 +82,16 @@ func crowd(t *testing.T, n, workers int) (p *sizesParameters, jobs []*simJob) {
 	}
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range n {
-		jobs = append(jobs, &simJob{arrives: start, serial: 10, memory: 1, action: sizeclass.Action{Timeout: time.Hour}})
+		jobs = append(jobs, &simJob{
+			arrives: start, action: sizeclass.Action{Timeout: time.Hour}, truth: &modelled{p: p, serial: 10, memory: 1},
+		})
 	}
 	return p, jobs
 }
 
 func TestSimulatedWorkersAreBusyOneAtATime(t *testing.T) {
 	p, jobs := crowd(t, 6, 2)
-	r := simulate(t.Context(), p, jobs, simPolicy{first: p.smallest()}, true)
+	r := simulate(t.Context(), p, jobs, simPolicy{simChooser: alwaysFirst(p.smallest())}, true)
 	for i, d := range r.delays {
 		if want := time.Duration(i/2+1) * 10 * time.Second; d != want {
 			t.Errorf("job %d took %s, want %s", i, d, want)
@@ -100,8 +109,22 @@ func TestRowsNeverChange(t *testing.T) {
 		want []row
 	}{
 		"sizes": {
-			sizesRows([]simFigure{{name: plainRule, cost: 3, p95: 4}, {name: oursNow, cost: 1, p95: 2}}),
-			[]row{{"cost_over_largest", 1}, {"p95_slowdown", 2}, {"p95_slowdown_plain", 4}, {"cost_plain_over_largest", 3}},
+			sizesRows([]simFigure{{name: plainRule, cost: 3, p95: 4}, {name: oursNow, cost: 1, p95: 2}, {name: thePeer, cost: 5, p95: 6}}),
+			[]row{{"cost_over_largest", 1}, {"p95_slowdown", 2}, {"p95_slowdown_plain", 4}, {"cost_plain_over_largest", 3}, {"p95_slowdown_peer", 6}, {"cost_peer_over_largest", 5}},
+		},
+		"streams": {
+			streamRows([]streamFigures{{
+				stream: streams.Stream{Name: "a"}, ours: simFigure{cost: 1, p95: 2, p99: 3},
+				rule: simFigure{cost: 4, p95: 5, p99: 6}, peer: simFigure{cost: 7, p95: 8, p99: 9},
+			}, {stream: streams.Stream{Name: "b"}, ours: simFigure{cost: 3}}}),
+			[]row{
+				{"cost_a", 1}, {"p95_a", 2}, {"p99_a", 3},
+				{"cost_a_rule", 4}, {"p95_a_rule", 5}, {"p99_a_rule", 6},
+				{"cost_a_peer", 7}, {"p95_a_peer", 8}, {"p99_a_peer", 9},
+				{"cost_b", 3}, {"p95_b", 0}, {"p99_b", 0}, {"cost_b_rule", 0}, {"p95_b_rule", 0}, {"p99_b_rule", 0},
+				{"cost_b_peer", 0}, {"p95_b_peer", 0}, {"p99_b_peer", 0},
+				{"cost_streams", 2},
+			},
 		},
 		"spills": {
 			spillRows([]simFigure{{name: oursNow, p95Seconds: 1, makespan: 2}, {name: oursWaiting, p95Seconds: 3, makespan: 4}}),
@@ -131,13 +154,50 @@ func TestRowsNeverChange(t *testing.T) {
 func TestSimulatedWorkSpills(t *testing.T) {
 	p, jobs := crowd(t, 8, 1)
 	longest := func(spills float64) (longest time.Duration) {
-		for _, d := range simulate(t.Context(), p, jobs, simPolicy{first: p.smallest(), spills: spills}, true).delays {
+		for _, d := range simulate(t.Context(), p, jobs, simPolicy{simChooser: alwaysFirst(p.smallest()), spills: spills}, true).delays {
 			longest = max(longest, d)
 		}
 		return longest
 	}
 	if waited, spilled := longest(0), longest(0.5); waited != 80*time.Second || spilled > 30*time.Second {
 		t.Errorf("eight jobs of 10 s take %s if they wait, %s if they do not", waited, spilled)
+	}
+}
+
+// TestCommandsOnTheFarm has each job of a stream be there no sooner than its command allows, and the
+// reports of its workers say what the command did.
+func TestCommandsOnTheFarm(t *testing.T) {
+	p := smallSizes(t)
+	for _, s := range streams.All()[:4] {
+		jobs := commandJobs(p, s, 1)[:400]
+		for _, c := range simCases(p) {
+			policy, err := c.policy(0.5, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := simulate(t.Context(), p, jobs, policy, false)
+			for i, j := range jobs {
+				least := time.Hour * 24
+				for _, class := range p.Classes {
+					took, outcome := j.took(class.Size)
+					if outcome == sizeclass.Succeeded || class.Size == p.largest() {
+						least = min(least, took)
+					}
+				}
+				if r.delays[i] < least {
+					t.Fatalf("%s, %s: job %d is there after %s, less than it takes: %s", s.Name, c.name, i, r.delays[i], least)
+				}
+			}
+		}
+		for _, j := range jobs {
+			took, _ := j.took(1)
+			of := j.truth.(*commanded).on(1)
+			r := j.run(1, took/2)
+			if (r.CPU-secondsOf(of.CPUSeconds/2)).Abs() > time.Millisecond ||
+				r.MemoryStall > r.Duration || r.PeakMemoryBytes > r.MemoryLimitBytes {
+				t.Fatalf("%s: half of %+v is reported as %+v", s.Name, of, r)
+			}
+		}
 	}
 }
 
@@ -152,7 +212,7 @@ func TestSimulatedPools(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, j := range jobs {
-			if took, _ := j.took(p, p.largest()); r.delays[i] < took {
+			if took, _ := j.took(p.largest()); r.delays[i] < took {
 				t.Fatalf("job %d is there after %s, less than it takes: %s", i, r.delays[i], took)
 			}
 		}

@@ -111,34 +111,46 @@ type simAction struct {
 type simJob struct {
 	action  sizeclass.Action
 	arrives time.Time
-	// Its needs on a worker of class 1 that has the memory.
+	truth
+}
+
+// A truth is what a job does on each class.
+type truth interface {
+	// took returns how long the job runs, and how it ends.
+	took(class uint32) (time.Duration, sizeclass.Outcome)
+	// run returns a worker's report of a run with this duration.
+	run(class uint32, took time.Duration) sizeclass.Run
+}
+
+// A modelled truth follows the analyzer's own model: Amdahl's law.
+type modelled struct {
+	p *sizesParameters
+	// The needs on a worker of class 1 that has the memory.
 	serial, parallel, memory float64
-	// fails: it does so by its own fault, after the share stops of its time; an action that
+	// fails: the job does so by its own fault, after the share stops of its time; an action that
 	// runs out of memory does so then, too.
 	fails bool
 	stops float64
 }
 
-// took returns how long the job runs on a class, and how it ends.
-func (j *simJob) took(p *sizesParameters, class uint32) (time.Duration, sizeclass.Outcome) {
-	seconds := j.serial + j.parallel/float64(class)
+func (m *modelled) took(class uint32) (time.Duration, sizeclass.Outcome) {
+	seconds := m.serial + m.parallel/float64(class)
 	switch {
-	case j.memory > p.MemoryMiB*float64(class):
-		return secondsOf(seconds * j.stops), sizeclass.OutOfMemory
-	case j.fails:
-		return secondsOf(seconds * j.stops), sizeclass.Failed
+	case m.memory > m.p.MemoryMiB*float64(class):
+		return secondsOf(seconds * m.stops), sizeclass.OutOfMemory
+	case m.fails:
+		return secondsOf(seconds * m.stops), sizeclass.Failed
 	}
 	return secondsOf(seconds), sizeclass.Succeeded
 }
 
-// run returns a worker's report of a run with this duration.
-func (j *simJob) run(p *sizesParameters, class uint32, took time.Duration) sizeclass.Run {
-	whole := j.serial + j.parallel/float64(class)
-	cpu := (j.serial*p.BusyCPUShare + j.parallel) * took.Seconds() / whole
-	limit := p.MemoryMiB * float64(class)
+func (m *modelled) run(class uint32, took time.Duration) sizeclass.Run {
+	whole := m.serial + m.parallel/float64(class)
+	cpu := (m.serial*m.p.BusyCPUShare + m.parallel) * took.Seconds() / whole
+	limit := m.p.MemoryMiB * float64(class)
 	return sizeclass.Run{
 		Duration: took, CPU: secondsOf(cpu), CPUs: float64(class),
-		MemoryLimitBytes: int64(limit * (1 << 20)), PeakMemoryBytes: int64(min(j.memory, limit) * (1 << 20)),
+		MemoryLimitBytes: int64(limit * (1 << 20)), PeakMemoryBytes: int64(min(m.memory, limit) * (1 << 20)),
 	}
 }
 
@@ -169,14 +181,12 @@ func (p *sizesParameters) jobs() (jobs []*simJob) {
 		}
 		arrives := start.Add(secondsOf(at * 24 * 3600))
 		for i := range p.ActionsPerBuild {
-			j := s.job(int(at))
-			j.arrives, j.fails = arrives, i == failing
-			jobs = append(jobs, j)
+			jobs = append(jobs, s.job(int(at), arrives, i == failing))
 		}
 	}
 }
 
-func (s *simStream) job(day int) *simJob {
+func (s *simStream) job(day int, arrives time.Time, fails bool) *simJob {
 	n := len(s.actions)
 	// Recent actions run more often.
 	i := n - 1 - int(float64(n)*math.Pow(s.random.Float64(), 2))
@@ -189,11 +199,11 @@ func (s *simStream) job(day int) *simJob {
 		s.drift(a)
 	}
 	noise := math.Exp(s.random.NormFloat64() * s.p.Noise)
-	return &simJob{
-		action: a.Action, serial: a.serial * noise, parallel: a.parallel * noise,
+	return &simJob{action: a.Action, arrives: arrives, truth: &modelled{
+		p: s.p, serial: a.serial * noise, parallel: a.parallel * noise,
 		memory: min(a.memory*math.Exp(s.random.NormFloat64()*s.p.Noise/4), s.mostMemory()),
-		stops:  0.1 + 0.9*s.random.Float64(),
-	}
+		fails:  fails, stops: 0.1 + 0.9*s.random.Float64(),
+	}}
 }
 
 // mostMemory is the memory that the largest class surely has.

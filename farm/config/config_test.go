@@ -99,7 +99,8 @@ func TestDocumentedSizes(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sizeclass.Options{
-		Exponent: 0.5, TimeoutMultiplier: 1.5, MinTimeout: 10 * time.Second, FailureCache: 24 * time.Hour, History: 32,
+		Exponent: 0.5, TimeoutMultiplier: 1.5, MinTimeout: 10 * time.Second, MaxDelay: 2 * time.Minute,
+		FailureCache: 24 * time.Hour, History: 32,
 	}
 	if !reflect.DeepEqual(c.LearnSizes, want) {
 		t.Errorf("%+v", c.LearnSizes)

@@ -143,9 +143,14 @@ type Run struct {
 	Cpus             float64 `protobuf:"fixed64,7,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	// If actions are only similar, it distinguishes them: the first eight bytes of the hash of the
 	// reduced action digest, the first byte the most significant.
-	Action        uint64 `protobuf:"fixed64,8,opt,name=action,proto3" json:"action,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Action uint64 `protobuf:"fixed64,8,opt,name=action,proto3" json:"action,omitempty"`
+	// How long the command waited for memory: for pages that had to be read again, and to reclaim
+	// others. It is the middle between the time in which some thread waited and that in which all did.
+	MemoryStallNanoseconds int64 `protobuf:"varint,9,opt,name=memory_stall_nanoseconds,json=memoryStallNanoseconds,proto3" json:"memory_stall_nanoseconds,omitempty"`
+	// How long the command was throttled because its threads had used up its CPU bandwidth.
+	ThrottledNanoseconds int64 `protobuf:"varint,10,opt,name=throttled_nanoseconds,json=throttledNanoseconds,proto3" json:"throttled_nanoseconds,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -230,6 +235,20 @@ func (x *Run) GetCpus() float64 {
 func (x *Run) GetAction() uint64 {
 	if x != nil {
 		return x.Action
+	}
+	return 0
+}
+
+func (x *Run) GetMemoryStallNanoseconds() int64 {
+	if x != nil {
+		return x.MemoryStallNanoseconds
+	}
+	return 0
+}
+
+func (x *Run) GetThrottledNanoseconds() int64 {
+	if x != nil {
+		return x.ThrottledNanoseconds
 	}
 	return 0
 }
@@ -322,7 +341,7 @@ const file_proto_runs_runs_proto_rawDesc = "" +
 	"\n" +
 	"\x15proto/runs/runs.proto\x12\x0fforerunner.runs\x1a\x1egoogle/protobuf/duration.proto\"2\n" +
 	"\x06Record\x12(\n" +
-	"\x04runs\x18\x01 \x03(\v2\x14.forerunner.runs.RunR\x04runs\"\xba\x02\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.forerunner.runs.RunR\x04runs\"\xa9\x03\n" +
 	"\x03Run\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x01 \x01(\rR\tsizeClass\x122\n" +
@@ -332,7 +351,10 @@ const file_proto_runs_runs_proto_rawDesc = "" +
 	"\x11peak_memory_bytes\x18\x05 \x01(\x03R\x0fpeakMemoryBytes\x12,\n" +
 	"\x12memory_limit_bytes\x18\x06 \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
 	"\x04cpus\x18\a \x01(\x01R\x04cpus\x12\x16\n" +
-	"\x06action\x18\b \x01(\x06R\x06action\"\xd9\x01\n" +
+	"\x06action\x18\b \x01(\x06R\x06action\x128\n" +
+	"\x18memory_stall_nanoseconds\x18\t \x01(\x03R\x16memoryStallNanoseconds\x123\n" +
+	"\x15throttled_nanoseconds\x18\n" +
+	" \x01(\x03R\x14throttledNanoseconds\"\xd9\x01\n" +
 	"\tPlacement\x12\x1d\n" +
 	"\n" +
 	"size_class\x18\x01 \x01(\rR\tsizeClass\x12F\n" +

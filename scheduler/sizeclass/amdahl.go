@@ -69,6 +69,23 @@ func parallelShare(list []run) float64 {
 // need: the kernel fills free memory with files.
 const memoryFull = 0.95
 
+// tight is the share of its duration from which on a run that waits for memory, or for its CPU
+// bandwidth, has too little of it.
+const tight = 0.05
+
+// pressed reports whether r had too little memory.
+func (r run) pressed() bool {
+	return r.MemoryStall.Seconds() > tight*r.Duration.Seconds()
+}
+
+// relaxed is r with as much memory as it needs. Whether it has that on a class is not known until it
+// ran there.
+func (r run) relaxed() run {
+	r.Duration -= min(r.MemoryStall, r.Duration)
+	r.MemoryStall = 0
+	return r
+}
+
 // outgrows reports whether r used more memory than a worker of a class has, relative to the memory
 // of its own worker.
 func (r run) outgrows(class uint32) bool {

@@ -54,8 +54,8 @@ func TestOneRunIsEnough(t *testing.T) {
 	}{
 		"one thread":    {program{seconds: 20, memory: 0.5}, 1},
 		"many threads":  {program{seconds: 200, parallel: 199}, 8},
-		"some threads":  {program{seconds: 20, parallel: 10}, 1},
-		"three threads": {program{seconds: 60, parallel: 50}, 4},
+		"some threads":  {program{seconds: 20, parallel: 8}, 1},
+		"three threads": {program{seconds: 60, parallel: 45}, 4},
 		"much memory":   {program{seconds: 20, memory: 3}, 4},
 	} {
 		f := newFarm(t, Options{}, 8)

@@ -20,6 +20,8 @@ type forecast struct {
 	// limit is the client's timeout.
 	limit   time.Duration
 	largest uint32
+	// spread is how many times smaller the smallest class is than the largest.
+	spread float64
 	// waitLargest is for a worker of the largest class; 0 to ignore it.
 	waitLargest time.Duration
 	// runs are the evidence, oldest first: the action's own, or those of similar actions.
@@ -35,8 +37,10 @@ type forecast struct {
 // because older ones may still show how parallel an action is.
 func window(history int) int { return (history + 1) / 2 }
 
-func newForecast(s *Selector, largest Class) *forecast {
+func newForecast(s *Selector, c Conditions) *forecast {
+	largest := c.largest()
 	f := &forecast{options: s.options, limit: s.action.Timeout, largest: largest.Size, runs: s.runs}
+	f.spread = f.ratio(c.Classes[0].Size)
 	if !s.options.Plain {
 		f.waitLargest = largest.Wait
 	}
@@ -89,10 +93,14 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 		return t, true
 	case r.outcome != Succeeded:
 		return t, beyond && class < r.class
-	case beyond && r.outgrows(class):
+	case beyond && (r.outgrows(class) || class < r.class && r.pressed()):
 		t.outcome, t.Duration = OutOfMemory, r.Duration/2
 		return t, true
 	default:
+		if beyond && class > r.class {
+			r = r.relaxed()
+			t.Duration = r.Duration
+		}
 		n := r.cpus() * classOf(class) / classOf(r.class)
 		if w, ok := f.work(r, n); ok && beyond {
 			t.Duration = w.on(n)
@@ -104,12 +112,17 @@ func (f *forecast) infer(r run, class uint32) (trial, bool) {
 }
 
 // work returns the work of r, from its own data or from other runs, if n CPUs matter: with one CPU
-// or less, the parallel share does not matter.
+// or less, the parallel share does not matter. A run on one CPU that was throttled had
+// threads for more: so much of it is parallel at least. One that was not may still have as many threads
+// as there are CPUs.
 func (f *forecast) work(r run, n float64) (work, bool) {
 	if w, ok := r.work(); ok {
 		return w, true
 	}
 	share := f.share
+	if least := r.Throttled.Seconds() / r.Duration.Seconds(); r.Throttled > 0 && least > tight {
+		share = max(share, least)
+	}
 	if share < 0 && n <= onlyOne {
 		share = 0
 	}
@@ -148,7 +161,17 @@ func (f *forecast) acceptable(class uint32, largest time.Duration) time.Duration
 	if largest == 0 {
 		return f.leastAcceptable()
 	}
-	return acceptable(largest, f.ratio(class), f.options.Exponent)
+	return acceptable(largest, f.ratio(class), f.exponent(largest))
+}
+
+// exponent is Options.Exponent for short actions. It is less for long ones: so much that an action
+// which takes largest on the largest class takes at most Options.MaxDelay longer on the smallest.
+func (f *forecast) exponent(largest time.Duration) float64 {
+	x := f.options.Exponent
+	if f.options.Plain || f.spread <= 1 || largest <= 0 {
+		return x
+	}
+	return min(x, math.Log1p(f.options.MaxDelay.Seconds()/largest.Seconds())/math.Log(f.spread))
 }
 
 // timeout is how long an action may run on a class. It never exceeds the client's, and on smaller
@@ -160,6 +183,39 @@ func (f *forecast) timeout(class uint32) time.Duration {
 	}
 	d := float64(f.acceptable(class, f.atMost))*f.options.TimeoutMultiplier + float64(f.waitLargest)
 	return min(max(time.Duration(min(d, float64(maxDuration))), f.options.MinTimeout), f.limit)
+}
+
+// patience is when a run on a class is stopped, or gets a second one beside it. While it is not
+// known how the action runs there, that is the timeout of the class. If it has succeeded there before, a
+// run that takes long most likely has more to do, and would have it on the largest class too. Then it
+// gets as long as if it were as fast on the largest class as its CPUs allow. If it took even longer than
+// that, and ended by itself, waiting for it is better than a second run.
+func (f *forecast) patience(class uint32) time.Duration {
+	limit := f.timeout(class)
+	if f.options.Plain || f.alike || f.atMost == 0 || limit >= f.limit {
+		return limit
+	}
+	later := float64(f.atMost)*f.ratio(class)*f.options.TimeoutMultiplier + float64(f.waitLargest)
+	late := min(max(time.Duration(min(later, float64(maxDuration))), limit), f.limit)
+	within, beyond, stopped := 0, 0, 0
+	for _, r := range f.runs {
+		switch {
+		case r.class != class:
+		case r.outcome != Succeeded:
+			stopped++
+		case r.Duration <= late:
+			within++
+		default:
+			beyond++
+		}
+	}
+	switch {
+	case beyond > stopped:
+		return f.limit
+	case within > stopped:
+		return late
+	}
+	return limit
 }
 
 // probability is that of an acceptable run on a class, by Laplace's rule of succession. With
@@ -189,9 +245,9 @@ func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (floa
 			continue
 		}
 		delay, cost := f.outlook(t, wait)
-		largest := t.largest.Seconds()
-		sum += math.Pow(delay/(f.waitLargest.Seconds()+largest), 1-f.options.Exponent) *
-			math.Pow(cost/(classOf(f.largest)*largest), f.options.Exponent)
+		largest, x := t.largest.Seconds(), f.exponent(t.largest)
+		sum += math.Pow(delay/(f.waitLargest.Seconds()+largest), 1-x) *
+			math.Pow(cost/(classOf(f.largest)*largest), x)
 		n++
 	}
 	if n == 0 {
@@ -204,7 +260,7 @@ func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (floa
 // classes, including a run on the largest class if necessary.
 func (f *forecast) outlook(t trial, wait time.Duration) (delay, cost float64) {
 	class, largest := classOf(t.class), classOf(f.largest)
-	limit, again := f.timeout(t.class).Seconds(), t.largest.Seconds()
+	limit, again := f.patience(t.class).Seconds(), t.largest.Seconds()
 	first := min(t.Duration.Seconds(), limit)
 	delay = wait.Seconds() + first
 	if t.class >= f.largest || t.outcome == Succeeded && t.Duration.Seconds() <= limit {

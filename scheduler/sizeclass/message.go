@@ -39,6 +39,8 @@ func ResultOf(resp *repb.ExecuteResponse) (Run, Outcome, bool) {
 	if float64(r.PeakMemoryBytes) < memoryFull*float64(r.MemoryLimitBytes) {
 		r.PeakMemoryBytes -= ours.GetMemoryBeforeBytes() // files that actions before it left
 	}
+	r.MemoryStall = (ours.GetMemorySome().AsDuration() + ours.GetMemoryFull().AsDuration()) / 2
+	r.Throttled = ours.GetThrottled().AsDuration()
 	code := codes.Code(resp.GetStatus().GetCode())
 	switch exit := resp.GetResult().GetExitCode(); {
 	case resp.GetResult() == nil && code == codes.OK:

@@ -42,6 +42,8 @@ func TestResultOf(t *testing.T) {
 	used := &actionstats.Resources{
 		UserTime: durationpb.New(3 * time.Second), SystemTime: durationpb.New(time.Second),
 		MemoryPeakBytes: 900, MemoryBeforeBytes: 200, MemoryLimitBytes: 1000, Cpus: 4, CpuQuota: 2,
+		MemorySome: durationpb.New(3 * time.Second), MemoryFull: durationpb.New(time.Second),
+		Throttled: durationpb.New(time.Second),
 	}
 	full := proto.CloneOf(used)
 	full.MemoryPeakBytes, full.OutOfMemoryKills = 1000, 1
@@ -62,6 +64,7 @@ func TestResultOf(t *testing.T) {
 	broken := meta(posix)
 	broken.AuxiliaryMetadata[0].Value = []byte{0xff}
 	all := Run{Duration: 7 * time.Second, CPU: 4 * time.Second, CPUs: 2, MemoryLimitBytes: 1000, PeakMemoryBytes: 700}
+	all.MemoryStall, all.Throttled = 2*time.Second, time.Second
 	dead := all
 	dead.PeakMemoryBytes = 1000
 	for name, c := range map[string]struct {

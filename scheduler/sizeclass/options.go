@@ -19,6 +19,9 @@ type Options struct {
 	TimeoutMultiplier float64 `yaml:"timeout_multiplier" default:"1.5" min:"1" doc:"multiple of the acceptable time after which an action is stopped on a smaller class"`
 	// MinTimeout is the shortest timeout on a smaller class; default 10 s.
 	MinTimeout time.Duration `yaml:"min_timeout" default:"10s" above:"0" doc:"shortest timeout on a smaller class"`
+	// MaxDelay is how much longer than on the largest class an action may take on a smaller one, however
+	// long it takes; default 2 min.
+	MaxDelay time.Duration `yaml:"max_delay" default:"2m" above:"0" doc:"how much longer than on the largest class an action may take on a smaller one"`
 	// FailureCache is how long an action starts on the largest class after it failed there; default
 	// 24 h.
 	FailureCache time.Duration `yaml:"failure_cache" default:"24h" above:"0" doc:"time for which an action starts on the largest class after it failed there"`
@@ -49,6 +52,7 @@ func (o Options) withDefaults() (Options, error) {
 		def   time.Duration
 	}{
 		{"MinTimeout", &o.MinTimeout, 10 * time.Second},
+		{"MaxDelay", &o.MaxDelay, 2 * time.Minute},
 		{"FailureCache", &o.FailureCache, 24 * time.Hour},
 		{"StoreTimeout", &o.StoreTimeout, time.Second},
 	} {

@@ -238,7 +238,7 @@ func TestHedging(t *testing.T) {
 	f.learn(a, 4, time.Minute)
 	f.learn(a, 1, time.Minute)
 	choice, first := f.analyzer.Analyze(t.Context(), a).Select(c)
-	if choice.Class != 1 || choice.Hedge != 3*time.Minute || choice.Timeout != a.Timeout {
+	if choice.Class != 1 || choice.Hedge != 6*time.Minute || choice.Timeout != a.Timeout {
 		t.Fatalf("%+v", choice)
 	}
 	second := first.Overdue(4)

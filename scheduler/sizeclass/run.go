@@ -47,6 +47,12 @@ type Run struct {
 	CPUs             float64
 	MemoryLimitBytes int64
 	PeakMemoryBytes  int64
+	// MemoryStall is how long the command waited for memory: for pages that had to be read again, and
+	// to reclaim others.
+	MemoryStall time.Duration
+	// Throttled is how long threads that could run did not, because the command had used up its CPU
+	// bandwidth.
+	Throttled time.Duration
 }
 
 // A run is one on a class, seen or thought.
@@ -70,6 +76,7 @@ func parseRuns(value []byte) []run {
 			Run: Run{
 				Duration: time.Duration(m.GetDurationNanoseconds()), CPU: time.Duration(m.GetCpuNanoseconds()), CPUs: m.GetCpus(),
 				MemoryLimitBytes: m.GetMemoryLimitBytes(), PeakMemoryBytes: m.GetPeakMemoryBytes(),
+				MemoryStall: time.Duration(m.GetMemoryStallNanoseconds()), Throttled: time.Duration(m.GetThrottledNanoseconds()),
 			},
 		}
 		if m.GetOutcome() >= 0 && m.GetOutcome() <= 255 && r.valid() {
@@ -92,6 +99,7 @@ func (r run) message() *runs.Run {
 		SizeClass: r.class, Outcome: runs.Outcome(r.outcome),
 		DurationNanoseconds: int64(r.Duration), CpuNanoseconds: int64(r.CPU), Cpus: r.CPUs,
 		PeakMemoryBytes: r.PeakMemoryBytes, MemoryLimitBytes: r.MemoryLimitBytes, Action: r.action,
+		MemoryStallNanoseconds: int64(r.MemoryStall), ThrottledNanoseconds: int64(r.Throttled),
 	}
 }
 
@@ -108,6 +116,8 @@ func (r Run) sane() Run {
 	r.CPU = min(max(r.CPU, 0), 100*maxDuration)
 	r.PeakMemoryBytes = max(r.PeakMemoryBytes, 0)
 	r.MemoryLimitBytes = max(r.MemoryLimitBytes, 0)
+	r.MemoryStall = min(max(r.MemoryStall, 0), r.Duration)
+	r.Throttled = min(max(r.Throttled, 0), r.Duration)
 	if !(r.CPUs > 0 && r.CPUs < 1e6) {
 		r.CPUs = 0
 	}

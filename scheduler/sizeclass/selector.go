@@ -3,6 +3,7 @@ package sizeclass
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -75,8 +76,8 @@ type Assessment struct {
 	// Expected is the expected duration of a run, 0 if it is unknown.
 	Expected time.Duration
 	// Acceptable is how long it may take by the rule, 0 for the largest class. Timeout is when it
-	// would be stopped.
-	Acceptable, Timeout time.Duration
+	// would be stopped, or hedged, if nothing were known of runs there; Patience is when it is.
+	Acceptable, Timeout, Patience time.Duration
 	// Probability is the probability of an acceptable run, 0 if the class is ruled out.
 	Probability float64
 	// Score combines the expected delay and cost; smaller is better, and the largest class has 1 if
@@ -113,7 +114,7 @@ func (s *Selector) assess(c Conditions) []Assessment {
 		panic("sizeclass: there is no class to choose from")
 	}
 	largest := c.largest()
-	f := newForecast(s, largest)
+	f := newForecast(s, c)
 	list := make([]Assessment, len(c.Classes))
 	for i, class := range c.Classes {
 		wait := class.Wait
@@ -121,7 +122,7 @@ func (s *Selector) assess(c Conditions) []Assessment {
 			wait = 0
 		}
 		trials := f.trials(class.Size)
-		a := Assessment{Class: class, Timeout: f.timeout(class.Size), Probability: 1}
+		a := Assessment{Class: class, Timeout: f.timeout(class.Size), Patience: f.patience(class.Size), Probability: 1}
 		s.count(&a)
 		a.Expected = expected(trials, f.alike)
 		a.Score, _ = f.score(class.Size, trials, wait)
@@ -195,14 +196,10 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 		return s.choice(c, largest, fmt.Sprintf("failed on the largest class %s ago", max(ago, 0).Round(time.Second)))
 	}
 	least := !s.options.Plain && largest.Score > 0
-	best, draw := largest, s.draw
+	draw := s.draw
 	for _, a := range list[:len(list)-1] {
 		switch {
-		case a.RuledOut != "":
-		case least && a.Score > 0:
-			if a.Score < best.Score {
-				best = a
-			}
+		case a.RuledOut != "", least && a.Score > 0:
 		case draw < a.Probability:
 			return s.choice(c, a, fmt.Sprintf("drawn: acceptable with a probability of %.2f", a.Probability))
 		default:
@@ -212,19 +209,39 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 	if !least {
 		return s.choice(c, largest, "drawn: no smaller class")
 	}
-	of := "its own runs"
+	best, of := leastOf(list), "its own runs"
 	if len(s.runs) == 0 {
 		of = "runs of actions like it"
 	}
 	return s.choice(c, best, fmt.Sprintf("least delay and cost by %s: %.2f of the largest class's", of, best.Score))
 }
 
+// nearly is the ratio of two scores whose difference says nothing: what is known is not that exact.
+const nearly = 1.05
+
+// leastOf returns the class with the least score; of those whose scores are nearly as small, the
+// largest, which is the fastest. The last of list has a score.
+func leastOf(list []Assessment) Assessment {
+	least := math.Inf(1)
+	for _, a := range list {
+		if a.RuledOut == "" && a.Score > 0 {
+			least = min(least, a.Score)
+		}
+	}
+	for _, a := range slices.Backward(list) {
+		if a.RuledOut == "" && a.Score > 0 && a.Score <= least*nearly {
+			return a
+		}
+	}
+	panic("sizeclass: no class has a score")
+}
+
 func (s *Selector) choice(c Conditions, a Assessment, reason string) Choice {
 	choice := Choice{
-		Class: a.Size, Expected: a.Expected, Timeout: a.Timeout, Probability: a.Probability, Reason: reason,
+		Class: a.Size, Expected: a.Expected, Timeout: a.Patience, Probability: a.Probability, Reason: reason,
 	}
-	if !s.options.Plain && c.CanHedge && a.Size < c.largest().Size && a.Timeout < s.action.Timeout {
-		choice.Hedge, choice.Timeout = a.Timeout, s.action.Timeout
+	if !s.options.Plain && c.CanHedge && a.Size < c.largest().Size && a.Patience < s.action.Timeout {
+		choice.Hedge, choice.Timeout = a.Patience, s.action.Timeout
 	}
 	return choice
 }

@@ -1,0 +1,137 @@
+package streams
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/forerunner-build/forerunner/bench/sizes/command"
+)
+
+const (
+	builds, perBuild = 100, 40
+	days             = 4.
+	// firstActions exist at the start.
+	firstActions = 120
+	// failingBuilds is the share of builds with an action that fails wherever it runs.
+	failingBuilds = 0.05
+	longestHours  = 2
+)
+
+// JobsPerBuild is how many jobs in a row are one build.
+const JobsPerBuild = perBuild
+
+// A Stream is a way to make jobs.
+type Stream struct {
+	// Name is a part of the names of rows. About says what its commands do.
+	Name, About string
+	// new is the share of jobs whose action did not exist before, changes how likely an action becomes
+	// another one of its kind in a day.
+	new, changes float64
+	shape        shape
+}
+
+// A Job is one run of an action.
+type Job struct {
+	// Action numbers actions. Kind is what is known of actions that are similar, as a mnemonic.
+	Action  int
+	Kind    string
+	After   time.Duration // since the start of the stream
+	Command command.Command
+}
+
+// A shape makes a program: what the runs of one action have in common.
+type shape func(r *rand.Rand) (kind string, p program)
+
+// A program makes the command of one run. day counts from the start of the stream.
+type program func(r *rand.Rand, day float64) command.Command
+
+// An action runs again and again.
+type action struct {
+	kind string
+	program
+	day int // up to which it has changed
+}
+
+// A source makes the jobs of one stream.
+type source struct {
+	Stream
+	random  *rand.Rand
+	actions []*action
+}
+
+// Jobs returns those of a seed in the order of time.
+func (s Stream) Jobs(seed uint64) (jobs []Job) {
+	from := &source{Stream: s, random: rand.New(rand.NewPCG(seed, 11))}
+	for range firstActions {
+		from.add(0)
+	}
+	at := 0.
+	for range builds {
+		at += from.random.ExpFloat64() * days / builds
+		failing := -1
+		if from.random.Float64() < failingBuilds {
+			failing = from.random.IntN(perBuild)
+		}
+		for i := range perBuild {
+			j := from.job(at)
+			j.After = time.Duration(at * 24 * float64(time.Hour))
+			if i == failing {
+				j.Command.Fails = from.random.Float64()
+			}
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+func (s *source) add(day float64) {
+	kind, p := s.shape(s.random)
+	s.actions = append(s.actions, &action{kind, p, int(day)})
+}
+
+func (s *source) job(day float64) Job {
+	// Recent actions run more often.
+	i := len(s.actions) - 1 - int(float64(len(s.actions))*math.Pow(s.random.Float64(), 2))
+	if s.random.Float64() < s.new {
+		i = len(s.actions)
+		s.add(day)
+	}
+	a := s.actions[i]
+	for ; a.day < int(day); a.day++ {
+		if s.random.Float64() < s.changes {
+			a.kind, a.program = s.shape(s.random)
+		}
+	}
+	return Job{Action: i, Kind: a.kind, Command: a.program(s.random, day)}
+}
+
+// pareto draws from a heavy tail.
+func pareto(r *rand.Rand, least, alpha float64) float64 {
+	return min(least*math.Pow(1-r.Float64(), -1/alpha), longestHours*3600)
+}
+
+// between draws evenly by the logarithm.
+func between(r *rand.Rand, from, to float64) float64 {
+	return from * math.Pow(to/from, r.Float64())
+}
+
+// noise is a factor around 1.
+func noise(r *rand.Rand, of float64) float64 { return math.Exp(of * r.NormFloat64()) }
+
+// split returns n tasks of unequal length.
+func split(r *rand.Rand, seconds float64, n int) []float64 {
+	tasks, sum := make([]float64, n), 0.
+	for i := range tasks {
+		tasks[i] = 0.3 + r.ExpFloat64()
+		sum += tasks[i]
+	}
+	for i := range tasks {
+		tasks[i] *= seconds / sum
+	}
+	return tasks
+}
+
+func single(seconds float64) command.Phase {
+	return command.Phase{Tasks: []float64{seconds}, Threads: 1}
+}
