@@ -32,12 +32,12 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 		return nil, err
 	}
 	slackenMonitor(c.MonitorSlack, log)
-	stop = PaceGarbage(ctx, memory)
+	stopPacing := PaceGarbage(ctx, memory)
 	if !c.HugePages {
-		return stop, nil
+		return stopPacing, nil
 	}
 	stopPages := hugepages.Start(ctx)
-	return func() { stopPages(); stop() }, nil
+	return func() { stopPages(); stopPacing() }, nil
 }
 
 // PaceGarbage adapts the garbage collection of this process to its memory, until stop is called or

@@ -186,11 +186,13 @@ func (ps *pools) match(spec *request.Operation, class uint32, patient bool, may 
 	return cmp.Or(best, open)
 }
 
-// queueFor returns the queue that must run a task: one with other workers than those that could not
-// run it, if there is one.
+// queueFor returns the queue that must run a task: one with other workers than those that it avoids,
+// if there is one.
 func (ps *pools) queueFor(t *task) *queue {
-	if q := ps.besideFor(t, t.failedOn()); q != nil {
-		return q
+	if t.avoids() {
+		if q := ps.besideFor(t, t.past.failed); q != nil {
+			return q
+		}
 	}
 	return ps.choose(t, nil)
 }
@@ -198,9 +200,6 @@ func (ps *pools) queueFor(t *task) *queue {
 // besideFor returns the queue that must run a task if the program of a key may not; nil: there is
 // none where others take work.
 func (ps *pools) besideFor(t *task, key string) *queue {
-	if key == "" {
-		return nil
-	}
 	others := func(q *queue) bool { return q.isServedBeside(key) }
 	if q := ps.choose(t, others); q != nil && others(q) {
 		return q

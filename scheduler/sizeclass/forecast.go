@@ -120,7 +120,7 @@ func (f *forecast) work(r run, n float64) (work, bool) {
 		return w, true
 	}
 	share := f.share
-	if least := r.Throttled.Seconds() / r.Duration.Seconds(); r.Throttled > 0 && least > tight {
+	if least := r.Throttled.Seconds() / r.Duration.Seconds(); r.Throttled > 0 && least > tight && r.cpus() >= 1 {
 		share = max(share, least)
 	}
 	if share < 0 && n <= onlyOne {

@@ -49,22 +49,41 @@ func TestLongActionsAreSlowedLess(t *testing.T) {
 	}
 }
 
+// TestSerialActionsStaySmall: an action that is as fast on the smallest class runs there, however long
+// it takes.
+func TestSerialActionsStaySmall(t *testing.T) {
+	for _, took := range []time.Duration{time.Minute, 20 * time.Minute, 45 * time.Minute} {
+		for _, classes := range [][]uint32{{1, 8}, {1, 2, 4, 8}, {1, 64}} {
+			f := newFarm(t, Options{}, classes...)
+			a := testAction(1)
+			p := program{seconds: took.Seconds()}
+			f.times(20, a, p)
+			if on, choice, _ := f.run(a, p); on[0] != 1 {
+				t.Errorf("%s on classes %v: class %d: %s", took, classes, on[0], choice.Reason)
+			}
+		}
+	}
+}
+
 func TestNearlyTheSameScore(t *testing.T) {
 	for _, c := range []struct {
-		scores []float64
-		want   int
+		scores  []float64
+		seconds []time.Duration // expected
+		want    int
 	}{
-		{[]float64{0.35, 0.5, 0.7, 1}, 0},
-		{[]float64{1.03, 0.91, 0.9, 1}, 2},
-		{[]float64{0.97, 0, 0.5, 0.52}, 3},
-		{[]float64{0.98, 1.2, 1.5, 1}, 3},
+		{[]float64{0.35, 0.5, 0.7, 1}, []time.Duration{8, 4, 2, 1}, 0},
+		{[]float64{1.03, 0.91, 0.9, 1}, []time.Duration{8, 4, 2, 1}, 2},
+		{[]float64{0.97, 0, 0.5, 0.52}, []time.Duration{8, 0, 2, 1}, 3},
+		{[]float64{0.97, 0, 0.5, 0.52}, []time.Duration{8, 0, 1, 1}, 2},
+		{[]float64{0.98, 1.2, 1.5, 1}, []time.Duration{8, 4, 2, 1}, 3},
+		{[]float64{0.98, 1.2, 1.5, 1}, []time.Duration{1, 1, 1, 1}, 0},
 	} {
 		list := make([]Assessment, len(c.scores))
 		for i, score := range c.scores {
-			list[i] = Assessment{Class: Class{Size: uint32(i)}, Score: score}
+			list[i] = Assessment{Class: Class{Size: uint32(i)}, Score: score, Expected: c.seconds[i] * time.Second}
 		}
 		if got := leastOf(list); got.Size != uint32(c.want) {
-			t.Errorf("%v: the one at %d, want %d", c.scores, got.Size, c.want)
+			t.Errorf("%v, %v: the one at %d, want %d", c.scores, c.seconds, got.Size, c.want)
 		}
 		list[c.want].RuledOut = "x"
 		if got := leastOf(list); got.Size == uint32(c.want) {

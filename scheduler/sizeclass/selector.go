@@ -3,7 +3,6 @@ package sizeclass
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -219,21 +218,23 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 // nearly is the ratio of two scores whose difference says nothing: what is known is not that exact.
 const nearly = 1.05
 
-// leastOf returns the class with the least score; of those whose scores are nearly as small, the
-// largest, which is the fastest. The last of list has a score.
+// leastOf returns the class with the least score, or a larger one whose score is nearly as small and
+// that is faster. The last of list has a score.
 func leastOf(list []Assessment) Assessment {
-	least := math.Inf(1)
+	var scored []Assessment
 	for _, a := range list {
 		if a.RuledOut == "" && a.Score > 0 {
-			least = min(least, a.Score)
+			scored = append(scored, a)
 		}
 	}
-	for _, a := range slices.Backward(list) {
-		if a.RuledOut == "" && a.Score > 0 && a.Score <= least*nearly {
-			return a
+	least := slices.MinFunc(scored, func(a, b Assessment) int { return cmp.Compare(a.Score, b.Score) })
+	best := least
+	for _, a := range scored {
+		if a.Size > best.Size && a.Score <= least.Score*nearly && float64(a.Expected)*nearly < float64(best.Expected) {
+			best = a
 		}
 	}
-	panic("sizeclass: no class has a score")
+	return best
 }
 
 func (s *Selector) choice(c Conditions, a Assessment, reason string) Choice {
