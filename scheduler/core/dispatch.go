@@ -179,9 +179,10 @@ func (d *dispatcher) rematch(t *task) {
 // giveUp has a task that waited for the first worker of a declared class, or for drained ones, take
 // another class that has workers. It is false if there is none.
 func (d *dispatcher) giveUp(t *task) bool {
+	counted := t.impatient
 	t.impatient = true
 	q := d.pools.queueFor(t)
-	t.impatient = false // as it was counted
+	t.impatient = counted
 	if q == nil || q.away {
 		return false
 	}

@@ -53,7 +53,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	seeds := []uint64{6081, 7677, 15911, 32504} // those of a hundred thousand that found anything
+	seeds := []uint64{6081, 7677, 15911, 32504, 75674} // those of a hundred thousand that found anything
 	for seed := range uint64(60) {
 		seeds = append(seeds, seed)
 	}
