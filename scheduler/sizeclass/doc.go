@@ -51,7 +51,8 @@
 // where delay is the expected time to the result, including the wait for a worker and a second run,
 // and cost is the expected time on workers, each second times the size class. If no action
 // waits and no run fails, this is t·s^x times a constant, so a class is better than
-// the largest exactly if its time is acceptable by the rule.
+// the largest exactly if its time is acceptable by the rule. For long actions x is less, so that
+// none takes more than Options.MaxDelay longer than on the largest class.
 //
 // # Statistics
 //

@@ -19,12 +19,12 @@ func (f *farm) with(a Action, class uint32, r Run) {
 // more, and would be as slow where there is less.
 func TestMemoryPressure(t *testing.T) {
 	pressed := Run{Duration: 60 * time.Second, CPU: 10 * time.Second, CPUs: 2, MemoryStall: 50 * time.Second}
-	calm := pressed
-	calm.MemoryStall = 0
+	tight, calm := pressed, pressed
+	tight.MemoryStall, calm.MemoryStall = 6*time.Second, 0
 	for _, c := range []struct {
 		run  Run
 		want uint32
-	}{{pressed, 4}, {calm, 1}} {
+	}{{pressed, 4}, {tight, 2}, {calm, 1}} {
 		f := newFarm(t, Options{}, 1, 2, 4)
 		a := testAction(1)
 		f.with(a, 2, c.run)
