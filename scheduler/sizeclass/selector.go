@@ -219,7 +219,7 @@ func (s *Selector) choose(c Conditions, list []Assessment) Choice {
 const nearly = 1.05
 
 // leastOf returns the class with the least score, or a larger one whose score is nearly as small and
-// that is faster. The last of list has a score.
+// where the action is expected to end earlier. The last of list has a score.
 func leastOf(list []Assessment) Assessment {
 	var scored []Assessment
 	for _, a := range list {
@@ -230,7 +230,7 @@ func leastOf(list []Assessment) Assessment {
 	least := slices.MinFunc(scored, func(a, b Assessment) int { return cmp.Compare(a.Score, b.Score) })
 	best := least
 	for _, a := range scored {
-		if a.Size > best.Size && a.Score <= least.Score*nearly && float64(a.Expected)*nearly < float64(best.Expected) {
+		if a.Size > best.Size && a.Score <= least.Score*nearly && float64(a.Wait+a.Expected)*nearly < float64(best.Wait+best.Expected) {
 			best = a
 		}
 	}
