@@ -31,9 +31,9 @@ const (
 var floors = map[string]int{
 	"proto/...":              0,
 	"bounded":                0,
-	"hugepages":              0,
 	"mountinfo":              0,
 	"paths":                  0,
+	"pause":                  0,
 	"secrets":                0,
 	"settings":               0,
 	"cas/digest":             0,
@@ -67,6 +67,7 @@ var floors = map[string]int{
 	"records/kind":       1,
 	"records/record":     1,
 	"history":            1,
+	"hugepages":          1,
 	"sandbox":            1,
 	"vfs/erofs":          1,
 	"vfs/folder":         1,

@@ -7,5 +7,5 @@
 // kernel. That is why it does not use MADV_HUGEPAGE, with which the kernel gives a whole page to
 // whatever first touches a part of it, and fills holes that the runtime has made.
 //
-// Start starts a goroutine and ends it.
+// It has no goroutines.
 package hugepages

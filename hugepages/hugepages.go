@@ -9,11 +9,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
@@ -37,36 +38,25 @@ const (
 // folder has what the kernel says of its huge pages; see Documentation/admin-guide/mm/transhuge.rst.
 const folder = "/sys/kernel/mm/transparent_hugepage/"
 
-// Start keeps the memory of this process on huge pages, once it is large, until stop is called or
-// ctx ends. It does nothing where the operator has turned them off for all processes, nor before
-// Linux 6.1.
-func Start(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var keeping sync.WaitGroup
-	keeping.Go(func() { keep(ctx) })
-	return func() {
-		cancel()
-		keeping.Wait()
+// Keep keeps the memory of this process on huge pages, once it is large, until ctx ends. It returns
+// at once where the operator has turned them off for all processes, and does nothing before Linux 6.1.
+func Keep(ctx context.Context) {
+	size := pageSize()
+	for size > 0 {
+		next := every
+		if !look(ctx, size, large, idle) {
+			next = rest
+		}
+		if pause.For(ctx, next) != nil {
+			return
+		}
 	}
 }
 
-// Settle does at once, without pauses, what Start does in time. It is for measurements.
+// Settle does at once, without pauses, what Keep does in time. It is for measurements.
 func Settle(ctx context.Context) {
 	if size := pageSize(); size > 0 {
 		look(ctx, size, large, 0)
-	}
-}
-
-func keep(ctx context.Context) {
-	size := pageSize()
-	for size > 0 {
-		pause := every
-		if !look(ctx, size, large, idle) {
-			pause = rest
-		}
-		if !wait(ctx, pause) {
-			return
-		}
 	}
 }
 
@@ -96,22 +86,12 @@ func look(ctx context.Context, size, least uintptr, idle time.Duration) bool {
 			default:
 				failed++
 			}
-			if took := time.Since(began); took > known && !wait(ctx, idle*took) {
+			if took := time.Since(began); took > known && pause.For(ctx, idle*took) != nil {
 				return true
 			}
 		}
 	}
 	return huge > 0 || failed == 0
-}
-
-// wait returns false if ctx ends first.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // pageSize returns the size of a huge page, 0 if there are none to use.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -140,7 +141,7 @@ type holding struct {
 // acquire waits until the lease is ours, or ctx ends.
 func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 	if l.gave { // whoever waits looks meanwhile
-		if err := sleep(ctx, l.options.Duration/3); err != nil {
+		if err := pause.For(ctx, l.options.Duration/3); err != nil {
 			return nil, err
 		}
 	}
@@ -155,19 +156,9 @@ func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 			l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
 		}
 		// Not all who wait ask at the same moment.
-		if err := sleep(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
+		if err := pause.For(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// sleep returns after d, or with ctx's error.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -87,7 +88,7 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 	f.address = "http://" + listener.Addr().String()
 	ctx, f.stop = context.WithCancel(ctx)
 	f.group, ctx = errgroup.WithContext(ctx)
-	f.group.Go(func() error { defer serve.PaceGarbage(ctx, report.MemoryBytes)(); <-ctx.Done(); return nil })
+	f.group.Go(func() error { defer serve.PaceMemory(ctx, report.MemoryBytes, true)(); <-ctx.Done(); return nil })
 	f.group.Go(func() error { return f.sched.Run(ctx) })
 	f.group.Go(func() error { return site.Run(ctx) })
 	pages := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: time.Minute}
@@ -162,7 +163,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 	for f.clinging == "" { // it may be the last to get one
 		list, err := f.sched.Admin().ListOperations(ctx, first)
 		if err == nil {
-			err = sleep(ctx, 10*time.Millisecond)
+			err = pause.For(ctx, 10*time.Millisecond)
 		}
 		if err != nil {
 			return err
@@ -176,7 +177,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 
 func (f *pagesFarm) until(ctx context.Context, reached func(view.Counts) bool) error {
 	for !reached(f.sched.Counts()) {
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -192,7 +193,7 @@ func (f *pagesFarm) close() error {
 // rate is how many actions a second end in a window that begins now.
 func (f *pagesFarm) rate(ctx context.Context) (float64, error) {
 	began, ended := time.Now(), f.ended.Load()
-	err := sleep(ctx, f.shape.window)
+	err := pause.For(ctx, f.shape.window)
 	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
 }
 
@@ -237,7 +238,7 @@ func (f *pagesFarm) work(ctx context.Context, number int) error {
 					ExecutionState: &remoteworker.CurrentState_Executing_Running{Running: &emptypb.Empty{}},
 				})
 			}
-			if sleep(ctx, time.Until(resp.GetNextSynchronizationAt().AsTime())) != nil {
+			if pause.For(ctx, time.Until(resp.GetNextSynchronizationAt().AsTime())) != nil {
 				return nil
 			}
 		case todo != nil:
@@ -292,16 +293,4 @@ func (s *pagesStream) Send(op *longrunningpb.Operation) error {
 	}
 	_, err := load.AnswerOf(op)
 	return err
-}
-
-// sleep waits until d is over, or returns why ctx ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

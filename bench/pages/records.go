@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/pause"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
@@ -104,10 +105,10 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
 	f.calling.Unlock()
-	err := sleep(ctx, f.shape.window)
+	err := pause.For(ctx, f.shape.window)
 	f.calling.Lock()
 	for err == nil && f.shape.records != nil && f.unrecorded() > int64(f.shape.quick) { // workers report with their next call
-		err = sleep(ctx, time.Millisecond)
+		err = pause.For(ctx, time.Millisecond)
 	}
 	actions := float64(f.ended.Load() - ended)
 	used := float64((report.CPUTime() - cpu).Microseconds())
@@ -145,7 +146,7 @@ func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder s
 	defer v.close()
 	for run := range runs {
 		for _, page := range recordPages(build, run) {
-			if err := sleep(ctx, shape.rest); err != nil {
+			if err := pause.For(ctx, shape.rest); err != nil {
 				return err
 			}
 			load, err := v.load(ctx, page)
@@ -190,7 +191,7 @@ func fillStore(ctx context.Context, store *history.Store, shape recordsShape) (b
 // addRecord waits until there is room.
 func addRecord(ctx context.Context, store *history.Store, r *historypb.Record) error {
 	for !store.Add(r) {
-		if err := sleep(ctx, time.Millisecond); err != nil {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
 			return err
 		}
 	}

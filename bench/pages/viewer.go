@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
@@ -73,7 +74,7 @@ func (v *pagesViewer) during(
 			if err := v.look(ctx, loads); err != nil {
 				return unlessOver(err)
 			}
-			if err := sleep(ctx, v.farm.shape.pause); err != nil {
+			if err := pause.For(ctx, v.farm.shape.pause); err != nil {
 				return nil
 			}
 		}

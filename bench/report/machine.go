@@ -81,5 +81,5 @@ func ProfileCPU(file string) (end func() error, err error) {
 	}, nil
 }
 
-// MemoryBytes is as much as PaceGarbage uses.
+// MemoryBytes is as much as PaceMemory uses.
 const MemoryBytes = 8 << 30

@@ -23,7 +23,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/storage"
-	"github.com/forerunner-build/forerunner/hugepages"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
@@ -130,8 +129,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	defer func() { _ = log.Sync() }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
-	defer hugepages.Start(ctx)()
+	defer serve.PaceMemory(ctx, report.MemoryBytes, true)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: place, CacheSize: "8G"}, Logger: log,

@@ -113,8 +113,7 @@ func decisionRows(few, many decisionRuns) []report.Row {
 func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
-	defer hugepages.Start(ctx)()
+	defer serve.PaceMemory(ctx, report.MemoryBytes, true)()
 	var done decisionRuns
 	for i := range o.Runs {
 		report.Progress("run %d of %d: decisions with %d operations queued", i+1, o.Runs, queued)

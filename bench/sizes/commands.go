@@ -87,7 +87,7 @@ func (o *sizesOptions) benchStreams(ctx context.Context, p *sizesParameters, w i
 				return nil, fmt.Errorf("stream %s: %w", s.Name, err)
 			}
 			for name, sum := range map[string]*simFigure{
-				alwaysLargest: &f.largest, smallestFirst: &f.smallest, plainRule: &f.rule, thePeer: &f.peer, oursWaiting: &f.ours,
+				alwaysLargest: &f.largest, smallestFirst: &f.smallest, plainRule: &f.rule, thePeer: &f.peer, oursNow: &f.ours,
 			} {
 				sum.add(named(figures, name), 1/float64(len(o.seeds)))
 			}

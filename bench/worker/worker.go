@@ -50,7 +50,7 @@ func benchWorker(ctx context.Context, o *workerOptions, w io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, leave()) }()
-	defer serve.PaceGarbage(ctx, report.MemoryBytes)()
+	defer serve.PaceMemory(ctx, report.MemoryBytes, true)()
 	facts := report.Machine(dir)
 	f, err := testbed.Start(ctx, dir)
 	if err != nil {

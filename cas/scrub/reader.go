@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
@@ -98,7 +100,7 @@ func (r *Reader) rest(ctx context.Context, needed func() bool) error {
 			break
 		}
 		step := max(time.Duration(min(r.debt/pace, waitStep.Seconds())*float64(time.Second)), time.Microsecond)
-		if err := wait(ctx, step); err != nil {
+		if err := pause.For(ctx, step); err != nil {
 			return err
 		}
 		r.debt -= step.Seconds() * pace
@@ -109,19 +111,4 @@ func (r *Reader) rest(ctx context.Context, needed func() bool) error {
 	}
 	r.debt = max(r.debt, -pieceBytes)
 	return ctx.Err()
-}
-
-// wait waits, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -144,11 +144,6 @@ func TestRestEndsWithItsContext(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for range 100 {
-		if err := wait(ctx, 0); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a wait for nothing: %v", err)
-		}
-	}
 }
 
 // TestCopyFails as its file or its writer does, and at once.

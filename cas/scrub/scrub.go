@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
@@ -162,7 +164,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 		at := s.at
 		s.mu.Unlock()
 		if !at.Ended.IsZero() || at.Began.IsZero() {
-			if wait(ctx, time.Until(at.Began.Add(s.options.Every))) != nil {
+			if pause.For(ctx, time.Until(at.Began.Add(s.options.Every))) != nil {
 				return
 			}
 			s.begin()
@@ -177,7 +179,7 @@ func (s *Scrubber) Run(ctx context.Context) {
 		}
 		if err != nil {
 			s.options.Logger.Warn("cannot scrub the store", zap.Error(err))
-			if wait(ctx, retryAfter) != nil {
+			if pause.For(ctx, retryAfter) != nil {
 				return
 			}
 		}

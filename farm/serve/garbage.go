@@ -32,21 +32,20 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 		return nil, err
 	}
 	slackenMonitor(c.MonitorSlack, log)
-	stopPacing := PaceGarbage(ctx, memory)
-	if !c.HugePages {
-		return stopPacing, nil
-	}
-	stopPages := hugepages.Start(ctx)
-	return func() { stopPages(); stopPacing() }, nil
+	return PaceMemory(ctx, memory, c.HugePages), nil
 }
 
-// PaceGarbage adapts the garbage collection of this process to its memory, until stop is called or
-// ctx ends: a small process collects rarely, a large one often, and one with little memory as Go
-// does by default. It is for main; GOGC in the environment has precedence.
-func PaceGarbage(ctx context.Context, memory int64) (stop func()) {
+// PaceMemory adapts the garbage collection of this process to its memory, and puts that on huge pages
+// if these are wanted, until stop is called or ctx ends. A small process collects rarely, a large one
+// often, and one with little memory as Go does by default. It is for main; GOGC in the environment
+// has precedence.
+func PaceMemory(ctx context.Context, memory int64, hugePages bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pacing sync.WaitGroup
 	pacing.Go(func() { pace(ctx, memory) })
+	if hugePages {
+		pacing.Go(func() { hugepages.Keep(ctx) })
+	}
 	return func() {
 		cancel()
 		pacing.Wait()

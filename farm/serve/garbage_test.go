@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 func TestGCPercent(t *testing.T) {
@@ -26,9 +28,9 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestPaceGarbage: the bound follows the need at once and then each second, but not for little, and
+// TestPaceMemory: the bound follows the need at once and then each second, but not for little, and
 // not where the environment has one.
-func TestPaceGarbage(t *testing.T) {
+func TestPaceMemory(t *testing.T) {
 	const other = 12_345 // no process has that
 	before := debug.SetGCPercent(other)
 	defer debug.SetGCPercent(before)
@@ -38,13 +40,13 @@ func TestPaceGarbage(t *testing.T) {
 		return percent
 	}
 	t.Setenv("GOGC", "70")
-	PaceGarbage(t.Context(), 16<<30)()
+	PaceMemory(t.Context(), 16<<30, false)()
 	if got := get(); got != other {
 		t.Errorf("with GOGC in the environment: %d %%", got)
 	}
 	t.Setenv("GOGC", "")
 	synctest.Test(t, func(t *testing.T) {
-		stop := PaceGarbage(t.Context(), 16<<30)
+		stop := PaceMemory(t.Context(), 16<<30, false)
 		synctest.Wait()
 		paced := get()
 		if want := gcPercent(neededBytes(), 16<<30); paced < want/2 || paced > 2*want {
@@ -68,9 +70,26 @@ func TestPaceGarbage(t *testing.T) {
 		stop()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		PaceGarbage(ctx, 0)()
+		PaceMemory(ctx, 0, false)()
 		if got := get(); got != garbagePercent {
 			t.Errorf("a process without memory: %d %%, want %d", got, garbagePercent)
 		}
 	})
+}
+
+// TestPaceRuntime: what the programs start ends when they stop it, with and without huge pages.
+func TestPaceRuntime(t *testing.T) {
+	beforePercent, beforeLimit := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
+	defer func() {
+		debug.SetGCPercent(beforePercent)
+		debug.SetMemoryLimit(beforeLimit)
+	}()
+	for _, huge := range []bool{false, true} {
+		c := Callers{HugePages: huge}
+		stop, err := c.PaceRuntime(t.Context(), zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+	}
 }

@@ -214,7 +214,7 @@ func (ps announcements) checkMoves(s *State) string {
 				for _, t := range q.tasks() {
 					of := levels.Bounded(t.spec.Instance)
 					if !t.wanted() || !q.mayRunMore(of) || !idle.queue.mayRunMore(of) || !idle.queue.admits(t.spec.Instance) ||
-						t.avoidsProgram(idle.program.key) || !q.promisesNoMore(t, idle.queue) { // of which a market has a model
+						t.avoidsProgram(idle.program) || !q.promisesNoMore(t, idle.queue) { // of which a market has a model
 						continue
 					}
 					asked := announcementOf("", t.spec.Platform).has

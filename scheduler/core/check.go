@@ -279,7 +279,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 // keepsIdle reports whether an idle worker of a queue could have one of its tasks.
 func (q *queue) keepsIdle() bool {
 	for _, p := range q.programs {
-		it, _ := q.pool.tree.Find(q.class, q.mayRunMore, func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(p.key) })
+		it, _ := q.pool.tree.Find(q.class, q.mayRunMore, func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(p) })
 		if it != nil && slices.ContainsFunc(p.positions, func(w *worker) bool { return w.entry.Waits() }) {
 			return true
 		}

@@ -142,7 +142,7 @@ func areIdle(n int) string { return plural.Choose(n, "is idle", "are idle") }
 // that are drained or suspended, without the one that a task avoids.
 func (q *queue) staff(t *task) (serving, free, drained, suspended int) {
 	for _, p := range q.programs {
-		if t.avoidsProgram(p.key) {
+		if t.avoidsProgram(p) {
 			continue
 		}
 		var has [Suspended + 1]bool
@@ -173,7 +173,7 @@ func (q *queue) idlers(t *task) (n int) {
 	}
 	for _, p := range q.programs {
 		for _, w := range p.positions {
-			if w.entry.Waits() && !t.avoidsProgram(p.key) {
+			if w.entry.Waits() && !t.avoidsProgram(p) {
 				n++
 				break
 			}

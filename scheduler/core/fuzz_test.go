@@ -408,7 +408,7 @@ func (f *fuzzer) checkSpills(q *queue) {
 		if w.queue == q && w.takes == Serving {
 			serve++
 		}
-		avoided := slices.ContainsFunc(q.tasks(), func(t *task) bool { return t.avoidsProgram(w.program.key) })
+		avoided := slices.ContainsFunc(q.tasks(), func(t *task) bool { return t.avoidsProgram(w.program) })
 		if c := w.queue.class; w.pool == q.pool && c > q.class && w.entry.Waits() && (larger == 0 || c < larger) && !avoided {
 			larger = c
 		}

@@ -86,7 +86,7 @@ func (q *queue) willing(t *task) (found *worker) {
 	var avoided []*worker
 	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
 		w := near.Owner.(*worker)
-		if !t.avoidsProgram(w.program.key) {
+		if !t.avoidsProgram(w.program) {
 			found = w
 			break
 		}

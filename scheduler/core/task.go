@@ -138,8 +138,9 @@ func (t *task) failedOn() string {
 // avoids reports whether there are workers that do not get a task, for now.
 func (t *task) avoids() bool { return t.past != nil && t.past.avoids }
 
-// avoidsProgram reports whether the workers of a program, which has this key, do not.
-func (t *task) avoidsProgram(key string) bool { return t.avoids() && t.past.failed == key }
+// avoidsProgram reports whether the workers of a program do not. p is read only if some do not: it may
+// be in no cache.
+func (t *task) avoidsProgram(p *program) bool { return t.avoids() && t.past.failed == p.key }
 
 // run returns the run of a task; nil if no worker has it.
 func (t *task) run() *run {
@@ -377,8 +378,7 @@ func (t *task) rival() *worker {
 // mayHedge reports whether a task that a worker is given goes on after its Size.Timeout: there has
 // to be somebody to start it again then.
 func (t *task) mayHedge() bool {
-	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class &&
-		t.rival() != nil
+	return t.spec.Size.Hedge && !t.course.largest() && t.worker().queue.size() == t.spec.Size.Class && t.rival() != nil
 }
 
 // recharge has the tree count a running task for the workers that it has now; the last one is w.

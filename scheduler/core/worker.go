@@ -273,7 +273,7 @@ func (w *worker) choose(l *preemption.Line, now time.Time) (next *task, looks in
 		it = tree.NextOf(&w.entry, l.Instance(), now)
 		may = func(instance string) bool { return instance == l.Instance() && w.queue.mayRunMore(instance) }
 	}
-	suits := func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(w.program.key) }
+	suits := func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(w.program) }
 	if it != nil && !suits(it) {
 		it, looks = tree.Find(w.queue.class, may, suits)
 	}

@@ -238,13 +238,13 @@ func (f *forecast) probability(class uint32, trials []trial, lessWait time.Durat
 // score returns the expected delay^(1-x)·cost^x on a class over that on the largest; it is false
 // if that is not known. wait is for a worker.
 func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (float64, bool) {
-	sum, n := 0.0, 0
+	sum, n, limit := 0.0, 0, f.patience(class)
 	for _, t := range trials {
 		early := t.outcome == TimedOut && t.Duration < f.acceptable(class, t.largest)
 		if t.bound || t.largest == 0 || early {
 			continue
 		}
-		delay, cost := f.outlook(t, wait)
+		delay, cost := f.outlook(t, wait, limit)
 		largest, x := t.largest.Seconds(), f.exponent(t.largest)
 		sum += math.Pow(delay/(f.waitLargest.Seconds()+largest), 1-x) *
 			math.Pow(cost/(classOf(f.largest)*largest), x)
@@ -257,10 +257,10 @@ func (f *forecast) score(class uint32, trials []trial, wait time.Duration) (floa
 }
 
 // outlook returns the cost of a trial in seconds of delay and in seconds of workers times their
-// classes, including a run on the largest class if necessary.
-func (f *forecast) outlook(t trial, wait time.Duration) (delay, cost float64) {
+// classes, including a run on the largest class if necessary. patience is that with its class.
+func (f *forecast) outlook(t trial, wait, patience time.Duration) (delay, cost float64) {
 	class, largest := classOf(t.class), classOf(f.largest)
-	limit, again := f.patience(t.class).Seconds(), t.largest.Seconds()
+	limit, again := patience.Seconds(), t.largest.Seconds()
 	first := min(t.Duration.Seconds(), limit)
 	delay = wait.Seconds() + first
 	if t.class >= f.largest || t.outcome == Succeeded && t.Duration.Seconds() <= limit {

@@ -16,6 +16,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -99,7 +100,7 @@ func (f *farm) runAction(ctx context.Context, w work) bool {
 		got, err := f.execute(ctx, w)
 		if err != nil { // what a build tool tries again
 			f.Logf("%s: %v", w.name, err)
-			pause(ctx, 100*time.Millisecond)
+			_ = pause.For(ctx, 100*time.Millisecond)
 			continue
 		}
 		f.acknowledged(w.name, time.Since(began))
@@ -157,13 +158,6 @@ func (f *farm) acknowledged(name string, took time.Duration) {
 	defer f.done.mu.Unlock()
 	f.done.counts[name] = n
 	f.done.longest = max(f.done.longest, took)
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // until polls until what holds; false: ctx or the time, if any, ended before.

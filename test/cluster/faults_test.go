@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -40,7 +41,7 @@ func (c *cluster) disturb(ctx context.Context, steps []step) {
 		c.countLate(false)
 		s.do(ctx)
 		if s.parts {
-			pause(ctx, mendedSlack)
+			_ = pause.For(ctx, mendedSlack)
 		}
 		c.countLate(s.parts)
 		if s.kill {
@@ -59,7 +60,7 @@ func (c *cluster) faults() []step {
 					h.avoid(other)
 				}
 			}
-			pause(ctx, 15*time.Second)
+			_ = pause.For(ctx, 15*time.Second)
 			for _, h := range hosts {
 				for _, other := range from {
 					h.meet(other)
@@ -72,7 +73,7 @@ func (c *cluster) faults() []step {
 		{name: "half the workers are off the network", parts: true, do: func(ctx context.Context) {
 			c.workers[1].cut()
 			c.workers[2].cut()
-			pause(ctx, 15*time.Second)
+			_ = pause.For(ctx, 15*time.Second)
 			c.workers[1].mend()
 			c.workers[2].mend()
 		}},
@@ -139,7 +140,7 @@ func (c *cluster) fillDisk(ctx context.Context) {
 	filled.Go(func() {
 		for filling.Err() == nil { // the worker makes room
 			_ = exec.Command("/bin/sh", "-c", "cat /dev/zero >> "+ballast).Run() // until it fails
-			pause(filling, 100*time.Millisecond)
+			_ = pause.For(filling, 100*time.Millisecond)
 		}
 	})
 	if !until(ctx, programs.Timeout, func() bool { return said("the disk is full") > full }) {
@@ -155,7 +156,7 @@ func (c *cluster) fillDisk(ctx context.Context) {
 	if right, n := <-p.done, c.Starts()[p.name]; !right || n != 2 {
 		c.Errorf("%s: right %v, begun %d times, has to be 2", p.name, right, n)
 	}
-	pause(ctx, 3*time.Second)
+	_ = pause.For(ctx, 3*time.Second)
 	c.Logf("the worker whose disk was full gave %d actions back", said("sent back to the scheduler")-back)
 	stop()
 	filled.Wait()

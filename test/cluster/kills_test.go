@@ -11,6 +11,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -125,10 +126,7 @@ func (p *probe) assigned() bool {
 	return p.host != nil
 }
 
-func (p *probe) settle() bool {
-	pause(p.ctx, settledFor)
-	return p.ctx.Err() == nil
-}
+func (p *probe) settle() bool { return pause.For(p.ctx, settledFor) == nil }
 
 func (p *probe) hold(way direction, l *line, hosts ...*host) {
 	p.holds = append(p.holds, l.hold(way, hosts...))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -134,7 +135,7 @@ func (f *farm) drainAll(ctx context.Context, d time.Duration) {
 	f.drain(named("*"))
 	f.expect(ctx, "nothing runs", func() bool { return f.idle(ctx) })
 	before := len(f.Starts())
-	pause(ctx, d)
+	_ = pause.For(ctx, d)
 	if now := len(f.Starts()); now != before {
 		f.Errorf("%d actions began while all workers were drained", now-before)
 	}
@@ -202,7 +203,7 @@ func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) 
 		return true
 	}
 	f.expect(ctx, "the farm does nothing for builds that were interrupted", gone)
-	pause(ctx, told) // what workers had been given by then may begin until they hear of it
+	_ = pause.For(ctx, told) // what workers had been given by then may begin until they hear of it
 	ran := begun()
 	all.Wait()
 	if n := begun(); n > ran {
