@@ -7,13 +7,14 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// misfitColumns are those with a profile that is wrong.
+// misfitColumns returns the columns with a wrong profile.
 func misfitColumns() []column { return []column{misfit, renamed, poisoned, stale} }
 
-// misfitWorks are a large tree of which much is read, one of which little is, and some small files.
+// misfitWorks returns a large tree of which actions read much, one of which they read little, and
+// some small files.
 func misfitWorks() []string { return []string{workGo, workPython, workSmall} }
 
-// misfitCells are those of rowMisfitWorst.
+// misfitCells returns the cells of rowMisfitWorst.
 func misfitCells() (cells []cell) {
 	for _, work := range misfitWorks() {
 		for _, column := range append(misfitColumns(), none) {
@@ -23,8 +24,8 @@ func misfitCells() (cells []cell) {
 	return cells
 }
 
-// overNone is the wait of commands in a cell, divided by their wait without a profile, base. It is
-// false if one of them was not measured, or nothing waited.
+// overNone returns how long commands wait in a cell, divided by base, their wait without a profile.
+// It returns false if one of them was not measured, or nothing waited.
 func (b *prefetchBench) overNone(c cell) (ratio, base float64, ok bool) {
 	with, without := b.of(c, stalled), b.of(cell{c.work, none, c.ms}, stalled)
 	if len(with) == 0 || len(without) == 0 || report.Median(without) == 0 {
@@ -34,7 +35,7 @@ func (b *prefetchBench) overNone(c cell) (ratio, base float64, ok bool) {
 	return report.Median(with) / base, base, true
 }
 
-// misfit compares how long commands wait with a profile that is about something else and with none.
+// misfit compares how long commands wait with another program's profile and without a profile.
 func (b *prefetchBench) misfit() report.Row {
 	c, wanted := cell{workGo, misfit, farMS}, ratioRow{wanted: "≤ 1.2"}
 	ratio, base, ok := b.overNone(c)
@@ -49,7 +50,7 @@ func (b *prefetchBench) misfit() report.Row {
 	return withTargets(r, wanted)
 }
 
-// misfitWorst is the worst of all that is wrong, of all works.
+// misfitWorst is the worst ratio of all wrong profiles and workloads.
 func (b *prefetchBench) misfitWorst() report.Row {
 	wanted := ratioRow{wanted: "≤ 1.2"}
 	worst := report.NotMeasured(rowMisfitWorst, "ratio", b.missing(misfitCells()[0]))
