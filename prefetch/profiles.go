@@ -17,10 +17,10 @@ const (
 	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
 )
 
-// Origin is the kind of a profile.
+// Origin says where a profile comes from.
 type Origin uint8
 
-// The origins of profiles.
+// All origins.
 const (
 	None   Origin = iota // there is no profile
 	Exact                // runs of the same action, possibly with other inputs
@@ -43,10 +43,10 @@ type ProfilesOptions struct {
 	Filter ProfileOptions
 	// CacheBytes limits the memory for records of many actions; 0 is 64 MiB.
 	CacheBytes int
-	// MaxAge is how long a record in memory is used without asking the store, where other programs
-	// may have changed it; 0 is a minute.
+	// MaxAge is how long a record in memory is used before the store is asked again, in which other
+	// programs may have changed it; 0 means a minute.
 	MaxAge time.Duration
-	// Timeout limits each call of the store; 0 is two seconds.
+	// Timeout limits each call to the store; 0 means two seconds.
 	Timeout time.Duration
 	Logger  *zap.Logger // nil logs nothing
 }
@@ -68,9 +68,9 @@ func (o ProfilesOptions) withDefaults() ProfilesOptions {
 	return o
 }
 
-// Profiles remember which paths runs of actions read, in a Store and, for recent actions, in
-// memory. Their methods may be called concurrently. If the store fails, hangs or returns nonsense,
-// they know less; that is logged, and never an error.
+// Profiles remembers which paths runs of actions read: in a store and, for recent actions, in
+// memory. Its methods may be called concurrently. If the store fails, hangs or returns malformed
+// data, Profiles predicts less. That is logged, and is never an error.
 type Profiles struct {
 	store         *record.Careful
 	cache         *cache
@@ -78,7 +78,7 @@ type Profiles struct {
 	exact, coarse rules
 }
 
-// NewProfiles returns the Profiles in s, which the caller closes. It does not ask s.
+// NewProfiles returns the Profiles in s. The caller closes s. NewProfiles makes no call to s.
 func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 	o = o.withDefaults()
 	return &Profiles{
@@ -104,8 +104,9 @@ func exactRules(o ProfileOptions) rules {
 }
 
 // Find returns the expected reads of a run of a: the paths that any of the last few runs of the
-// same action read, or else those that a good share of the last similar actions read, or else nil
-// and None. It may wait for the store, twice, and takes microseconds for recently used records.
+// same action read. If there are none, it returns the paths that a certain share of similar actions
+// read or, if there are none either, nil and None. It may wait for two calls to the store. For
+// recently used records it takes microseconds.
 func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	if k, ok := a.exactKey(); ok {
 		if found := p.look(ctx, k, p.exact).known.Load().profile(); found != nil {
@@ -120,11 +121,11 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// Learn remembers that a run of a has read these paths, in the order of Recorder.Hashes, these
-// directories, as in Directories, and these parts of large files; it keeps the directories. For
-// files whose reads were not seen, the known parts stay. Failed runs must not be learnt: they may
-// have read too little. Nor must a run without reads, because it was not watched. Learn writes only
-// new information, and may wait for the store.
+// Learn records that a run of a has read paths (in the order of Recorder.Hashes), directories (see
+// Directories) and parts of large files. It keeps directories. For files whose reads were not
+// visible, the known parts stay. The caller must not pass failed runs, which may have read too
+// little, or runs without reads, which were not observed. Learn writes only new information, and
+// may wait for the store.
 func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
 	if len(paths) == 0 {
 		return
@@ -147,8 +148,8 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	}
 }
 
-// Flush writes unwritten records, at the end of a program: not each run of similar actions is
-// written at once, and the store may have failed.
+// Flush writes all unwritten records. Call it at the end of the program: Learn does not write each
+// run of similar actions at once, and the store may have failed.
 func (p *Profiles) Flush(ctx context.Context) {
 	for _, e := range p.cache.all() {
 		p.write(ctx, e)
