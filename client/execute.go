@@ -67,9 +67,9 @@ type Request struct {
 	Function digest.Function // default SHA-256; must be the function that Scan used for Inputs
 	Command  *repb.Command   // not changed; lists need not be sorted
 	Platform *repb.Platform  // not changed; nil: the platform in Command, if any
-	Inputs   *Inputs // nil means an empty input root
+	Inputs   *Inputs         // nil means an empty input root
 	Timeout  time.Duration   // 0 means the server's default
-	Priority int32 // priority of REv2 ExecutionPolicy: lower runs earlier
+	Priority int32           // priority of REv2 ExecutionPolicy: lower runs earlier
 
 	DoNotCache      bool // neither cache the result nor use a cached one
 	SkipCacheLookup bool // execute even if a result is cached
@@ -91,8 +91,8 @@ type Request struct {
 // An Outcome is the result of an action that the server accepted.
 type Outcome struct {
 	Result  *repb.ActionResult // may be nil if Status is not nil
-	Cached  bool // the result came from the cache
-	Message string // from the server, for the user; usually empty
+	Cached  bool               // the result came from the cache
+	Message string             // from the server, for the user; usually empty
 	// Status is a gRPC status error with the reason why the action did not complete, such as
 	// DeadlineExceeded for a timeout. It is nil if the command completed, with any exit code.
 	Status error

@@ -36,7 +36,7 @@ type execution struct {
 	blobs    []casclient.Blob // all blobs of the action
 	action   digest.Digest
 	metadata string // encoded RequestMetadata
-	last     Stage // the last reported stage
+	last     Stage  // the last reported stage
 	outcome  *Outcome
 }
 

@@ -33,7 +33,7 @@ const (
 // A watch follows one action to its response, over as many streams as necessary.
 type watch struct {
 	*execution
-	name      string // of the operation; "" before it is known
+	name      string    // of the operation; "" before it is known
 	heard     time.Time // when the server last answered
 	pause     time.Duration
 	forgotten int

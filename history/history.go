@@ -103,7 +103,7 @@ type Store struct {
 	// guards segments and everything in them.
 	segments []*segment
 	next     uint32   // number of the next segment
-	pending  int64 // size of blocks that wait to be written
+	pending  int64    // size of blocks that wait to be written
 	free     [][]byte // memory for new blocks
 	// shares has, by publisher, the size of builds in the segment that receives records.
 	shares  map[string]*share

@@ -13,7 +13,7 @@ const shareParts = 2
 // A share is the size of one caller's builds in the segment that receives records.
 type share struct {
 	bytes, index int64 // bytes is the compressed size
-	isExceeded   bool // the share was exceeded, which was logged
+	isExceeded   bool  // the share was exceeded, which was logged
 }
 
 // AddBuild stores a copy of a build's record from a caller, like Add. A caller cannot displace the

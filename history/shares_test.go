@@ -18,7 +18,7 @@ func TestShares(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		maxBytes int64
-		many     int // builds of the flood, several times as many as there is room for
+		many     int                       // builds of the flood, several times as many as there is room for
 		text     func(r *rand.Rand) string // a target of the flood
 		targets  int
 	}{

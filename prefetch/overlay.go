@@ -19,9 +19,9 @@ type Mark int
 // All marks.
 const (
 	NeverRead Mark = iota
-	Foreseen // read by a run before the last one, or by an unknown run
+	Foreseen       // read by a run before the last one, or by an unknown run
 	ReadLast       // by the last run
-	Marks // number of marks
+	Marks          // number of marks
 )
 
 // plus saturates: a tree that contains one folder often enough has more files than can be counted.

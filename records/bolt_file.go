@@ -212,7 +212,7 @@ func isAt(file *os.File, path string) bool {
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{
 		Timeout:        lockPause, // for a lock that this process already holds
-		NoFreelistSync: true, // bbolt collects the list of free pages when it opens a file
+		NoFreelistSync: true,      // bbolt collects the list of free pages when it opens a file
 		FreelistType:   bbolt.FreelistMapType,
 		NoStatistics:   true,
 	}

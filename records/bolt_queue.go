@@ -38,7 +38,7 @@ type batch struct {
 	bytes  int64
 	taken  chan struct{} // closed when the commit begins
 	done   chan struct{} // closed when the batch is committed or lost
-	err    error // why the batch was lost; set before done is closed
+	err    error         // why the batch was lost; set before done is closed
 }
 
 // A write is the sealed new value of a record. It never changes after it is queued.

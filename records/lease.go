@@ -49,7 +49,7 @@ type Lease struct {
 	seen  []byte
 	since time.Time
 	term  uint64 // the highest term seen
-	gave  bool // this program was the last holder, and released the lease
+	gave  bool   // this program was the last holder, and released the lease
 
 	ours atomic.Pointer[validity] // nil: this program does not hold the lease
 }
@@ -74,7 +74,7 @@ type tenancy struct {
 	Term   uint64 `json:"term"`
 	Holder string `json:"holder"` // empty: the lease is free
 	Beat   uint64 `json:"beat"`   // counts the renewals
-	Nonce  uint64 `json:"nonce"` // distinguishes holders of the same name
+	Nonce  uint64 `json:"nonce"`  // distinguishes holders of the same name
 }
 
 // NewLease returns the lease with a name. The caller closes s. A lease is small and always in use,

@@ -69,9 +69,9 @@ func (v *actionView) ComparePath() string {
 type actionPages struct {
 	scheduler admin.SchedulerServer
 	blobs     func(instance string, fn digest.Function) stored.Blobs
-	profiles  record.Hints // nil: profiles are not available
+	profiles  record.Hints  // nil: profiles are not available
 	trees     *intake.Turns // for reading input roots
-	records   *recordPages // shows actions that the storage no longer has
+	records   *recordPages  // shows actions that the storage no longer has
 	comparer  *comparer
 	shown     int // maximum number of inputs
 }

@@ -41,11 +41,11 @@ const (
 // one.
 type budget struct {
 	turns   map[string]*intake.Turns // for making large pages, by page name
-	renders *intake.Turns // for rendering large pages
-	unread  *intake.Permits // for answers that clients have not read yet, in units
-	held    *intake.Permits // for the data of live pages, in units
-	page    int // maximum size of a page in bytes
-	file    int64 // maximum size of a download in bytes
+	renders *intake.Turns            // for rendering large pages
+	unread  *intake.Permits          // for answers that clients have not read yet, in units
+	held    *intake.Permits          // for the data of live pages, in units
+	page    int                      // maximum size of a page in bytes
+	file    int64                    // maximum size of a download in bytes
 }
 
 // newBudget returns the budget for a memory limit in bytes; 0 means no limit.

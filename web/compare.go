@@ -29,7 +29,7 @@ type compared struct {
 type comparer struct {
 	scheduler admin.SchedulerServer
 	blobs     func(instance string, fn digest.Function) stored.Blobs
-	profiles  record.Hints // nil: profiles are not available
+	profiles  record.Hints  // nil: profiles are not available
 	trees     *intake.Turns // for reading input roots
 }
 

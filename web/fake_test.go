@@ -49,8 +49,8 @@ type fakeScheduler struct {
 	done   bool
 	ended  []*historypb.Record
 	open   []*admin.Operation // the open operations of invocations
-	stderr digest.Digest // of a completed operation
-	over   bool // its output is from a second run; the first one does not count
+	stderr digest.Digest      // of a completed operation
+	over   bool               // its output is from a second run; the first one does not count
 }
 
 const operationOf = "operations/11111111-2222"

@@ -57,7 +57,7 @@ func folderPath(function, hashAndSize, instance, title, tree string) string {
 type folderPages struct {
 	blobs func(instance string, fn digest.Function) stored.Blobs
 	trees *intake.Turns // for reading Trees
-	most  int64 // limit of the memory of a Tree, in bytes
+	most  int64         // limit of the memory of a Tree, in bytes
 }
 
 func (p *folderPages) one(ctx context.Context, r *http.Request) (any, error) {

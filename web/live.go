@@ -142,7 +142,7 @@ type follower struct {
 	load  loader
 	keeps hold
 	seed  maphash.Seed
-	shown uint64 // hash of the part that was sent last
+	shown uint64    // hash of the part that was sent last
 	sent  time.Time // time of the last message
 	form  string
 }

@@ -89,7 +89,7 @@ func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f := newFollowing(t)
 	f.data.Text = "first"
 	f.expect("data: first", true)
-	leave, ok := f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {})
+	leave, ok := f.budget.unread.TakeUnits("", unitsOf(unlimited/16), func() {})
 	if !ok {
 		t.Fatal("no room")
 	}
@@ -97,7 +97,7 @@ func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f.expect("", true)
 	leave()
 	f.expect("data: xxx", true)
-	if leave, ok = f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {}); !ok {
+	if leave, ok = f.budget.unread.TakeUnits("", unitsOf(unlimited/16), func() {}); !ok {
 		t.Fatal("no room")
 	}
 	defer leave()

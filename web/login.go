@@ -55,7 +55,7 @@ type provider struct{ Title, Path string }
 type loginView struct {
 	Choices []provider
 	Name    string // of the user
-	Out     bool // the user has just logged out, or is about to
+	Out     bool   // the user has just logged out, or is about to
 }
 
 // logIn redirects to the chosen issuer, or to the only one.

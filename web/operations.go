@@ -55,7 +55,7 @@ type operationView struct {
 	Message string // for the client
 	Error   string // the status of the response, unless it is OK
 	Exit    *int32 // exit code of the command; nil until it is known
-	Reused  bool // the result is from the action cache
+	Reused  bool   // the result is from the action cache
 	Worker  string
 	Spans   []facts.Span
 	Facts   []facts.Table

@@ -24,7 +24,7 @@ var files embed.FS
 // A renderer renders whole pages, including error pages.
 type renderer struct {
 	templates map[string]*template.Template // by page name
-	login     *login.Logins // nil: no log-in
+	login     *login.Logins                 // nil: no log-in
 	budget    *budget
 	readOnly  bool
 	logger    *zap.Logger
@@ -65,9 +65,9 @@ type view struct {
 // A viewer is the user of a page.
 type viewer struct {
 	Name     string // empty if unknown
-	LoggedIn bool // has a session, which the user can end
+	LoggedIn bool   // has a session, which the user can end
 	LogIn    string // the log-in page; empty if the user is logged in or log-in is off
-	Observes bool // may see the whole farm
+	Observes bool   // may see the whole farm
 }
 
 // view returns the data for the template of a page.

@@ -28,7 +28,7 @@ const (
 // A buildCell is a way to build, with its measurements.
 type buildCell struct {
 	strategy string
-	jobs     int // only for byRemote; the others use Bazel's default
+	jobs     int    // only for byRemote; the others use Bazel's default
 	programs string // folder; only for byRemote
 }
 

@@ -31,7 +31,7 @@ type noopCell struct {
 
 // A noopSample has the measurements of one run; each value is per action.
 type noopSample struct {
-	ms                 []float64 // from Execute to its response
+	ms                 []float64            // from Execute to its response
 	stages             map[string][]float64 // milliseconds in the worker's stages, and in beforeWorker and afterWorker
 	perSecond          float64
 	scheduler, worker  used
@@ -44,7 +44,7 @@ type used struct{ us, switches float64 }
 
 // The stages of an action that are not in the worker's log.
 const (
-	beforeWorker = "queue" // from Execute until the worker has the action
+	beforeWorker = "queue"  // from Execute until the worker has the action
 	afterWorker  = "answer" // from the end on the worker until the client has the response
 )
 

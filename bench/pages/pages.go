@@ -17,10 +17,10 @@ import (
 // A pagesShape has the size of the farm and the duration of the measurement.
 type pagesShape struct {
 	queued, workers, instances int
-	quick                      int // workers whose actions take no time; the others hang
-	perInvocation              int // operations per invocation
-	window                     time.Duration // duration of each half of a pair
-	pause                      time.Duration // of the viewer, between two rounds through all pages
+	quick                      int            // workers whose actions take no time; the others hang
+	perInvocation              int            // operations per invocation
+	window                     time.Duration  // duration of each half of a pair
+	pause                      time.Duration  // of the viewer, between two rounds through all pages
 	records                    *history.Store // nil: no records
 }
 

@@ -19,8 +19,8 @@ import (
 // A recordsShape is the size of a measurement of records.
 type recordsShape struct {
 	dispatch pagesShape
-	records  int // number of records in the store
-	build    int // actions of the build whose page is shown
+	records  int           // number of records in the store
+	build    int           // actions of the build whose page is shown
 	rest     time.Duration // before each page, because pages pause after each request to the scheduler
 }
 

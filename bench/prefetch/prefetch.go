@@ -66,17 +66,17 @@ type column string
 
 // The columns. All except warm start with empty caches.
 const (
-	allFirst    column = "all_first" // downloads all inputs before the start
-	none        column = "none" // reads through FUSE, without a profile
-	near        column = "near" // as none, on a worker with a peer that has run the actions
-	coarse      column = "coarse" // with the profile of other sources of the same kind
-	exact       column = "exact" // with the profile of the same command
-	misfit      column = "misfit" // with the profile of another program of the same kind
-	renamed     column = "renamed" // with the profile of the same command, under other file names
-	poisoned    column = "poisoned" // with a profile that has every file
-	stale       column = "stale" // with a profile of as many files as the command reads, none of which it reads
-	warm        column = "warm" // reads through FUSE again, on the same worker
-	outside     column = "outside" // as exact, in separate processes
+	allFirst    column = "all_first"    // downloads all inputs before the start
+	none        column = "none"         // reads through FUSE, without a profile
+	near        column = "near"         // as none, on a worker with a peer that has run the actions
+	coarse      column = "coarse"       // with the profile of other sources of the same kind
+	exact       column = "exact"        // with the profile of the same command
+	misfit      column = "misfit"       // with the profile of another program of the same kind
+	renamed     column = "renamed"      // with the profile of the same command, under other file names
+	poisoned    column = "poisoned"     // with a profile that has every file
+	stale       column = "stale"        // with a profile of as many files as the command reads, none of which it reads
+	warm        column = "warm"         // reads through FUSE again, on the same worker
+	outside     column = "outside"      // as exact, in separate processes
 	outsideWarm column = "outside_warm" // as warm, after outside
 )
 
@@ -110,7 +110,7 @@ type sample struct {
 	serving       float64 // CPU seconds of the worker itself; column outside only
 	idle          float64 // seconds in which no command ran or the command only waited; a single action only
 	// Files fetched in advance, or on demand, summed over the actions.
-	hitFiles, missedFiles, wasted float64 // wasted is in bytes
+	hitFiles, missedFiles, wasted float64        // wasted is in bytes
 	profiles                      map[string]int // number of actions by profile
 }
 

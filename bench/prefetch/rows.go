@@ -29,7 +29,7 @@ type ratioRow struct {
 	cell   cell
 	wanted string
 	peer   string // the value of another implementation
-	extra  bool // only with --all or --only
+	extra  bool   // only with --all or --only
 }
 
 // ratioRows returns the rows in the order of the table. Names of C++ rows begin with cxx, except

@@ -70,7 +70,7 @@ type workload struct {
 	actions  []*testbed.Action
 	training []*testbed.Action // actions that a worker has run before the measured ones
 	strange  []*testbed.Action // actions of the same kind that read other files
-	inputs   *client.Inputs // inputs of all actions, if they are the same
+	inputs   *client.Inputs    // inputs of all actions, if they are the same
 	note     string
 }
 

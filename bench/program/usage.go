@@ -17,8 +17,8 @@ type Usage struct {
 	Self     time.Duration // CPU time of the process itself
 	Children time.Duration // CPU time of its living children: the launchers of a worker
 	Ended    time.Duration // CPU time of all descendants that have ended and were waited for: commands
-	Switches int64 // context switches of the process's threads, at waits
-	Below    int64 // context switches of its children's threads, at waits
+	Switches int64         // context switches of the process's threads, at waits
+	Below    int64         // context switches of its children's threads, at waits
 }
 
 // Less returns the usage since before.

@@ -14,9 +14,9 @@ import (
 type Options struct {
 	Runs int      // of each row
 	Only []string // names of rows; empty: all
-	Data string // parent of the temporary folder
-	Out  string // folder for the JSON report
-	Keep bool // keep the temporary folder
+	Data string   // parent of the temporary folder
+	Out  string   // folder for the JSON report
+	Keep bool     // keep the temporary folder
 
 	Profile string // folder for profiles of the scheduler; empty: none
 }

@@ -26,9 +26,9 @@ const (
 // A busyCell is a way to load a scheduler with clients and workers.
 type busyCell struct {
 	suffix        string // of its rows
-	perConnection int // streams per connection
-	apart         bool // the storage is in another process
-	skipLookup          bool // clients set skip_cache_lookup
+	perConnection int    // streams per connection
+	apart         bool   // the storage is in another process
+	skipLookup    bool   // clients set skip_cache_lookup
 }
 
 func busyCells() []busyCell {

@@ -15,7 +15,7 @@ import (
 
 const (
 	openStreams       = 80_000 // all from one address, which may have half of the calls that 24 GiB allow
-	openWarm          = 1_000 // before the measured ones
+	openWarm          = 1_000  // before the measured ones
 	openPerConnection = 100    // Bazel's default
 )
 

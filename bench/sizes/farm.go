@@ -14,11 +14,11 @@ import (
 // A simResult is the result of simulating a stream.
 type simResult struct {
 	delays       []time.Duration // of each job, from its arrival to its result
-	cost, wasted float64 // worker seconds, multiplied by size class
-	runs, again  int // all runs except training, and those on the largest class after a smaller one
-	trained      int // background runs to learn from
-	hedges       float64 // the part of wasted that is due to second concurrent runs
-	spilled      int // jobs that ran on a larger class because the chosen one was busy
+	cost, wasted float64         // worker seconds, multiplied by size class
+	runs, again  int             // all runs except training, and those on the largest class after a smaller one
+	trained      int             // background runs to learn from
+	hedges       float64         // the part of wasted that is due to second concurrent runs
+	spilled      int             // jobs that ran on a larger class because the chosen one was busy
 }
 
 // A simFarm runs jobs in virtual time.
@@ -35,7 +35,7 @@ type simQueue struct {
 	class         uint32
 	workers, free int
 	waiting       []*simRun
-	mean          float64 // recent mean duration of a run in seconds
+	mean          float64   // recent mean duration of a run in seconds
 	open          bool      // see spill.Queue.Worth
 	look          time.Time // time at which a waiting job may spill
 }

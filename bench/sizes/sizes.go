@@ -21,7 +21,7 @@ type sizesOptions struct {
 	parameters, out, plot string
 	exponent              float64
 	seeds                 []int // of the streams of commands
-	only                  bool // simulate only these streams
+	only                  bool  // simulate only these streams
 }
 
 // NewCommand returns the subcommand of this benchmark.

@@ -104,7 +104,7 @@ type simAction struct {
 	sizeclass.Action
 	serial, parallel float64 // seconds on one CPU
 	memory           float64 // MiB
-	day              int // day up to which it has drifted
+	day              int     // day up to which it has drifted
 }
 
 // A simJob is one action to run, independent of where it runs.

@@ -23,7 +23,7 @@ const (
 // A Distance is the network between two machines.
 type Distance struct {
 	RoundTrip time.Duration // half of it in each direction
-	Bandwidth int64 // bytes per second in each direction, for all connections together; 0: no limit
+	Bandwidth int64         // bytes per second in each direction, for all connections together; 0: no limit
 }
 
 // A Proxy forwards TCP connections to an address with the delay of a distant machine. It keeps the

@@ -20,7 +20,7 @@ import (
 // A Farm is a scheduler with its storage in this process. Workers come and go. A set of workers can
 // only start when no worker is running, because launchers must start while there is no mount.
 type Farm struct {
-	*Client // nil until the farm serves
+	*Client        // nil until the farm serves
 	Dir     string // folder for all data of the farm and its workers
 	Log     *zap.Logger
 	Address string
@@ -73,11 +73,11 @@ type Setting struct {
 	Distance Distance // distance to its storage
 	Method   vfs.Method
 	Slots    int
-	Memory   string // folder with the state of an earlier worker, to start with; empty: none
-	Keep     string // folder to save the state of this worker in; empty: do not save
-	Plain    bool // without recorder and prefetcher
+	Memory   string            // folder with the state of an earlier worker, to start with; empty: none
+	Keep     string            // folder to save the state of this worker in; empty: do not save
+	Plain    bool              // without recorder and prefetcher
 	Platform client.Properties // platform of the actions that it gets; nil: actions without a platform
-	Serves   bool // serves blobs to other workers of the farm
+	Serves   bool              // serves blobs to other workers of the farm
 }
 
 // WithWorker calls use while a new worker with an empty store serves the farm. The worker has run

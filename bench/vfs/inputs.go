@@ -33,7 +33,7 @@ type inputs struct {
 	smallN   int
 	sdkFiles int
 	cxx      []string // search path of g++ below cxx; empty without g++
-	boost    bool // the headers of Boost are in cxx
+	boost    bool     // the headers of Boost are in cxx
 }
 
 // needs says which inputs are needed.

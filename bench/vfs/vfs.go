@@ -124,9 +124,9 @@ type rootOf int
 
 const (
 	later rootOf = iota // after three roots with the same subtrees
-	first // the first root of a worker that has just started
-	warm // after the same work in this root
-	again // after the same work in the previous root
+	first               // the first root of a worker that has just started
+	warm                // after the same work in this root
+	again               // after the same work in the previous root
 )
 
 func (c *comparison) rows() []string {

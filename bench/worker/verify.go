@@ -30,7 +30,7 @@ const (
 	rowVerifyDelay9 = "verify_delay_ms_p99"
 
 	headersRead  = 500 // by each action
-	headersNew   = 20 // of these, headers that no earlier action has read
+	headersNew   = 20  // of these, headers that no earlier action has read
 	headerBytes  = 8 << 10
 	headerScript = "printf '#include \"%s\"\\n' *.h >unit.c && cc -c unit.c -o out"
 )

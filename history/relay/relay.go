@@ -61,27 +61,27 @@ type Relay struct {
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
 
-	origin uint64 // identifies this data folder
-	last   uint64 // number of its last block
-	at     uint64 // the slot up to which this Relay has copied
+	origin uint64            // identifies this data folder
+	last   uint64            // number of its last block
+	at     uint64            // the slot up to which this Relay has copied
 	known  map[uint64]uint64 // by origin, the number of the last copied block
-	past   uint64 // the largest last block of origins that are no longer in known
-	hasAll bool // the last Pull copied everything that there was
+	past   uint64            // the largest last block of origins that are no longer in known
+	hasAll bool              // the last Pull copied everything that there was
 
 	// slot is the slot that is being published; nil until the last slot has been read.
 	slot      []byte
 	number    uint64 // of slot
-	isChanged bool // the store does not have all of slot yet
+	isChanged bool   // the store does not have all of slot yet
 
 	mu      sync.Mutex
 	waiting []byte // records, each preceded by its length
-	isFull  bool // records were lost since the queue was last empty, which was logged
+	isFull  bool   // records were lost since the queue was last empty, which was logged
 }
 
 // New returns a Relay.
 func New(o Options) (*Relay, error) {
 	r := &Relay{options: o, shared: record.NewCareful(o.Shared, record.CarefulOptions{
-		Timeout: timeout, Logger: o.Logger, Subject: "records for other schedulers", Without: "they go on",
+		Timeout: timeout, Logger: o.Logger, Subject: "records for other schedulers", Without: "other schedulers get no records",
 	})}
 	var err error
 	r.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),

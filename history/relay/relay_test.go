@@ -411,7 +411,7 @@ func TestLost(t *testing.T) {
 	clear(all.values)
 	first.restart()
 	first.pull()
-	step(60_000) // exceeds the earlier content of that slot
+	step(60_000)      // exceeds the earlier content of that slot
 	clear(all.values) // then a new scheduler begins, with a shorter slot
 	third := newScheduler(t, all)
 	third.add(number+1, 0)

@@ -43,8 +43,8 @@ type CarefulOptions struct {
 	// Timeout limits one call.
 	Timeout time.Duration
 	Logger  *zap.Logger
-	// Subject is the content of the store, in the plural. Without says how the program continues
-	// without it. Both are for the log.
+	// Subject is the content of the store, in the plural. Without says what happens while the
+	// store fails. Both are for the log.
 	Subject, Without string
 }
 
@@ -143,8 +143,8 @@ func (c *Careful) note(p part, err error, took time.Duration) {
 	fields := []zap.Field{zap.String("operation", p.operation), zap.String("bucket", p.bucket)}
 	switch {
 	case err != nil && !broken:
-		c.options.Logger.Warn("store of "+c.options.Subject+" fails: "+c.options.Without+
-			" without it until it works again", append(fields, zap.Error(err))...)
+		c.options.Logger.Warn("store of "+c.options.Subject+" fails; until it works again, "+
+			c.options.Without, append(fields, zap.Error(err))...)
 	case err == nil && broken:
 		c.options.Logger.Info("store of "+c.options.Subject+" works again", fields...)
 	}

@@ -31,7 +31,7 @@ const (
 type Source struct {
 	Scheduler admin.SchedulerServer
 	turn      chan struct{} // held by the caller that makes a request
-	next      time.Time // time of the earliest next request; guarded by turn
+	next      time.Time     // time of the earliest next request; guarded by turn
 
 	mu      sync.Mutex
 	answers map[string]answer

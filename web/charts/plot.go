@@ -47,8 +47,8 @@ type Unit int
 // All units.
 const (
 	Counts  Unit = iota
-	Seconds // shown as durations
-	Shares // from 0 to 1, shown in percent
+	Seconds      // shown as durations
+	Shares       // from 0 to 1, shown in percent
 )
 
 // A Point has the mean and the peak of a value in one time step of the plot.

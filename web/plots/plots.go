@@ -24,8 +24,8 @@ const (
 	usedFigure // share of busy slots
 	workersFigure
 	readFigure    // files that commands read
-	foundFigure // those that the worker's store had
-	aheadFigure // the others that arrived before a command requested them
+	foundFigure   // those that the worker's store had
+	aheadFigure   // the others that arrived before a command requested them
 	figuresOfFarm // number of figures
 )
 

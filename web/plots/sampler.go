@@ -67,7 +67,7 @@ type Sampler struct {
 	*answers.Source
 	plots  *Plots
 	read   map[string]reading // by worker ID, since the worker's start; only workers of the latest sample
-	minute int64 // of the latest sample of workers
+	minute int64              // of the latest sample of workers
 }
 
 // NewSampler returns a Sampler, which takes no samples before Run.

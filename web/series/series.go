@@ -33,7 +33,7 @@ type Series struct {
 // modulo the number of bins.
 type ring struct {
 	Level
-	last   int64 // index of the newest bin
+	last   int64    // index of the newest bin
 	counts []uint16 // samples per bin; 0: no data
 	sums   []float32
 	peaks  []float32

@@ -55,7 +55,7 @@ type End int
 const (
 	Done   End = iota
 	Failed     // by its own fault, or because its heap is too small
-	Killed // it needs more memory than the machine has
+	Killed     // it needs more memory than the machine has
 )
 
 // A Result is the outcome of a run.
