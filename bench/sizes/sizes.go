@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.parameters, "parameters", "", "JSON `file` with the stream of actions and the workers (default cmd/bench/sizes.json, built in)")
 	f.StringVar(&o.out, "out", "build/bench", "`folder` for the JSON report")
 	f.StringVar(&o.plot, "plot", "", "SVG `file` to draw cost and delay to")
-	f.Float64Var(&o.exponent, "exponent", 0.5, "tolerance for slower runs on a smaller class: runs may take the ratio of sizes to this power longer, 0 to 1")
+	f.Float64Var(&o.exponent, "exponent", 0.5, "exponent, 0 to 1: on a smaller class an action may take the ratio of the sizes to this power times as long")
 	f.IntSliceVar(&o.seeds, "seeds", []int{11, 12, 13, 14}, "seeds of the streams of simulated commands; the analyzer's constants were chosen on 1, 2 and 3")
 	f.BoolVar(&o.only, "only-commands", false, "simulate only the streams of simulated commands")
 	return cmd
