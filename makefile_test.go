@@ -19,7 +19,7 @@ func testedBy(t *testing.T, list string) (tested string, err error) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "make", "-o", "lint", "-o", "test-needs", "GO="+command, "test")
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs this test
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // without the flags of a make that runs this test
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	b, _ := os.ReadFile(log) // absent: nothing was tested
@@ -44,7 +44,7 @@ func TestAllIsTested(t *testing.T) {
 	}
 }
 
-// TestTestsThatBeginFirst: the folders that the Makefile names are there.
+// TestTestsThatBeginFirst: the folders that the Makefile names exist.
 func TestTestsThatBeginFirst(t *testing.T) {
 	b, err := os.ReadFile("Makefile")
 	if err != nil {
