@@ -14,7 +14,7 @@ TEST_NEEDS := bazel:bazel-bootstrap curl:curl g++:g++ git:git mkfs.btrfs:btrfs-p
 export GORACE := atexit_sleep_ms=0
 
 .DEFAULT_GOAL := help
-.PHONY: release test-install page-needs screenshots test-pages help build demo test test-needs test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-local bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
+.PHONY: release test-install page-needs screenshots test-pages help build demo test test-needs compile unformatted test-cgroup2 test-cluster test-reuse test-rot test-sizes test-flood soak fuzz lint bench-vfs bench-prefetch bench-scheduler bench-worker bench-local bench-sizes bench-quotas bench-pages bench-scrub vulncheck generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,18 +37,19 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 	bin/forerunner demo
 
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
-# longest begin first, or the last one would run alone; those that wait are between those that compute. Where actions find
-# the worker of their size is measured, so nothing else runs then. Lint has run vet already. FORERUNNER_TEST_PROGRAMS says that
-# test/programs need not build the programs. Compilers and linkers make much garbage, and most end before it is worth collecting.
+# longest begin first, or the last one would run alone; those that wait are between those that compute. While tests wait
+# staticcheck has the CPUs. Where actions find the worker of their size is measured, so nothing else runs then.
+# FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
-LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
-test: test-needs lint ## check and test everything; installs what is missing if it is root
-	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ $(PROGRAMS)
+test: BESIDE := $(PROGRAMS)
+test: test-needs compile unformatted ## check and test everything; installs what is missing if it is root
+	@found=$$(mktemp); nice -n 19 $(STATICCHECK) >"$$found" 2>&1 & checked=$$!; \
 	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
-		$$(echo "$$packages" | grep -v '/test/sizes$$')
+		$$(echo "$$packages" | grep -v '/test/sizes$$'); tested=$$?; \
+	wait $$checked || { tested=1; echo "staticcheck:"; cat "$$found"; }; rm -f "$$found"; exit $$tested
 	$(GO) test -race -vet=off -timeout 30m $(TEST_FLAGS) ./test/sizes
 
 test-needs:
@@ -136,19 +137,28 @@ test-cgroup2: ## test cgroup v2 with all controllers in a virtual machine (insta
 		"build/cgroup2/runner.test -test.v -test.run '(OutOfMemory$$|TheirSlot|Nobody|GroupIsUsed|ForkBomb)/(v2|sandbox)'" \
 		"build/cgroup2/sandbox.test -test.v -test.run '(Attacks|OwnCgroups)/(v2|sandbox)|Abuse'"
 
-# What is tested is analysed: with -race, so that packages are compiled once for both. The analysers make much garbage. While
-# packages wait for each other, what else is compiled has the CPUs. "go tool" leaves GOFLAGS out, and would compile what
-# tools import once more.
-lint: export GOGC := off
-lint: export GOMEMLIMIT := 2GiB
-lint: ## vet, gofumpt and staticcheck
-	$(GO) build -o build/tools/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt & tools=$$!; \
-	$(GO) vet -race ./... && wait $$tools
-	@unformatted="$$(build/tools/gofumpt -l .)" || exit 1; \
+lint: compile unformatted ## vet, gofumpt and staticcheck
+	$(STATICCHECK)
+
+# Compilers, linkers and analysers make much garbage, and most end before it is worth collecting.
+LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
+
+# What is tested is analysed: with -race, so that packages are compiled once for both. "go tool" leaves GOFLAGS out, and
+# would compile what tools import once more.
+STATICCHECK = env GOGC=off GOMEMLIMIT=2GiB GOFLAGS="$$($(GO) env GOFLAGS) -race" build/test/staticcheck ./...
+
+# What is built without -race is one build, so that nothing is compiled twice. It has the CPUs while vet waits for one large
+# package, or for modules.
+BESIDE :=
+compile:
+	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt $(BESIDE) & built=$$!; \
+	$(LARGE_HEAP) $(GO) vet -race ./... && wait $$built
+
+unformatted: compile
+	@unformatted="$$(build/test/gofumpt -l .)" || exit 1; \
 	if [ -n "$$unformatted" ]; then \
 		echo "not formatted, run \"go tool gofumpt -w .\":"; echo "$$unformatted"; exit 1; \
 	fi
-	GOFLAGS="$$($(GO) env GOFLAGS) -race" build/tools/staticcheck ./...
 
 # Boost makes the row gxx what it is meant to be; without it, or g++, the row says so.
 bench-vfs: ## measure input roots against plain folders (needs root; many minutes, 5 GiB of disk)

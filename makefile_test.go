@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// testedBy runs "make test" less its checks, with a go command that lists so, and returns what it
-// is to test.
-func testedBy(t *testing.T, list string) (tested string, err error) {
+// testedBy runs "make test" with a go command that lists so and an analyser that says what staticcheck
+// would, and returns what it is to test.
+func testedBy(t *testing.T, list, staticcheck string) (tested, out string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	command, log := filepath.Join(dir, "go"), filepath.Join(dir, "log")
@@ -18,15 +18,17 @@ func testedBy(t *testing.T, list string) (tested string, err error) {
 	if err := os.WriteFile(command, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "make", "-o", "lint", "-o", "test-needs", "GO="+command, "test")
+	cmd := exec.CommandContext(t.Context(), "make", "-o", "compile", "-o", "unformatted", "-o", "test-needs",
+		"GO="+command, "STATICCHECK="+staticcheck, "test")
 	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // without the flags of a make that runs this test
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
+	said, err := cmd.CombinedOutput()
+	t.Logf("%s", said)
 	b, _ := os.ReadFile(log) // absent: nothing was tested
-	return string(b), err
+	return string(b), string(said), err
 }
 
-// TestAllIsTested: "make test" fails where packages cannot be listed, instead of testing fewer.
+// TestAllIsTested: "make test" fails where packages cannot be listed, instead of testing fewer, and where
+// staticcheck, which runs beside the tests, finds something.
 func TestAllIsTested(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -34,13 +36,18 @@ func TestAllIsTested(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	tested, err := testedBy(t, "printf '%s\\n' x/a x/test/sizes x/b")
+	const list = "printf '%s\\n' x/a x/test/sizes x/b"
+	tested, _, err := testedBy(t, list, "true")
 	first, _, _ := strings.Cut(tested, "\n")
 	if err != nil || !strings.HasSuffix(first, " x/a x/b") || !strings.HasSuffix(tested, " ./test/sizes\n") {
 		t.Errorf("%v, tested: %q", err, tested)
 	}
-	if tested, err := testedBy(t, "echo x/a; exit 1"); err == nil || tested != "" {
+	if tested, _, err := testedBy(t, "echo x/a; exit 1", "true"); err == nil || tested != "" {
 		t.Errorf("packages cannot be listed: %v, tested: %q", err, tested)
+	}
+	if tested, out, err := testedBy(t, list, "ls /absent"); err == nil || !strings.Contains(out, "staticcheck:\nls: ") ||
+		!strings.HasPrefix(tested, first) {
+		t.Errorf("staticcheck finds something: %v, tested: %q", err, tested)
 	}
 }
 
