@@ -27,7 +27,7 @@ type memory struct {
 	actions []digest.Digest
 }
 
-// train makes workers run the actions that cells assume to be known.
+// train makes workers run the actions that the cells assume as known.
 func (b *prefetchBench) train(ctx context.Context) error {
 	for _, c := range b.wanted() {
 		if !b.can(c) {
@@ -40,19 +40,26 @@ func (b *prefetchBench) train(ctx context.Context) error {
 	return nil
 }
 
-// remember makes a memory, unless it exists or the column needs none.
+// remember makes a memory, unless it is there or the column has none.
 func (b *prefetchBench) remember(ctx context.Context, key memoryKey) error {
 	if _, done := b.memories[key]; done {
 		return nil
 	}
 	w := b.works[key.work]
+	if before, ok := key.column.before(); ok {
+		first := memoryKey{key.work, before}
+		if err := b.remember(ctx, first); err != nil {
+			return err
+		}
+		return b.runFor(ctx, key, b.memories[first].folder, w.actions)
+	}
 	switch key.column {
 	case exact:
-		return b.runFor(ctx, key, w.actions)
+		return b.runFor(ctx, key, "", w.actions)
 	case coarse:
-		return b.runFor(ctx, key, w.training)
+		return b.runFor(ctx, key, "", w.training)
 	case misfit:
-		return b.runFor(ctx, key, w.strange)
+		return b.runFor(ctx, key, "", w.strange)
 	case renamed, poisoned, stale:
 		if err := b.remember(ctx, memoryKey{key.work, exact}); err != nil {
 			return err
@@ -66,12 +73,13 @@ func (b *prefetchBench) remember(ctx context.Context, key memoryKey) error {
 	return nil
 }
 
-// runFor makes the memory of a worker that runs actions.
-func (b *prefetchBench) runFor(ctx context.Context, key memoryKey, actions []*testbed.Action) error {
+// runFor makes a memory: that of a worker that runs actions, and has what is in the folder from.
+func (b *prefetchBench) runFor(ctx context.Context, key memoryKey, from string, actions []*testbed.Action) error {
 	w := b.works[key.work]
-	report.Progress("training %s for %s", w.name, key.column)
+	report.Progress("%s, what there is to know for %s", w.name, key.column)
 	m := memory{folder: b.memoryFolder(key)}
-	err := b.farm.WithWorker(ctx, testbed.Setting{Method: vfs.FUSE, Slots: w.slots, Keep: m.folder}, func(far *testbed.Proxy) (err error) {
+	s := testbed.Setting{Method: vfs.FUSE, Slots: w.slots, Memory: from, Keep: m.folder}
+	err := b.farm.WithWorker(ctx, s, func(far *testbed.Proxy) (err error) {
 		_, m.actions, err = once(ctx, b.farm.Client, w.slots, actions, far)
 		return err
 	})
@@ -86,12 +94,12 @@ func (b *prefetchBench) memoryFolder(key memoryKey) string {
 	return filepath.Join(b.farm.Dir, "memory-"+key.work+"-"+string(key.column))
 }
 
-// distance returns the distance of a cell.
+// distance is the one of a cell.
 func (b *prefetchBench) distance(c cell) testbed.Distance {
 	return testbed.Distance{RoundTrip: time.Duration(c.ms) * time.Millisecond, Bandwidth: int64(b.o.bandwidth) * 1e6}
 }
 
-// run takes a sample of a cell, and one of warm if it has fewer than runs.
+// run takes a sample of a cell, and one of warm if there are fewer than runs.
 func (b *prefetchBench) run(ctx context.Context, c cell) error {
 	w := b.works[c.work]
 	s := testbed.Setting{
@@ -118,8 +126,8 @@ func (b *prefetchBench) run(ctx context.Context, c cell) error {
 	})
 }
 
-// again takes a sample of warm on a worker that has run the actions of a cell, if warm has too few
-// samples.
+// again takes a sample of warm on a worker that has run the actions of a cell, if there are too
+// few.
 func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Action, far *testbed.Proxy) error {
 	warmed := c.warm()
 	if len(b.samples[warmed]) >= b.o.Runs {
@@ -133,8 +141,8 @@ func (b *prefetchBench) again(ctx context.Context, c cell, actions []*testbed.Ac
 	return nil
 }
 
-// runNear takes a sample with two workers of one build. The second one starts cold and has the
-// setting s.
+// runNear is run for two workers of one build, of which the second one has the setting s and is
+// cold.
 func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) error {
 	w := b.works[c.work]
 	s.Serves, s.Platform = true, client.Properties{"worker=cold"}
@@ -152,14 +160,14 @@ func (b *prefetchBench) runNear(ctx context.Context, c cell, s testbed.Setting) 
 	})
 }
 
-// once runs actions, slots at a time, adds up their results, and returns the actions.
+// once runs actions, slots at a time, and adds up their results. It returns the actions.
 func once(
 	ctx context.Context, farm *testbed.Client, slots int, actions []*testbed.Action, far *testbed.Proxy,
 ) (s sample, ran []digest.Digest, err error) {
 	results := make([]testbed.Result, len(actions))
 	before, began := far.Received(), time.Now()
 	group, ctx := errgroup.WithContext(ctx)
-	// One more than slots, so that the next action is queued when a slot becomes free.
+	// One more than run, so that the next one is there when a slot gets free.
 	group.SetLimit(slots + 1)
 	for i, a := range actions {
 		group.Go(func() (err error) {

@@ -11,7 +11,7 @@ func anyBranch(string) bool { return true }
 
 func anyItem(*Item) bool { return true }
 
-// TestFindLooksInTheOrderOfTurns: Find returns the item that a worker would get if no other item
+// TestFindLooksInTheOrderOfTurns has what is found be what a worker would be given if nothing else
 // waited.
 func TestFindLooksInTheOrderOfTurns(t *testing.T) {
 	now := time.Unix(0, 0)
