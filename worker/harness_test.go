@@ -425,7 +425,7 @@ func (l *readLog) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo,
 type loggedStream struct {
 	grpc.ServerStream
 	log  *readLog
-	hash string // that is read; empty: none is
+	hash string // of the blob being read; empty: none
 }
 
 // misread makes that many batches of small uploads arrive with a wrong byte.

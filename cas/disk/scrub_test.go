@@ -83,7 +83,7 @@ func TestScrubSetsDamagedBlobsAside(t *testing.T) {
 			right = append(right, d)
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // longer than a tick of the clock that files have their times of
+	time.Sleep(20 * time.Millisecond) // longer than the resolution of file times
 	for kind, damage := range damages {
 		d := right[0]
 		right = right[1:]

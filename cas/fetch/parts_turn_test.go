@@ -29,7 +29,7 @@ func (u fewRanges) FetchRange(ctx context.Context, d digest.Digest, part span.Sp
 	return u.storeRanges.FetchRange(ctx, d, part, w)
 }
 
-// A patientFew has its calls that stand behind made by another upstream, with few tokens.
+// A patientFew makes its low-priority calls through another upstream, which has few tokens.
 type patientFew struct {
 	*storeRanges
 	behind fewRanges

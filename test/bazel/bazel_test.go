@@ -91,9 +91,9 @@ func TestOldBazel(t *testing.T) {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.ExitCode, r.Output)
 	}
-	// It uploads files that events name with calls of the build, which are cancelled at the build's
-	// end. In the background, or after a cut, that ends some builds and some servers of it, so that
-	// no files are uploaded.
+	// Old Bazel uploads the files that events name with calls that are cancelled at the end of the
+	// build. In the background, or after a broken connection, that would end some builds and some of
+	// its servers, so it uploads no files.
 	t.Run("events", func(t *testing.T) { testEvents(t, c, localFiles) })
 }
 

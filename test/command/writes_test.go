@@ -159,8 +159,8 @@ func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *rep
 	return err
 }
 
-// keepRun tells workers of a run of an action that writeResult has uploaded. It is as refused as it
-// is to ask for one.
+// keepRun tells workers of a run of an action that writeResult has uploaded. The
+// call must be refused, like a request for a run.
 func keepRun(ctx context.Context, conn *grpc.ClientConn, name string) error {
 	d, _, _, err := poisoned(name)
 	if err != nil {

@@ -83,7 +83,7 @@ type abortedWorker struct {
 	launched programs.Trace
 }
 
-// abortWorker ends a worker in a state. One that is started on the same data then takes an action.
+// abortWorker ends a worker in a state. A worker that is started with the same data must then take an action.
 func abortWorker(f *programs.Test, bring func(*abortedWorker)) {
 	scheduler, address := f.Scheduler("--data", filepath.Join(f.Dir, "scheduler"))
 	v := &abortedWorker{

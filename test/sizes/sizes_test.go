@@ -45,7 +45,7 @@ func TestSizes(t *testing.T) {
 	memory := c.variant("head -c 120M /dev/zero | tail -c 120M | wc -c", func(p *runs.Placement) bool { return p.GetAttempt() == 2 })
 	want[memory] = 4
 	if os.Getenv("FORERUNNER_TEST_SIZES") == "all" {
-		// Four compilers at a time, as make -j has them. It is tried on both.
+		// Four concurrent compilers, as with make -j. This action runs on both classes.
 		parallel := fmt.Sprintf("for n in 1 2 3 4; do (for i in $(seq %d); do echo 'int f(int x) { return x * x; }' |"+
 			" gcc -O2 -c -x c -o $n.o - || exit 1; done; touch $n.done) & done; wait; ls 1.done 2.done 3.done 4.done",
 			compilesPerSecond(f)*9/10)
