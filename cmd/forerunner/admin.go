@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/settings"
@@ -61,7 +61,7 @@ type manual struct{ use, short, long, example string }
 func readCommand(m manual, run verb) *cobra.Command {
 	w := &watch{}
 	cmd := adminCommand(m, func(ctx context.Context, c *adminCall, args []string) error {
-		w.terminal, w.plain = console.IsTerminal(c.terminal), c.json
+		w.terminal, w.plain = logline.IsTerminal(c.terminal), c.json
 		return w.run(ctx, c.terminal, func(ctx context.Context, out io.Writer) error {
 			once := *c
 			once.out = printableWriter{out}
