@@ -186,6 +186,18 @@ func requiredPattern(args []string) (*admin.Pattern, error) {
 	return p, err
 }
 
+// filledPattern is requiredPattern for verbs that do harm: a pattern without a value, as a shell
+// makes it of a variable that is not set, could match much. Only the default instance name is empty.
+func filledPattern(args []string) (*admin.Pattern, error) {
+	p, err := requiredPattern(args)
+	for name, value := range p.GetAttributes() {
+		if value == "" && name != "instance" {
+			return nil, &flags.UsageError{Err: fmt.Errorf("%s= has no value; %s=* matches any", name, name)}
+		}
+	}
+	return p, err
+}
+
 // dash stands for nothing, so that a table keeps its columns.
 func dash(s string) string {
 	if s == "" {

@@ -259,12 +259,12 @@ func (e *execution) finish(x *ended) error {
 	if x.errErr == nil {
 		printRest(os.Stderr, "standard error", x.shown.stderr, x.stderr)
 	}
+	if x.Message != "" && !e.Quiet {
+		fmt.Fprintln(os.Stderr, printable(x.Message))
+	}
 	if x.Status != nil {
 		s := status.Convert(x.Status)
 		return &exitError{fmt.Errorf("%s (%s)", s.Message(), s.Code()), codeOf(s)}
-	}
-	if x.Message != "" && !e.Quiet {
-		fmt.Fprintln(os.Stderr, printable(x.Message))
 	}
 	if x.fetchErr != nil {
 		return x.fetchErr
