@@ -32,6 +32,7 @@ var floors = map[string]int{
 	"proto/...":              0,
 	"bounded":                0,
 	"mountinfo":              0,
+	"logline":                0,
 	"paths":                  0,
 	"pause":                  0,
 	"secrets":                0,
