@@ -92,7 +92,8 @@
 // small and all reads begin with them.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
-// are fetched, 32 at first and more and more while they are read. When two subdirectories of a
+// are fetched, 32 at first and more and more while they are read. So are those in a subdirectory
+// with the file's name up to a dot, where a module often has its parts. When two subdirectories of a
 // directory were read from, the first files of others are, up to four for each that proves right.
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
 // many bytes as the action has read; and they stop when less than one in ten was read in time.
