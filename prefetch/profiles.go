@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch/score"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -92,6 +93,7 @@ func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 		coarse: rules{
 			shape:      shape{runs: coarseRuns, paths: coarsePaths, distinct: true},
 			options:    o.Filter,
+			score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
 			least:      func(n int) int { return coarseLeast(n, coarseShare) },
 			leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
 		},
@@ -100,24 +102,74 @@ func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 
 func exactRules(o ProfileOptions) rules {
 	one := func(int) int { return 1 }
-	return rules{shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one}
+	return rules{
+		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one,
+		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
+	}
 }
 
 // Find returns the expected reads of a run of a: the paths that any of the last few runs of the
 // same action read, or else those that a good share of the last similar actions read, or else nil
-// and None. It may wait for the store, twice, and takes microseconds for recently used records.
+// and None. Those that predicted badly lately count as none. It may wait for the store, twice, and
+// takes microseconds for recently used records.
 func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	if k, ok := a.exactKey(); ok {
-		if found := p.look(ctx, k, p.exact).known.Load().profile(); found != nil {
+		if found := p.look(ctx, k, p.exact).known.Load().trusted(p.exact); found != nil {
 			return found, Exact
 		}
 	}
 	if k, ok := a.coarseKey(); ok {
-		if found := p.look(ctx, k, p.coarse).known.Load().profile(); found != nil {
+		if found := p.look(ctx, k, p.coarse).known.Load().trusted(p.coarse); found != nil {
 			return found, Coarse
 		}
 	}
 	return nil, None
+}
+
+// Judge compares a run of a with the records that Find considers for it, and so decides whether Find
+// uses them for the next run. A run that failed counts, too, unless the worker caused that. It is
+// called before Learn. It may wait for the store, and writes only if a record is used from now on,
+// or no longer.
+func (p *Profiles) Judge(ctx context.Context, a Action, run Run) {
+	if !run.Read(RootHash) {
+		return // it was not watched
+	}
+	if k, ok := a.exactKey(); ok && p.judge(ctx, k, p.exact, run) {
+		return
+	}
+	if k, ok := a.coarseKey(); ok {
+		p.judge(ctx, k, p.coarse, run)
+	}
+}
+
+// judge compares a run with the record under k, and reports whether that was used.
+func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used bool) {
+	e := p.look(ctx, k, r)
+	known := e.known.Load()
+	profile, used := known.profile(), known.trusted(r) != nil
+	if profile == nil {
+		return false
+	}
+	right, ok := run.share(profile)
+	if !ok {
+		return used
+	}
+	e.mu.Lock()
+	known = e.known.Load()
+	before, now := known.score, known.score.After(right, r.score)
+	if e.misled = nil; right <= r.score.Poor {
+		e.misled = &before
+	}
+	e.known.Store(known.withScore(now))
+	turned := r.score.Trusts(before) != r.score.Trusts(now)
+	if turned {
+		e.changes++
+	}
+	e.mu.Unlock()
+	if turned {
+		p.write(ctx, e)
+	}
+	return used
 }
 
 // Learn remembers that a run of a has read these paths, in the order of Recorder.Hashes, these
@@ -176,12 +228,23 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 		}
 	default:
 		// A store that has kept the filter may have dropped the history.
+		known := e.known.Load()
 		if filter := found.filter().Message().GetBloomFilter(); !bytes.Equal(filter, e.stored) {
-			e.known.Store(found)
 			e.stored = filter
-		} else if found.ranges != nil {
-			e.known.Store(e.known.Load().withRanges(found.ranges))
+			if !found.score.Known() { // of a program that knows no scores
+				found.score = known.score
+			}
+			e.known.Store(found)
+			e.misled = nil
+			break
 		}
+		if found.ranges != nil {
+			known = known.withRanges(found.ranges)
+		}
+		if found.score.Known() && r.score.Trusts(found.score) != r.score.Trusts(known.score) {
+			known = known.withScore(found.score) // another worker's: this one has written its own
+		}
+		e.known.Store(known)
 	}
 	e.mu.Unlock()
 	p.cache.weigh(e)
@@ -192,9 +255,13 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
 	e.mu.Lock()
 	known := e.known.Load()
+	if e.misled != nil && !r.shape.distinct { // rather no past than one that does not return
+		known = (&knowledge{}).beside(known.withScore(score.Renewed(*e.misled, known.score)))
+	}
 	next, changed := known.learn(run, now, r)
 	if changed {
-		e.known.Store(next.withRanges(known.ranges).withDirectories(known.directories))
+		e.misled = nil
+		e.known.Store(next.beside(known))
 		if next.history.foreseesAs(known.history) && known.history.ranks != nil && !e.reorders.due() {
 			e.held++
 		} else {

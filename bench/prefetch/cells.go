@@ -46,13 +46,20 @@ func (b *prefetchBench) remember(ctx context.Context, key memoryKey) error {
 		return nil
 	}
 	w := b.works[key.work]
+	if before, ok := key.column.before(); ok {
+		first := memoryKey{key.work, before}
+		if err := b.remember(ctx, first); err != nil {
+			return err
+		}
+		return b.runFor(ctx, key, b.memories[first].folder, w.actions)
+	}
 	switch key.column {
 	case exact:
-		return b.runFor(ctx, key, w.actions)
+		return b.runFor(ctx, key, "", w.actions)
 	case coarse:
-		return b.runFor(ctx, key, w.training)
+		return b.runFor(ctx, key, "", w.training)
 	case misfit:
-		return b.runFor(ctx, key, w.strange)
+		return b.runFor(ctx, key, "", w.strange)
 	case renamed, poisoned, stale:
 		if err := b.remember(ctx, memoryKey{key.work, exact}); err != nil {
 			return err
@@ -66,12 +73,13 @@ func (b *prefetchBench) remember(ctx context.Context, key memoryKey) error {
 	return nil
 }
 
-// runFor makes a memory: that of a worker that runs actions.
-func (b *prefetchBench) runFor(ctx context.Context, key memoryKey, actions []*testbed.Action) error {
+// runFor makes a memory: that of a worker that runs actions, and has what is in the folder from.
+func (b *prefetchBench) runFor(ctx context.Context, key memoryKey, from string, actions []*testbed.Action) error {
 	w := b.works[key.work]
 	report.Progress("%s, what there is to know for %s", w.name, key.column)
 	m := memory{folder: b.memoryFolder(key)}
-	err := b.farm.WithWorker(ctx, testbed.Setting{Method: vfs.FUSE, Slots: w.slots, Keep: m.folder}, func(far *testbed.Proxy) (err error) {
+	s := testbed.Setting{Method: vfs.FUSE, Slots: w.slots, Memory: from, Keep: m.folder}
+	err := b.farm.WithWorker(ctx, s, func(far *testbed.Proxy) (err error) {
 		_, m.actions, err = once(ctx, b.farm.Client, w.slots, actions, far)
 		return err
 	})
