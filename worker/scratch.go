@@ -25,8 +25,8 @@ func (r *run) runBounded(
 	}
 	result, found, err := r.runWatched(ctx, r.watch(launcher, closing), launcher, run)
 	r.w.uncharged.Leave()
-	if found != nil && !found.Own {
-		r.w.uncharged.Settle(ctx)
+	if found != nil {
+		r.w.uncharged.Settle(ctx, found)
 	}
 	if found != nil && err == nil {
 		err = r.tooMuch(found)
@@ -40,7 +40,9 @@ func (r *run) watch(launcher *runner.Launcher, closing <-chan struct{}) (until f
 	if !r.w.opts.Isolation.Sandboxed {
 		return func(context.Context, func()) *watch.Overuse { return nil }
 	}
-	return r.w.uncharged.Watch(watch.Command{Processes: launcher.Processes, Network: !r.a.how.Sandbox.NoNetwork}, closing).Until
+	return r.w.uncharged.Watch(watch.Command{
+		Processes: launcher.Processes, Network: !r.a.how.Sandbox.NoNetwork, User: r.a.how.Users.Only(r.a.how.Sandbox.User),
+	}, closing).Until
 }
 
 // tooMuch is the error of an action whose command was stopped for overuse. If another command

@@ -25,9 +25,9 @@ func TestUncharged(t *testing.T) {
 		"netlink of all":      {true, codes.Unavailable},
 		"locks":               {false, codes.ResourceExhausted},
 		"locks-of-files":      {false, codes.ResourceExhausted},
-		"locks-of-mapped":     {false, codes.Unavailable}, // no process has these files open
+		"locks-of-mapped":     {false, codes.ResourceExhausted}, // no process has these files open
 		"mounts":              {false, codes.ResourceExhausted},
-		"hidden-mounts":       {false, codes.Unavailable},
+		"hidden-mounts":       {false, codes.ResourceExhausted},
 		"copies-of-mounts":    {false, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,6 +42,28 @@ func TestUncharged(t *testing.T) {
 				assertCode(t, f.run(t, s), c.code, "not run again for")
 			}
 			assertOK(t, f.run(t, spec{shell: "true"}))
+		})
+	}
+}
+
+// TestHiddenFileSystems: an action with file systems that no mounts show is stopped, is told so, and
+// does not run again. The one beside it goes on.
+func TestHiddenFileSystems(t *testing.T) {
+	launchertest.NeedUserNamespaces(t)
+	program := compiled(t, "testdata/hidden.c")
+	for _, how := range []string{
+		"behind-chroot", "of-bound-namespaces", "detached", "opened", "mapped", "on-the-way", "below-an-overlay",
+	} {
+		t.Run(how, func(t *testing.T) {
+			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+				slots: 2, sandbox: &sandbox.Options{Show: []string{gates(t)}}, own: true,
+			})
+			s, open := gated(t, "innocent")
+			innocent := f.start(t, s)
+			innocent.reaches(t, "running")
+			assertCode(t, f.run(t, spec{shell: program + how}), codes.ResourceExhausted, "which its memory limit does not count")
+			open()
+			assertOK(t, innocent.result(t))
 		})
 	}
 }

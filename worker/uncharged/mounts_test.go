@@ -2,16 +2,21 @@ package uncharged
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestFileSystems mounts some in a mount namespace of one thread, and counts them there.
+// TestFileSystems mounts some in a mount namespace of one thread, which has another root then where
+// the kernel shows them nevertheless, and counts them there.
 func TestFileSystems(t *testing.T) {
 	before, err := FileSystems()
 	if errors.Is(err, unix.EPERM) && os.Getenv("CI") == "" {
@@ -26,7 +31,7 @@ func TestFileSystems(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	here := []int{os.Getpid(), 1 << 30, os.Getpid()}
+	here := Holder{Processes: []int{os.Getpid(), 1 << 30, os.Getpid()}}
 	seen := Mounted(t.Context(), here, 1<<20, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
 	go func() {
@@ -37,6 +42,9 @@ func TestFileSystems(t *testing.T) {
 			if err == nil {
 				err = unix.Mount("none", dir, "tmpfs", 0, "size=4k")
 			}
+		}
+		if _, old := listed("/proc/self/ns/mnt", 1); err == nil && old == nil {
+			err = unix.Chroot("/proc")
 		}
 		mounted <- err
 		<-end
@@ -61,5 +69,67 @@ func TestFileSystems(t *testing.T) {
 	}
 	if n := Mounted(t.Context(), here, 5, 1<<20); n > 5 {
 		t.Errorf("%d file systems with the numbers 1 to 5", n)
+	}
+}
+
+// TestOwned: file systems in a namespace without processes are those of who made its user namespace.
+func TestOwned(t *testing.T) {
+	if _, err := Fuller(0); err != nil {
+		t.Skip("only since Linux 6.12, and for root: ", err)
+	}
+	const some, user = 50, 1_234_567
+	mount := fmt.Sprintf("for i in $(seq %d); do mount -t tmpfs none /tmp || exit 1; done; echo; cat", some)
+	command := exec.Command("unshare", "--map-root-user", "unshare", "--map-root-user", "--mount", "sh", "-c", mount)
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+	in, err1 := command.StdinPipe()
+	out, err2 := command.StdoutPipe()
+	if err := errors.Join(err1, err2, command.Start()); err != nil {
+		t.Skip(err)
+	}
+	_, err := out.Read(make([]byte, 1))
+	namespace, openErr := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", command.Process.Pid))
+	_ = in.Close()
+	if err := errors.Join(err, openErr, command.Wait()); err != nil {
+		t.Skip("no mounts in user namespaces: ", err)
+	}
+	for _, c := range []struct {
+		user        uint32
+		least, most int
+	}{{user, some, some + 100}, {user + 1, 0, 0}, {0, 0, 1 << 20}} {
+		n := Mounted(t.Context(), Holder{Owns: func(u uint32) bool { return u == c.user }}, 1<<20, 1<<20)
+		if n < c.least || n > c.most {
+			t.Errorf("user %d has %d file systems, want %d to %d", c.user, n, c.least, c.most)
+		}
+	}
+	if err := namespace.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPerhapsMounted guesses at what a process may have beside what it shows.
+func TestPerhapsMounted(t *testing.T) {
+	here := Holder{Processes: []int{os.Getpid()}, Files: true}
+	before := PerhapsMounted(t.Context(), here)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
+	const sent = 200
+	if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(slices.Repeat([]int{pair[0]}, sent)...), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if n := PerhapsMounted(t.Context(), here); n < before+sent+belowMount || n > before+sent+2*belowMount {
+		t.Errorf("%d file systems, want %d more than %d", n, sent+belowMount, before)
+	}
+	m := statmount{options: 3}
+	copy(m.text[:], "rw,ro,lowerdir=a:b:c,upperdir=u\x00:::")
+	if n := m.layers(); n != 3 {
+		t.Errorf("%d layers, want 3", n)
 	}
 }

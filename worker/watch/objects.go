@@ -26,41 +26,51 @@ const (
 // charged.
 type Objects struct {
 	gate    census.Gate // for commands
-	kinds   []scarceKind
+	kinds   []*scarceKind
 	machine glance[uncharged.Memory]
 	crowded glance[bool] // whether any mount namespace has more than mostMounts
+	trial   trial
 }
 
 // A scarceKind is one of them.
 type scarceKind struct {
 	what string // how many of it a command may have
 	*census.Census
+	of func(ctx context.Context, c Command, most int) (n int, certain bool) // census.Count
+	// perhaps estimates how many a command may have, with those that nobody sees.
+	perhaps func(ctx context.Context, c Command) int
 }
 
 // New returns the Objects of a worker with slots.
 func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
-	o := &Objects{kinds: []scarceKind{
-		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
+	o := &Objects{}
+	o.kinds = []*scarceKind{
+		{what: fmt.Sprintf("the kernel memory of %d file locks", mostLocks), Census: census.New(census.Kind{
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
-			Of:  uncharged.LocksOf,
 			Shown: func(ctx context.Context, all int) int {
 				n, _ := uncharged.LocksOf(ctx, uncharged.Everyone(), all)
 				return n
 			},
-		})},
-		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
+		}), of: func(ctx context.Context, c Command, most int) (int, bool) {
+			return uncharged.LocksOf(ctx, c.Processes(), most)
+		}, perhaps: func(ctx context.Context, c Command) int {
+			n, _ := uncharged.LocksOf(ctx, c.Processes(), countableLocks)
+			return n
+		}},
+		{what: fmt.Sprintf("%d mounted file systems", systems), Census: census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
 			All: func(int) (int, error) { return uncharged.FileSystems() },
-			Of: func(ctx context.Context, pids []int, most int) (int, bool) {
-				return uncharged.Mounted(ctx, pids, machineFileSystems, most), true
-			},
 			Shown: func(ctx context.Context, all int) int {
-				return uncharged.Mounted(ctx, uncharged.Everyone(), all, all)
+				return uncharged.Mounted(ctx, uncharged.Holder{Processes: uncharged.Everyone(), Owns: o.trial.owns}, all, all)
 			},
-		})},
-	}}
+		}), of: func(ctx context.Context, c Command, most int) (int, bool) {
+			return uncharged.Mounted(ctx, c.holder(), machineFileSystems, most), true
+		}, perhaps: func(ctx context.Context, c Command) int {
+			return uncharged.PerhapsMounted(ctx, c.holder())
+		}},
+	}
 	o.machine.find = uncharged.Machine
 	o.crowded.find = func() (bool, error) { return uncharged.Fuller(mostMounts) }
 	return o
@@ -77,7 +87,7 @@ func (o *Objects) Begin() {
 func (o *Objects) found() *Overuse {
 	for _, k := range o.kinds {
 		if k.Found() {
-			return &Overuse{What: k.what}
+			return &Overuse{What: k.what, kind: k, last: true}
 		}
 	}
 	return nil
@@ -92,10 +102,20 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle counts the objects of others again if there was overuse with an unknown owner. All
-// commands are stopped for that: Settle waits for their end, and new ones wait for it.
-func (o *Objects) Settle(ctx context.Context) {
-	if o.found() != nil {
+// Settle must follow after a command was stopped for overuse, and has left. It says whether that was
+// the command's own for certain. If that did not help against overuse of an unknown owner, it counts
+// the objects of others again: all commands are stopped for that, Settle waits for their end, and
+// new ones wait for it.
+func (o *Objects) Settle(ctx context.Context, found *Overuse) {
+	if found.kind == nil {
+		return
+	}
+	stopAll := found.last
+	if !stopAll {
+		helped := o.trial.end(ctx, found)
+		stopAll = found.accused && !helped
+	}
+	if stopAll && found.kind.Found() {
 		o.gate.Alone(ctx, o.Begin)
 	}
 }

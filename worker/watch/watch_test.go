@@ -40,7 +40,7 @@ func TestMemoryOfTheKernel(t *testing.T) {
 func TestWhenToCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := 0
-		w := &Watch{objects: &Objects{kinds: []scarceKind{{"objects", census.New(census.Kind{
+		w := &Watch{objects: &Objects{kinds: []*scarceKind{{what: "objects", Census: census.New(census.Kind{
 			Most: 1, Countable: 1, All: func(int) (int, error) { counts++; return 0, nil },
 		})}}}}
 		for i, step := range []struct {
@@ -56,7 +56,7 @@ func TestWhenToCount(t *testing.T) {
 		} {
 			time.Sleep(step.wait)
 			if age, due := w.scarce.due(step.kernel); due {
-				if found := w.countScarce(t.Context(), nil, step.kernel, age); found != nil {
+				if found := w.countScarce(t.Context(), step.kernel, age); found != nil {
 					t.Errorf("look %d: %+v", i, found)
 				}
 			}
@@ -71,11 +71,11 @@ func TestWhenToCount(t *testing.T) {
 // stops it without a look of its own, which its processes can make long.
 func TestAllAreStopped(t *testing.T) {
 	c := census.New(census.Kind{Most: 1, Countable: 1, All: func(int) (int, error) { return 3, nil }})
-	if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
+	if got, _ := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
 		t.Fatalf("verdict %d", got)
 	}
 	s := New(1)
-	s.kinds = []scarceKind{{"objects", c}}
+	s.kinds = []*scarceKind{{what: "objects", Census: c}}
 	closing, err := s.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestAllAreStopped(t *testing.T) {
 	defer s.Leave()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Settle(ended)
+	s.Settle(ended, s.found())
 	stopped := false
 	w := s.Watch(Command{Processes: func() []int { return nil }}, closing)
 	if found := w.Until(t.Context(), func() { stopped = true }); !stopped || found == nil || found.Own || found.What != "objects" {
