@@ -34,9 +34,8 @@ func TestFileSystems(t *testing.T) {
 	here := Holder{Processes: []int{os.Getpid(), 1 << 30, os.Getpid()}}
 	seen := Mounted(t.Context(), here, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
-	go func() {
+	go onAnotherThread(func() {
 		defer close(ended)
-		runtime.LockOSThread() // the namespace ends with the thread
 		err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		for range some {
 			if err == nil {
@@ -48,7 +47,7 @@ func TestFileSystems(t *testing.T) {
 		}
 		mounted <- err
 		<-end
-	}()
+	})
 	defer func() {
 		close(end)
 		<-ended
@@ -67,6 +66,22 @@ func TestFileSystems(t *testing.T) {
 	if n := Mounted(t.Context(), here, 10); n != 10 {
 		t.Errorf("%d file systems of 10 at most", n)
 	}
+}
+
+// onAnotherThread calls f on a thread that ends with it, so not on the first one.
+func onAnotherThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		onAnotherThread(f)
+	}()
+	<-ended
 }
 
 // TestBridged: some free numbers hide no file systems above.
