@@ -22,7 +22,7 @@ func (c *Census) Left(ctx context.Context, before int) (own bool) {
 	for least, since := before, time.Now(); ; {
 		now, ok := c.again(ctx)
 		own = ok && before-now.all > c.kind.Most
-		if own && !c.Found() {
+		if own && !c.Found() && least-now.all <= c.kind.Most/falls {
 			return true
 		}
 		if ok && now.all < least {

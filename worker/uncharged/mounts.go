@@ -17,28 +17,67 @@ import (
 // belowMount is a guess at how many mounts are below one that is mounted nowhere.
 const belowMount = 64
 
-// FileSystems returns how many file systems without their own disk the machine has. It makes one,
-// which the kernel gives the first free number, and drops it. There can be 1,048,575, and each
-// takes some 10 KiB, most of which is charged to no cgroup. The caller must be root.
-func FileSystems() (int, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+// mostBridged free numbers below others are not taken for their end.
+const mostBridged = 64
+
+// FileSystems returns how many file systems without their own disk the machine has, and the highest
+// number that it knows one of them has. It makes one, which the kernel gives the first free number,
+// and drops it. If that number is below highest, that of the last call, there are free numbers in
+// between, and it makes more. There can be 1,048,575, and each takes some 10 KiB, most of which is
+// charged to no cgroup. The caller must be root.
+func FileSystems(highest int) (n, nowHighest int, err error) {
+	first, number, err := makeNumbered()
 	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = unix.Close(first) }()
+	free := min(highest-number, mostBridged)
+	if free <= 0 {
+		return number, number, nil
+	}
+	for range free {
+		fs, err := makeFileSystem()
+		if err != nil {
+			return 0, 0, err
+		}
+		defer func() { _ = unix.Close(fs) }()
+	}
+	last, number, err := makeNumbered()
+	if err != nil {
+		return 0, 0, err
+	}
+	_ = unix.Close(last)
+	return number - free - 1, number - 1, nil
+}
+
+// makeFileSystem returns a new file system.
+func makeFileSystem() (fd int, err error) {
+	if fd, err = unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC); err != nil {
 		return 0, fmt.Errorf("open a file system: %w", err)
 	}
-	defer func() { _ = unix.Close(fs) }()
-	if err := unix.FsconfigCreate(fs); err != nil {
+	if err = unix.FsconfigCreate(fd); err != nil {
+		_ = unix.Close(fd)
 		return 0, fmt.Errorf("make a file system: %w", err)
 	}
-	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	return fd, nil
+}
+
+// makeNumbered returns a new file system, and its number.
+func makeNumbered() (fd, number int, err error) {
+	fs, err := makeFileSystem()
 	if err != nil {
-		return 0, fmt.Errorf("mount a file system: %w", err)
+		return 0, 0, err
 	}
-	defer func() { _ = unix.Close(mount) }()
+	defer func() { _ = unix.Close(fs) }()
+	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err != nil {
+		return 0, 0, fmt.Errorf("mount a file system: %w", err)
+	}
 	var st unix.Stat_t
-	if err := unix.Fstat(mount, &st); err != nil {
-		return 0, fmt.Errorf("look at a file system: %w", err)
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return 0, 0, fmt.Errorf("look at a file system: %w", err)
 	}
-	return int(unix.Minor(st.Dev)), nil
+	return fd, int(unix.Minor(st.Dev)), nil
 }
 
 // A Holder is somebody who has mounted file systems.
@@ -52,10 +91,10 @@ type Holder struct {
 	Files bool
 }
 
-// Mounted counts the file systems without a disk that a holder has, up to most, and only those with
-// numbers of at most last. It stops when ctx ends.
-func Mounted(ctx context.Context, h Holder, last, most int) int {
-	c := counted{ctx: ctx, last: last, most: most, numbers: map[int]bool{}}
+// Mounted counts the file systems without a disk that a holder has, up to most. It stops when ctx
+// ends.
+func Mounted(ctx context.Context, h Holder, most int) int {
+	c := counted{ctx: ctx, most: most, numbers: map[int]bool{}}
 	c.all(h)
 	return len(c.numbers)
 }
@@ -64,18 +103,18 @@ func Mounted(ctx context.Context, h Holder, last, most int) int {
 // each layer of an overlay may be one, and each descriptor that waits in a socket. Some may be below
 // each mount that is open.
 func PerhapsMounted(ctx context.Context, h Holder) int {
-	c := counted{ctx: ctx, last: math.MaxInt32, most: math.MaxInt32, numbers: map[int]bool{}, guesses: true}
+	c := counted{ctx: ctx, most: math.MaxInt32, numbers: map[int]bool{}, guesses: true}
 	c.all(h)
 	return len(c.numbers) + c.unseen
 }
 
 // counted are the numbers of file systems that Mounted has seen.
 type counted struct {
-	ctx        context.Context // of one call of Mounted
-	last, most int
-	numbers    map[int]bool
-	guesses    bool // unseen is wanted
-	unseen     int
+	ctx     context.Context // of one call of Mounted
+	most    int
+	numbers map[int]bool
+	guesses bool // unseen is wanted
+	unseen  int
 }
 
 // all counts those of a holder.
@@ -101,9 +140,6 @@ func (c *counted) full() bool { return len(c.numbers) >= c.most || c.ctx.Err() !
 
 // add counts a file system.
 func (c *counted) add(number int, overlay bool) {
-	if number > c.last {
-		return
-	}
 	if c.numbers[number] = true; overlay {
 		c.numbers[-number] = true // an overlay has another number for its files, which no mount shows
 	}

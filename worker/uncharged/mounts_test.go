@@ -18,7 +18,7 @@ import (
 // TestFileSystems mounts some in a mount namespace of one thread, which has another root then where
 // the kernel shows them nevertheless, and counts them there.
 func TestFileSystems(t *testing.T) {
-	before, err := FileSystems()
+	before, _, err := FileSystems(0)
 	if errors.Is(err, unix.EPERM) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -32,11 +32,10 @@ func TestFileSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	here := Holder{Processes: []int{os.Getpid(), 1 << 30, os.Getpid()}}
-	seen := Mounted(t.Context(), here, 1<<20, 1<<20)
+	seen := Mounted(t.Context(), here, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
-	go func() {
+	go onAnotherThread(func() {
 		defer close(ended)
-		runtime.LockOSThread() // the namespace ends with the thread
 		err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 		for range some {
 			if err == nil {
@@ -48,7 +47,7 @@ func TestFileSystems(t *testing.T) {
 		}
 		mounted <- err
 		<-end
-	}()
+	})
 	defer func() {
 		close(end)
 		<-ended
@@ -57,18 +56,68 @@ func TestFileSystems(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Numbers that others gave back come first.
-	if n, err := FileSystems(); err != nil || n < some || n < before+some/2 {
+	if n, _, err := FileSystems(0); err != nil || n < some || n < before+some/2 {
 		t.Errorf("%d file systems, %v, after %d of %d more", n, err, some, before)
 	}
 	// Some of the others may come and go.
-	if n := Mounted(t.Context(), here, 1<<20, 1<<20) - seen; n < some/2 || n > 2*some {
+	if n := Mounted(t.Context(), here, 1<<20) - seen; n < some/2 || n > 2*some {
 		t.Errorf("%d file systems more, want %d", n, some)
 	}
-	if n := Mounted(t.Context(), here, 1<<20, 10); n != 10 {
+	if n := Mounted(t.Context(), here, 10); n != 10 {
 		t.Errorf("%d file systems of 10 at most", n)
 	}
-	if n := Mounted(t.Context(), here, 5, 1<<20); n > 5 {
-		t.Errorf("%d file systems with the numbers 1 to 5", n)
+}
+
+// onAnotherThread calls f on a thread that ends with it, so not on the first one.
+func onAnotherThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	defer runtime.UnlockOSThread()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		onAnotherThread(f)
+	}()
+	<-ended
+}
+
+// TestBridged: some free numbers hide no file systems above.
+func TestBridged(t *testing.T) {
+	before, highest, err := FileSystems(0)
+	if errors.Is(err, unix.EPERM) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const some, free = 300, 20
+	var made []int
+	for range some {
+		fs, err := makeFileSystem()
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, fs)
+	}
+	defer func() {
+		for _, fs := range made {
+			_ = unix.Close(fs)
+		}
+	}()
+	for _, fs := range made[:free] {
+		_ = unix.Close(fs)
+	}
+	made = made[free:]
+	// Some of the others may come and go.
+	if n, _, err := FileSystems(0); n > before+some/2 || err != nil {
+		t.Errorf("%d file systems after %d, %v: there are no free numbers to bridge", n, before, err)
+	}
+	n, now, err := FileSystems(highest + some/2)
+	if n < before+some/2 || n > before+some || now < highest+some-free || err != nil {
+		t.Errorf("%d file systems, the highest has %d, %v; want some %d and %d", n, now, err, before+some-free, highest+some)
 	}
 }
 
@@ -96,7 +145,7 @@ func TestOwned(t *testing.T) {
 		user        uint32
 		least, most int
 	}{{user, some, some + 100}, {user + 1, 0, 0}, {0, 0, 1 << 20}} {
-		n := Mounted(t.Context(), Holder{Owns: func(u uint32) bool { return u == c.user }}, 1<<20, 1<<20)
+		n := Mounted(t.Context(), Holder{Owns: func(u uint32) bool { return u == c.user }}, 1<<20)
 		if n < c.least || n > c.most {
 			t.Errorf("user %d has %d file systems, want %d to %d", c.user, n, c.least, c.most)
 		}

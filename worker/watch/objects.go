@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/forerunner-build/forerunner/worker/census"
 	"github.com/forerunner-build/forerunner/worker/uncharged"
@@ -30,6 +31,19 @@ type Objects struct {
 	machine glance[uncharged.Memory]
 	crowded glance[bool] // whether any mount namespace has more than mostMounts
 	trial   trial
+	numbers numbers
+}
+
+// numbers of file systems are counted again and again.
+type numbers struct{ highest atomic.Int64 }
+
+// count returns how many there are.
+func (s *numbers) count() (int, error) {
+	n, highest, err := uncharged.FileSystems(int(s.highest.Load()))
+	if err == nil {
+		s.highest.Store(int64(highest))
+	}
+	return n, err
 }
 
 // A scarceKind is one of them.
@@ -61,12 +75,12 @@ func New(slots int) *Objects {
 		}},
 		{what: fmt.Sprintf("%d mounted file systems", systems), Census: census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
-			All: func(int) (int, error) { return uncharged.FileSystems() },
+			All: func(int) (int, error) { return o.numbers.count() },
 			Shown: func(ctx context.Context, all int) int {
-				return uncharged.Mounted(ctx, uncharged.Holder{Processes: uncharged.Everyone(), Owns: o.trial.owns}, all, all)
+				return uncharged.Mounted(ctx, uncharged.Holder{Processes: uncharged.Everyone(), Owns: o.trial.owns}, all)
 			},
 		}), of: func(ctx context.Context, c Command, most int) (int, bool) {
-			return uncharged.Mounted(ctx, c.holder(), machineFileSystems, most), true
+			return uncharged.Mounted(ctx, c.holder(), most), true
 		}, perhaps: func(ctx context.Context, c Command) int {
 			return uncharged.PerhapsMounted(ctx, c.holder())
 		}},

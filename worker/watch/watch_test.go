@@ -75,7 +75,7 @@ func TestAllAreStopped(t *testing.T) {
 		t.Fatalf("verdict %d", got)
 	}
 	s := New(1)
-	s.kinds = []*scarceKind{{what: "objects", Census: c}}
+	s.kinds = []*scarceKind{{what: "objects", Census: c, perhaps: func(context.Context, Command) int { return 0 }}}
 	closing, err := s.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
