@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// Patience is how long there have to be too many hidden objects: those of a process that ends
+	// patience is how long there have to be too many hidden objects: those of a process that ends
 	// are hidden until the kernel has freed them.
-	Patience = 2 * time.Second
+	patience = 2 * time.Second
 	// falls: the kernel is freeing hidden objects if one in so many has gone.
 	falls = 8
 	// share bounds the time that counts of many objects take: one part in so many, unless there are
@@ -236,7 +236,7 @@ func (c *Census) judge(t *tally, now others, err error, rest time.Duration) bool
 		c.since = time.Time{}
 	case c.since.IsZero() || n < c.peak-c.peak/falls:
 		c.since, c.peak = at, n
-	case at.Sub(c.since) >= Patience:
+	case at.Sub(c.since) >= patience:
 		c.found = true
 	}
 	c.found = c.found || now.all-before.all > c.kind.Countable

@@ -28,7 +28,7 @@ func (c *Census) Left(ctx context.Context, before int) (own bool) {
 		if ok && now.all < least {
 			least, since = now.all, time.Now()
 		}
-		if time.Since(since) >= Patience {
+		if time.Since(since) >= patience {
 			return own
 		}
 		select {

@@ -116,10 +116,9 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle must follow after a command was stopped for overuse, and has left. It says whether that was
-// the command's own for certain. If that did not help against overuse of an unknown owner, it counts
-// the objects of others again: all commands are stopped for that, Settle waits for their end, and
-// new ones wait for it.
+// Settle must follow after a command was stopped for overuse, and has left. If that did not help
+// against overuse of an unknown owner, it counts the objects of others again: all commands are
+// stopped for that, Settle waits for their end, and new ones wait for it.
 func (o *Objects) Settle(ctx context.Context, found *Overuse) {
 	if found.kind == nil {
 		return

@@ -7,21 +7,21 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/forerunner-build/forerunner/worker/census"
 )
 
 // longestLook is how long one command is looked at in a trial.
 const longestLook = time.Second
 
-// A trial finds the owner of objects that no process shows: it stops one command, the likeliest, and
-// sees whether its end frees them.
+// longestWait is how long a trial waits for the end of commands that are being stopped already.
+const longestWait = 30 * time.Second
+
+// A trial stops the command that most likely has the objects that no process shows, and sees whether
+// its end frees them. It does not say that they were the command's own: others end meanwhile.
 type trial struct {
 	mu      sync.Mutex
 	running map[*Watch]bool // the commands that are watched; guarded by mu, as all below
 	stopped int             // commands that are being stopped because of objects, or the choice of one
-	beside  map[*Watch]bool // the others that ran when it began, and long enough to have the objects
-	ended   bool            // one of these has ended since: perhaps that freed the objects
+	waits   time.Time       // since when a trial waits for these; zero: none does
 }
 
 // enter adds a command that runs.
@@ -40,7 +40,6 @@ func (t *trial) leave(w *Watch, found *Overuse) *Overuse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.running, w)
-	t.ended = t.ended || t.beside[w]
 	select {
 	case charge := <-w.accused:
 		charge.Own = found != nil && found.Own
@@ -66,41 +65,62 @@ func (t *trial) owns(user uint32) bool {
 }
 
 // begin accuses the likeliest owner of what was found, unless a command is being stopped already: the
-// objects may be its own.
-func (t *trial) begin(ctx context.Context, found Overuse) {
+// objects may be its own. It returns what all commands are to be stopped for, if there is always such
+// a command; nil: for nothing.
+func (t *trial) begin(ctx context.Context, found Overuse) *Overuse {
+	if mayBegin, late := t.reserve(); late {
+		found.accused, found.last = false, true
+		return &found
+	} else if !mayBegin {
+		return nil
+	}
 	t.mu.Lock()
-	stopped, running := t.stopped, slices.Collect(maps.Keys(t.running))
-	if stopped == 0 {
-		t.stopped++
-	}
+	running := slices.Collect(maps.Keys(t.running))
 	t.mu.Unlock()
-	if stopped > 0 {
-		return
-	}
 	accused := likeliest(ctx, found.kind, running)
 	over := found.kind.Over(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if accused == nil || !t.running[accused] || t.stopped > 1 || over || ctx.Err() != nil {
-		t.stopped--
-		return
+		t.release()
+		return nil
 	}
-	t.beside, t.ended = maps.Clone(t.running), false
-	maps.DeleteFunc(t.beside, func(w *Watch, _ bool) bool { return w == accused || time.Since(w.began) < census.Patience })
 	accused.accused <- &found
+	return nil
 }
 
-// end says whether what a command was stopped for was its own. It has ended. helped: that freed too
+// reserve reports whether a trial may begin, and then nothing else does until release. late: it has
+// waited for too long.
+func (t *trial) reserve() (mayBegin, late bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.stopped == 0:
+		t.stopped++
+		return true, false
+	case t.waits.IsZero():
+		t.waits = time.Now()
+	case time.Since(t.waits) >= longestWait:
+		t.waits = time.Time{}
+		return false, true
+	}
+	return false, false
+}
+
+// release says that a command is no longer being stopped. The caller holds mu.
+func (t *trial) release() {
+	if t.stopped--; t.stopped == 0 {
+		t.waits = time.Time{}
+	}
+}
+
+// end follows after the end of a command that was stopped for what was found. helped: that freed too
 // many objects for one command.
 func (t *trial) end(ctx context.Context, found *Overuse) (helped bool) {
 	helped = found.kind.Left(context.WithoutCancel(ctx), found.before)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stopped--
-	found.Own = found.Own || helped && !(found.accused && t.ended)
-	if found.accused {
-		t.beside = nil
-	}
+	t.release()
 	return helped
 }
 

@@ -177,7 +177,9 @@ func (w *Watch) countScarce(ctx context.Context, kernel int64, age time.Duration
 		case census.Suspect:
 			return &Overuse{What: k.what, kind: k, before: all}
 		case census.Unknown:
-			w.objects.trial.begin(ctx, Overuse{What: k.what, kind: k, before: all, accused: true})
+			if found := w.objects.trial.begin(ctx, Overuse{What: k.what, kind: k, before: all, accused: true}); found != nil {
+				return found
+			}
 		}
 	}
 	w.scarce.taken(kernel, unchargedShare*time.Since(began))
