@@ -6,9 +6,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/watch"
 )
 
 // TestUncharged: what uses much memory of the kernel that nobody is charged for is stopped, and
@@ -25,7 +27,7 @@ func TestUncharged(t *testing.T) {
 		"netlink of all":      {true, codes.Unavailable},
 		"locks":               {false, codes.ResourceExhausted},
 		"locks-of-files":      {false, codes.ResourceExhausted},
-		"locks-of-mapped":     {false, codes.ResourceExhausted}, // no process has these files open
+		"locks-of-mapped":     {false, codes.Unavailable}, // no process has these files open
 		"mounts":              {false, codes.ResourceExhausted},
 		"hidden-mounts":       {false, codes.ResourceExhausted},
 		"copies-of-mounts":    {false, codes.ResourceExhausted},
@@ -46,19 +48,21 @@ func TestUncharged(t *testing.T) {
 	}
 }
 
-// TestHiddenFileSystems: an action with file systems that no mounts show is stopped, and is told so
-// where it is certain that it has them. The one beside it goes on.
+// TestHiddenFileSystems: an action with file systems that no mounts show is stopped, and does not run
+// again where it is certain that it has them: then the one beside it goes on. Otherwise nobody is
+// blamed, and both run again elsewhere.
 func TestHiddenFileSystems(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	program := compiled(t, "testdata/hidden.c")
-	for how, code := range map[string]codes.Code{
-		"behind-chroot":       codes.ResourceExhausted,
-		"of-bound-namespaces": codes.ResourceExhausted,
-		"detached":            codes.Unavailable,
-		"opened":              codes.ResourceExhausted,
-		"mapped":              codes.ResourceExhausted,
-		"on-the-way":          codes.Unavailable,
-		"below-an-overlay":    codes.Unavailable,
+	for how, isCertain := range map[string]bool{
+		"behind-chroot":       true,
+		"of-bound-namespaces": true,
+		"opened":              true,
+		"mapped":              true,
+		"detached":            false,
+		"on-the-way":          false,
+		"of-bound-sockets":    false,
+		"below-an-overlay":    false,
 	} {
 		t.Run(how, func(t *testing.T) {
 			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
@@ -67,9 +71,39 @@ func TestHiddenFileSystems(t *testing.T) {
 			s, open := gated(t, "innocent")
 			innocent := f.start(t, s)
 			innocent.reaches(t, "running")
-			assertCode(t, f.run(t, spec{shell: program + how}), code, "which its memory limit does not count")
-			open()
-			assertOK(t, innocent.result(t))
+			owner := f.start(t, spec{shell: program + how})
+			if !isCertain {
+				assertCode(t, owner.result(t), codes.Unavailable, "or another one that ran beside it")
+				assertCode(t, innocent.result(t), codes.Unavailable, "or another one that ran beside it")
+			} else {
+				assertCode(t, owner.result(t), codes.ResourceExhausted, "which its memory limit does not count")
+				open()
+				assertOK(t, innocent.result(t))
+			}
+			if n := f.worker.refusals.until.Len(); n > 0 != isCertain {
+				t.Errorf("%d actions do not run again", n)
+			}
+			assertOK(t, f.run(t, spec{shell: "true"}))
 		})
+	}
+}
+
+// TestResultBesideOveruse: an action whose command ends by itself keeps its result, whatever there is
+// too much of at the time.
+func TestResultBesideOveruse(t *testing.T) {
+	overuse := &watch.Overuse{What: "objects"}
+	for _, c := range []struct {
+		found *watch.Overuse
+		cause runner.Cause
+		want  bool
+	}{
+		{nil, runner.Cancelled, false},
+		{overuse, runner.Cancelled, true},
+		{overuse, runner.Exited, false},
+		{overuse, runner.TimedOut, false},
+	} {
+		if got := wasStopped(c.found, runner.Result{Cause: c.cause}); got != c.want {
+			t.Errorf("%+v: stopped for that: %v", c, got)
+		}
 	}
 }

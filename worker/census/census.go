@@ -36,14 +36,13 @@ type Kind struct {
 	// All counts the objects of the machine, up to most or some more. It may return 0 if there are
 	// at most Kind.Most.
 	All func(most int) (int, error)
+	// Of counts the objects that processes show, up to most or some more. The count is uncertain if
+	// objects may have counted twice, or were skipped because ctx ended.
+	Of func(ctx context.Context, pids []int, most int) (n int, certain bool)
 	// Shown counts the objects that any process shows, all of them for the first processes, until
 	// ctx ends.
 	Shown func(ctx context.Context, all int) int
 }
-
-// A Count counts the objects that a command has as far as that is shown, up to most or some more. It
-// is uncertain if objects may have counted twice, or were skipped because ctx ended.
-type Count func(ctx context.Context, most int) (n int, certain bool)
 
 // A Verdict is the result of a Census about a command.
 type Verdict int
@@ -117,36 +116,35 @@ func (c *Census) Begin() {
 	c.begun++
 }
 
-// Found reports whether there is overuse with an unknown owner: then a command must be stopped, and
-// Left tell whether that was enough.
+// Found reports whether there is overuse with an unknown owner: then all running commands must be
+// stopped, and Begin be called.
 func (c *Census) Found() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.found
 }
 
-// Look judges the command whose objects of counts, and returns how many there are in all. It uses a
-// count of all that began at most age ago, or earlier if counts take long. It finds nothing if ctx
-// ends, or if it takes too long.
-func (c *Census) Look(ctx context.Context, of Count, age time.Duration) (v Verdict, all int) {
+// Look judges the command whose processes pids returns. It uses a count that began at most age ago,
+// or earlier if counts take long. It finds nothing if ctx ends, or if it takes too long.
+func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration) Verdict {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	t := c.tally(age)
-	count, ok := t.all.get(ctx, func() total { return c.all(t) })
-	if !ok {
-		return Innocent, 0
-	}
-	if count.err == nil && count.n > c.kind.Most && count.n-t.others.all <= c.kind.Countable {
-		if n, certain := of(ctx, c.kind.Most+1); n > c.kind.Most && certain {
-			return Guilty, count.n
+	all, ok := t.all.get(ctx, func() total { return c.all(t) })
+	if ok && all.err == nil && all.n > c.kind.Most && all.n-t.others.all <= c.kind.Countable {
+		if n, certain := c.kind.Of(ctx, pids(), c.kind.Most+1); n > c.kind.Most && certain {
+			return Guilty
 		} else if n > c.kind.Most {
-			return Suspect, count.n
+			return Suspect
 		}
 	}
-	if found, _ := t.found.get(ctx, func() bool { return c.find(t, count) }); found {
-		return Unknown, count.n
+	if !ok {
+		return Innocent
 	}
-	return Innocent, count.n
+	if found, _ := t.found.get(ctx, func() bool { return c.find(t, all) }); found {
+		return Unknown
+	}
+	return Innocent
 }
 
 // tally returns the latest count, and begins one if that is older than age. A count that hangs

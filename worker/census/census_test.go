@@ -22,22 +22,15 @@ func (m *machine) census() *Census {
 	return New(Kind{
 		Most: 100, Countable: 1000,
 		All:   func(most int) (int, error) { m.counts++; return min(m.all, most), m.err },
+		Of:    func(context.Context, []int, int) (int, bool) { m.asked++; return m.own, !m.unsure },
 		Shown: func(context.Context, int) int { m.looked++; return m.shown },
 	})
 }
 
-// of is the Count of the command.
-func (m *machine) of(context.Context, int) (int, bool) { m.asked++; return m.own, !m.unsure }
-
-// look is Look for a command that has nothing.
-func (c *Census) look(t *testing.T, age time.Duration) Verdict { return c.lookAt(t, nothing, age) }
-
-func (c *Census) lookAt(t *testing.T, of Count, age time.Duration) Verdict {
-	v, _ := c.Look(t.Context(), of, age)
-	return v
+// look is Look for a command whose processes do not matter.
+func (c *Census) look(t *testing.T, age time.Duration) Verdict {
+	return c.Look(t.Context(), func() []int { return nil }, age)
 }
-
-func nothing(context.Context, int) (int, bool) { return 0, true }
 
 // TestVerdicts looks at a command again and again for three seconds.
 func TestVerdicts(t *testing.T) {
@@ -72,11 +65,11 @@ func TestVerdicts(t *testing.T) {
 				t.Errorf("%s: %d objects were looked at before", name, m.all)
 			}
 			m = c.now
-			first := census.lookAt(t, m.of, time.Second)
+			first := census.look(t, time.Second)
 			var last Verdict
 			for range 3 {
 				time.Sleep(time.Second + 1)
-				last = census.lookAt(t, m.of, time.Second)
+				last = census.look(t, time.Second)
 			}
 			if first != c.first || last != c.last {
 				t.Errorf("%s: %d at first and %d at last, want %d and %d", name, first, last, c.first, c.last)
@@ -144,7 +137,7 @@ func TestFreeing(t *testing.T) {
 		m.all = 900
 		for range 2 {
 			if got := look(); got != Innocent || c.Found() {
-				t.Fatalf("hidden objects for less than %s: %d", Patience, got)
+				t.Fatalf("hidden objects for less than %s: %d", patience, got)
 			}
 		}
 		if got := look(); got != Unknown || !c.Found() {
@@ -251,7 +244,7 @@ func TestLongLooks(t *testing.T) {
 		for range 10 {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if got, _ := c.Look(ctx, nothing, time.Second); got != Innocent || time.Since(began) > time.Millisecond {
+			if got := c.Look(ctx, func() []int { return nil }, time.Second); got != Innocent || time.Since(began) > time.Millisecond {
 				t.Fatalf("another command, which has ended: %d after %s", got, time.Since(began))
 			}
 			cancel()
@@ -261,8 +254,8 @@ func TestLongLooks(t *testing.T) {
 			}
 			time.Sleep(longestRest)
 		}
-		hangs := func(ctx context.Context, _ int) (int, bool) { <-ctx.Done(); return 0, false }
-		if got := c.lookAt(t, hangs, time.Second); got != Innocent {
+		c.kind.Of = func(ctx context.Context, _ []int, _ int) (int, bool) { <-ctx.Done(); return 0, false }
+		if got := c.look(t, time.Second); got != Innocent {
 			t.Errorf("its own look: %d", got)
 		}
 		// What grows meanwhile does so not for long.
@@ -305,8 +298,9 @@ func TestHungCounts(t *testing.T) {
 		m.all = 2000 + 101
 		order := ""
 		c.kind.All = func(most int) (int, error) { order += "all "; return all(most) }
-		of := func(context.Context, int) (int, bool) { order += "of"; return 101, true }
-		if got := c.lookAt(t, of, time.Second); got != Guilty || order != "all of" {
+		c.kind.Of = func(context.Context, []int, int) (int, bool) { order += "of"; return 101, true }
+		got := c.Look(t.Context(), func() []int { order += "pids "; return nil }, time.Second)
+		if got != Guilty || order != "all pids of" {
 			t.Errorf("%d after %q", got, order)
 		}
 	})

@@ -1,51 +1,67 @@
 package census
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// TestLeft stops a command when there are hidden objects, whose number changes with each count then.
+// TestLeft waits for the kernel, which has freed more each time that somebody counts.
 func TestLeft(t *testing.T) {
 	for name, c := range map[string]struct {
-		counts    []int
-		own, over bool
+		before int
+		counts []int // the last one again and again
+		last   int
 	}{
-		"all are freed at once":      {[]int{0}, true, true},
-		"they are freed slowly":      {[]int{900, 900, 880, 850, 800, 795, 790, 300, 120, 90}, true, true},
-		"they come back":             {[]int{101, 850}, false, false},
-		"many, but there are others": {[]int{700}, true, false},
-		"few of many":                {[]int{860}, false, false},
-		"there are more":             {[]int{950}, false, false},
+		"there is nothing":        {0, []int{0}, 0},
+		"all are freed at once":   {0, []int{900, 0}, 0},
+		"they are freed slowly":   {0, []int{900, 900, 880, 850, 800, 795, 790, 300, 12}, 12},
+		"those of others are few": {500, []int{900, 800, 600, 512}, 512},
+		"others have them":        {0, []int{900, 600, 550}, 550},
+		"there are more and more": {0, []int{900, 950, 1000, 1050}, 1050},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &machine{}
+			m := &machine{all: c.before}
 			census := m.census()
 			census.Begin()
-			m.all = 900
-			for !census.Found() {
-				census.look(t, time.Second)
-				time.Sleep(time.Second + 1)
-			}
 			all := census.kind.All
 			census.kind.All = func(most int) (int, error) {
 				m.all = c.counts[0]
-				if len(c.counts) > 1 {
-					c.counts = c.counts[1:]
-				}
+				c.counts = slices.Delete(c.counts, 0, min(1, len(c.counts)-1))
 				return all(most)
 			}
 			began := time.Now()
-			if own := census.Left(t.Context(), 900); own != c.own || census.Found() == c.over {
-				t.Errorf("%s: own: %v, over: %v; want %v and %v", name, own, !census.Found(), c.own, c.over)
+			if census.Left(t.Context()); m.all != c.last {
+				t.Errorf("%s: it waited until there were %d, want %d", name, m.all, c.last)
 			}
 			if took := time.Since(began); took > longestFreeing {
 				t.Errorf("%s: it took %s", name, took)
 			}
-			if c.over && census.look(t, 0) != Innocent {
-				t.Errorf("%s: it is found again", name)
+		})
+	}
+}
+
+// TestLeftForEver: it does not wait for ever, neither for the kernel nor for a count.
+func TestLeftForEver(t *testing.T) {
+	for name, change := range map[string]func(m *machine){
+		"there are always fewer": func(m *machine) { m.all -= 20 },
+		"a count hangs":          func(*machine) { time.Sleep(time.Hour) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &machine{}
+			census := m.census()
+			census.kind.Countable = 1 << 20
+			census.Begin()
+			m.all = 1 << 20
+			all := census.kind.All
+			census.kind.All = func(most int) (int, error) { change(m); return all(most) }
+			began := time.Now()
+			census.Left(t.Context())
+			if took := time.Since(began); took != longestFreeing {
+				t.Errorf("%s: it took %s", name, took)
 			}
+			time.Sleep(2 * time.Hour) // the count ends
 		})
 	}
 }

@@ -68,14 +68,6 @@ func (u *Users) Namespace(one *sandbox.User) *os.File {
 	return u.namespaces[*OwnerOf(one)]
 }
 
-// Only returns the number of one of u, if no other action has that at the time; nil: others may.
-func (u *Users) Only(one *sandbox.User) *uint32 {
-	if u == nil || u.count == 0 || one == nil {
-		return nil
-	}
-	return &one.UID
-}
-
 // LookUpUsers finds a user of this machine by name, with all its groups; uses "UID:GID" as it is;
 // or makes a range of "FIRST-LAST", whose users each have only the group of the same number. They
 // need not exist on this machine.

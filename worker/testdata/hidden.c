@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { children = 6, each = 900, sent = 100, layers = 450 };
@@ -148,6 +149,19 @@ static void on_the_way(void)
 	}
 }
 
+// of_bound_sockets: each has a socket with a name there.
+static void of_bound_sockets(void)
+{
+	for (int i = 0; i < each; i++) {
+		struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "/tmp/name"};
+		int s = socket(AF_UNIX, SOCK_STREAM, 0);
+
+		add("/tmp");
+		must(s >= 0 && !bind(s, (struct sockaddr *)&name, sizeof(name)), "bind");
+		drop("/tmp");
+	}
+}
+
 // below_an_overlay: they are its layers.
 static void below_an_overlay(void)
 {
@@ -179,7 +193,8 @@ static const struct {
 	void (*do_it)(void);
 } ways[] = {
 	{"behind-chroot", behind_chroot}, {"of-bound-namespaces", of_bound_namespaces}, {"detached", detached},
-	{"opened", opened}, {"mapped", mapped}, {"on-the-way", on_the_way}, {"below-an-overlay", below_an_overlay},
+	{"opened", opened}, {"mapped", mapped}, {"on-the-way", on_the_way},
+	{"of-bound-sockets", of_bound_sockets}, {"below-an-overlay", below_an_overlay},
 };
 
 int main(int argc, char **argv)

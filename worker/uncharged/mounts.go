@@ -3,9 +3,6 @@ package uncharged
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"math"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -14,168 +11,114 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// belowMount is a guess at how many mounts are below one that is mounted nowhere.
-const belowMount = 64
+// Mounted counts the file systems without a disk that the threads of processes have mounted, up to
+// most, and only those with numbers of at most last. It reads the mounts of each namespace once. It
+// stops when ctx ends.
+func Mounted(ctx context.Context, pids []int, last, most int) int {
+	m := newMounts(ctx, last, most)
+	m.ofProcesses(pids)
+	return min(m.n(), most)
+}
 
-// mostBridged free numbers below others are not taken for their end.
-const mostBridged = 64
-
-// FileSystems returns how many file systems without their own disk the machine has, and the highest
-// number that it knows one of them has. It makes one, which the kernel gives the first free number,
-// and drops it. If that number is below highest, that of the last call, there are free numbers in
-// between, and it makes more. There can be 1,048,575, and each takes some 10 KiB, most of which is
-// charged to no cgroup. The caller must be root.
-func FileSystems(highest int) (n, nowHighest int, err error) {
-	first, number, err := makeNumbered()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = unix.Close(first) }()
-	free := min(highest-number, mostBridged)
-	if free <= 0 {
-		return number, number, nil
-	}
-	for range free {
-		fs, err := makeFileSystem()
-		if err != nil {
-			return 0, 0, err
+// Held counts the file systems without a disk that processes hold, up to most: those that Mounted
+// counts, those mounted in namespaces that the processes have open or mounted, and those of files and
+// folders that they have open or mapped. It counts none twice. It stops when ctx ends: a process can
+// make this take as long as it lives.
+func Held(ctx context.Context, pids []int, most int) int {
+	m := newMounts(ctx, maxNumber, most)
+	m.ofProcesses(pids)
+	m.ofNamespaces()
+	for _, pid := range pids {
+		if m.full() {
+			break
 		}
-		defer func() { _ = unix.Close(fs) }()
+		m.opened(pid)
 	}
-	last, number, err := makeNumbered()
-	if err != nil {
-		return 0, 0, err
-	}
-	_ = unix.Close(last)
-	return number - free - 1, number - 1, nil
+	m.ofNamespaces()
+	return min(m.n(), most)
 }
 
-// makeFileSystem returns a new file system.
-func makeFileSystem() (fd int, err error) {
-	if fd, err = unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC); err != nil {
-		return 0, fmt.Errorf("open a file system: %w", err)
-	}
-	if err = unix.FsconfigCreate(fd); err != nil {
-		_ = unix.Close(fd)
-		return 0, fmt.Errorf("make a file system: %w", err)
-	}
-	return fd, nil
+// maxNumber is the highest number that a file system can have.
+const maxNumber = 1<<20 - 1
+
+// mounts are the file systems that one call has counted.
+type mounts struct {
+	numbers
+	ctx        context.Context
+	last, most int
+	// The namespaces by their inodes: those to look at, of which some may be of other kinds, and those
+	// that were looked at.
+	wanted, seen map[uint64]bool
+	nsfs         int // the number of the file system of namespaces
 }
 
-// makeNumbered returns a new file system, and its number.
-func makeNumbered() (fd, number int, err error) {
-	fs, err := makeFileSystem()
-	if err != nil {
-		return 0, 0, err
-	}
-	defer func() { _ = unix.Close(fs) }()
-	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err != nil {
-		return 0, 0, fmt.Errorf("mount a file system: %w", err)
-	}
+func newMounts(ctx context.Context, last, most int) *mounts {
+	m := &mounts{numbers: newNumbers(), ctx: ctx, last: last, most: most, wanted: map[uint64]bool{}, seen: map[uint64]bool{}}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		_ = unix.Close(fd)
-		return 0, 0, fmt.Errorf("look at a file system: %w", err)
+	if unix.Stat("/proc/self/ns/mnt", &st) == nil {
+		m.nsfs = int(unix.Minor(st.Dev))
 	}
-	return fd, int(unix.Minor(st.Dev)), nil
-}
-
-// A Holder is somebody who has mounted file systems.
-type Holder struct {
-	Processes []int
-	// Owns tells whose mount namespaces are the holder's, even if no process is in them: those below
-	// user namespaces that the user made. nil: only namespaces with a process are.
-	Owns func(user uint32) bool
-	// Files includes file systems of which processes only have files or folders open or mapped. A
-	// process can make that look take as long as it lives.
-	Files bool
-}
-
-// Mounted counts the file systems without a disk that a holder has, up to most. It stops when ctx
-// ends.
-func Mounted(ctx context.Context, h Holder, most int) int {
-	c := counted{ctx: ctx, most: most, numbers: map[int]bool{}}
-	c.all(h)
-	return len(c.numbers)
-}
-
-// PerhapsMounted estimates how many file systems a holder has, with those that Mounted does not see:
-// each layer of an overlay may be one, and each descriptor that waits in a socket. Some may be below
-// each mount that is open.
-func PerhapsMounted(ctx context.Context, h Holder) int {
-	c := counted{ctx: ctx, most: math.MaxInt32, numbers: map[int]bool{}, guesses: true}
-	c.all(h)
-	return len(c.numbers) + c.unseen
-}
-
-// counted are the numbers of file systems that Mounted has seen.
-type counted struct {
-	ctx     context.Context // of one call of Mounted
-	most    int
-	numbers map[int]bool
-	guesses bool // unseen is wanted
-	unseen  int
-}
-
-// all counts those of a holder.
-func (c *counted) all(h Holder) {
-	for thread := range namespaces(c.ctx, h.Processes) {
-		if c.namespaceOf(thread); c.full() {
-			return
-		}
-	}
-	if h.Owns != nil {
-		c.owned(h.Owns)
-	}
-	for _, pid := range h.Processes {
-		if !h.Files || c.full() {
-			return
-		}
-		c.opened(pid)
-	}
+	return m
 }
 
 // full reports whether there is no more to do.
-func (c *counted) full() bool { return len(c.numbers) >= c.most || c.ctx.Err() != nil }
+func (m *mounts) full() bool { return m.n() >= m.most || m.ctx.Err() != nil }
 
-// add counts a file system.
-func (c *counted) add(number int, overlay bool) {
-	if c.numbers[number] = true; overlay {
-		c.numbers[-number] = true // an overlay has another number for its files, which no mount shows
-	}
-}
-
-// namespaceOf counts what is mounted in the namespace of a thread. Where the kernel cannot list
-// that, it counts what the thread can reach, which is less after chroot(2).
-func (c *counted) namespaceOf(thread string) {
-	if fd, err := unix.Open(filepath.Join(thread, "ns/mnt"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		defer func() { _ = unix.Close(fd) }()
-		if c.namespace(fd) == nil {
-			return
-		}
-	}
-	for mount := range mountsIn(thread) {
-		if n, ok := numberOf(mount); ok {
-			c.add(n, bytes.Contains(mount, []byte(" - overlay ")))
-		}
-		if c.full() {
+// ofProcesses counts what is mounted in the namespaces of processes.
+func (m *mounts) ofProcesses(pids []int) {
+	for thread := range namespaces(m.ctx, pids) {
+		if m.ofThread(thread); m.full() {
 			return
 		}
 	}
 }
 
-// namespace counts what is mounted in a namespace, whatever its threads have as their root.
-func (c *counted) namespace(fd int) error {
-	var m statmount
-	return list(fd, func(namespace uint64, mounts []uint64) bool {
-		for _, mount := range mounts {
-			if m.ask(namespace, mount, askFileSystem) == nil && m.major == 0 {
-				c.add(int(m.minor), m.magic == unix.OVERLAYFS_SUPER_MAGIC)
-				if c.guesses && m.magic == unix.OVERLAYFS_SUPER_MAGIC && m.ask(namespace, mount, askOptions) == nil {
-					c.unseen += m.layers()
-				}
-			}
-			if c.full() {
+// ofThread counts what is mounted in the namespace of a thread. The table of mounts lacks those that
+// the thread cannot reach after chroot(2), but a look at each mount waits for those who mount.
+func (m *mounts) ofThread(thread string) {
+	shown := 0
+	for line := range mountsIn(thread) {
+		shown++
+		if m.line(line); m.full() {
+			return
+		}
+	}
+	namespace := filepath.Join(thread, "ns/mnt")
+	var st unix.Stat_t
+	if unix.Stat(namespace, &st) == nil {
+		m.see(st.Ino)
+	}
+	if n, err := listed(namespace, shown+1); err != nil || n == shown {
+		return
+	}
+	if fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		m.ofNamespace(fd)
+		_ = unix.Close(fd)
+	}
+}
+
+// line counts a line of proc_pid_mountinfo(5), which begins with the numbers of the mount, of its
+// parent, and of the file system (0:NUMBER), and what of that is mounted (for a namespace mnt:[INODE]).
+func (m *mounts) line(line []byte) {
+	fields := bytes.SplitN(line, []byte(" "), 5)
+	if len(fields) < 5 {
+		return
+	}
+	minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
+	n, err := strconv.Atoi(string(minor))
+	if !ok || err != nil || n > m.last {
+		return // it has a disk
+	}
+	m.mount(n, bytes.Contains(line, []byte(" - overlay ")))
+	m.wantMounted(fields[3])
+}
+
+// ofNamespace counts what is mounted in a namespace, whatever its threads have as their root. A kernel
+// before Linux 6.11 does not tell.
+func (m *mounts) ofNamespace(fd int) {
+	_ = list(fd, func(namespace uint64, ids []uint64) bool {
+		for _, id := range ids {
+			if m.ofMount(namespace, id); m.full() {
 				return false
 			}
 		}
@@ -183,85 +126,93 @@ func (c *counted) namespace(fd int) error {
 	})
 }
 
-// owned counts what is mounted in namespaces of users, also in those that only a descriptor or a
-// mount holds. A kernel before Linux 6.12 does not know them.
-func (c *counted) owned(owns func(user uint32) bool) {
-	_ = eachNamespace(func(fd int, _ uint32) bool {
-		if user, ok := ownerOf(fd); ok && owns(user) {
-			_ = c.namespace(fd) // it can have ended
+// ofMount counts one mount of a namespace.
+func (m *mounts) ofMount(namespace, id uint64) {
+	var s statmount
+	if s.ask(namespace, id, askFileSystem) != nil || s.major != 0 || int(s.minor) > m.last {
+		return
+	}
+	m.mount(int(s.minor), s.magic == unix.OVERLAYFS_SUPER_MAGIC)
+	if s.magic == unix.NSFS_MAGIC && s.ask(namespace, id, askRoot) == nil {
+		m.wantMounted(s.rootText())
+	}
+}
+
+// ofNamespaces counts what is mounted in the wanted namespaces, and in those mounted there, and so on.
+// A kernel before Linux 6.12 has no list of namespaces.
+func (m *mounts) ofNamespaces() {
+	for more := true; more && len(m.wanted) > 0; {
+		more = false
+		_ = eachNamespace(func(fd int, _ uint32) bool {
+			var st unix.Stat_t
+			if unix.Fstat(fd, &st) == nil && m.wanted[st.Ino] {
+				more = true
+				m.see(st.Ino)
+				m.ofNamespace(fd)
+			}
+			return !m.full()
+		})
+	}
+}
+
+// see notes that a namespace is looked at.
+func (m *mounts) see(inode uint64) {
+	m.seen[inode] = true
+	delete(m.wanted, inode)
+}
+
+// want has a namespace looked at, once.
+func (m *mounts) want(inode uint64) {
+	if !m.seen[inode] {
+		m.wanted[inode] = true
+	}
+}
+
+// wantMounted has a namespace looked at if it is what is mounted.
+func (m *mounts) wantMounted(root []byte) {
+	if text, ok := bytes.CutPrefix(root, []byte("mnt:[")); ok {
+		if inode, err := strconv.ParseUint(string(bytes.TrimSuffix(text, []byte("]"))), 10, 64); err == nil {
+			m.want(inode)
 		}
-		return !c.full()
-	})
+	}
 }
 
 // opened counts the file systems of files and folders that a process has open or mapped.
-func (c *counted) opened(pid int) {
+func (m *mounts) opened(pid int) {
 	process := filepath.Join("/proc", strconv.Itoa(pid))
-	c.atAll(filepath.Join(process, "map_files"))
+	m.atAll(filepath.Join(process, "map_files"))
 	for thread := range folder.Names(filepath.Join(process, "task")) {
-		c.at(filepath.Join(thread, "cwd"))
-		if c.at(filepath.Join(thread, "root")); c.full() {
+		m.at(filepath.Join(thread, "cwd"))
+		if m.at(filepath.Join(thread, "root")); m.full() {
 			return
 		}
 	}
 	for thread := range folder.Tables(pid) {
-		task := filepath.Join(process, "task", strconv.Itoa(thread))
-		c.atAll(filepath.Join(task, "fd"))
-		if c.guesses {
-			c.waiting(filepath.Join(task, "fdinfo"))
-		}
+		m.atAll(filepath.Join(process, "task", strconv.Itoa(thread), "fd"))
 	}
 }
 
 // atAll counts the file systems of the files that a folder has links to.
-func (c *counted) atAll(links string) {
+func (m *mounts) atAll(links string) {
 	for link := range folder.Names(links) {
-		if c.full() {
+		if m.full() {
 			return
 		}
-		c.at(link)
+		m.at(link)
 	}
 }
 
-// at counts the file system of a file. It asks for nothing but its number, which no server of a
-// file system has to answer.
-func (c *counted) at(path string) {
+// at counts the file system of a file. It asks for nothing but its number, which no server of a file
+// system has to answer. A namespace that is open is looked at later.
+func (m *mounts) at(path string) {
 	var st unix.Statx_t
 	const flags = unix.AT_STATX_DONT_SYNC | unix.AT_NO_AUTOMOUNT
 	if unix.Statx(unix.AT_FDCWD, path, flags, 0, &st) != nil || st.Dev_major != 0 {
 		return
 	}
-	c.add(int(st.Dev_minor), false)
-	if c.guesses && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		c.unseen += belowMount
+	if int(st.Dev_minor) == m.nsfs {
+		m.want(st.Ino)
+		return
 	}
-}
-
-// waiting adds the descriptors that wait in the sockets of a table of open files, of which the
-// kernel has told the number since Linux 5.6.
-func (c *counted) waiting(descriptors string) {
-	for path := range folder.Names(descriptors) {
-		if c.full() {
-			return
-		}
-		text, _ := os.ReadFile(path) // it may be closed
-		if _, number, ok := bytes.Cut(text, []byte("\nscm_fds:")); ok {
-			number, _, _ = bytes.Cut(number, []byte("\n"))
-			n, _ := strconv.Atoi(string(bytes.TrimSpace(number)))
-			c.unseen += n
-		}
-	}
-}
-
-// numberOf returns the number of the file system of a line of proc_pid_mountinfo(5), which begins
-// with the numbers of the mount, of its parent, and of the file system (0:NUMBER); not ok: it has a
-// disk.
-func numberOf(line []byte) (n int, ok bool) {
-	fields := bytes.SplitN(line, []byte(" "), 4)
-	if len(fields) < 4 {
-		return 0, false
-	}
-	minor, ok := bytes.CutPrefix(fields[2], []byte("0:"))
-	n, err := strconv.Atoi(string(minor))
-	return n, ok && err == nil
+	m.open(int(st.Dev_minor))
 }

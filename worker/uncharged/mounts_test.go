@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,8 +30,8 @@ func TestFileSystems(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	here := Holder{Processes: []int{os.Getpid(), 1 << 30, os.Getpid()}}
-	seen := Mounted(t.Context(), here, 1<<20)
+	here := []int{os.Getpid(), 1 << 30, os.Getpid()}
+	seen := Mounted(t.Context(), here, maxNumber, 1<<20)
 	mounted, end, ended := make(chan error), make(chan struct{}), make(chan struct{})
 	go onAnotherThread(func() {
 		defer close(ended)
@@ -60,26 +59,29 @@ func TestFileSystems(t *testing.T) {
 		t.Errorf("%d file systems, %v, after %d of %d more", n, err, some, before)
 	}
 	// Some of the others may come and go.
-	if n := Mounted(t.Context(), here, 1<<20) - seen; n < some/2 || n > 2*some {
+	if n := Mounted(t.Context(), here, maxNumber, 1<<20) - seen; n < some/2 || n > 2*some {
 		t.Errorf("%d file systems more, want %d", n, some)
 	}
-	if n := Mounted(t.Context(), here, 10); n != 10 {
+	if n := Mounted(t.Context(), here, maxNumber, 10); n != 10 {
 		t.Errorf("%d file systems of 10 at most", n)
+	}
+	if n := Mounted(t.Context(), here, 5, 1<<20); n > 5 {
+		t.Errorf("%d file systems with the numbers 1 to 5", n)
 	}
 }
 
 // onAnotherThread calls f on a thread that ends with it, so not on the first one.
 func onAnotherThread(f func()) {
-	runtime.LockOSThread()
-	if unix.Gettid() != os.Getpid() {
-		f()
-		return
-	}
-	defer runtime.UnlockOSThread()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		onAnotherThread(f)
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			onAnotherThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		f()
 	}()
 	<-ended
 }
@@ -121,64 +123,171 @@ func TestBridged(t *testing.T) {
 	}
 }
 
-// TestOwned: file systems in a namespace without processes are those of who made its user namespace.
-func TestOwned(t *testing.T) {
-	if _, err := Fuller(0); err != nil {
-		t.Skip("only since Linux 6.12, and for root: ", err)
-	}
-	const some, user = 50, 1_234_567
-	mount := fmt.Sprintf("for i in $(seq %d); do mount -t tmpfs none /tmp || exit 1; done; echo; cat", some)
-	command := exec.Command("unshare", "--map-root-user", "unshare", "--map-root-user", "--mount", "sh", "-c", mount)
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
-	in, err1 := command.StdinPipe()
-	out, err2 := command.StdoutPipe()
-	if err := errors.Join(err1, err2, command.Start()); err != nil {
-		t.Skip(err)
-	}
-	_, err := out.Read(make([]byte, 1))
-	namespace, openErr := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", command.Process.Pid))
-	_ = in.Close()
-	if err := errors.Join(err, openErr, command.Wait()); err != nil {
-		t.Skip("no mounts in user namespaces: ", err)
-	}
-	for _, c := range []struct {
-		user        uint32
-		least, most int
-	}{{user, some, some + 100}, {user + 1, 0, 0}, {0, 0, 1 << 20}} {
-		n := Mounted(t.Context(), Holder{Owns: func(u uint32) bool { return u == c.user }}, 1<<20)
-		if n < c.least || n > c.most {
-			t.Errorf("user %d has %d file systems, want %d to %d", c.user, n, c.least, c.most)
+// ways to hold some file systems that no mounts show, by this process, which is in dir. They end with it
+// or with the test.
+var ways = map[string]func(t *testing.T, dir string, some int) error{
+	"open": func(t *testing.T, dir string, some int) error {
+		return inNamespace(func() error {
+			return again(some, func() error {
+				_, err := openBelow(t, dir)
+				return err
+			})
+		})
+	},
+	"mapped": func(t *testing.T, dir string, some int) error {
+		return inNamespace(func() error {
+			return again(some, func() error {
+				fd, err := openBelow(t, dir)
+				if err != nil {
+					return err
+				}
+				file, err := unix.Openat(fd, "file", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+				if err != nil {
+					return err
+				}
+				text, err := unix.Mmap(file, 0, 1, unix.PROT_READ, unix.MAP_SHARED)
+				t.Cleanup(func() { _ = unix.Munmap(text) })
+				return errors.Join(err, unix.Close(file), unix.Close(fd))
+			})
+		})
+	},
+	"in a namespace that is open": func(t *testing.T, dir string, some int) error {
+		return inNamespace(func() error { return errors.Join(mountAll(dir, some), openOwn(t)) })
+	},
+	"in a namespace that is mounted": func(t *testing.T, dir string, some int) error {
+		mounted, end := make(chan error, 1), make(chan struct{})
+		var ended sync.WaitGroup
+		ended.Go(func() {
+			mounted <- inNamespace(func() error {
+				mounted <- mountNamespace(dir, some)
+				<-end
+				return nil
+			})
+		})
+		t.Cleanup(func() { close(end); ended.Wait() })
+		return <-mounted
+	},
+	"in a namespace that is mounted in one that is open": func(t *testing.T, dir string, some int) error {
+		return inNamespace(func() error { return errors.Join(mountNamespace(dir, some), openOwn(t)) })
+	},
+}
+
+// inNamespace calls f on a thread in a mount namespace of its own, which ends with it.
+func inNamespace(f func() error) (err error) {
+	onAnotherThread(func() {
+		err = errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+		if err == nil {
+			err = f()
+		}
+	})
+	return err
+}
+
+func again(some int, f func() error) error {
+	for range some {
+		if err := f(); err != nil {
+			return err
 		}
 	}
-	if err := namespace.Close(); err != nil {
-		t.Error(err)
+	return nil
+}
+
+func mountAll(dir string, some int) error {
+	return again(some, func() error { return unix.Mount("none", dir, "tmpfs", 0, "size=4k") })
+}
+
+// openBelow opens a file system that is then mounted nowhere.
+func openBelow(t *testing.T, dir string) (fd int, err error) {
+	if err := mountAll(dir, 1); err != nil {
+		return 0, err
+	}
+	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd, errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH))
+}
+
+// openOwn opens the mount namespace of the calling thread.
+func openOwn(t *testing.T) error {
+	f, err := os.Open("/proc/thread-self/ns/mnt")
+	t.Cleanup(func() { _ = f.Close() })
+	return err
+}
+
+// mountNamespace mounts a namespace that has some file systems mounted, and no process.
+func mountNamespace(dir string, some int) error {
+	if err := mountAll(dir, 1); err != nil {
+		return err
+	}
+	on := filepath.Join(dir, "namespace")
+	if err := os.WriteFile(on, nil, 0o600); err != nil {
+		return err
+	}
+	thread, isMounted, ended := make(chan int), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- inNamespace(func() error {
+			if err := mountAll(dir, some); err != nil {
+				return err
+			}
+			thread <- unix.Gettid()
+			<-isMounted
+			return nil
+		})
+	}()
+	select {
+	case tid := <-thread:
+		err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/mnt", tid), on, "", unix.MS_BIND, "")
+		close(isMounted)
+		return errors.Join(err, <-ended)
+	case err := <-ended:
+		return err
 	}
 }
 
-// TestPerhapsMounted guesses at what a process may have beside what it shows.
-func TestPerhapsMounted(t *testing.T) {
-	here := Holder{Processes: []int{os.Getpid()}, Files: true}
-	before := PerhapsMounted(t.Context(), here)
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
+// TestHeld: file systems that no mounts of a process show are its own if it holds them.
+func TestHeld(t *testing.T) {
+	if _, err := Fuller(0); err != nil {
+		t.Skip("only since Linux 6.12, and for root: ", err)
 	}
-	defer func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) }()
-	const sent = 200
-	if err := unix.Sendmsg(pair[0], []byte{0}, unix.UnixRights(slices.Repeat([]int{pair[0]}, sent)...), nil, 0); err != nil {
-		t.Fatal(err)
+	const some = 200
+	here := []int{os.Getpid()}
+	for name, hold := range ways {
+		t.Run(name, func(t *testing.T) {
+			held, mounted := Held(t.Context(), here, 1<<20), Mounted(t.Context(), here, maxNumber, 1<<20)
+			if err := hold(t, t.TempDir(), some); err != nil {
+				t.Fatal(err)
+			}
+			// Some of the others may come and go.
+			for Mounted(t.Context(), here, maxNumber, 1<<20) > mounted+some/2 {
+				time.Sleep(time.Millisecond) // a thread ends
+			}
+			if n := Held(t.Context(), here, 1<<20) - held; n < some-some/4 || n > some+some/4 {
+				t.Errorf("%d file systems more, want %d", n, some)
+			}
+			if n := Held(t.Context(), here, mounted+some/2); n != mounted+some/2 {
+				t.Errorf("%d file systems of %d at most", n, mounted+some/2)
+			}
+		})
 	}
-	root, err := os.Open("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if n := PerhapsMounted(t.Context(), here); n < before+sent+belowMount || n > before+sent+2*belowMount {
-		t.Errorf("%d file systems, want %d more than %d", n, sent+belowMount, before)
-	}
-	m := statmount{options: 3}
-	copy(m.text[:], "rw,ro,lowerdir=a:b:c,upperdir=u\x00:::")
-	if n := m.layers(); n != 3 {
-		t.Errorf("%d layers, want 3", n)
+}
+
+// TestNumbers: an overlay has two, and the second one may be that of an open file.
+func TestNumbers(t *testing.T) {
+	c := newNumbers()
+	for i, step := range []struct {
+		do   func()
+		want int
+	}{
+		{func() { c.mount(1, false) }, 1},
+		{func() { c.open(1) }, 1},
+		{func() { c.mount(2, true) }, 3},
+		{func() { c.open(3) }, 3},
+		{func() { c.open(4) }, 4},
+		{func() { c.mount(5, true) }, 5},
+		{func() { c.mount(4, false) }, 6},
+		{func() { c.mount(5, true) }, 6},
+	} {
+		if step.do(); c.n() != step.want {
+			t.Errorf("step %d: %d file systems, want %d", i, c.n(), step.want)
+		}
 	}
 }

@@ -10,18 +10,18 @@ import (
 // These are what statmount(2) tells (linux/mount.h).
 const (
 	askFileSystem = 1 << 0 // STATMOUNT_SB_BASIC
-	askOptions    = 1 << 7 // STATMOUNT_MNT_OPTS: of the file system
+	askRoot       = 1 << 3 // STATMOUNT_MNT_ROOT
 )
 
-// A statmount is the kernel's.
+// A statmount is the kernel's, with little room for text.
 type statmount struct {
-	_            uint32
-	options      uint32 // where they begin in text
-	_            uint64
+	_            [16]byte
 	major, minor uint32
 	magic        uint64
-	_            [480]byte
-	text         [2 * 4096]byte // mount(2) takes options of one page
+	_            [72]byte
+	root         uint32 // where it begins in text
+	_            [404]byte
+	text         [128]byte
 }
 
 // ask asks about a mount in a namespace.
@@ -36,8 +36,8 @@ func (m *statmount) ask(namespace, mount, what uint64) error {
 	return nil
 }
 
-// layers is how many lower layers an overlay has, after its options were asked for.
-func (m *statmount) layers() int {
-	text, _, _ := bytes.Cut(m.text[min(int(m.options), len(m.text)):], []byte{0})
-	return bytes.Count(text, []byte(":")) + bytes.Count(text, []byte("lowerdir"))
+// rootText is what is mounted, after that was asked for.
+func (m *statmount) rootText() []byte {
+	text, _, _ := bytes.Cut(m.text[min(int(m.root), len(m.text)):], []byte{0})
+	return text
 }

@@ -21,5 +21,5 @@ func (w *Watch) lookAtMounts(context.Context) *Overuse {
 	if pids := w.command.Processes(); uncharged.FullestNamespace(pids, mostMounts+1) <= mostMounts {
 		return nil
 	}
-	return &Overuse{What: fmt.Sprintf("%d mounts in a namespace", mostMounts), Own: true}
+	return &Overuse{fmt.Sprintf("%d mounts in a namespace", mostMounts), true}
 }

@@ -27,10 +27,9 @@ const (
 // charged.
 type Objects struct {
 	gate    census.Gate // for commands
-	kinds   []*scarceKind
+	kinds   []scarceKind
 	machine glance[uncharged.Memory]
 	crowded glance[bool] // whether any mount namespace has more than mostMounts
-	trial   trial
 	numbers numbers
 }
 
@@ -50,40 +49,32 @@ func (s *numbers) count() (int, error) {
 type scarceKind struct {
 	what string // how many of it a command may have
 	*census.Census
-	of func(ctx context.Context, c Command, most int) (n int, certain bool) // census.Count
-	// perhaps estimates how many a command may have, with those that nobody sees.
-	perhaps func(ctx context.Context, c Command) int
 }
 
 // New returns the Objects of a worker with slots.
 func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
 	o := &Objects{}
-	o.kinds = []*scarceKind{
-		{what: fmt.Sprintf("the kernel memory of %d file locks", mostLocks), Census: census.New(census.Kind{
+	o.kinds = []scarceKind{
+		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
+			Of:  uncharged.LocksOf,
 			Shown: func(ctx context.Context, all int) int {
 				n, _ := uncharged.LocksOf(ctx, uncharged.Everyone(), all)
 				return n
 			},
-		}), of: func(ctx context.Context, c Command, most int) (int, bool) {
-			return uncharged.LocksOf(ctx, c.Processes(), most)
-		}, perhaps: func(ctx context.Context, c Command) int {
-			n, _ := uncharged.LocksOf(ctx, c.Processes(), countableLocks)
-			return n
-		}},
-		{what: fmt.Sprintf("%d mounted file systems", systems), Census: census.New(census.Kind{
+		})},
+		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
 			All: func(int) (int, error) { return o.numbers.count() },
-			Shown: func(ctx context.Context, all int) int {
-				return uncharged.Mounted(ctx, uncharged.Holder{Processes: uncharged.Everyone(), Owns: o.trial.owns}, all)
+			Of: func(ctx context.Context, pids []int, most int) (int, bool) {
+				return uncharged.Held(ctx, pids, most), true
 			},
-		}), of: func(ctx context.Context, c Command, most int) (int, bool) {
-			return uncharged.Mounted(ctx, c.holder(), most), true
-		}, perhaps: func(ctx context.Context, c Command) int {
-			return uncharged.PerhapsMounted(ctx, c.holder())
-		}},
+			Shown: func(ctx context.Context, all int) int {
+				return uncharged.Mounted(ctx, uncharged.Everyone(), int(o.numbers.highest.Load()), all)
+			},
+		})},
 	}
 	o.machine.find = uncharged.Machine
 	o.crowded.find = func() (bool, error) { return uncharged.Fuller(mostMounts) }
@@ -101,7 +92,7 @@ func (o *Objects) Begin() {
 func (o *Objects) found() *Overuse {
 	for _, k := range o.kinds {
 		if k.Found() {
-			return &Overuse{What: k.what, kind: k, last: true}
+			return &Overuse{What: k.what}
 		}
 	}
 	return nil
@@ -116,19 +107,23 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle must follow after a command was stopped for overuse, and has left. If that did not help
-// against overuse of an unknown owner, it counts the objects of others again: all commands are
-// stopped for that, Settle waits for their end, and new ones wait for it.
-func (o *Objects) Settle(ctx context.Context, found *Overuse) {
-	if found.kind == nil {
+// Settle waits until the kernel has freed what a command left that was stopped for overuse, and has
+// left. If there was overuse with an unknown owner, it also counts the objects of others again. All
+// commands are stopped for that: Settle waits for their end, and new ones wait for it.
+func (o *Objects) Settle(ctx context.Context) {
+	if o.found() == nil {
+		o.left(ctx)
 		return
 	}
-	stopAll := found.last
-	if !stopAll {
-		helped := o.trial.end(ctx, found)
-		stopAll = found.accused && !helped
-	}
-	if stopAll && found.kind.Found() {
-		o.gate.Alone(ctx, o.Begin)
+	o.gate.Alone(ctx, func() {
+		o.left(ctx)
+		o.Begin()
+	})
+}
+
+// left waits while the kernel frees objects of commands that have ended.
+func (o *Objects) left(ctx context.Context) {
+	for _, k := range o.kinds {
+		k.Left(ctx)
 	}
 }

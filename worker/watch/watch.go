@@ -1,11 +1,9 @@
 package watch
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/forerunner-build/forerunner/worker/census"
@@ -40,9 +38,6 @@ type Watch struct {
 	command Command
 	objects *Objects
 	closing <-chan struct{} // closed when all commands are stopped
-	accused chan *Overuse   // receives what the command is accused of in a trial
-	began   time.Time
-	peak    atomic.Int64 // the most objects of a kind that the command showed
 	// The use of others before the command began.
 	netlink         int64
 	kernel          int64 // unknown: 0
@@ -53,11 +48,6 @@ type Watch struct {
 type Overuse struct {
 	What string // the kind of memory, and its limit
 	Own  bool   // the command certainly caused it
-
-	kind    *scarceKind // nil: it is not of one of these
-	before  int         // how many of it there were
-	accused bool        // the command was stopped in a trial
-	last    bool        // all were stopped, because a trial did not help
 }
 
 // A Command is the watched command.
@@ -66,21 +56,11 @@ type Command struct {
 	Processes func() []int
 	// Network: it uses the machine's network, whose sockets are not its own alone.
 	Network bool
-	// User is its user, if no other command has that at the time; nil: others may.
-	User *uint32
-}
-
-// owns reports whether namespaces that the user made are the command's.
-func (c Command) owns(user uint32) bool { return c.User != nil && *c.User == user }
-
-// holder is the command as a holder of file systems.
-func (c Command) holder() uncharged.Holder {
-	return uncharged.Holder{Processes: c.Processes(), Owns: c.owns, Files: true}
 }
 
 // Watch returns the Watch of a command that is about to start. closing is the result of Enter.
 func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
-	w := &Watch{command: c, objects: o, closing: closing, accused: make(chan *Overuse, 1), began: time.Now()}
+	w := &Watch{command: c, objects: o, closing: closing}
 	if c.Network {
 		w.netlink, _ = uncharged.Netlink("")
 	}
@@ -93,8 +73,6 @@ func (o *Objects) Watch(c Command, closing <-chan struct{}) *Watch {
 // once, and is called FirstLook after the start of the command. Each kind of check has its own
 // goroutine, because a command can make some of them slow.
 func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
-	w.objects.trial.enter(w)
-	defer func() { found = w.objects.trial.leave(w, found) }()
 	ctx, cancel := context.WithCancel(ctx)
 	var looks sync.WaitGroup
 	defer looks.Wait()
@@ -107,9 +85,8 @@ func (w *Watch) Until(ctx context.Context, stop func()) (found *Overuse) {
 	case <-ctx.Done():
 		return nil
 	case <-w.closing:
-		found = cmp.Or(w.objects.found(), &Overuse{What: "some objects of the kernel"})
+		found = w.objects.found()
 	case found = <-seen:
-	case found = <-w.accused:
 	}
 	stop()
 	return found
@@ -156,30 +133,18 @@ func (w *Watch) lookAtMemory(context.Context) *Overuse {
 func (w *Watch) lookAtScarce(ctx context.Context) *Overuse {
 	memory, _ := w.objects.machine.get()
 	if age, due := w.scarce.due(memory.Kernel); due {
-		return w.countScarce(ctx, memory.Kernel, age)
+		return w.countScarce(ctx, w.command.Processes, memory.Kernel, age)
 	}
 	return nil
 }
 
 // countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
 // of others take.
-func (w *Watch) countScarce(ctx context.Context, kernel int64, age time.Duration) *Overuse {
+func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *Overuse {
 	began := time.Now()
 	for _, k := range w.objects.kinds {
-		of := func(ctx context.Context, most int) (int, bool) {
-			n, certain := k.of(ctx, w.command, most)
-			w.peak.Store(max(w.peak.Load(), int64(n)))
-			return n, certain
-		}
-		switch verdict, all := k.Look(ctx, of, age); verdict {
-		case census.Guilty:
-			return &Overuse{What: k.what, Own: true, kind: k, before: all}
-		case census.Suspect:
-			return &Overuse{What: k.what, kind: k, before: all}
-		case census.Unknown:
-			if found := w.objects.trial.begin(ctx, Overuse{What: k.what, kind: k, before: all, accused: true}); found != nil {
-				return found
-			}
+		if verdict := k.Look(ctx, pids, age); verdict != census.Innocent {
+			return &Overuse{k.what, verdict == census.Guilty}
 		}
 	}
 	w.scarce.taken(kernel, unchargedShare*time.Since(began))
@@ -196,7 +161,7 @@ func (w *Watch) lookAtNetlink(pids []int) *Overuse {
 	case err != nil:
 		return nil
 	case bytes-w.netlink > mostNetlink:
-		return &Overuse{What: fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), Own: !w.command.Network}
+		return &Overuse{fmt.Sprintf("%d MiB of kernel memory in netlink sockets", mostNetlink>>20), !w.command.Network}
 	}
 	w.netlink = min(w.netlink, bytes)
 	return nil
@@ -208,7 +173,7 @@ func (w *Watch) lookAtNetlink(pids []int) *Overuse {
 func (w *Watch) lookAtMachine(m uncharged.Memory) *Overuse {
 	part := m.Total / mostKernel
 	if w.kernel > 0 && m.Available < part && m.Kernel-w.kernel > part {
-		return &Overuse{What: fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), Own: false}
+		return &Overuse{fmt.Sprintf("%d MiB of kernel memory in small objects", part>>20), false}
 	}
 	return nil
 }

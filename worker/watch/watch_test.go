@@ -40,7 +40,7 @@ func TestMemoryOfTheKernel(t *testing.T) {
 func TestWhenToCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := 0
-		w := &Watch{objects: &Objects{kinds: []*scarceKind{{what: "objects", Census: census.New(census.Kind{
+		w := &Watch{objects: &Objects{kinds: []scarceKind{{"objects", census.New(census.Kind{
 			Most: 1, Countable: 1, All: func(int) (int, error) { counts++; return 0, nil },
 		})}}}}
 		for i, step := range []struct {
@@ -56,7 +56,7 @@ func TestWhenToCount(t *testing.T) {
 		} {
 			time.Sleep(step.wait)
 			if age, due := w.scarce.due(step.kernel); due {
-				if found := w.countScarce(t.Context(), step.kernel, age); found != nil {
+				if found := w.countScarce(t.Context(), nil, step.kernel, age); found != nil {
 					t.Errorf("look %d: %+v", i, found)
 				}
 			}
@@ -71,11 +71,11 @@ func TestWhenToCount(t *testing.T) {
 // stops it without a look of its own, which its processes can make long.
 func TestAllAreStopped(t *testing.T) {
 	c := census.New(census.Kind{Most: 1, Countable: 1, All: func(int) (int, error) { return 3, nil }})
-	if got, _ := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
+	if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
 		t.Fatalf("verdict %d", got)
 	}
 	s := New(1)
-	s.kinds = []*scarceKind{{what: "objects", Census: c, perhaps: func(context.Context, Command) int { return 0 }}}
+	s.kinds = []scarceKind{{"objects", c}}
 	closing, err := s.Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -83,12 +83,53 @@ func TestAllAreStopped(t *testing.T) {
 	defer s.Leave()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Settle(ended, s.found())
+	s.Settle(ended)
 	stopped := false
 	w := s.Watch(Command{Processes: func() []int { return nil }}, closing)
 	if found := w.Until(t.Context(), func() { stopped = true }); !stopped || found == nil || found.Own || found.What != "objects" {
 		t.Errorf("stopped: %v, %+v", stopped, found)
 	}
+}
+
+// TestSettle: what a command left, and the kernel frees slowly, is not taken for objects of others,
+// beside which the next one could hide its own.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var has atomic.Int64
+		c := census.New(census.Kind{
+			Most: 100, Countable: 1000, All: func(int) (int, error) { return int(has.Load()), nil },
+			Of:    func(context.Context, []int, int) (int, bool) { return 0, true },
+			Shown: func(context.Context, int) int { return 0 },
+		})
+		c.Begin()
+		s := New(1)
+		s.kinds = []scarceKind{{"objects", c}}
+		hidden := func() bool {
+			for range 5 {
+				if c.Look(t.Context(), func() []int { return nil }, time.Second) == census.Unknown {
+					return true
+				}
+				time.Sleep(time.Second + 1)
+			}
+			return false
+		}
+		if has.Store(900); !hidden() {
+			t.Fatal("hidden objects were not found")
+		}
+		freeing := make(chan struct{})
+		go func() {
+			defer close(freeing)
+			for has.Load() > 0 {
+				time.Sleep(500 * time.Millisecond)
+				has.Add(-100)
+			}
+		}()
+		s.Settle(t.Context())
+		<-freeing
+		if has.Store(300); !hidden() {
+			t.Error("the hidden objects of the next command were not found")
+		}
+	})
 }
 
 // TestQuietMachine: while the kernel's objects do not grow, nobody asks for a command's processes,
