@@ -91,6 +91,43 @@ func TestAllAreStopped(t *testing.T) {
 	}
 }
 
+// TestDoubts: a command that is slow to look at is looked at again before all are stopped for hidden
+// objects, which it shows by then.
+func TestDoubts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const owner = 1
+		looks := 0
+		c := census.New(census.Kind{
+			Most: 100, Countable: 1000, All: func(int) (int, error) { return 900, nil },
+			Of: func(_ context.Context, pids []int, _ int) (int, bool) {
+				if pids[0] != owner {
+					return 0, true
+				}
+				time.Sleep(500 * time.Millisecond)
+				looks++
+				return 900 * (looks - 1), true
+			},
+			Shown: func(context.Context, int) int { return 0 },
+		})
+		watch := func(pid int) (found *Overuse) {
+			w := &Watch{objects: &Objects{kinds: []scarceKind{{"objects", c}}}}
+			for found == nil {
+				time.Sleep(unchargedInterval)
+				if age, due := w.scarce.due(0); due {
+					found = w.countScarce(t.Context(), func() []int { return []int{pid} }, 0, age)
+				}
+			}
+			return found
+		}
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		beside.Go(func() { watch(owner + 1) })
+		if found := watch(owner); !found.Own {
+			t.Errorf("%+v after %d looks", found, looks)
+		}
+	})
+}
+
 // TestSettle: what a command left, and the kernel frees slowly, is not taken for objects of others,
 // beside which the next one could hide its own.
 func TestSettle(t *testing.T) {
