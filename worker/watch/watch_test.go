@@ -103,7 +103,7 @@ func TestDoubts(t *testing.T) {
 				if pids[0] != owner {
 					return 0, true
 				}
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(300 * time.Millisecond)
 				looks++
 				return 900 * (looks - 1), true
 			},
@@ -122,8 +122,8 @@ func TestDoubts(t *testing.T) {
 		var beside sync.WaitGroup
 		defer beside.Wait()
 		beside.Go(func() { watch(owner + 1) })
-		if found := watch(owner); !found.Own {
-			t.Errorf("%+v after %d looks", found, looks)
+		if found := watch(owner); !found.Own || c.Found() {
+			t.Errorf("%+v after %d looks, all are stopped: %v", found, looks, c.Found())
 		}
 	})
 }
