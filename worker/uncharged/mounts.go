@@ -15,8 +15,8 @@ import (
 // most, and only those with numbers of at most last. It reads the mounts of each namespace once. It
 // stops when ctx ends.
 func Mounted(ctx context.Context, pids []int, last, most int) int {
-	m := newMounts(ctx, last, most)
-	m.ofProcesses(pids)
+	m := newMounts(last, most)
+	m.ofProcesses(ctx, pids)
 	return min(m.n(), most)
 }
 
@@ -25,16 +25,16 @@ func Mounted(ctx context.Context, pids []int, last, most int) int {
 // folders that they have open or mapped. It counts none twice. It stops when ctx ends: a process can
 // make this take as long as it lives.
 func Held(ctx context.Context, pids []int, most int) int {
-	m := newMounts(ctx, maxNumber, most)
-	m.ofProcesses(pids)
-	m.ofNamespaces()
+	m := newMounts(maxNumber, most)
+	m.ofProcesses(ctx, pids)
+	m.ofNamespaces(ctx)
 	for _, pid := range pids {
-		if m.full() {
+		if m.full(ctx) {
 			break
 		}
-		m.opened(pid)
+		m.opened(ctx, pid)
 	}
-	m.ofNamespaces()
+	m.ofNamespaces(ctx)
 	return min(m.n(), most)
 }
 
@@ -44,7 +44,6 @@ const maxNumber = 1<<20 - 1
 // mounts are the file systems that one call has counted.
 type mounts struct {
 	numbers
-	ctx        context.Context
 	last, most int
 	// The namespaces by their inodes: those to look at, of which some may be of other kinds, and those
 	// that were looked at.
@@ -52,8 +51,8 @@ type mounts struct {
 	nsfs         int // the number of the file system of namespaces
 }
 
-func newMounts(ctx context.Context, last, most int) *mounts {
-	m := &mounts{numbers: newNumbers(), ctx: ctx, last: last, most: most, wanted: map[uint64]bool{}, seen: map[uint64]bool{}}
+func newMounts(last, most int) *mounts {
+	m := &mounts{numbers: newNumbers(), last: last, most: most, wanted: map[uint64]bool{}, seen: map[uint64]bool{}}
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/mnt", &st) == nil {
 		m.nsfs = int(unix.Minor(st.Dev))
@@ -62,12 +61,12 @@ func newMounts(ctx context.Context, last, most int) *mounts {
 }
 
 // full reports whether there is no more to do.
-func (m *mounts) full() bool { return m.n() >= m.most || m.ctx.Err() != nil }
+func (m *mounts) full(ctx context.Context) bool { return m.n() >= m.most || ctx.Err() != nil }
 
 // ofProcesses counts what is mounted in the namespaces of processes.
-func (m *mounts) ofProcesses(pids []int) {
-	for thread := range namespaces(m.ctx, pids) {
-		if m.ofThread(thread); m.full() {
+func (m *mounts) ofProcesses(ctx context.Context, pids []int) {
+	for thread := range namespaces(ctx, pids) {
+		if m.ofThread(ctx, thread); m.full(ctx) {
 			return
 		}
 	}
@@ -75,11 +74,11 @@ func (m *mounts) ofProcesses(pids []int) {
 
 // ofThread counts what is mounted in the namespace of a thread. The table of mounts lacks those that
 // the thread cannot reach after chroot(2), but a look at each mount waits for those who mount.
-func (m *mounts) ofThread(thread string) {
+func (m *mounts) ofThread(ctx context.Context, thread string) {
 	shown := 0
 	for line := range mountsIn(thread) {
 		shown++
-		if m.line(line); m.full() {
+		if m.line(line); m.full(ctx) {
 			return
 		}
 	}
@@ -88,11 +87,11 @@ func (m *mounts) ofThread(thread string) {
 	if unix.Stat(namespace, &st) == nil {
 		m.see(st.Ino)
 	}
-	if n, err := listed(namespace, shown+1); err != nil || n == shown {
+	if n, err := listed(namespace, shown+1); err != nil || n <= shown {
 		return
 	}
 	if fd, err := unix.Open(namespace, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		m.ofNamespace(fd)
+		m.ofNamespace(ctx, fd)
 		_ = unix.Close(fd)
 	}
 }
@@ -115,10 +114,10 @@ func (m *mounts) line(line []byte) {
 
 // ofNamespace counts what is mounted in a namespace, whatever its threads have as their root. A kernel
 // before Linux 6.11 does not tell.
-func (m *mounts) ofNamespace(fd int) {
+func (m *mounts) ofNamespace(ctx context.Context, fd int) {
 	_ = list(fd, func(namespace uint64, ids []uint64) bool {
 		for _, id := range ids {
-			if m.ofMount(namespace, id); m.full() {
+			if m.ofMount(namespace, id); m.full(ctx) {
 				return false
 			}
 		}
@@ -140,7 +139,7 @@ func (m *mounts) ofMount(namespace, id uint64) {
 
 // ofNamespaces counts what is mounted in the wanted namespaces, and in those mounted there, and so on.
 // A kernel before Linux 6.12 has no list of namespaces.
-func (m *mounts) ofNamespaces() {
+func (m *mounts) ofNamespaces(ctx context.Context) {
 	for more := true; more && len(m.wanted) > 0; {
 		more = false
 		_ = eachNamespace(func(fd int, _ uint32) bool {
@@ -148,9 +147,9 @@ func (m *mounts) ofNamespaces() {
 			if unix.Fstat(fd, &st) == nil && m.wanted[st.Ino] {
 				more = true
 				m.see(st.Ino)
-				m.ofNamespace(fd)
+				m.ofNamespace(ctx, fd)
 			}
-			return !m.full()
+			return !m.full(ctx)
 		})
 	}
 }
@@ -178,24 +177,24 @@ func (m *mounts) wantMounted(root []byte) {
 }
 
 // opened counts the file systems of files and folders that a process has open or mapped.
-func (m *mounts) opened(pid int) {
+func (m *mounts) opened(ctx context.Context, pid int) {
 	process := filepath.Join("/proc", strconv.Itoa(pid))
-	m.atAll(filepath.Join(process, "map_files"))
+	m.atAll(ctx, filepath.Join(process, "map_files"))
 	for thread := range folder.Names(filepath.Join(process, "task")) {
 		m.at(filepath.Join(thread, "cwd"))
-		if m.at(filepath.Join(thread, "root")); m.full() {
+		if m.at(filepath.Join(thread, "root")); m.full(ctx) {
 			return
 		}
 	}
 	for thread := range folder.Tables(pid) {
-		m.atAll(filepath.Join(process, "task", strconv.Itoa(thread), "fd"))
+		m.atAll(ctx, filepath.Join(process, "task", strconv.Itoa(thread), "fd"))
 	}
 }
 
 // atAll counts the file systems of the files that a folder has links to.
-func (m *mounts) atAll(links string) {
+func (m *mounts) atAll(ctx context.Context, links string) {
 	for link := range folder.Names(links) {
-		if m.full() {
+		if m.full(ctx) {
 			return
 		}
 		m.at(link)
