@@ -32,6 +32,7 @@ var floors = map[string]int{
 	"proto/...":              0,
 	"bounded":                0,
 	"mountinfo":              0,
+	"logline":                0,
 	"paths":                  0,
 	"pause":                  0,
 	"secrets":                0,
@@ -64,6 +65,7 @@ var floors = map[string]int{
 	"proto/admin":        1, // shows messages of others
 	"cgroup":             1,
 	"intake":             1,
+	"prefetch/score":     1,
 	"records/kind":       1,
 	"records/record":     1,
 	"history":            1,

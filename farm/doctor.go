@@ -22,6 +22,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/probe"
+	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -54,6 +55,8 @@ type Finding struct {
 const (
 	// littleRoom is how much free space a worker should find.
 	littleRoom = 10 << 30
+	// ownPrograms is how the names of our programs begin.
+	ownPrograms = "forerunner"
 	// soonExpired is how long a certificate should last.
 	soonExpired = 14 * 24 * time.Hour
 	// probeBytes is the size of the blob that the storage is tried with.
@@ -73,7 +76,7 @@ func (w *Worker) Examine(ctx context.Context, scheduler, storage bool) []Finding
 	e.try("kernel", kernel)
 	e.try("clock", func() (string, error) { return clock(e) })
 	e.try("certificates", func() (string, error) { return w.certificates(e) })
-	e.try("ports", w.freePorts)
+	e.try("ports", func() (string, error) { return w.freePorts(e) })
 	e.try("data folder", func() (string, error) { return w.dataFolder(e) })
 	e.try("scheduler", func() (string, error) { return w.askScheduler(ctx, scheduler) })
 	e.try("storage", func() (string, error) { return w.askStorage(ctx, storage) })
@@ -250,8 +253,9 @@ func lasts(file string) (first time.Time, err error) {
 	return first, nil
 }
 
-// freePorts listens where the worker would.
-func (w *Worker) freePorts() (string, error) {
+// freePorts listens where the worker would. A port that a forerunner has, maybe the worker that is
+// examined, is no fault of the machine.
+func (w *Worker) freePorts(e *examination) (string, error) {
 	var free []string
 	for _, address := range []string{w.HTTP, w.ServeCache} {
 		if address == "" {
@@ -259,7 +263,18 @@ func (w *Worker) freePorts() (string, error) {
 		}
 		l, err := net.Listen("tcp", address)
 		if errors.Is(err, unix.EADDRINUSE) {
-			return "", fmt.Errorf("%w: another program has it, maybe a worker that runs already", err)
+			switch other, known := serve.ListenerAt(address); {
+			case known && strings.HasPrefix(other.Program, ownPrograms):
+				e.add(Finding{
+					What: "ports", State: FindingLimited, Why: fmt.Sprintf("%s has %s (process %d)", other.Program, address, other.PID),
+					Costs:  "nothing if you examine that one; another worker on this machine does not start with this address",
+					ToHave: "give another worker other addresses with --http and --serve-cache",
+				})
+				return "", errFound
+			case known:
+				return "", fmt.Errorf("%w: %s has it (process %d)", err, other.Program, other.PID)
+			}
+			return "", fmt.Errorf("%w: another program has it", err)
 		}
 		if err != nil {
 			return "", err

@@ -1,10 +1,15 @@
 package farm
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +47,7 @@ func TestExamineFaults(t *testing.T) {
 	}
 	found := w.Examine(t.Context(), true, true)
 	for what, want := range map[string]string{
-		"ports": "another program has it", "data folder": "--data", "scheduler": "no answer", "storage": address,
+		"ports": "farm.test has it (process " + strconv.Itoa(os.Getpid()) + ")", "data folder": "--data", "scheduler": "no answer", "storage": address,
 		"certificates": "no certificate",
 	} {
 		if f := findingOf(found, what); f.State != FindingBroken || !strings.Contains(f.Why, want) {
@@ -134,4 +139,58 @@ func TestExamineWarnings(t *testing.T) {
 	if len(e.findings) != 1 || e.findings[0] != want {
 		t.Errorf("found %+v, want %+v", e.findings, want)
 	}
+}
+
+// TestExamineBesideAnother: another of our programs has the port. That is no fault of the machine.
+func TestExamineBesideAnother(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "forerunner-up")
+	itself, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(itself, program); err != nil {
+		t.Skip(err)
+	}
+	other := exec.CommandContext(t.Context(), program, "-test.run=^TestListenForAnother$")
+	other.Env = append(os.Environ(), listenForAnother+"=1")
+	told, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer other.Wait()
+	defer end.Close()
+	address, err := bufio.NewReader(told).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, e := &Worker{HTTP: strings.TrimSpace(address)}, &examination{}
+	e.try("ports", func() (string, error) { return w.freePorts(e) })
+	want := fmt.Sprintf("forerunner-up has %s (process %d)", w.HTTP, other.Process.Pid)
+	if f := findingOf(e.findings, "ports"); f.State != FindingLimited || f.Why != want || f.Costs == "" || f.ToHave == "" {
+		t.Errorf("%+v, want it limited because %q", f, want)
+	}
+}
+
+// listenForAnother is set for the process that TestExamineBesideAnother starts.
+const listenForAnother = "FORERUNNER_TEST_LISTEN"
+
+// TestListenForAnother is that process: it listens until its standard input ends.
+func TestListenForAnother(t *testing.T) {
+	if os.Getenv(listenForAnother) == "" {
+		t.Skip("a part of TestExamineBesideAnother")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	fmt.Println(l.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }

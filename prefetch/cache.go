@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/prefetch/score"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -32,7 +33,8 @@ type entry struct {
 	changes  int        // learnt, and not written
 	held     int        // learnt, too, but not worth writing alone
 	reorders reorders
-	writing  bool // a goroutine is writing
+	misled   *score.Score // if the latest compared run read little of what known predicts: the score before it
+	writing  bool         // a goroutine is writing
 }
 
 func (e *entry) weight() int64 { return int64(e.known.Load().sizeBytes()) }

@@ -57,6 +57,56 @@ func Directories(
 	return found
 }
 
+// A Run is one that has ended.
+type Run struct {
+	// Local returns a Directory that is local. It waits only for the disk.
+	Local func(digest.Digest) (*tree.Directory, bool)
+	Root  digest.Digest       // of the input root
+	Read  func(PathHash) bool // Recorder.Has
+}
+
+// costOfFile is how many bytes a file counts in addition to its own.
+const costOfFile = 4 << 10
+
+// share returns which share of the predicted bytes the run read. It is false if nothing was
+// predicted, as far as the directories are local.
+func (r Run) share(p *Profile) (right float64, ok bool) {
+	var all float64
+	files := 0
+	level := []place{{digest: r.Root, hash: RootHash}}
+	for i := 0; i < len(level) && i < maxDirectories && files < maxFiles; i++ {
+		dir, ok := r.Local(level[i].digest)
+		if !ok {
+			continue
+		}
+		for j := range dir.Len() {
+			h := level[i].hash.Child(dir.Name(j))
+			switch {
+			case dir.Kind(j) == tree.Symlink || !p.predicts(dir, j, h):
+			case dir.Kind(j) == tree.Dir:
+				level = append(level, place{digest: dir.At(j).Digest, hash: h})
+			default:
+				files++
+				bytes := costOfFile + float64(dir.At(j).Digest.SizeBytes())
+				all += bytes
+				if r.Read(h) {
+					right += bytes
+				}
+			}
+		}
+	}
+	return right / max(all, 1), files > 0
+}
+
+// predicts reports whether entry i of dir, at the path with hash h, is likely to be read: p is less
+// sure of some paths, and they count if they are directories or small files.
+func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
+	if !p.containsSmall(h) || !p.history.has(h) {
+		return false
+	}
+	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= smallBytes || p.Contains(h)
+}
+
 // outdated reports whether old and now differ enough to be written: by an eighth, because with each
 // change of an input its parent directories change, and will change again.
 func outdated(old, now []digest.Digest) bool {

@@ -46,6 +46,25 @@
 // often; Flush writes it. Programs that share a store overwrite each other's histories, and lose
 // one run by that.
 //
+// # Scores
+//
+// After a run, Judge compares it with the record that it used, or would have used with a better
+// score: of the files in local directories that the record predicts, which share the run read, in
+// bytes, with 4 KiB more for each file. A record's score is a falling average of that, to which the
+// latest run contributes half for an exact record, a quarter for a coarse one. A record with a score
+// of at most a half (exact) or an eighth (coarse) costs more than it brings, and counts as none: the
+// exact one gives way to a coarse one, and that to nearness. It is compared with runs all the same,
+// and used again when it would have been right. Failed runs count, too: their waste is the same.
+//
+// A successful run that read no more than half of what an exact record predicted replaces the
+// record, instead of joining it. If the record was right before, or new, its successor gets a score
+// with which it is used. So a command that changed once has a right profile in the next run, and one
+// that reads something else each time has none in the end.
+//
+// The score is in the record, beside Buildbarn's fields. It is written when it begins or ceases to
+// be too low, and otherwise with other changes. A record from a program that has no scores takes
+// over the score of what it replaces.
+//
 // # How a race runs
 //
 // The directories that the last run read are requested at once, before it is known whether they are
@@ -92,7 +111,8 @@
 // small and all reads begin with them.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
-// are fetched, 32 at first and more and more while they are read. When two subdirectories of a
+// are fetched, 32 at first and more and more while they are read. So are those in a subdirectory
+// with the file's name up to a dot, where a module often has its parts. When two subdirectories of a
 // directory were read from, the first files of others are, up to four for each that proves right.
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
 // many bytes as the action has read; and they stop when less than one in ten was read in time.

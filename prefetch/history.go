@@ -156,6 +156,15 @@ func (h *history) trim(most int) {
 	h.paths, h.readers, h.ranks = h.paths[:kept], h.readers[:kept], h.ranks[:kept]
 }
 
+// has reports whether a run read the path with the hash path, as far as is known.
+func (h *history) has(path PathHash) bool {
+	if h == nil {
+		return true
+	}
+	_, ok := slices.BinarySearch(h.paths, path)
+	return ok
+}
+
 // readByAtLeast returns the paths that so many runs read.
 func (h *history) readByAtLeast(n int) []PathHash {
 	var paths []PathHash

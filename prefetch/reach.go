@@ -127,6 +127,7 @@ func (w *reach) opened(path string, foreseen bool) {
 		return
 	}
 	w.widen(d)
+	w.tryNamesake(d, name)
 	for ; d != nil; d = d.up {
 		w.reached(d)
 	}
@@ -219,6 +220,15 @@ func (w *reach) reached(d *directory) {
 			e := d.tree.At(d.directories)
 			w.try(w.enter(d, e.Name, e.Digest))
 		}
+	}
+}
+
+// tryNamesake adds files in the subdirectory of d that has the name of a read file, without what is
+// behind its first dot: there a module often has its parts.
+func (w *reach) tryNamesake(d *directory, name string) {
+	stem, _, _ := strings.Cut(name, ".")
+	if e, ok := d.tree.Find(stem); ok && e.Kind == tree.Dir {
+		w.try(w.enter(d, stem, e.Digest))
 	}
 }
 

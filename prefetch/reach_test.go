@@ -117,6 +117,28 @@ func TestNearbyBeginsBehindWhatIsRead(t *testing.T) {
 	})
 }
 
+// The parts of a module come that are in the folder with its name.
+func TestNearbyTakesTheNamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		root := s.put(t, "lib/alpha.test.h", "lib/alpha/one", "lib/alpha/deep/two", "lib/beta.h", "lib/beta/three", "lib/none.h")
+		r := newReader(t, s, Spec{Root: root})
+		r.open("lib/none.h", tree.File)
+		for _, path := range []string{"lib/alpha/one", "lib/beta/three"} {
+			if s.has(s.at(t, root, path)) {
+				t.Errorf("%s came with a file of another name", path)
+			}
+		}
+		r.open("lib/alpha.test.h", tree.File)
+		for path, want := range map[string]bool{"lib/alpha/one": true, "lib/alpha/deep/two": false, "lib/beta/three": false} {
+			if got := s.has(s.at(t, root, path)); got != want {
+				t.Errorf("%s came: %t", path, got)
+			}
+		}
+		r.race.Stop()
+	})
+}
+
 func TestNearbyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStorage()

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch/score"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
@@ -23,6 +24,8 @@ type knowledge struct {
 	directories []digest.Digest
 	// ranges are the parts of large files that runs were seen to read.
 	ranges ranges
+	// score is how well it predicted, and that of what it replaced if nothing else is known.
+	score score.Score
 }
 
 // merged bounds how many more paths than the last run a filter without history may
@@ -88,6 +91,20 @@ func (k *knowledge) learnWithoutHistory(now reading, r rules) (*knowledge, bool)
 
 func withFilter(p *Profile) *knowledge { return &knowledge{filter: func() *Profile { return p }} }
 
+// beside returns k with what o has of other kinds, from runs of the same actions.
+func (k *knowledge) beside(o *knowledge) *knowledge {
+	next := *k
+	next.directories, next.ranges, next.score = o.directories, o.ranges, o.score
+	return &next
+}
+
+// withScore returns k with a score.
+func (k *knowledge) withScore(s score.Score) *knowledge {
+	next := *k
+	next.score = s
+	return &next
+}
+
 // withDirectories returns k with the directories of the last run.
 func (k *knowledge) withDirectories(ds []digest.Digest) *knowledge {
 	next := *k
@@ -136,6 +153,7 @@ type rules struct {
 	// least and leastSmall return how many of so many runs must read a path for it to be predicted,
 	// for any size and for small ones.
 	least, leastSmall func(runs int) int
+	score             score.Rules
 }
 
 func (r rules) filterOf(h *history) func() *Profile {
@@ -169,11 +187,19 @@ func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	if ok && k.history == nil {
 		k.filter = withFilter(p).filter
 	}
-	k.ranges = parseRanges(m.GetRanges())
+	k.ranges, k.score = parseRanges(m.GetRanges()), score.Parse(m.RightPerMille)
 	if !r.shape.distinct {
 		k.directories = parseDirectories(m.GetDirectories(), fn)
 	}
 	return k
+}
+
+// trusted returns the profile if it predicted well, or was never compared.
+func (k *knowledge) trusted(r rules) *Profile {
+	if !r.score.Trusts(k.score) {
+		return nil
+	}
+	return k.profile()
 }
 
 // marshal returns k as a value of a store; k has learnt something.
@@ -182,6 +208,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
 		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
 		History: k.history.message(), Directories: directoriesMessage(k.directories), Ranges: rangesMessage(k.ranges),
+		RightPerMille: k.score.PerMille(),
 	})
 }
 

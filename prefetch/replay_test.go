@@ -106,9 +106,18 @@ func (run recorded) replayIn(
 	t *testing.T, all []string, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
 ) (waited time.Duration) {
 	t.Helper()
+	waited, _, _ = run.play(t, all, trip, bytesPerSecond, p, o)
+	return waited
+}
+
+// play is replayIn, and returns the storage and the input root, too.
+func (run recorded) play(
+	t *testing.T, all []string, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
+) (waited time.Duration, s *distant, root digest.Digest) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newDistant(trip, bytesPerSecond)
-		root := s.put(t, all...)
+		s = newDistant(trip, bytesPerSecond)
+		root = s.put(t, all...)
 		race := Start(t.Context(), Spec{Root: root, Source: s, Profile: p, Origin: o})
 		waited += s.need(t, root)
 		for _, open := range run {
@@ -123,7 +132,7 @@ func (run recorded) replayIn(
 		}
 		race.Stop()
 	})
-	return waited
+	return waited, s, root
 }
 
 // withDirectories returns p with the directories that a run went through which read in this order,

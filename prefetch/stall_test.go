@@ -12,6 +12,7 @@ import (
 type scene struct {
 	all    []string // with sizes
 	run    recorded
+	said   []PathHash // what the record has
 	record *Profile
 	origin Origin
 	about  string
@@ -98,7 +99,8 @@ func randomScene(t *testing.T, r *rand.Rand) scene {
 		r.Shuffle(len(s.run), func(i, j int) { s.run[i], s.run[j] = s.run[j], s.run[i] })
 		s.about += ", shuffled"
 	}
-	s.record, s.origin = profileAfter(exactRules(ProfileOptions{}.withDefaults()), orderOf(append(said, "x")...)), Exact+Origin(r.IntN(2))
+	s.said = orderOf(append(said, "x")...)
+	s.record, s.origin = profileAfter(exactRules(ProfileOptions{}.withDefaults()), s.said), Exact+Origin(r.IntN(2))
 	if s.origin == Exact && r.IntN(2) == 0 {
 		s.record = withDirectories(t, s.record, s.all, orderOf(said...))
 	}

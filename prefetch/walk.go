@@ -98,12 +98,11 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		}
 		h := at.Child(dir.Name(i))
 		switch {
-		case w.profile != nil && !w.profile.containsSmall(h):
+		case w.profile != nil && !w.profile.predicts(dir, i, h):
 		case kind == tree.File && w.files < maxFiles:
-			if d := dir.At(i).Digest; d.SizeBytes() <= smallBytes || w.profile.Contains(h) {
-				w.files++
-				w.found = append(w.found, file{digest: d, hash: h, class: classOf(w.profile, h, d.SizeBytes())})
-			}
+			d := dir.At(i).Digest
+			w.files++
+			w.found = append(w.found, file{digest: d, hash: h, class: classOf(w.profile, h, d.SizeBytes())})
 		case kind == tree.Dir && w.places < maxDirectories:
 			w.places++
 			w.todo = append(w.todo, visit{place: place{digest: dir.At(i).Digest, hash: h}})

@@ -13,7 +13,7 @@ import (
 
 // A file of an archive or image: where it is on this machine, and what it is there.
 type file struct {
-	from, to string
+	from, to string // from is empty for a folder
 	mode     int64
 }
 
@@ -84,17 +84,20 @@ func (r *release) reading() ([]string, error) {
 	return list, nil
 }
 
-// tar writes files, all of them root's and as old as the commit.
+// tar writes files, all of them root's and as old as the commit, and folders of the image's user.
 func (r *release) tar(w io.Writer, files []file) error {
 	archive := tar.NewWriter(w)
 	for _, f := range files {
-		content, err := os.ReadFile(f.from)
-		if err != nil {
-			return err
-		}
-		head := &tar.Header{
-			Typeflag: tar.TypeReg, Name: f.to, Mode: f.mode, Size: int64(len(content)),
-			ModTime: r.time, Uname: "root", Gname: "root", Format: tar.FormatPAX,
+		head := &tar.Header{Name: f.to, Mode: f.mode, ModTime: r.time, Format: tar.FormatPAX}
+		var content []byte
+		if f.from == "" {
+			head.Typeflag, head.Uid, head.Gid = tar.TypeDir, imageUser, imageUser
+		} else {
+			var err error
+			if content, err = os.ReadFile(f.from); err != nil {
+				return err
+			}
+			head.Typeflag, head.Size, head.Uname, head.Gname = tar.TypeReg, int64(len(content)), "root", "root"
 		}
 		if err := archive.WriteHeader(head); err != nil {
 			return err

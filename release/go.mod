@@ -3,6 +3,7 @@ module github.com/forerunner-build/forerunner/release
 go 1.26.4
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/cpuguy83/go-md2man/v2 v2.0.7
 	github.com/google/go-containerregistry v0.22.1
 	github.com/goreleaser/nfpm/v2 v2.43.0
@@ -11,7 +12,6 @@ require (
 require (
 	dario.cat/mergo v1.0.2 // indirect
 	github.com/AlekSi/pointer v1.2.0 // indirect
-	github.com/CycloneDX/cyclonedx-go v0.9.3 // indirect
 	github.com/CycloneDX/cyclonedx-gomod v1.10.0 // indirect
 	github.com/Masterminds/goutils v1.1.1 // indirect
 	github.com/Masterminds/semver/v3 v3.3.1 // indirect

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +18,13 @@ import (
 // authorities is where Debian has the certificates that programs trust. An image without them
 // trusts nobody.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
+
+const (
+	// imageUser is the user and group of the scheduler in the image, and imageData its data folder:
+	// a volume gets its owner from the image.
+	imageUser = 65532
+	imageData = "/var/lib/forerunner-scheduler"
+)
 
 // image makes the OCI layout of one image for all architectures. It has the programs and
 // authorities, and nothing else: the worker's image is made from it and a system with the tools
@@ -49,7 +57,7 @@ func (r *release) imageOf(stage, arch string) (v1.Image, error) {
 	if _, err := os.Stat(authorities); err != nil {
 		return nil, err
 	}
-	files = append(files, file{authorities, authorities[1:], 0o644})
+	files = append(files, file{authorities, authorities[1:], 0o644}, file{to: imageData[1:] + "/", mode: 0o755})
 	var content bytes.Buffer
 	if err := r.tar(&content, files); err != nil {
 		return nil, err
@@ -83,9 +91,9 @@ func (r *release) config(image v1.Image, arch string) (*v1.ConfigFile, error) {
 	for i := range config.History {
 		config.History[i].Created = v1.Time{Time: r.time}
 	}
-	config.Config.User = "65532:65532"
-	config.Config.Entrypoint = []string{"/usr/local/bin/forerunner-scheduler", "--data", "/var/lib/forerunner-scheduler", "--log-json"}
-	config.Config.Volumes = map[string]struct{}{"/var/lib/forerunner-scheduler": {}}
+	config.Config.User = fmt.Sprintf("%d:%d", imageUser, imageUser)
+	config.Config.Entrypoint = []string{"/usr/local/bin/forerunner-scheduler", "--data", imageData, "--log-json"}
+	config.Config.Volumes = map[string]struct{}{imageData: {}}
 	config.Config.Labels = map[string]string{"org.opencontainers.image.version": r.version}
 	return config, nil
 }

@@ -125,20 +125,6 @@ func (r *release) manual(name, section, page string) []byte {
 	return []byte(head + strings.TrimLeft(body, "\n"))
 }
 
-// components lists the modules that each program is built of, as the program itself says.
-func (r *release) components(stage, arch string) error {
-	for _, p := range names {
-		list := filepath.Join(r.out, fmt.Sprintf("%s_%s_linux_%s.cdx.json", p.name, r.version, arch))
-		cmd := r.command(nil, "go", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", "-std",
-			"-version", "v"+r.version, "-output", list, filepath.Join(stage, arch, p.name))
-		cmd.Dir = filepath.Join(r.source, "release") // the tool is this module's
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("components of %s: %w", p.name, err)
-		}
-	}
-	return nil
-}
-
 // checksums writes SHA256SUMS, as sha256sum does, over all files of the release.
 func (r *release) checksums() error {
 	var list []string

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
@@ -37,7 +38,7 @@ func MainIfLauncher() {
 		return
 	}
 	if err := serveControl(); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", launcherName, err)
+		logline.Print(os.Stderr, "error", launcherName, err.Error())
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -111,7 +111,14 @@ type farm struct {
 // inFarm runs a test against a server in virtual time.
 func inFarm(t *testing.T, o ServerOptions, test func(t *testing.T, f *farm)) {
 	t.Helper()
+	inFarmWith(t, func() ServerOptions { return o }, test)
+}
+
+// inFarmWith is inFarm with options that have channels, which must be made in virtual time.
+func inFarmWith(t *testing.T, options func() ServerOptions, test func(t *testing.T, f *farm)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		o := options()
 		core, logs := observer.New(zap.InfoLevel)
 		f := &farm{t: t, storage: newFakeStorage(), logs: logs}
 		o.Logger = zap.New(core)

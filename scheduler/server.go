@@ -173,7 +173,8 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 	}
 	s.roster = newRoster(e, o)
 	s.queue = queueService{
-		Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(), log: s.log,
+		Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(),
+		records: o.Finished, log: s.log,
 	}
 	if o.StorageHere {
 		s.queue.storage = s.requests.StorageOf

@@ -27,6 +27,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
@@ -42,6 +43,7 @@ type queueService struct {
 	twins *twins
 	// storage has the Commands that go with actions; nil: none do.
 	storage func(*request.Operation) Storage
+	records *finished.Recorder // nil: none are kept
 	log     *zap.Logger
 	remoteworker.UnimplementedOperationQueueServer
 }

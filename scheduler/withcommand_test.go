@@ -2,13 +2,17 @@ package scheduler
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
 
 // TestCommandsComeWithActions has workers say how large a Command they take with an action, to a
@@ -63,6 +67,41 @@ func TestCommandsComeWithActions(t *testing.T) {
 			}
 			w.completed(d, success)
 			s.done()
+		})
+	}
+}
+
+// TestSentCommandIsRecorded: the record of an operation takes the Command that its worker got, and
+// does not read it once more.
+func TestSentCommandIsRecorded(t *testing.T) {
+	for _, test := range []struct {
+		takes string
+		reads int64
+	}{{"4096", 0}, {"", 1}} {
+		var store *history.Store
+		var reads atomic.Int64
+		storage := newFakeStorage()
+		inFarmWith(t, func() ServerOptions {
+			store = must(history.Open("", history.Options{}))
+			return ServerOptions{StorageHere: true, Finished: finished.New(finished.Options{
+				Store: store, Blobs: func(string, digest.Function) finished.Blobs {
+					reads.Add(1)
+					return storage
+				},
+			})}
+		}, func(t *testing.T, f *farm) {
+			d := f.storage.action("cc", func(*repb.Action, *repb.Command) {})
+			s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d, SkipCacheLookup: true})
+			s.at(repb.ExecutionStage_QUEUED)
+			w := f.worker("w")
+			w.takes = test.takes
+			w.idle()
+			w.completed(d, success)
+			s.done()
+			time.Sleep(time.Second) // until its record is made
+			if n := store.Stats().Records; n != 1 || reads.Load() != test.reads {
+				t.Errorf("a worker that takes %q bytes: %d records and %d reads for them, want %d", test.takes, n, reads.Load(), test.reads)
+			}
 		})
 	}
 }

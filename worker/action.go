@@ -97,11 +97,15 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 			a.adopt(ctx)
 		}
 	}
-	if err != nil || response.GetResult().GetExitCode() != 0 {
+	if err != nil {
 		return response, a.release
 	}
 	return response, func() {
 		a.release()
+		if response.GetResult().GetExitCode() != 0 {
+			a.ahead.Judge(ctx)
+			return
+		}
 		a.learn(ctx, a.mayCache(response))
 	}
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -23,7 +24,6 @@ type memoryStore struct {
 	mu      sync.Mutex
 	records map[record.Key][]byte
 	fails   bool
-	puts    int
 }
 
 func (s *memoryStore) Get(_ context.Context, k record.Key) ([]byte, error) {
@@ -49,7 +49,6 @@ func (s *memoryStore) Put(_ context.Context, k record.Key, value []byte) error {
 		s.records = map[record.Key][]byte{}
 	}
 	s.records[k] = append([]byte(nil), value...)
-	s.puts++
 	return nil
 }
 
@@ -103,17 +102,20 @@ func TestRace(t *testing.T) {
 		f.drain()
 		f.wait(t)
 	}
-	var kept profiles.Record
-	for k, value := range records.records {
-		if k.Bucket == names.ProfileBucket {
-			check(t, proto.Unmarshal(value, &kept))
+	before := records.readsOf(t)
+	if len(before) != 2 {
+		t.Errorf("%d profiles are remembered, want an exact and a coarse one", len(before))
+	}
+	for k, kept := range before {
+		want := 41 // the root, and those with used files
+		if k.Bucket != names.ProfileBucket {
+			want = 0
+		}
+		if n := len(kept.GetDirectories().GetSizes()); n != want {
+			t.Errorf("%s: %d directories are remembered, want %d", k.Bucket, n, want)
 		}
 	}
-	if n := len(kept.GetDirectories().GetSizes()); n != 41 { // the root, and those with used files
-		t.Errorf("%d directories are remembered, want 41", n)
-	}
-	puts := records.puts
-	// A failure teaches nothing.
+	// A failure teaches nothing but how wrong a profile was.
 	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(records, prefetch.ProfilesOptions{}))
 	r := f.run(t, spec{inputs: inputs("x"), shell: "cat unused*/file; exit 3"})
 	if r.GetResult().GetExitCode() != 3 {
@@ -121,8 +123,54 @@ func TestRace(t *testing.T) {
 	}
 	f.drain()
 	f.wait(t)
-	if records.puts != puts {
-		t.Error("a profile of a failed run was saved")
+	if after := records.readsOf(t); !maps.EqualFunc(before, after, func(a, b *profiles.Record) bool { return proto.Equal(a, b) }) {
+		t.Errorf("a failed run changed profiles: %v, before %v", after, before)
+	}
+}
+
+// readsOf returns the profiles in s, without how well they predicted.
+func (s *memoryStore) readsOf(t *testing.T) map[record.Key]*profiles.Record {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[record.Key]*profiles.Record{}
+	for k, value := range s.records {
+		found[k] = &profiles.Record{}
+		check(t, proto.Unmarshal(value, found[k]))
+		found[k].RightPerMille = nil
+	}
+	return found
+}
+
+// TestMisledRuns: a run that reads other files than its profile says changes what the next one is
+// prefetched by, whether it succeeds or fails.
+func TestMisledRuns(t *testing.T) {
+	const shell = "if test -e other; then cat b*/file; else cat a*/file; fi; exit $(cat code)"
+	for code, want := range map[string]string{"0": "exact", "3": "coarse"} {
+		f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE},
+			prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}))
+		runs := 0
+		run := func(files tree) *actionstats.Prefetch {
+			runs++ // no run has files of another one
+			for i := range 20 {
+				files[fmt.Sprintf("a%d/file", i)] = fmt.Sprintf("a %d of %d", i, runs)
+				files[fmt.Sprintf("b%d/file", i)] = fmt.Sprintf("b %d of %d", i, runs)
+			}
+			return raceOf(t, f.run(t, spec{inputs: files, shell: shell}))
+		}
+		if got := run(tree{"code": "0"}).GetProfile(); got != "none" {
+			t.Errorf("first run: profile %q", got)
+		}
+		if got := run(tree{"code": code, "other": ""}).GetProfile(); got != "exact" {
+			t.Errorf("a run with exit code %s: profile %q", code, got)
+		}
+		got := run(tree{"code": "0", "other": ""})
+		if got.GetProfile() != want {
+			t.Errorf("after a run with exit code %s: profile %q, want %q", code, got.GetProfile(), want)
+		}
+		if n := got.GetUnused().GetFiles(); want == "exact" && n > 0 {
+			t.Errorf("%d files came that the run before did not read", n)
+		}
 	}
 }
 

@@ -185,3 +185,19 @@ policies:
 		t.Errorf("outputs %v", r.GetResult())
 	}
 }
+
+// TestNetworkHint: a command that fails and seems to miss the network is told why it had none.
+func TestNetworkHint(t *testing.T) {
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{sandbox: &sandbox.Options{}, change: func(o *Options) {
+		o.Isolation.Sandbox.NoNetwork = true
+	}})
+	for shell, want := range map[string]string{
+		"exit 3": "", "echo no such file >&2; exit 1": "", "echo Could not resolve host: x": "",
+		"echo curl: '(6)' Could not resolve host: x >&2; exit 6":                  policy.NoNetworkHint,
+		"head -c 100000 /dev/zero >&2; echo Network is unreachable >&2; exit 101": policy.NoNetworkHint,
+	} {
+		if got := f.start(t, spec{shell: shell}).result(t); got.GetMessage() != want || got.GetStatus() != nil {
+			t.Errorf("%s: %v, want the message %q", shell, got, want)
+		}
+	}
+}

@@ -239,6 +239,8 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	response := &repb.ExecuteResponse{Result: out.Result}
 	out.Result.ExitCode = int32(result.ExitCode)
 	out.Result.ExecutionMetadata = r.usage(result)
+	// Before Streams, which may move the files.
+	offline := result.ExitCode != 0 && r.a.how.Unasked && policy.MissesNetwork(result.ExitCode, r.work.stdout(), r.work.stderr())
 	err := out.Streams(ctx, outputs.Stream{File: r.work.stdout(), Truncated: result.StdoutTruncated},
 		outputs.Stream{File: r.work.stderr(), Truncated: result.StderrTruncated})
 	if err != nil {
@@ -272,7 +274,7 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	}
 	if result.Signal != "" {
 		response.Message = fmt.Sprintf("command was ended by signal %s", result.Signal)
-	} else if result.ExitCode != 0 && r.a.how.Unasked {
+	} else if offline {
 		response.Message = policy.NoNetworkHint
 	}
 	return response, nil

@@ -25,10 +25,10 @@ func (r *run) runBounded(
 	}
 	result, found, err := r.runWatched(ctx, r.watch(launcher, closing), launcher, run)
 	r.w.uncharged.Leave()
-	if found != nil && !found.Own {
+	if found != nil {
 		r.w.uncharged.Settle(ctx)
 	}
-	if found != nil && err == nil {
+	if err == nil && wasStopped(found, result) {
 		err = r.tooMuch(found)
 	}
 	return result, err
@@ -41,6 +41,12 @@ func (r *run) watch(launcher *runner.Launcher, closing <-chan struct{}) (until f
 		return func(context.Context, func()) *watch.Overuse { return nil }
 	}
 	return r.w.uncharged.Watch(watch.Command{Processes: launcher.Processes, Network: !r.a.how.Sandbox.NoNetwork}, closing).Until
+}
+
+// wasStopped reports whether a command was stopped for overuse. One that ended by itself before that
+// keeps its result.
+func wasStopped(found *watch.Overuse, result runner.Result) bool {
+	return found != nil && result.Cause == runner.Cancelled
 }
 
 // tooMuch is the error of an action whose command was stopped for overuse. If another command
@@ -80,11 +86,11 @@ func (r *run) runWatched(
 		found = <-exceeds
 	}
 	// A short command has ended before anybody looked.
-	if found != nil || err != nil || !stopped && files.Named(files.Most) <= files.Most {
+	if wasStopped(found, result) || err != nil || !stopped && files.Named(files.Most) <= files.Most {
 		return result, found, err
 	}
 	r.w.refusals.add(r.a.digest, time.Now())
-	return result, nil, fault.Errorf(codes.ResourceExhausted,
+	return result, found, fault.Errorf(codes.ResourceExhausted,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
 			"each of which counts as 4 KiB at least (max_scratch)", files.Most)
 }

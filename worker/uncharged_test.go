@@ -6,9 +6,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
+	"github.com/forerunner-build/forerunner/worker/watch"
 )
 
 // TestUncharged: what uses much memory of the kernel that nobody is charged for is stopped, and
@@ -27,7 +29,7 @@ func TestUncharged(t *testing.T) {
 		"locks-of-files":      {false, codes.ResourceExhausted},
 		"locks-of-mapped":     {false, codes.Unavailable}, // no process has these files open
 		"mounts":              {false, codes.ResourceExhausted},
-		"hidden-mounts":       {false, codes.Unavailable},
+		"hidden-mounts":       {false, codes.ResourceExhausted},
 		"copies-of-mounts":    {false, codes.ResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,5 +45,72 @@ func TestUncharged(t *testing.T) {
 			}
 			assertOK(t, f.run(t, spec{shell: "true"}))
 		})
+	}
+}
+
+// TestHiddenFileSystems: an action with file systems that no mounts show is stopped, and does not run
+// again where it is certain that it has them: then the one beside it goes on. Otherwise nobody is
+// blamed, and both run again elsewhere.
+func TestHiddenFileSystems(t *testing.T) {
+	launchertest.NeedUserNamespaces(t)
+	program := compiled(t, "testdata/hidden.c")
+	for how, isCertain := range map[string]bool{
+		"behind-chroot":       true,
+		"of-bound-namespaces": true,
+		"opened":              true,
+		"mapped":              true,
+		"detached":            false,
+		"on-the-way":          false,
+		"of-bound-sockets":    false,
+		"below-an-overlay":    false,
+	} {
+		t.Run(how, func(t *testing.T) {
+			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
+				slots: 2, sandbox: &sandbox.Options{Show: []string{gates(t)}}, own: true,
+			})
+			s, open := gated(t, "innocent")
+			innocent := f.start(t, s)
+			innocent.reaches(t, "running")
+			owner := f.start(t, spec{shell: program + how})
+			if !isCertain {
+				assertCode(t, owner.result(t), codes.Unavailable, "or another one that ran beside it")
+				assertCode(t, innocent.result(t), codes.Unavailable, "or another one that ran beside it")
+			} else {
+				assertCode(t, owner.result(t), codes.ResourceExhausted, "which its memory limit does not count")
+				open()
+				assertOK(t, innocent.result(t))
+			}
+			if n := f.worker.refusals.count(); n > 0 != isCertain {
+				t.Errorf("%d actions do not run again", n)
+			}
+			assertOK(t, f.run(t, spec{shell: "true"}))
+		})
+	}
+}
+
+// count is how many there are.
+func (e *refusals) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.until.Len()
+}
+
+// TestResultBesideOveruse: an action whose command ends by itself keeps its result, whatever there is
+// too much of at the time.
+func TestResultBesideOveruse(t *testing.T) {
+	overuse := &watch.Overuse{What: "objects"}
+	for _, c := range []struct {
+		found *watch.Overuse
+		cause runner.Cause
+		want  bool
+	}{
+		{nil, runner.Cancelled, false},
+		{overuse, runner.Cancelled, true},
+		{overuse, runner.Exited, false},
+		{overuse, runner.TimedOut, false},
+	} {
+		if got := wasStopped(c.found, runner.Result{Cause: c.cause}); got != c.want {
+			t.Errorf("%+v: stopped for that: %v", c, got)
+		}
 	}
 }

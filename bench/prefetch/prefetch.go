@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,7 +83,22 @@ const (
 
 // columns returns all columns in the order in which they are printed.
 func columns() []column {
-	return []column{allFirst, none, near, coarse, exact, misfit, renamed, poisoned, stale, warm, outside, outsideWarm}
+	return []column{
+		allFirst, none, near, coarse, exact, misfit, misfit.again(), renamed, renamed.again(), poisoned, poisoned.again(),
+		stale, stale.again(), warm, outside, outsideWarm,
+	}
+}
+
+// againSuffix is that of a column with what is known after one run with another one.
+const againSuffix = "_again"
+
+// again is the column with what is known after one run with c.
+func (c column) again() column { return c + againSuffix }
+
+// before is the column that c is again, if there is one.
+func (c column) before() (column, bool) {
+	before, ok := strings.CutSuffix(string(c), againSuffix)
+	return column(before), ok
 }
 
 // A cell is one unit of measurement.

@@ -178,7 +178,7 @@ func TestNoProgramsOutside(t *testing.T) {
 
 // TestMisfitRows checks that wrong profiles are wrong, and that workers use them.
 func TestMisfitRows(t *testing.T) {
-	b := newTinyPrefetch(t, 1, rowMisfitWorst, "python_50ms", "python_first_50ms", "python_bytes")
+	b := newTinyPrefetch(t, 1, rowMisfitWorst, rowMisfitAgain, "python_50ms", "python_first_50ms", "python_bytes")
 	requireFUSE(t, b.measure(t.Context()))
 	rows := b.rows()
 	var names []string
@@ -188,7 +188,7 @@ func TestMisfitRows(t *testing.T) {
 			t.Errorf("row %s has no value: %+v", r.Name, r)
 		}
 	}
-	if want := "python_50ms python_first_50ms misfit_worst python_bytes"; strings.Join(names, " ") != want {
+	if want := "python_50ms python_first_50ms misfit_worst misfit_again_bytes python_bytes"; strings.Join(names, " ") != want {
 		t.Errorf("rows %q, want %q", names, want)
 	}
 	for _, column := range misfitColumns() {
@@ -206,6 +206,7 @@ func TestMisfitRows(t *testing.T) {
 	}
 	for column, want := range map[column]string{
 		exact: "read/a read/b", renamed: "read/a.old read/b.old", poisoned: "read/a read/b unread/c", stale: "unread/c",
+		stale.again(): "read/a read/b", misfit.again(): "read/a read/b",
 	} {
 		var has []string
 		for _, path := range []string{"read/a", "read/a.old", "read/b", "read/b.old", "unread/c", "unread/c.old"} {

@@ -14,6 +14,7 @@ const (
 	rowWarmCost    = "warm_cost"
 	rowMisfit      = "misfit_coarse_50ms"
 	rowMisfitWorst = "misfit_worst"
+	rowMisfitAgain = "misfit_again_bytes"
 	rowColdCPU     = "cold_cpu_s"
 )
 
@@ -87,6 +88,7 @@ func derivedRows() []derivedRow {
 		{rowWarmCost, nil, (*prefetchBench).warmCost},
 		{rowMisfit, []cell{{workGo, misfit, farMS}, {workGo, none, farMS}}, (*prefetchBench).misfit},
 		{rowMisfitWorst, misfitCells(), (*prefetchBench).misfitWorst},
+		{rowMisfitAgain, misfitAgainCells(), (*prefetchBench).misfitAgain},
 		{rowColdCPU, []cell{{workGo, outside, farMS}}, (*prefetchBench).coldCPU},
 	}
 	for _, work := range jobs() {

@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/settings"
@@ -61,7 +61,7 @@ type manual struct{ use, short, long, example string }
 func readCommand(m manual, run verb) *cobra.Command {
 	w := &watch{}
 	cmd := adminCommand(m, func(ctx context.Context, c *adminCall, args []string) error {
-		w.terminal, w.plain = console.IsTerminal(c.terminal), c.json
+		w.terminal, w.plain = logline.IsTerminal(c.terminal), c.json
 		return w.run(ctx, c.terminal, func(ctx context.Context, out io.Writer) error {
 			once := *c
 			once.out = printableWriter{out}
@@ -182,6 +182,18 @@ func requiredPattern(args []string) (*admin.Pattern, error) {
 	p, err := patternOf(args)
 	if err == nil && p == nil {
 		return nil, &flags.UsageError{Err: errors.New("give a pattern, such as host=build-*")}
+	}
+	return p, err
+}
+
+// filledPattern is requiredPattern for verbs that do harm: a pattern without a value, as a shell
+// makes it of a variable that is not set, could match much. Only the default instance name is empty.
+func filledPattern(args []string) (*admin.Pattern, error) {
+	p, err := requiredPattern(args)
+	for name, value := range p.GetAttributes() {
+		if value == "" && name != "instance" {
+			return nil, &flags.UsageError{Err: fmt.Errorf("%s= has no value; %s=* matches any", name, name)}
+		}
 	}
 	return p, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -115,5 +116,31 @@ func TestWhatUsersMistype(t *testing.T) {
 		if test.err == nil || flags.ExitCode(test.err) != test.code || !strings.Contains(test.err.Error(), test.says) {
 			t.Errorf("%v: exit code %d, want %d and %q", test.err, flags.ExitCode(test.err), test.code, test.says)
 		}
+	}
+}
+
+// TestPatternsWithoutValue: a variable of the shell that is not set does not kill or drain all
+// others.
+func TestPatternsWithoutValue(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"target=": "target= has no value; target=* matches any", "host=a,name=": "name= has no value; name=* matches any",
+		"instance=": "", "host=*": "", "instance=,target=//x": "",
+	} {
+		_, err := filledPattern(strings.Split(pattern, ","))
+		if got := flags.ExitCode(err); want != "" && (err == nil || err.Error() != want || got != 2) || want == "" && err != nil {
+			t.Errorf("%s: %v, exit code %d, want %q", pattern, err, got, want)
+		}
+	}
+}
+
+// TestNothingIsFound says so: an empty table looks like a fault.
+func TestNothingIsFound(t *testing.T) {
+	var out strings.Builder
+	c := &adminCall{out: &out}
+	if err := errors.Join(c.printRecords(nil), c.printBuilds(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "no completed operation matches\nno build with published events matches\n"; out.String() != want {
+		t.Errorf("%q, want %q", &out, want)
 	}
 }

@@ -24,9 +24,9 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
-	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -207,7 +207,7 @@ type printed struct{ stdout, stderr *client.Live }
 // view is the destination of a stream during the run. Nil: none. If a program reads our output, it
 // gets the output in the result only: a run may start again, and its earlier output would be wrong.
 func (e *execution) view(p *progress, stream string, out *os.File) *client.Live {
-	if e.Live == liveOff || e.Live == liveAuto && !console.IsTerminal(out) {
+	if e.Live == liveOff || e.Live == liveAuto && !logline.IsTerminal(out) {
 		return nil
 	}
 	return client.NewLive(afterProgress{p, out}, func() { printStartedOver(stream) })
@@ -259,12 +259,12 @@ func (e *execution) finish(x *ended) error {
 	if x.errErr == nil {
 		printRest(os.Stderr, "standard error", x.shown.stderr, x.stderr)
 	}
+	if x.Message != "" && !e.Quiet {
+		fmt.Fprintln(os.Stderr, printable(x.Message))
+	}
 	if x.Status != nil {
 		s := status.Convert(x.Status)
 		return &exitError{fmt.Errorf("%s (%s)", s.Message(), s.Code()), codeOf(s)}
-	}
-	if x.Message != "" && !e.Quiet {
-		fmt.Fprintln(os.Stderr, printable(x.Message))
 	}
 	if x.fetchErr != nil {
 		return x.fetchErr

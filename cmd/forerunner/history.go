@@ -96,6 +96,10 @@ func (c *adminCall) records(ctx context.Context, req *admin.ListRecordsRequest, 
 }
 
 func (c *adminCall) printRecords(list []*historypb.Record) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(c.out, "no completed operation matches")
+		return err
+	}
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "OPERATION\tENDED\tRAN\tATTEMPTS\tRESULT\tMNEMONIC\tTARGET\tINVOCATION\tUSER\tWORKER")
 	for _, r := range list {
@@ -110,6 +114,10 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 }
 
 func (c *adminCall) printBuilds(list []*historypb.Record) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(c.out, "no build with published events matches")
+		return err
+	}
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "INVOCATION\tBEGAN\tTOOK\tRESULT\tBUILD\tTARGETS\tTESTS\tUSER\tHOST")
 	for _, r := range list {

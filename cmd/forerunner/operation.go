@@ -70,12 +70,24 @@ func (c *adminCall) endedOperation(ctx context.Context, name string, otherwise f
 		}
 		return printJSON(c.out, map[string]json.RawMessage{"record": b})
 	}
-	if err := printStreams(c.out, facts.Outcome(r), r.GetStderr(), r.GetStdout()); err != nil {
+	return printRecord(c.out, r)
+}
+
+// printRecord writes the data of a completed operation, the result and output first.
+func printRecord(out io.Writer, r *historypb.Record) error {
+	if err := printStreams(out, facts.Outcome(r), r.GetStderr(), r.GetStdout()); err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range facts.Of(r).Rows {
 		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
+	}
+	if len(r.GetArguments()) > 0 {
+		line := onOneLine(text.Command(r.GetArguments()))
+		if r.GetArgumentsCut() {
+			line += " …"
+		}
+		fmt.Fprintf(w, "command line\t%s\n", line)
 	}
 	printTables(w, facts.Told(r.GetMetadata()))
 	return w.Flush()

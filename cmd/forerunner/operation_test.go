@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -22,6 +23,20 @@ func TestPrintStreams(t *testing.T) {
 		var out strings.Builder
 		if err := printStreams(&out, "exit code 1", c.stderr, c.stdout); err != nil || out.String() != c.want {
 			t.Errorf("%q, %v, want %q", &out, err, c.want)
+		}
+	}
+}
+
+// TestPrintRecord shows the outcome in words, and the command line.
+func TestPrintRecord(t *testing.T) {
+	r := &historypb.Record{Outcome: historypb.Outcome_OUT_OF_MEMORY, ExitCode: 137, Arguments: []string{"sh", "-c", "x\x1b[2J"}, ArgumentsCut: true}
+	var out strings.Builder
+	if err := printRecord(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"outcome +out of memory", "command line +sh -c 'x\uFFFD\\[2J' …"} {
+		if !regexp.MustCompile("(?m)^" + line + "$").MatchString(out.String()) {
+			t.Errorf("%q is missing in:\n%s", line, &out)
 		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/settings"
@@ -54,7 +54,7 @@ func profileCommand() *cobra.Command {
 			"--mnemonic the queued and running ones. Actions without a profile are skipped and counted.",
 		settings.Of(&v.client), func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			v.watch.terminal, v.watch.plain = console.IsTerminal(out), v.json
+			v.watch.terminal, v.watch.plain = logline.IsTerminal(out), v.json
 			if v.suggest {
 				actions, err := actionsOf(args, cmd.InOrStdin())
 				if err != nil {

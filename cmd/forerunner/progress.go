@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/client"
-	"github.com/forerunner-build/forerunner/farm/console"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -34,7 +34,7 @@ type progress struct {
 }
 
 func newProgress(f *os.File, quiet bool) *progress {
-	return &progress{out: f, terminal: console.IsTerminal(f), quiet: quiet, last: time.Now()}
+	return &progress{out: f, terminal: logline.IsTerminal(f), quiet: quiet, last: time.Now()}
 }
 
 // scanned gets the hashed part of the input root.

@@ -180,7 +180,7 @@ func killCommand() *cobra.Command {
 			if len(args) == 1 && strings.HasPrefix(args[0], operationPrefix) {
 				args = []string{"operation=" + args[0]}
 			}
-			p, err := requiredPattern(args)
+			p, err := filledPattern(args)
 			if err != nil {
 				return err
 			}

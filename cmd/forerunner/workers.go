@@ -143,7 +143,7 @@ func drainCommand() *cobra.Command {
 		"forerunner workers drain 'host=build-*' --reason='new kernel' --wait",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			p, err := requiredPattern(args)
+			p, err := filledPattern(args)
 			if err != nil {
 				return err
 			}
@@ -220,7 +220,7 @@ func undrainCommand() *cobra.Command {
 			}
 			return answer(ctx, c, c.Undrain, &admin.UndrainRequest{Pattern: p}, func(resp *admin.UndrainResponse) error {
 				n := resp.GetWorkers()
-				_, err := fmt.Fprintf(c.out, "%s %s %s\n", plural.Of(n, "worker"), plural.Choose(n, "matches", "match"), text.Pairs(p.GetAttributes()))
+				_, err := fmt.Fprintf(c.out, "%s %s no longer drained by %s\n", plural.Of(n, "worker"), plural.Choose(n, "is", "are"), text.Pairs(p.GetAttributes()))
 				return err
 			})
 		})

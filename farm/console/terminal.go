@@ -1,21 +1,10 @@
 package console
 
 import (
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// IsTerminal reports whether out is a terminal.
-func IsTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
 
 // ColumnsOf returns the present width of a terminal; MostColumns if it is unknown.
 func ColumnsOf(f *os.File) int {

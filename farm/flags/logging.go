@@ -8,10 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/forerunner-build/forerunner/farm/console"
+	"github.com/forerunner-build/forerunner/logline"
 )
-
-// timeLayout is that of times in JSON.
-const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 
 // Logging are the settings of a program's log.
 type Logging struct {
@@ -39,13 +37,13 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 	}
 	config := zap.NewProductionConfig()
 	config.Sampling = nil // there is a line for each action, however many there are in a second
-	config.EncoderConfig.EncodeTime = zapcore.TimeEncoderOfLayout(timeLayout)
+	config.EncoderConfig.EncodeTime = zapcore.TimeEncoderOfLayout(logline.TimeLayout)
 	config.Level = zap.NewAtomicLevelAt(level)
 	return config.Build()
 }
 
 // isForPeople reports whether the log is for people and not JSON.
-func (l Logging) isForPeople() bool { return !l.JSON && console.IsTerminal(os.Stderr) }
+func (l Logging) isForPeople() bool { return !l.JSON && logline.IsTerminal(os.Stderr) }
 
 // Last has the error with which a program ends be in its log, with JSON: no other lines are among
 // those of the log. It returns the error.

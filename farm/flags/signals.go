@@ -2,13 +2,14 @@ package flags
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/forerunner-build/forerunner/logline"
 )
 
 const (
@@ -81,8 +82,7 @@ func (l Logging) say(text string) (said <-chan struct{}) {
 	go func() {
 		defer close(done)
 		if !l.isForPeople() {
-			line, _ := json.Marshal(map[string]string{"level": "warn", "ts": time.Now().Format(timeLayout), "msg": text})
-			text = string(line)
+			text = logline.JSON(time.Now(), "warn", text)
 		}
 		fmt.Fprintln(os.Stderr, text)
 	}()

@@ -37,7 +37,10 @@ type Record struct {
 	// The directories that the last run read, which may exist again.
 	Directories *Directories `protobuf:"bytes,1001,opt,name=directories,proto3" json:"directories,omitempty"`
 	// The parts of large files that runs read.
-	Ranges        *Ranges `protobuf:"bytes,1002,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	Ranges *Ranges `protobuf:"bytes,1002,opt,name=ranges,proto3" json:"ranges,omitempty"`
+	// How many bytes in a thousand of those that the record predicted were read by runs since then, as
+	// a falling average. Absent if no run was compared.
+	RightPerMille *uint32 `protobuf:"varint,1003,opt,name=right_per_mille,json=rightPerMille,proto3,oneof" json:"right_per_mille,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -105,6 +108,13 @@ func (x *Record) GetRanges() *Ranges {
 		return x.Ranges
 	}
 	return nil
+}
+
+func (x *Record) GetRightPerMille() uint32 {
+	if x != nil && x.RightPerMille != nil {
+		return *x.RightPerMille
+	}
+	return 0
 }
 
 type Ranges struct {
@@ -441,13 +451,15 @@ var File_proto_profiles_profiles_proto protoreflect.FileDescriptor
 
 const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\x9e\x02\n" +
+	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\xe0\x02\n" +
 	"\x06Record\x12!\n" +
 	"\fbloom_filter\x18\x01 \x01(\fR\vbloomFilter\x12=\n" +
 	"\x1bbloom_filter_hash_functions\x18\x02 \x01(\rR\x18bloomFilterHashFunctions\x127\n" +
 	"\ahistory\x18\xe8\a \x01(\v2\x1c.forerunner.profiles.HistoryR\ahistory\x12C\n" +
 	"\vdirectories\x18\xe9\a \x01(\v2 .forerunner.profiles.DirectoriesR\vdirectories\x124\n" +
-	"\x06ranges\x18\xea\a \x01(\v2\x1b.forerunner.profiles.RangesR\x06ranges\"?\n" +
+	"\x06ranges\x18\xea\a \x01(\v2\x1b.forerunner.profiles.RangesR\x06ranges\x12,\n" +
+	"\x0fright_per_mille\x18\xeb\a \x01(\rH\x00R\rrightPerMille\x88\x01\x01B\x12\n" +
+	"\x10_right_per_mille\"?\n" +
 	"\x06Ranges\x125\n" +
 	"\x05files\x18\x01 \x03(\v2\x1f.forerunner.profiles.RangedFileR\x05files\"`\n" +
 	"\n" +
@@ -509,6 +521,7 @@ func file_proto_profiles_profiles_proto_init() {
 	if File_proto_profiles_profiles_proto != nil {
 		return
 	}
+	file_proto_profiles_profiles_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -128,6 +128,42 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// TestSentCommands: the command of an operation that a worker got with its action is not read once
+// more, and is that of no other operation.
+func TestSentCommands(t *testing.T) {
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := proto.Marshal(&repb.Command{Arguments: []string{"cc", "-c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, reads := digest.Of(digest.SHA256, encoded), 0
+	r := New(Options{Store: store, Blobs: func(string, digest.Function) Blobs {
+		reads++
+		return blobs{}
+	}})
+	sent, other := done("sent", exit(0)), done("other", exit(0))
+	sent.Action.CommandDigest, other.Action.CommandDigest = command.Proto(), command.Proto()
+	r.Sent(sent.Name, encoded)
+	r.Add(sent, "")
+	r.Add(other, "")
+	m := newMaker(r)
+	defer m.close()
+	m.makeAll(t.Context())
+	store.Flush()
+	for name, want := range map[string]string{sent.Name: "cc -c", other.Name: ""} {
+		got, err := Admin{r}.GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+		if err != nil || strings.Join(got.GetArguments(), " ") != want || got.GetCommand() != command.String() {
+			t.Errorf("%s: %v, %v, want the arguments %q", name, got, err, want)
+		}
+	}
+	if reads != 1 {
+		t.Errorf("%d reads, want that of the other one", reads)
+	}
+}
+
 // TestOneRecord looks for one that is among the last: older ones, whose index is damaged here, are
 // not looked at.
 func TestOneRecord(t *testing.T) {

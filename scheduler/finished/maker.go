@@ -81,6 +81,10 @@ func (m *maker) addCommand(ctx context.Context, st *event.Status) {
 	}
 	r.Command = d.String()
 	usual := r.GetOutcome() == historypb.Outcome_SUCCEEDED || r.GetOutcome() == historypb.Outcome_CANCELLED
+	if command, ok := m.sent.of(st.Name); ok {
+		r.Arguments, r.ArgumentsCut = m.arguments.of(command, maxArguments)
+		return
+	}
 	if m.options.Blobs == nil || d.SizeBytes() > maxCommandBytes || usual && m.waiting.length() > maxWaiting/8 || ctx.Err() != nil {
 		return
 	}

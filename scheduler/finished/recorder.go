@@ -47,6 +47,7 @@ type Options struct {
 type Recorder struct {
 	options  Options
 	waiting  *queue
+	sent     *commands
 	lost     atomic.Uint64
 	searches *intake.Turns
 }
@@ -57,7 +58,15 @@ func New(o Options) *Recorder {
 	if o.Memory > 0 {
 		most = min(most, o.Memory/waitingParts)
 	}
-	return &Recorder{options: o, waiting: newQueue(most), searches: intake.NewTurns(searches)}
+	return &Recorder{options: o, waiting: newQueue(most), sent: newCommands(o.Memory), searches: intake.NewTurns(searches)}
+}
+
+// Sent tells it the encoded Command of an operation, which a worker gets with its action. It must
+// not change any more.
+func (r *Recorder) Sent(operation string, command []byte) {
+	if r != nil && len(command) <= maxCommandBytes {
+		r.sent.add(operation, command)
+	}
 }
 
 // Add queues a record of a completed operation. It does not block.

@@ -37,6 +37,9 @@ func TestMetricsOfUp(t *testing.T) {
 		}
 	}
 
+	// A command that does not run has a page, too.
+	f.Exec("grpc://"+listen, "--", "no-such-program").Expect(127, "", "See http://"+pages+"/operations/", `exec "no-such-program": no such file`)
+
 	// It is as ready as its worker.
 	becomes(f, pages, http.StatusOK, "ready")
 	work := filepath.Join(f.Dir, "up", "worker", "work")

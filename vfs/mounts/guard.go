@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/logline"
 )
 
 const (
@@ -79,7 +81,7 @@ func MainIfGuard() {
 	// then.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := keepGuard(os.Args[1], os.Getppid()); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
+		logline.Print(os.Stderr, "error", guardName, err.Error())
 		os.Exit(1)
 	}
 	os.Exit(0)
@@ -101,8 +103,8 @@ func keepGuard(dir string, worker int) error {
 			return fmt.Errorf("free process %d, which was killed: %w", worker, err)
 		}
 		if points > 0 {
-			fmt.Fprintf(os.Stderr, "%s: process %d was killed while it waited for input roots that it served itself: took away %d mounts below %s\n",
-				guardName, worker, points, dir)
+			logline.Print(os.Stderr, "warn", guardName, fmt.Sprintf("process %d was killed while it waited for input roots "+
+				"that it served itself: took away %d mounts below %s", worker, points, dir))
 		}
 	}
 	return nil

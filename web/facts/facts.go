@@ -106,6 +106,10 @@ func valueText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 		if isSize(name) {
 			return text.Bytes(int64(v.Uint()))
 		}
+	case protoreflect.EnumKind:
+		if value := d.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return strings.ToLower(strings.ReplaceAll(string(value.Name()), "_", " "))
+		}
 	case protoreflect.DoubleKind:
 		if strings.HasSuffix(name, "_rate") {
 			return text.Percent(v.Float())

@@ -222,11 +222,24 @@ func (f *Fetch) Figures() (figures prefetch.Figures) {
 // Origin returns the kind of the profile; valid after End.
 func (f *Fetch) Origin() prefetch.Origin { return f.origin }
 
-// Learn remembers the reads of a successful action.
+// Judge compares the profile with the reads of an action that has run, whatever its result.
+func (f *Fetch) Judge(ctx context.Context) {
+	if f == nil || !f.run {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
+	defer cancel()
+	f.spec.Profiles.Judge(ctx, f.action, prefetch.Run{
+		Local: f.spec.Inputs.LocalDirectory, Root: f.spec.Root, Read: f.recorder.Has,
+	})
+}
+
+// Learn remembers the reads of a successful action, after Judge.
 func (f *Fetch) Learn(ctx context.Context) {
 	if f == nil {
 		return
 	}
+	f.Judge(ctx)
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
 	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)

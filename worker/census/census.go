@@ -125,6 +125,14 @@ func (c *Census) Found() bool {
 	return c.found
 }
 
+// Doubts reports whether there are too many hidden objects, which become overuse with an unknown owner
+// unless a command turns out to have them, or they end: commands should be looked at soon.
+func (c *Census) Doubts() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.since.IsZero()
+}
+
 // Look judges the command whose processes pids returns. It uses a count that began at most age ago,
 // or earlier if counts take long. It finds nothing if ctx ends, or if it takes too long.
 func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration) Verdict {

@@ -80,11 +80,6 @@ func (d *Defaults) Plan(args, env []string, platform *repb.Platform, position in
 	return e, nil
 }
 
-// NoNetworkHint returns the hint for clients about a failed command whose network was off only by
-// default.
-const NoNetworkHint = "the command had no network, as is the default here; if it needs the network, " +
-	"give the action the platform property network=on"
-
 // asksNoNetwork reports what a platform asks for about the network, and whether it asks.
 func asksNoNetwork(properties map[string]string) (off, said bool, err error) {
 	for _, name := range ActionProperties {

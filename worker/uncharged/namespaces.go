@@ -37,12 +37,22 @@ func FullestNamespace(pids []int, most int) (n int) {
 // mounts, whether or not a process is in it. Unlike FullestNamespace it waits for nobody, and its
 // cost does not grow with the number of threads. Linux 6.12 has it.
 func Fuller(most int) (fuller bool, err error) {
+	err = eachNamespace(func(_ int, mounts uint32) bool {
+		fuller = mounts > uint32(most)
+		return !fuller
+	})
+	return fuller, err
+}
+
+// eachNamespace calls look for each other mount namespace below this process's user namespace, with
+// the number of its mounts, until look returns false. Linux 6.12 has it.
+func eachNamespace(look func(fd int, mounts uint32) bool) error {
 	for _, request := range []uintptr{nextNamespace, previousNamespace} {
 		fd, err := unix.Open("/proc/self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return false, err
+			return err
 		}
-		for fuller = false; !fuller; {
+		for goesOn := true; goesOn; {
 			var at namespaceInfo
 			at.size = uint32(unsafe.Sizeof(at))
 			next, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&at)))
@@ -54,15 +64,15 @@ func Fuller(most int) (fuller bool, err error) {
 				break // it was the last one
 			}
 			if errno != 0 {
-				return false, fmt.Errorf("look at mount namespaces: %w", errno)
+				return fmt.Errorf("look at mount namespaces: %w", errno)
 			}
-			fd, fuller = int(next), at.mounts > uint32(most)
-		}
-		if fuller {
-			return true, unix.Close(fd)
+			fd = int(next)
+			if goesOn = look(fd, at.mounts); !goesOn {
+				return unix.Close(fd)
+			}
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // These are NS_MNT_GET_NEXT and NS_MNT_GET_PREV (linux/nsfs.h).
@@ -127,24 +137,33 @@ func listed(namespace string, most int) (n int, err error) {
 		return 0, err
 	}
 	defer func() { _ = unix.Close(fd) }()
+	err = list(fd, func(_ uint64, mounts []uint64) bool {
+		n += len(mounts)
+		return n < most
+	})
+	return min(n, most), err
+}
+
+// list calls look with the id of a namespace and those of its mounts, some thousand at a time, until
+// look returns false.
+func list(fd int, look func(namespace uint64, mounts []uint64) bool) error {
 	request := mountRequest{of: wholeNamespace}
 	request.size = uint32(unsafe.Sizeof(request))
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.NS_GET_MNTNS_ID, uintptr(unsafe.Pointer(&request.namespace))); errno != 0 {
-		return 0, errno
+		return errno
 	}
 	ids := make([]uint64, 4096)
-	for n < most {
+	for {
 		got, _, errno := unix.Syscall6(unix.SYS_LISTMOUNT, uintptr(unsafe.Pointer(&request)),
 			uintptr(unsafe.Pointer(&ids[0])), uintptr(len(ids)), 0, 0, 0)
 		if errno != 0 {
-			return 0, errno
+			return errno
 		}
-		if n += int(got); int(got) < len(ids) {
-			break
+		if !look(request.namespace, ids[:got]) || int(got) < len(ids) {
+			return nil
 		}
 		request.after = ids[got-1]
 	}
-	return min(n, most), nil
 }
 
 // described counts the mounts that a thread sees by their descriptions.

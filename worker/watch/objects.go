@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/forerunner-build/forerunner/worker/census"
 	"github.com/forerunner-build/forerunner/worker/uncharged"
@@ -29,6 +30,19 @@ type Objects struct {
 	kinds   []scarceKind
 	machine glance[uncharged.Memory]
 	crowded glance[bool] // whether any mount namespace has more than mostMounts
+	numbers numbers
+}
+
+// numbers of file systems are counted again and again.
+type numbers struct{ highest atomic.Int64 }
+
+// count returns how many there are.
+func (s *numbers) count() (int, error) {
+	n, highest, err := uncharged.FileSystems(int(s.highest.Load()))
+	if err == nil {
+		s.highest.Store(int64(highest))
+	}
+	return n, err
 }
 
 // A scarceKind is one of them.
@@ -40,7 +54,8 @@ type scarceKind struct {
 // New returns the Objects of a worker with slots.
 func New(slots int) *Objects {
 	systems := max(mostFileSystems, fileSystemsOfSlot*slots)
-	o := &Objects{kinds: []scarceKind{
+	o := &Objects{}
+	o.kinds = []scarceKind{
 		{fmt.Sprintf("the kernel memory of %d file locks", mostLocks), census.New(census.Kind{
 			Most: mostLocks, Countable: countableLocks,
 			All: func(most int) (int, error) { return uncharged.Locks(mostLocks, most) },
@@ -52,15 +67,15 @@ func New(slots int) *Objects {
 		})},
 		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
-			All: func(int) (int, error) { return uncharged.FileSystems() },
+			All: func(int) (int, error) { return o.numbers.count() },
 			Of: func(ctx context.Context, pids []int, most int) (int, bool) {
-				return uncharged.Mounted(ctx, pids, machineFileSystems, most), true
+				return uncharged.Held(ctx, pids, most), true
 			},
 			Shown: func(ctx context.Context, all int) int {
-				return uncharged.Mounted(ctx, uncharged.Everyone(), all, all)
+				return uncharged.Mounted(ctx, uncharged.Everyone(), int(o.numbers.highest.Load()), all)
 			},
 		})},
-	}}
+	}
 	o.machine.find = uncharged.Machine
 	o.crowded.find = func() (bool, error) { return uncharged.Fuller(mostMounts) }
 	return o
@@ -92,10 +107,23 @@ func (o *Objects) Enter(ctx context.Context) (closing <-chan struct{}, err error
 // Leave is called when a command has ended.
 func (o *Objects) Leave() { o.gate.Leave() }
 
-// Settle counts the objects of others again if there was overuse with an unknown owner. All
+// Settle waits until the kernel has freed what a command left that was stopped for overuse, and has
+// left. If there was overuse with an unknown owner, it also counts the objects of others again. All
 // commands are stopped for that: Settle waits for their end, and new ones wait for it.
 func (o *Objects) Settle(ctx context.Context) {
-	if o.found() != nil {
-		o.gate.Alone(ctx, o.Begin)
+	if o.found() == nil {
+		o.left(ctx)
+		return
+	}
+	o.gate.Alone(ctx, func() {
+		o.left(ctx)
+		o.Begin()
+	})
+}
+
+// left waits while the kernel frees objects of commands that have ended.
+func (o *Objects) left(ctx context.Context) {
+	for _, k := range o.kinds {
+		k.Left(ctx)
 	}
 }

@@ -141,13 +141,18 @@ func (w *Watch) lookAtScarce(ctx context.Context) *Overuse {
 // countScarce counts what the kernel has once, until ctx ends. A Census bounds the time that counts
 // of others take.
 func (w *Watch) countScarce(ctx context.Context, pids func() []int, kernel int64, age time.Duration) *Overuse {
-	began := time.Now()
+	began, doubts := time.Now(), false
 	for _, k := range w.objects.kinds {
 		if verdict := k.Look(ctx, pids, age); verdict != census.Innocent {
 			return &Overuse{k.what, verdict == census.Guilty}
 		}
+		doubts = doubts || k.Doubts()
 	}
-	w.scarce.taken(kernel, unchargedShare*time.Since(began))
+	rest := unchargedShare * time.Since(began)
+	if doubts {
+		rest = 0 // or all commands are stopped, though this one shows by then that it is the owner
+	}
+	w.scarce.taken(kernel, rest)
 	return nil
 }
 

@@ -91,6 +91,84 @@ func TestAllAreStopped(t *testing.T) {
 	}
 }
 
+// TestDoubts: a command that is slow to look at is looked at again before all are stopped for hidden
+// objects, which it shows by then.
+func TestDoubts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const owner = 1
+		looks := 0
+		c := census.New(census.Kind{
+			Most: 100, Countable: 1000, All: func(int) (int, error) { return 900, nil },
+			Of: func(_ context.Context, pids []int, _ int) (int, bool) {
+				if pids[0] != owner {
+					return 0, true
+				}
+				time.Sleep(300 * time.Millisecond)
+				looks++
+				return 900 * (looks - 1), true
+			},
+			Shown: func(context.Context, int) int { return 0 },
+		})
+		watch := func(pid int) (found *Overuse) {
+			w := &Watch{objects: &Objects{kinds: []scarceKind{{"objects", c}}}}
+			for found == nil {
+				time.Sleep(unchargedInterval)
+				if age, due := w.scarce.due(0); due {
+					found = w.countScarce(t.Context(), func() []int { return []int{pid} }, 0, age)
+				}
+			}
+			return found
+		}
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		beside.Go(func() { watch(owner + 1) })
+		if found := watch(owner); !found.Own || c.Found() {
+			t.Errorf("%+v after %d looks, all are stopped: %v", found, looks, c.Found())
+		}
+	})
+}
+
+// TestSettle: what a command left, and the kernel frees slowly, is not taken for objects of others,
+// beside which the next one could hide its own.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var has atomic.Int64
+		c := census.New(census.Kind{
+			Most: 100, Countable: 1000, All: func(int) (int, error) { return int(has.Load()), nil },
+			Of:    func(context.Context, []int, int) (int, bool) { return 0, true },
+			Shown: func(context.Context, int) int { return 0 },
+		})
+		c.Begin()
+		s := New(1)
+		s.kinds = []scarceKind{{"objects", c}}
+		hidden := func() bool {
+			for range 5 {
+				if c.Look(t.Context(), func() []int { return nil }, time.Second) == census.Unknown {
+					return true
+				}
+				time.Sleep(time.Second + 1)
+			}
+			return false
+		}
+		if has.Store(900); !hidden() {
+			t.Fatal("hidden objects were not found")
+		}
+		freeing := make(chan struct{})
+		go func() {
+			defer close(freeing)
+			for has.Load() > 0 {
+				time.Sleep(500 * time.Millisecond)
+				has.Add(-100)
+			}
+		}()
+		s.Settle(t.Context())
+		<-freeing
+		if has.Store(300); !hidden() {
+			t.Error("the hidden objects of the next command were not found")
+		}
+	})
+}
+
 // TestQuietMachine: while the kernel's objects do not grow, nobody asks for a command's processes,
 // whose number makes looks at them long, more than once a second.
 func TestQuietMachine(t *testing.T) {
