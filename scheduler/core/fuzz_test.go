@@ -32,7 +32,7 @@ func FuzzState(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	r := rand.New(rand.NewPCG(671, 77)) // an item that could move at once waited behind one that could not
+	r := rand.New(rand.NewPCG(671, 77)) // what could move at once waited behind what could not
 	b := make([]byte, 3000)
 	for i := range b {
 		b[i] = byte(r.Uint32())
@@ -53,7 +53,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	seeds := []uint64{6081, 7677, 15911, 32504, 75674} // the seeds, of a hundred thousand, that found a fault
+	seeds := []uint64{6081, 7677, 15911, 32504, 75674} // those of a hundred thousand that found anything
 	for seed := range uint64(60) {
 		seeds = append(seeds, seed)
 	}
@@ -84,19 +84,19 @@ func TestRandomHistories(t *testing.T) {
 type fuzzer struct {
 	*history
 	script []byte
-	// calm: workers do not change, and there are no drains, kills or restores, so that runs and
-	// quotas are exercised more.
+	// calm: workers stay as they are, and nobody drains, kills or restores anything, so that more runs
+	// and quotas matter.
 	calm bool
 	// plain is the platform of most workers, which are in a cohort if there are quotas.
 	plain string
 	at    time.Duration
 	ops   int
 	log   strings.Builder
-	// waiting has the calls without a response; clients has the number of clients that wait for
-	// each operation.
+	// waiting are the calls that have no answer yet; clients the number of those
+	// who wait for each operation.
 	waiting map[uint64]bool
 	clients map[string]int
-	// restored has operations of an earlier scheduler for which no client has come back yet.
+	// restored were known of an earlier scheduler, and nobody has come back for them yet.
 	restored  map[string]bool
 	announced announcements
 	// quotas are those in force. full counts the actions that made an instance use all of its maximum.
@@ -351,7 +351,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	}
 	if hangup, ok := e.(event.Hangup); ok &&
 		!slices.ContainsFunc(out.Replies, func(r event.Reply) bool { return r.Call == hangup.Call }) {
-		delete(f.waiting, hangup.Call) // otherwise its time was earlier
+		delete(f.waiting, hangup.Call) // else its time came before
 	}
 	for _, r := range out.Replies {
 		if !f.waiting[r.Call] {
@@ -399,9 +399,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	return out
 }
 
-// checkSpills checks that no task waits in a queue for more turns than an idle worker of a larger
-// class is worth, by the data of the workers and tasks themselves. A task that will have waited for
-// too long must have a timer, which may be late because time leaps.
+// checkSpills sees that nothing waits in a queue for more turns than are worth an idle worker of a
+// larger class, by what the workers and tasks say themselves. One that will have waited for too
+// long has its time set; that may be late, as time leaps.
 func (f *fuzzer) checkSpills(q *queue) {
 	larger, serve := uint32(0), 0
 	for _, w := range f.state.workers.All() {
@@ -437,9 +437,9 @@ func (f *fuzzer) checkSpills(q *queue) {
 	f.spills++
 }
 
-// checkMaximum checks that a newly assigned action does not bring its instance above its maximum,
-// by the actions of all workers. An action that a worker reported later in the same event counts as
-// running before.
+// checkMaximum sees that an action that a worker has been given now does not bring its instance above
+// its maximum, by what all workers have. What a worker has reported after that, in the same event, it
+// had already.
 func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operation) {
 	if given == nil || given.task == nil || given.task.spec != what || given.pool.cohort == nil ||
 		given.pool.cohort.Name != "c" || given.task.worker() != given || given.task.run().resends > 0 {
@@ -466,12 +466,12 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 	}
 }
 
-// somebodyWaits reports whether a client waits for an assigned action, as far as the fuzzer has
-// added and removed clients, or whether one may after a restart. A client that leaves in this event
-// may still have caused an assignment that was due before.
+// somebodyWaits reports whether a client waits for what a worker is given, as far as the fuzzer has
+// made clients come and go, or one may after a restart. What was due before a client goes may still
+// have been for it.
 func (f *fuzzer) somebodyWaits(e event.Event, w *worker, given *request.Operation) bool {
 	if w == nil || w.task == nil || w.task.spec != given {
-		return true // a due timer assigned it, and the event took it back
+		return true // what was due gave it, and the event took it back
 	}
 	goes, _ := e.(event.Detach)
 	for o := range w.task.operations.all() {
@@ -482,7 +482,7 @@ func (f *fuzzer) somebodyWaits(e event.Event, w *worker, given *request.Operatio
 	return false
 }
 
-// finish lets time pass without calls: everything must end.
+// finish lets time pass while nobody calls: everything has to end.
 func (f *fuzzer) finish() {
 	for range 10_000 {
 		if f.next.IsZero() {

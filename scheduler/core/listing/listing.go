@@ -55,7 +55,7 @@ func (l *List[T]) Len() int { return l.n }
 // Last returns the number of the item that was added last, 0 before the first.
 func (l *List[T]) Last() uint64 { return l.last }
 
-// Add adds an item and returns its number, which is one higher than the previous number.
+// Add adds an item and returns its number, which is one more than that of the item before.
 func (l *List[T]) Add(item T, tag Tag) uint64 {
 	index, at := l.last/inBlock, l.last%inBlock
 	end := len(l.blocks) - 1
@@ -73,7 +73,7 @@ func (l *List[T]) Add(item T, tag Tag) uint64 {
 	return l.last
 }
 
-// Remove removes the item with a number, which must exist.
+// Remove takes out the item with a number, which is there.
 func (l *List[T]) Remove(number uint64) {
 	var gone T
 	i := l.find((number - 1) / inBlock)
