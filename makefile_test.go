@@ -20,7 +20,7 @@ func testedBy(t *testing.T, list, staticcheck string) (tested, out string, err e
 	}
 	cmd := exec.CommandContext(t.Context(), "make", "-o", "compile", "-o", "unformatted", "-o", "test-needs",
 		"GO="+command, "STATICCHECK="+staticcheck, "test")
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs this test
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // without the flags of a make that runs this test
 	said, err := cmd.CombinedOutput()
 	t.Logf("%s", said)
 	b, _ := os.ReadFile(log) // absent: nothing was tested
@@ -51,7 +51,7 @@ func TestAllIsTested(t *testing.T) {
 	}
 }
 
-// TestTestsThatBeginFirst: the folders that the Makefile names are there.
+// TestTestsThatBeginFirst: the folders that the Makefile names exist.
 func TestTestsThatBeginFirst(t *testing.T) {
 	b, err := os.ReadFile("Makefile")
 	if err != nil {

@@ -107,7 +107,7 @@ func messageOf(call *ast.CallExpr, page bool) string {
 	return verb.ReplaceAllString(textOf(call.Args[at]), "…")
 }
 
-// textOf returns a text of literals, with "…" for what else is added to them; empty if it has no literal.
+// textOf returns a text of literals, with "…" for other parts; empty if it has no literal.
 func textOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// makers are what makes a server without bounds, by the import that has it.
+// makers has the functions that make a server without limits, by the import that has them.
 var makers = map[string][]string{
 	"google.golang.org/grpc": {"NewServer"},
 	"net/http":               {"Server", "Serve", "ServeTLS", "ListenAndServe", "ListenAndServeTLS"},
 }
 
-// TestServersAreBounded wants all servers of the programs from package intake, which bounds them.
-// Tests and what measures make their own.
+// TestServersAreBounded requires all servers of the programs to come from package intake, which
+// limits them. Tests and benchmarks make their own.
 func TestServersAreBounded(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.ImportPath == "intake" || p.ImportPath == "cas/server/servertest" || strings.HasPrefix(p.ImportPath, "bench/") {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// FuzzTokens shows any text as a token: whoever did not sign it gets nowhere.
+// FuzzTokens presents arbitrary text as a token. Only the issuer's tokens may be accepted.
 func FuzzTokens(f *testing.F) {
 	s := newSigner(f, "k", jose.ES256)
 	path := keysFile(f, s)
@@ -48,8 +48,8 @@ func FuzzTokens(f *testing.F) {
 	})
 }
 
-// FuzzKeys reads any JWKS: what is taken has public keys, and is the same when written and read
-// again.
+// FuzzKeys reads arbitrary JWKS. Accepted keys must be public, and must stay the same when written
+// and read again.
 func FuzzKeys(f *testing.F) {
 	both := []signer{newSigner(f, "a", jose.ES256), newSigner(f, "", jose.RS256)}
 	f.Add(jwks(f, both...))
@@ -83,8 +83,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// FuzzClaims has an issuer say anything of a user: what is kept of it is bounded, and none of it
-// looks like what only a certificate says.
+// FuzzClaims has an issuer send arbitrary claims about a user. The stored claims must be bounded,
+// and none may look like an attribute that only a certificate has.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"sub":"alice","groups":["a","b",["c"]],"realm":{"roles":["x"],"n":1.5e300,"ok":true},"":null}`))
 	f.Add([]byte(`{"sub":"alice","cert":{"cn":"root"},"cert.cn":"root"}`))
@@ -114,8 +114,8 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// FuzzInstanceOf looks for resource names of which the guard takes another instance name than the
-// storage.
+// FuzzInstanceOf searches for resource names for which the guard and the storage see different
+// instance names.
 func FuzzInstanceOf(f *testing.F) {
 	f.Add("a/b", "blobs/x/1")
 	f.Add("", "uploads/u/compressed-blobs/zstd/x/1")

@@ -43,7 +43,7 @@ func TestCapabilitiesOfCallers(t *testing.T) {
 	}
 }
 
-// TestOfStore: of a worker's store workers may read all, and nobody else anything.
+// TestOfStore: workers may read everything in a worker's store. Other callers may read nothing.
 func TestOfStore(t *testing.T) {
 	full, err := New(Options{Certificates: true, Rules: []Rule{
 		{Users: []string{"worker"}, May: []Right{Work}},

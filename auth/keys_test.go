@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestKeysComeFromTheirIssuer: nobody else says where the keys of an issuer are, and none come by a
-// way on which they could be changed.
+// TestKeysComeFromTheirIssuer: only the issuer may say where its keys are, and keys must not come
+// over a connection on which an attacker could change them.
 func TestKeysComeFromTheirIssuer(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	const where = issuerName + "/.well-known/openid-configuration"

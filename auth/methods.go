@@ -29,16 +29,15 @@ const (
 	byteStreamQuery = "/google.bytestream.ByteStream/QueryWriteStatus"
 )
 
-// A need is the right that a method needs. The zero right is for every caller with any right, and
-// for free methods for everybody.
+// A need is the right that a method needs. With the zero right, a method is for every caller that
+// has any right; free methods are for everyone.
 type need struct {
 	right Right
 	scope scope
 	// or is a right that does as well, for all instance names; empty: none does.
 	or   Right
 	free bool
-	// of is the instance name for which the right is needed, whatever the request names; nil: the
-	// request's.
+	// of is the instance name for which the right is needed; nil: the instance name of the request.
 	of *string
 }
 
@@ -64,7 +63,8 @@ func methods() map[string]need {
 	return needs
 }
 
-// shown are the methods of all services but those of the admin service that change something.
+// shown are the methods of all services, except the methods of the admin service that change
+// something.
 func shown() map[string]need {
 	return map[string]need{
 		repb.Execution_Execute_FullMethodName:       {right: Execute},

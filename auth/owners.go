@@ -70,7 +70,8 @@ func Allowed(ctx context.Context, right Right, instance string) bool {
 	return !ok || c.guard.rules.allow(c.who, right, one, instance)
 }
 
-// rulesFor are the DefaultRules if operations belong to o: to observe means to see those of others.
+// rulesFor returns the DefaultRules for Owning o: if operations belong to users, only observers see
+// the operations of others.
 func rulesFor(o Owning) []Rule {
 	rules := DefaultRules()
 	if o == OfUsers {

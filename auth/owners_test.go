@@ -47,8 +47,8 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// TestOwnsBuild: a build without an instance name is its publisher's, too, though he may execute
-// for none without a name. Who is not known has none of his own.
+// TestOwnsBuild: the publisher of a build without an instance name owns it, even without the right
+// to execute for the empty instance name. An unknown user owns no builds.
 func TestOwnsBuild(t *testing.T) {
 	alice, bob, all, guest := &Identity{User: "alice"}, &Identity{User: "bob"}, &Identity{User: "all"}, (*Identity)(nil)
 	rules := []Rule{

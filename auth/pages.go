@@ -12,14 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Sessions know the users who are logged in to pages.
+// Sessions knows the sessions of users who have logged in to pages.
 type Sessions interface {
 	// Of returns the user whose browser sends r, and the end of the session; nil: there is none.
 	Of(r *http.Request) (who *Identity, until time.Time)
 }
 
-// Refused answers a request for a page that the caller may not see. The status has the reason; the
-// context of the request is that of a page.
+// Refused answers a request for a page that the caller may not see. The status has the reason. The
+// context of the request is the context of a page.
 type Refused func(w http.ResponseWriter, r *http.Request, why *status.Status)
 
 // Answering returns an equal Guard that lets refused answer the requests that it refuses.

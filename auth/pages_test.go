@@ -22,8 +22,8 @@ func (cookies) Of(r *http.Request) (*Identity, time.Time) {
 	return &Identity{User: c.Value}, time.Now().Add(time.Hour)
 }
 
-// TestSessions has pages for who has logged in, whatever his certificate, and refuses forms of
-// other sites.
+// TestSessions has pages for users who have logged in, whatever their certificate. Forms from other
+// sites are refused.
 func TestSessions(t *testing.T) {
 	g, err := New(Options{Certificates: true, LogIn: true, Sessions: cookies{}, Rules: []Rule{
 		{Users: []string{"ann"}, May: []Right{Administer}}, {Users: []string{"bob"}, May: []Right{Execute}},
@@ -71,8 +71,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestFormsOfOpenPages are for everybody, but take no form of another site for somebody who has
-// logged in.
+// TestFormsOfOpenPages: pages for everyone accept forms, but they do not accept a form from another
+// site with the session of a user.
 func TestFormsOfOpenPages(t *testing.T) {
 	g, err := New(Options{LogIn: true, Sessions: cookies{}, Rules: []Rule{{Users: []string{"ann"}, May: []Right{Observe}}}})
 	if err != nil {
@@ -105,7 +105,7 @@ func TestFormsOfOpenPages(t *testing.T) {
 	}
 }
 
-// TestWaysToLogIn: where people can do nothing but log in, that is what they are told.
+// TestWaysToLogIn: if users can only log in on pages, the refusal says so.
 func TestWaysToLogIn(t *testing.T) {
 	g, err := New(Options{LogIn: true, Sessions: cookies{}, Rules: []Rule{{Users: []string{"ann"}, May: []Right{Observe}}}})
 	if err != nil {

@@ -29,7 +29,7 @@ func (i *Identity) Passport(list []Rule) Passport {
 	return p
 }
 
-// matching returns those of texts that fit.
+// matching yields the texts for which fits returns true.
 func matching(texts []string, fits func(string) bool) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, text := range texts {

@@ -101,8 +101,8 @@ func TestRulesAreChecked(t *testing.T) {
 	}
 }
 
-// TestNamesThatAreNone: who has rights for some instance names is told that a name is none, not
-// that he lacks a right for it.
+// TestNamesThatAreNone: for an invalid instance name, a caller with rights for some names gets the
+// error that the name is invalid, not that a right is missing.
 func TestNamesThatAreNone(t *testing.T) {
 	g, err := New(Options{Rules: []Rule{{Anyone: true, Instances: []string{"main"}, May: []Right{Read}}}})
 	if err != nil {
@@ -157,7 +157,8 @@ func TestInstanceOfResources(t *testing.T) {
 	}
 }
 
-// TestOutputStreamsAreNoBlobs: who may execute reads what commands print, and nothing else.
+// TestOutputStreamsAreNoBlobs: the right to execute includes reading output streams of commands,
+// and no blobs.
 func TestOutputStreamsAreNoBlobs(t *testing.T) {
 	blob := "blobs/" + strings.Repeat("0", 64) + "/1"
 	for name, want := range map[string]Right{

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// strictGuard knows alice, who may execute for x, and bob, who may read.
+// strictGuard returns a Guard that knows alice, who may execute for x, and bob, who may read.
 func strictGuard(t *testing.T) *Guard {
 	t.Helper()
 	g, err := New(Options{Certificates: true, Rules: []Rule{
@@ -52,8 +52,9 @@ func (g *Guard) unary(ctx context.Context, method string, req proto.Message) cod
 	return status.Code(err)
 }
 
-// TestWhoIsLetThrough: who is known and has no right is refused by his headers, and who has not
-// what a method takes when he calls it. A certificate that nobody has verified names nobody.
+// TestWhoIsLetThrough: a known caller without any right is refused when its headers arrive; a
+// caller that lacks the right for a method is refused at the call. An unverified certificate
+// identifies nobody.
 func TestWhoIsLetThrough(t *testing.T) {
 	g := strictGuard(t)
 	unverified := tls.ConnectionState{PeerCertificates: shownBy("alice").PeerCertificates}
@@ -86,8 +87,8 @@ func TestWhoIsLetThrough(t *testing.T) {
 	}
 }
 
-// TestFoundOutForOneMethod: what was found out for one method, or by another Guard, is not good for
-// this one.
+// TestFoundOutForOneMethod: a decision for one method, or by another Guard, does not count for this
+// one.
 func TestFoundOutForOneMethod(t *testing.T) {
 	g := strictGuard(t)
 	lax, err := New(Options{Certificates: true, Rules: []Rule{{Anyone: true, May: Rights()}}})
@@ -117,7 +118,7 @@ func TestFoundOutForOneMethod(t *testing.T) {
 	}
 }
 
-// TestOpenPages has pages for everybody, which know who shows his name.
+// TestOpenPages has pages for everyone. They know the name of a user who has logged in.
 func TestOpenPages(t *testing.T) {
 	var name string
 	pages := strictGuard(t).OpenHTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { name = FromContext(r.Context()).name() }))

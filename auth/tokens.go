@@ -84,7 +84,7 @@ type issuer struct {
 	keys keys
 }
 
-// tokens authenticate by tokens. They cache verified ones within so many bytes.
+// tokens authenticates callers by tokens. It caches verified tokens up to a limit in bytes.
 type tokens struct {
 	issuers  map[string]*issuer
 	verified *verified
@@ -183,8 +183,8 @@ func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err e
 	return verifiedToken{who: who, until: standard.Expiry.Time().Add(from.Leeway), keys: from.keys, set: set}, err
 }
 
-// verifySignature tries the keys, of which there is more than one only if they or the
-// token have no name.
+// verifySignature tries the candidate keys. There are several only if the keys or the token have no
+// key ID.
 func verifySignature(parsed *jwt.JSONWebToken, candidates []jose.JSONWebKey, into ...any) error {
 	for _, key := range candidates {
 		if err := parsed.Claims(key, into...); err == nil {
@@ -232,8 +232,8 @@ func (i Issuer) Identify(claims map[string]any) (*Identity, error) {
 // decoded: users with larger ones as their names would be one user.
 const mostExact = 1<<53 - 1
 
-// flatten writes claims as text, those of objects with dots in their names. Beyond
-// maxClaims and maxClaimDepth they are left out, and so are numbers beyond mostExact.
+// flatten writes claims as text. Claims of objects have names with dots. It omits claims beyond
+// maxClaims and maxClaimDepth, and numbers beyond mostExact.
 func flatten(into map[string][]string, name string, value any, depth int) {
 	if depth > maxClaimDepth || len(into) >= maxClaims {
 		return

@@ -63,7 +63,7 @@ func (s signer) public() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: s.key.Public(), KeyID: s.id, Algorithm: string(s.algorithm), Use: "sig"}
 }
 
-// token signs claims; what they do not say is good.
+// token signs claims, and adds valid values for the missing ones.
 func (s signer) token(claims map[string]any) string {
 	s.t.Helper()
 	all := map[string]any{
@@ -186,8 +186,8 @@ func TestClaimsOfTokens(t *testing.T) {
 	}
 }
 
-// TestUsersWithNumbers has users whose names are numbers. Those that cannot be told apart once they
-// are decoded are nobody's names.
+// TestUsersWithNumbers has users whose names are numbers. Numbers that are equal after decoding
+// must not identify a user.
 func TestUsersWithNumbers(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	tokens, err := newTokens([]Issuer{{Name: issuerName, Audience: "farm", UserClaim: "id", KeysFile: keysFile(t, s)}}, defaultRemembered, zap.NewNop())
@@ -331,8 +331,7 @@ func TestKeysAreFetchedOnce(t *testing.T) {
 	})
 }
 
-// TestForeignKeysAreIgnored: an issuer may have keys of kinds that nobody here knows (RFC 7517,
-// section 5).
+// TestForeignKeysAreIgnored: an issuer may have keys of unknown kinds (RFC 7517, section 5).
 func TestForeignKeysAreIgnored(t *testing.T) {
 	s := newSigner(t, "one", jose.ES256)
 	ours, err := json.Marshal(s.public())
@@ -379,7 +378,8 @@ func TestIssuersAreChecked(t *testing.T) {
 	}
 }
 
-// TestRememberedTokens: what is kept of tokens is bounded by bytes, and those in use stay.
+// TestRememberedTokens: the cache of tokens is limited in bytes, and keeps the tokens that are in
+// use.
 func TestRememberedTokens(t *testing.T) {
 	keys := fileKeys{}
 	const most = 1 << 20

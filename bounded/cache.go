@@ -7,8 +7,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Cache keeps the most recently used entries within a limit of their total weight. The last entry
-// stays, whatever it weighs. A Cache is not safe for concurrent use.
+// A Cache keeps the most recently used entries within a limit of their total weight. It always
+// keeps the last entry, whatever its weight. A Cache is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	most, weight int64
 	entries      *lru.LRU[K, *entry[V]]
@@ -19,7 +19,7 @@ type entry[V any] struct {
 	weight int64
 }
 
-// New returns an empty Cache of at most so much weight.
+// New returns an empty Cache with that maximum weight.
 func New[K comparable, V any](most int64) *Cache[K, V] {
 	entries, err := lru.NewLRU[K, *entry[V]](math.MaxInt, nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Cache[K, V]) Put(k K, v V, weight int64) {
 	c.trim()
 }
 
-// Reweigh sets the weight of k, if it is there, and does not count it as used.
+// Reweigh sets the weight of k, if it exists, and does not count that as a use.
 func (c *Cache[K, V]) Reweigh(k K, weight int64) {
 	if e, ok := c.entries.Peek(k); ok {
 		c.weight += weight - e.weight

@@ -11,7 +11,7 @@ func TestCache(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(c *Cache[string, int])
-		want string // what is left, and its weight
+		want string // remaining entries, and their weight
 	}{
 		{"empty", func(*Cache[string, int]) {}, " 0"},
 		{"within the bound", func(c *Cache[string, int]) { c.Put("a", 1, 4); c.Put("b", 2, 6) }, "1 2 10"},

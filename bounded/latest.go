@@ -10,7 +10,7 @@ import (
 // safe for concurrent use; Shared is.
 type Latest[K comparable, V any] struct{ entries *lru.LRU[K, V] }
 
-// NewLatest returns an empty Latest of at most so many entries, at least one.
+// NewLatest returns an empty Latest with that maximum number of entries, at least one.
 func NewLatest[K comparable, V any](most int) *Latest[K, V] {
 	entries, err := lru.NewLRU[K, V](max(most, 1), nil)
 	if err != nil {
@@ -29,7 +29,7 @@ func (l *Latest[K, V]) Peek(k K) (value V, ok bool) { return l.entries.Peek(k) }
 // are too many.
 func (l *Latest[K, V]) Put(k K, v V) { l.entries.Add(k, v) }
 
-// Remove removes k, if it is there.
+// Remove removes k, if it exists.
 func (l *Latest[K, V]) Remove(k K) { l.entries.Remove(k) }
 
 // Oldest returns the least recently used entry; false if there is none.
@@ -44,7 +44,7 @@ type Shared[K comparable, V any] struct {
 	entries *Latest[K, V] // guarded by mu
 }
 
-// NewShared returns an empty Shared of at most so many entries, at least one.
+// NewShared returns an empty Shared with that maximum number of entries, at least one.
 func NewShared[K comparable, V any](most int) *Shared[K, V] {
 	return &Shared[K, V]{entries: NewLatest[K, V](most)}
 }

@@ -17,7 +17,7 @@ func TestLatest(t *testing.T) {
 		t.Errorf("the oldest is %q, %d, %t", k, v, ok)
 	}
 	l.Remove("b")
-	l.Remove("c") // not there
+	l.Remove("c") // does not exist
 	l.Put("d", 4)
 	if v, ok := l.Peek("a"); v != 1 || !ok || l.Len() != 2 {
 		t.Errorf("a is %d, %t, of %d", v, ok, l.Len())

@@ -131,8 +131,8 @@ func (b *build) text(s string, most int) string {
 	return s
 }
 
-// fits takes the room for an entry with a text of at most so many bytes, and reports whether there
-// was.
+// fits reserves room for an entry with a text of at most that many bytes, and reports whether there
+// was room.
 func (b *build) fits(s string, most int) bool {
 	n := min(len(s), most) + entryBytes
 	if b.room < n {

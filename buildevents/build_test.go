@@ -86,7 +86,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestSecrets has options of which the values, or parts of them, are not kept.
+// TestSecrets has options whose values, or parts of them, must not be stored.
 func TestSecrets(t *testing.T) {
 	for option, want := range map[string]string{
 		"--oauth2_token=x":                        "--oauth2_token=(hidden)",
@@ -104,7 +104,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestOutcome compares how builds end with what is kept of that.
+// TestOutcome checks the stored outcome for each way in which a build ends.
 func TestOutcome(t *testing.T) {
 	b := resumed(nil)
 	if got := b.outcome(); got != historypb.Outcome_OUTCOME_UNSPECIFIED {
@@ -141,8 +141,8 @@ func TestCachedTests(t *testing.T) {
 	}
 }
 
-// TestLargeBuild has more of everything than is kept: failures are kept in place of what went well,
-// and all are counted.
+// TestLargeBuild has more of everything than is stored. Failures must replace successes, and all
+// must be counted.
 func TestLargeBuild(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	b := resumed(nil)

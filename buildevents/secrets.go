@@ -9,9 +9,9 @@ import (
 const hidden = "(hidden)"
 
 var (
-	// secretive are options with values that are, or contain, secrets: headers, variables, and
-	// secrets by name. Names have digits and dashes, and those of a workspace's own options are
-	// labels.
+	// secretive matches options whose values are, or contain, secrets: headers, variables, and
+	// options with secrets by name. Names have digits and dashes. Names of a workspace's own
+	// options are labels.
 	secretive = regexp.MustCompile(`(?i)^--[^=]*(header|_env|token|secret|password|credential|api_?key)[^=]*=`)
 	// user is the user name and password in a URL, which may itself contain an @.
 	user = regexp.MustCompile(`://[^/\s]+@`)

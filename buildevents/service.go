@@ -51,7 +51,7 @@ type Service struct {
 
 var _ publish.PublishBuildEventServer = (*Service)(nil)
 
-// A key identifies a build: nobody changes builds of others.
+// A key identifies a build. It includes the user, so that no user changes another user's build.
 type key struct{ user, invocation string }
 
 // New returns a Service that keeps builds in a store; if that is nil, it keeps nothing, and answers

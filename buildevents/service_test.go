@@ -127,9 +127,9 @@ func newStore(t *testing.T, folder string) *history.Store {
 	return store
 }
 
-// TestStreamThatIsCut has a build go on after its connection broke, after a restart of the
-// scheduler and beside a call that hangs: each event is answered as often as it comes, and counted
-// once.
+// TestStreamThatIsCut continues a build after its connection broke, after a restart of the
+// scheduler, and during a call that hangs. Each event must be acknowledged as often as it arrives,
+// and counted once.
 func TestStreamThatIsCut(t *testing.T) {
 	folder := t.TempDir()
 	store := newStore(t, folder)
@@ -154,7 +154,7 @@ func TestStreamThatIsCut(t *testing.T) {
 	for n := int64(3); n <= 6; n++ {
 		expect(second, n, target(fmt.Sprintf("//a:%d", n), n != 6))
 	}
-	third := open(t, s) // while nobody knows yet that the second one is dead
+	third := open(t, s) // while the server does not know yet that the second one is dead
 	expect(third, 6, target("//a:6", false))
 	expect(third, 7, target("//a:7", true))
 	if _, err := second.send(7, target("//a:7", true)); status.Code(err) != codes.Aborted {
@@ -187,8 +187,8 @@ func TestStreamThatIsCut(t *testing.T) {
 	}
 }
 
-// TestEventsThatWereLost begins in the middle, as after a crash: the build goes on, and its record
-// says so.
+// TestEventsThatWereLost begins in the middle of a stream, as after a crash. The build must
+// continue, and its record must say that events are missing.
 func TestEventsThatWereLost(t *testing.T) {
 	store := newStore(t, "")
 	c := open(t, New(store, nil))
@@ -233,8 +233,8 @@ func TestWhatNoBuildToolSends(t *testing.T) {
 	}
 }
 
-// TestWhatIsKeptOfAStream sends names that are longer than those of build tools, in fields that
-// this version does not know and in an option: none of it is kept, or said back.
+// TestWhatIsKeptOfAStream sends names that are longer than any build tool's, in unknown fields and
+// in an option. They must be neither stored nor sent back.
 func TestWhatIsKeptOfAStream(t *testing.T) {
 	s := New(newStore(t, ""), nil)
 	c := open(t, s)
@@ -307,8 +307,8 @@ func TestEverythingIsAnswered(t *testing.T) {
 	}
 }
 
-// TestPatterns has the first event announce of which patterns a build is: they are known without
-// the event of their targets, and once.
+// TestPatterns: the first event announces the target patterns of a build. They must be known
+// without the event of their targets, and be stored once.
 func TestPatterns(t *testing.T) {
 	pattern := &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//...", "-//b"}}}}
 	first := packed(&bazel.BuildEvent{Payload: &bazel.BuildEvent_Started{Started: &bazel.BuildStarted{Command: "build"}}})
@@ -331,8 +331,8 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// TestLargeEvents has events of which much is unknown here, as the names of all targets of a
-// pattern, and such as take more memory when they are decoded.
+// TestLargeEvents has events with much unknown content, such as the names of all targets of a
+// pattern, and events that take more memory when decoded.
 func TestLargeEvents(t *testing.T) {
 	pattern := &bazel.BuildEvent{Id: &bazel.BuildEventId{Id: &bazel.BuildEventId_Pattern{
 		Pattern: &bazel.BuildEventId_PatternExpandedId{Pattern: []string{"//..."}},
@@ -349,8 +349,8 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// TestBuildsOfOthers publishes the same name as two users: each has a build of his own. The first
-// one's goes on.
+// TestBuildsOfOthers publishes the same invocation as two users. Each has a build of his own. The
+// first one's build continues.
 func TestBuildsOfOthers(t *testing.T) {
 	store := newStore(t, "")
 	s := New(store, nil)
@@ -383,9 +383,8 @@ func TestResumedForItsInstance(t *testing.T) {
 	}
 }
 
-// TestOwnBuildIsResumed looks for a build to resume where others have published the same
-// invocation: as somebody whom the build tool takes for its user, and under names that would be
-// globs.
+// TestOwnBuildIsResumed resumes a build while others have published the same invocation, as a user
+// whom the build tool reports, and under names that would be globs.
 func TestOwnBuildIsResumed(t *testing.T) {
 	store := newStore(t, "")
 	s := New(store, nil)
@@ -411,8 +410,8 @@ func TestOwnBuildIsResumed(t *testing.T) {
 	}
 }
 
-// TestFloodOfBuilds publishes many builds that take all the room they may have: what ended before
-// is not pushed out by them.
+// TestFloodOfBuilds publishes many builds that use all the room that they may. Earlier builds must
+// stay.
 func TestFloodOfBuilds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, err := history.Open(t.TempDir(), history.Options{Keep: 14 * 24 * time.Hour, MaxBytes: 2 << 20})
@@ -458,8 +457,8 @@ func TestFloodOfBuilds(t *testing.T) {
 	})
 }
 
-// TestWrites has a build that goes on for an hour: what is known of it can be found soon, and is
-// not written for each event.
+// TestWrites has a build that runs for an hour. Its state must be found soon, but must not be
+// written for each event.
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "")

@@ -88,9 +88,9 @@ type Readable interface {
 // Content is the blobs of one instance name.
 type Content interface {
 	Readable
-	// Contains reports whether d is there.
+	// Contains reports whether d exists.
 	Contains(d digest.Digest) bool
-	// ContainsSound reports whether d is there and verified.
+	// ContainsSound reports whether d exists and is verified.
 	ContainsSound(ctx context.Context, d digest.Digest) (bool, error)
 	// FindUnsound is FindMissing that also checks the present blobs: it hashes those whose files
 	// were changed and, with stale, those that are not verified.

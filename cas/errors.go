@@ -10,7 +10,7 @@ import (
 // The kinds of errors that callers branch on with errors.Is. An error about a
 // malformed digest is digest.ErrInvalid, one about a malformed Directory tree.ErrInvalid.
 var (
-	// ErrNotFound: the blob or action result is not there.
+	// ErrNotFound means that the blob or action result does not exist.
 	ErrNotFound = digest.ErrNotFound
 	// ErrCorrupt: bytes do not have the digest they were announced under.
 	ErrCorrupt = errors.New("content does not match its digest")
@@ -37,8 +37,7 @@ func (e *NeverFitsError) Error() string {
 // Is reports whether target is ErrNoSpace.
 func (e *NeverFitsError) Is(target error) bool { return target == ErrNoSpace }
 
-// A MissingError names the blobs that are not there. errors.Is(err, ErrNotFound)
-// holds for it.
+// A MissingError names the missing blobs. errors.Is(err, ErrNotFound) holds for it.
 type MissingError struct{ Digests []digest.Digest }
 
 // Error names the first missing blob and counts the others.

@@ -65,7 +65,7 @@ func BenchmarkKill100(b *testing.B) {
 	}
 }
 
-// BenchmarkMeter is what the figures of an action cost.
+// BenchmarkMeter measures the cost of reading the figures of an action.
 func BenchmarkMeter(b *testing.B) {
 	for _, v := range []int{2, 1} {
 		b.Run(fmt.Sprintf("v%d", v), func(b *testing.B) {
@@ -88,7 +88,7 @@ func BenchmarkMeter(b *testing.B) {
 	}
 }
 
-// BenchmarkSlot is what a fresh group with all controllers for each action would cost.
+// BenchmarkSlot measures the cost of a new group with all controllers for each action.
 func BenchmarkSlot(b *testing.B) {
 	for _, v := range []int{2, 1} {
 		b.Run(fmt.Sprintf("v%d", v), func(b *testing.B) {

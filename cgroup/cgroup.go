@@ -28,8 +28,8 @@ const stalePatience = 10 * time.Second
 
 // Options configures a Parent.
 type Options struct {
-	// Name distinguishes this process's groups from those of others and identifies them after a
-	// crash: letters, digits, '-', '_' and '.'. Required.
+	// Name distinguishes this process's groups from those of other processes, and identifies them
+	// after a crash: letters, digits, '-', '_' and '.'. Required.
 	Name string
 	// Version restricts the choice to cgroup v1 or v2; 0 takes the better one.
 	Version int

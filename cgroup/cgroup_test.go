@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// missing skips, or fails where CI demands that everything is there.
+// missing skips the test, or fails it if CI is set.
 func missing(t testing.TB, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -192,7 +192,7 @@ func TestStartPutsTheProcessInTheGroup(t *testing.T) {
 	})
 }
 
-// The command line of each case prints "ready" when all that it starts is there.
+// The command line of each case prints "ready" when all its processes have started.
 func TestKillLeavesNothing(t *testing.T) {
 	cases := []struct{ name, script string }{
 		{"plain", "echo ready; sleep 1000; :"},
@@ -359,8 +359,8 @@ func TestNamesAreHeldAgainstTheLivingOnly(t *testing.T) {
 	})
 }
 
-// TestOthersCannotLock: who can open the group could lock it, and keep the owner's next process
-// from starting.
+// TestOthersCannotLock: any process that can open the group could lock it, and so keep the owner's
+// next process from starting.
 func TestOthersCannotLock(t *testing.T) {
 	eachVersion(t, func(t *testing.T, version int) {
 		o := Options{Name: testName(t), Version: version, Logger: zap.NewNop()}

@@ -64,7 +64,7 @@ func TestNotAloneInADelegatedGroup(t *testing.T) {
 	if text := lacks[0].Error(); !strings.Contains(text, own) || !strings.Contains(text, "other processes") {
 		t.Errorf("missing: %v", text)
 	}
-	// What needs no controller works all the same.
+	// Functions that need no controller still work.
 	s, err := p.Slot("0")
 	if err != nil {
 		t.Fatal(err)

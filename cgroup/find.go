@@ -91,7 +91,7 @@ func (s surroundings) find(group string, match func(mountinfo.Mount) bool) (own 
 // A Group is a group of a hierarchy that is mounted at Point.
 type Group struct{ Point, Dir string }
 
-// Groups returns the groups of the commands of slot; for nil those of this process.
+// Groups returns the groups of the commands of slot; if slot is nil, the groups of this process.
 func Groups(slot *Handle) ([]Group, error) {
 	around, err := lookAround()
 	if err != nil {

@@ -35,8 +35,8 @@ type setting struct {
 	optional bool
 }
 
-// settings are those of one controller. The order is that of growing memory; groups
-// are limited once only, when they are new.
+// settings returns the settings of one controller, in the order of growing memory. Groups are
+// limited only once, when they are new.
 func (l *Limits) settings(controller string, version int) []setting {
 	var list []setting
 	add := func(is bool, file, value string, optional bool) {

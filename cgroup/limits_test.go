@@ -65,7 +65,7 @@ func output(t *testing.T, s *Slot, script string) string {
 			t.Error(err)
 			return
 		}
-		_ = c.Wait() // what it printed is the outcome
+		_ = c.Wait() // its output is the result
 	})
 	if err := s.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func meter(t *testing.T, s *Slot) *Meter {
 	return m
 }
 
-// measured is what f uses.
+// measured returns the usage of f.
 func measured(t *testing.T, m *Meter, f func()) Usage {
 	t.Helper()
 	if err := m.Begin(); err != nil {
@@ -101,7 +101,7 @@ func measured(t *testing.T, m *Meter, f func()) Usage {
 	return u
 }
 
-// hog makes the shell use so many MiB of memory, in a process of its own.
+// hog returns a shell command that uses that many MiB of memory, in a process of its own.
 func hog(mib int) string {
 	return fmt.Sprintf("head -c %dM /dev/zero | tail >/dev/null", mib)
 }
@@ -160,7 +160,7 @@ func TestMemoryLimitKills(t *testing.T) {
 		if u.OOMKills == 0 || !u.LimitReached || u.MemoryPeak < limit/2 || u.MemoryPeak > limit {
 			t.Errorf("100 MiB: got %+v", u)
 		}
-		// What was before does not count again.
+		// Earlier usage does not count again.
 		u = measured(t, m, func() { output(t, s, "true") })
 		if u.OOMKills != 0 || u.LimitReached || u.MemoryPeak > limit/2 {
 			t.Errorf("nothing: got %+v", u)

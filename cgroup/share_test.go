@@ -15,7 +15,7 @@ func TestDivide(t *testing.T) {
 	machine := Capacity{CPUs: []int{0, 1, 2, 3}, Quota: 4000, Memory: 20 * gib, Pids: 32768}
 	limited := machine // a container with a quota and a memory limit
 	limited.Quota, limited.Memory = 2500, 2*gib
-	small := machine // in what its connections may have, beside its memory
+	small := machine // the connections' share of its memory
 	small.Sockets = gib
 	tiny := Capacity{CPUs: []int{5}, Quota: 1000, Memory: gib, Pids: 100}
 	equal := func(cpus []int, quota, n int) []Limits {
@@ -30,7 +30,7 @@ func TestDivide(t *testing.T) {
 		capacity Capacity
 		share    Share
 		cpus     [][]int
-		want     Limits // of each, but for CPUs
+		want     Limits // of each limit except CPUs
 	}{
 		{"one slot has all", machine, Share{Slots: 1}, [][]int{{0, 1, 2, 3}}, equal(nil, 0, 1)[0]},
 		{"whole CPUs", machine, Share{Slots: 2}, [][]int{{0, 1}, {2, 3}}, equal(nil, 0, 2)[0]},

@@ -7,9 +7,9 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// NewCommand makes a Command message. Outputs are paths as REv2 writes them: relative to the
-// working directory, clean, "" for the directory itself. Variables and platform properties are
-// sorted by name.
+// NewCommand makes a Command message. Outputs are paths as in REv2: relative to the working
+// directory and clean; "" is the directory itself. Variables and platform properties are sorted by
+// name.
 func NewCommand(args, outputs []string, workingDirectory string, env map[string]string, platform Properties) *repb.Command {
 	c := &repb.Command{
 		Arguments: args, OutputPaths: outputs, WorkingDirectory: workingDirectory,

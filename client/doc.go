@@ -5,14 +5,14 @@
 // # What it rejects
 //
 // Scan accepts regular files, directories and symlinks, and fails on anything else rather than omit
-// it. It reads a file twice, to hash and to upload it: the upload fails if the file changes in
-// between. Download never writes outside its folder, whatever the result says, and makes no symlink
-// to the outside. The package keeps nothing between calls: it has no cache of digests, and is not a
-// build tool.
+// it. It reads a file twice, to hash it and to upload it. The upload fails if the file changes in
+// between. Download never writes outside its folder, whatever the result says, and creates no
+// symlink to the outside. The package keeps nothing between calls: it has no cache of digests, and
+// is not a build tool.
 //
 // # Goroutines and locks
 //
-// Every goroutine ends before the call that started it returns, except those with which gRPC closes
-// a stream whose context is cancelled. No lock is held during a callback or I/O; callbacks must not
-// block.
+// Every goroutine ends before the call that started it returns, except the goroutines of gRPC that
+// close a stream whose context is cancelled. No lock is held during a callback or I/O. Callbacks
+// must not block.
 package client

@@ -43,9 +43,9 @@ func Download(
 	return nil
 }
 
-// Output returns a stream that an ActionResult holds inline as raw or names by d; without either it
-// is empty. If both are given, they must agree, or the error is ErrCorrupt. fn is the digest
-// function that client uses.
+// Output returns an output stream of an ActionResult: the inline content raw, or the blob d.
+// Without either it is empty. If both are given and differ, the error is ErrCorrupt. fn is the
+// digest function of the client.
 func Output(
 	ctx context.Context, client *casclient.Client, fn digest.Function, raw []byte, d *repb.Digest,
 ) ([]byte, error) {
@@ -72,8 +72,8 @@ func Output(
 	return b, nil
 }
 
-// write writes the planned outputs. Symlinks come last, so that no path of this result goes through
-// one.
+// write writes the planned outputs. It creates symlinks last, so that no path of this result goes
+// through one.
 func (p *plan) write(ctx context.Context, root *os.Root) error {
 	for _, dir := range p.dirs {
 		if err := root.MkdirAll(dir, 0o777); err != nil {
@@ -94,8 +94,8 @@ func (p *plan) write(ctx context.Context, root *os.Root) error {
 	return nil
 }
 
-// writeFiles writes files with inline or no content at once, the others as their blobs arrive, each
-// blob once from the network and copied from there.
+// writeFiles first writes the files with inline or empty content. It fetches each other blob once,
+// and copies it to all files that have this content.
 func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 	var wanted []digest.Digest
 	places := map[digest.Digest][]plannedFile{}
@@ -114,8 +114,8 @@ func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	// Calls of the sink may overlap; they only read places, and no two of them
-	// write the same file.
+	// Calls of the callback may overlap. They only read places, and no two of them write the same
+	// file.
 	return p.client.Fetch(ctx, wanted, func(d digest.Digest, r io.Reader) error {
 		return writeCopies(root, places[d], r)
 	})
@@ -128,7 +128,7 @@ func writeInline(root *os.Root, f plannedFile) error {
 	})
 }
 
-// writeCopies writes r to the first of files, and copies that to the others.
+// writeCopies writes r to the first file, and copies this file to the others.
 func writeCopies(root *os.Root, files []plannedFile, r io.Reader) error {
 	first := files[0]
 	err := writeFile(root, first, func(w io.Writer) error {
@@ -179,7 +179,7 @@ func writeFile(root *os.Root, f plannedFile, fill func(io.Writer) error) error {
 	return nil
 }
 
-// makeWay removes a file or symlink at name, and makes the folders above it.
+// makeWay removes a file or symlink at name, and creates the folders above it.
 func makeWay(root *os.Root, name string) error {
 	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
 		return err

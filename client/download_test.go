@@ -139,8 +139,7 @@ func TestDownloadRefuses(t *testing.T) {
 	}
 }
 
-// TestPlanBounded has trees of few messages that stand for many folders, or for
-// one very deep one.
+// TestPlanBounded has small trees that expand to many folders, or to a very deep one.
 func TestPlanBounded(t *testing.T) {
 	farm := newFarm(t, nil)
 	for _, test := range []struct {
@@ -203,7 +202,7 @@ func TestOutput(t *testing.T) {
 		}
 	}
 	if got, err := Output(t.Context(), client, fn, []byte("other"), farm.put(t, fn, []byte("raw"))); !errors.Is(err, cas.ErrCorrupt) {
-		t.Errorf("inline, and not what its digest says: %q, %v; want ErrCorrupt", got, err)
+		t.Errorf("inline content that does not match the digest: %q, %v; want ErrCorrupt", got, err)
 	}
 	absent := digest.Of(fn, []byte("absent")).Proto()
 	if _, err := Output(t.Context(), client, fn, nil, absent); !errors.Is(err, cas.ErrNotFound) {

@@ -45,7 +45,7 @@ func ExampleNewCommand() {
 	// PATH=/usr/bin:/bin
 }
 
-// A command runs on a folder of this machine, and its outputs come back.
+// The command runs on a folder of this machine, and its outputs are downloaded.
 func ExampleExecute() {
 	ctx := context.Background()
 	conn, err := grpc.NewClient("127.0.0.1:8980", grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -62,7 +62,7 @@ func ExampleExecute() {
 		Command: client.NewCommand([]string{"/bin/sh", "-c", "wc -l * > lines"}, []string{"lines"}, "", nil, nil),
 	})
 	if err != nil {
-		log.Fatal(err) // nobody could say what became of it
+		log.Fatal(err) // the outcome is unknown
 	}
 	if outcome.Status != nil {
 		log.Fatal(outcome.Status) // the farm could not run it

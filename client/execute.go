@@ -27,8 +27,8 @@ const (
 	Queued
 	Executing
 	Done
-	// Silent: the server does not answer. Execute waits for it; the earlier stage is reported again
-	// afterwards.
+	// Silent: the server does not answer. Execute waits for it, and reports the earlier stage again
+	// when the server answers.
 	Silent
 )
 
@@ -61,42 +61,40 @@ type Event struct {
 
 // A Request is one command to be executed remotely.
 type Request struct {
-	// Storage is the connection to the blobs, if the server does not have them itself; nil: it
-	// does.
+	// Storage is the connection to the storage; nil: the server has the storage itself.
 	Storage  grpc.ClientConnInterface
 	Instance string          // REv2 instance name; may be empty
-	Function digest.Function // default SHA-256; must be the one Inputs were scanned with
+	Function digest.Function // default SHA-256; must be the function that Scan used for Inputs
 	Command  *repb.Command   // not changed; lists need not be sorted
 	Platform *repb.Platform  // not changed; nil: the platform in Command, if any
-	Inputs   *Inputs         // nil is an empty input root
+	Inputs   *Inputs         // nil means an empty input root
 	Timeout  time.Duration   // 0 means the server's default
-	Priority int32           // REv2 ExecutionPolicy: lower runs earlier
+	Priority int32           // priority of REv2 ExecutionPolicy: lower runs earlier
 
-	DoNotCache      bool // the result is neither cached nor taken from the cache
-	SkipCacheLookup bool // execute although a result may be cached
-	// CancelWithContext makes the server cancel the run when the context ends first, unless other
-	// clients wait for the same run. Otherwise the server notices after some time that no client
-	// waits.
+	DoNotCache      bool // neither cache the result nor use a cached one
+	SkipCacheLookup bool // execute even if a result is cached
+	// CancelWithContext makes the server cancel the run when the context ends, unless other clients
+	// wait for the same run. Without it, the server notices after some time that no client waits.
 	CancelWithContext bool
 
-	// Metadata identifies the caller for the server's logs and fairness; nil is valid. It is not
-	// changed: a missing tool, invocation or action is added.
+	// Metadata identifies the caller in the server's logs and for fair sharing. It may be nil and
+	// is not changed: Execute adds a missing tool, invocation and action.
 	Metadata *repb.RequestMetadata
-	// Progress may be nil. Its calls do not overlap; it must not block.
+	// Progress may be nil. Calls of it do not overlap. It must not block.
 	Progress func(Event)
 	// Stdout and Stderr receive the output of the running command, if the server offers it; nil: no
-	// live output. It may be incomplete, see Live.Rest.
+	// live output. Live output may be incomplete, see Live.Rest.
 	Stdout, Stderr *Live
 	Logger         *zap.Logger // may be nil
 }
 
-// An Outcome is the end of an action that the server accepted.
+// An Outcome is the result of an action that the server accepted.
 type Outcome struct {
-	Result  *repb.ActionResult // may be nil when Status is not
-	Cached  bool               // the result was in the cache
-	Message string             // from the server, for the user; often empty
-	// Status is the reason why the action did not complete, as a gRPC status error
-	// (DeadlineExceeded: it timed out); nil if it completed, with any exit code.
+	Result  *repb.ActionResult // may be nil if Status is not nil
+	Cached  bool               // the result came from the cache
+	Message string             // from the server, for the user; usually empty
+	// Status is a gRPC status error with the reason why the action did not complete, such as
+	// DeadlineExceeded for a timeout. It is nil if the command completed, with any exit code.
 	Status error
 	Action digest.Digest
 
@@ -106,11 +104,11 @@ type Outcome struct {
 	UploadedBytes int64
 }
 
-// Execute uploads the blobs of req that the server at conn lacks, and executes req. It waits until
-// ctx ends. It resumes a broken stream, and uploads inputs again that the server lost between
-// upload and execution.
+// Execute uploads the blobs of req that the server at conn lacks, executes req, and waits until it
+// completes or ctx ends. It resumes a broken stream. If the server loses inputs between upload and
+// execution, it uploads them again.
 //
-// An error means that there is no outcome, and keeps the server's status (status.FromError). A
+// An error means that there is no outcome. It wraps the server's status (status.FromError). A
 // failure of the command is not an error.
 func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*Outcome, error) {
 	x, err := newExecution(conn, req)
@@ -141,7 +139,7 @@ func Execute(ctx context.Context, conn grpc.ClientConnInterface, req Request) (*
 	}
 }
 
-// statusError is why an action did not run to its end; nil if it did.
+// statusError returns why an action did not complete; nil if it did.
 func statusError(response *repb.ExecuteResponse) error {
 	if response.GetStatus() == nil {
 		return nil
@@ -149,8 +147,8 @@ func statusError(response *repb.ExecuteResponse) error {
 	return status.ErrorProto(response.GetStatus())
 }
 
-// lacksBlobs reports whether err says that blobs of the action are missing from the storage, as the
-// documentation of Execution.Execute in REv2 defines it.
+// lacksBlobs reports whether err says that the storage lacks blobs of the action, in the form that
+// REv2 defines for Execution.Execute.
 func lacksBlobs(err error) bool {
 	s := status.Convert(err)
 	if s.Code() != codes.FailedPrecondition {

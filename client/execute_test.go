@@ -23,8 +23,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// A script is an Execution server that answers each stream with the next of its
-// steps, whichever method opens it.
+// A script is an Execution server. It answers each stream with its next step, whichever method
+// opened the stream.
 type script struct {
 	repb.UnimplementedExecutionServer
 	steps []step
@@ -35,7 +35,7 @@ type script struct {
 	who      []*repb.RequestMetadata
 }
 
-// A step sends operations and ends the stream with an error or nil.
+// A step sends operations and ends the stream, with an error if it returns one.
 type step func(send func(*longrunningpb.Operation)) error
 
 type operations = grpc.ServerStreamingServer[longrunningpb.Operation]
@@ -69,7 +69,7 @@ func (s *script) next(call string, stream operations) error {
 	return s.steps[i](func(op *longrunningpb.Operation) { _ = stream.Send(op) })
 }
 
-// at is an operation under way.
+// at returns an operation that is in a stage.
 func at(name string, stage repb.ExecutionStage_Value) *longrunningpb.Operation {
 	m, err := anypb.New(&repb.ExecuteOperationMetadata{Stage: stage})
 	if err != nil {
@@ -78,7 +78,7 @@ func at(name string, stage repb.ExecutionStage_Value) *longrunningpb.Operation {
 	return &longrunningpb.Operation{Name: name, Metadata: m}
 }
 
-// finish is a step that ends the operation with r.
+// finish returns a step that completes the operation with r.
 func finish(r *repb.ExecuteResponse) step {
 	return func(send func(*longrunningpb.Operation)) error {
 		m, err := anypb.New(r)
@@ -92,7 +92,7 @@ func finish(r *repb.ExecuteResponse) step {
 	}
 }
 
-// breakOff is a step that ends in err after one stage.
+// breakOff returns a step that ends with err after one stage.
 func breakOff(name string, stage repb.ExecutionStage_Value, err error) step {
 	return func(send func(*longrunningpb.Operation)) error {
 		send(at(name, stage))
@@ -100,7 +100,7 @@ func breakOff(name string, stage repb.ExecutionStage_Value, err error) step {
 	}
 }
 
-// missing is FAILED_PRECONDITION as REv2 has it for an absent input.
+// missing returns the status FAILED_PRECONDITION that REv2 prescribes for a missing input.
 func missing(t *testing.T) *status.Status {
 	t.Helper()
 	s, err := status.New(codes.FailedPrecondition, "an input is gone").WithDetails(
@@ -113,7 +113,7 @@ func missing(t *testing.T) *status.Status {
 	return s
 }
 
-// demand is a request with inputs.
+// demand returns a request with inputs.
 func demand(t *testing.T) Request {
 	t.Helper()
 	inputs, err := Scan(t.Context(), fn, []Mount{{Dir: local{"a": "1", "b/c": "2"}.write(t)}}, nil)
@@ -139,7 +139,7 @@ func TestExecuteStreams(t *testing.T) {
 		name  string
 		steps []step
 		calls []string
-		code  codes.Code // of the error; that of the outcome is in status
+		code  codes.Code // of the error; status has the code of the outcome
 		state codes.Code
 	}{
 		{"at once", []step{finish(ok)}, []string{"execute"}, codes.OK, codes.OK},
@@ -156,7 +156,7 @@ func TestExecuteStreams(t *testing.T) {
 			codes.OK, codes.OK,
 		},
 		{
-			"the operation itself is an error", // of any code: it has ended
+			"the operation itself is an error", // with any code, the operation has ended
 			[]step{func(send func(*longrunningpb.Operation)) error {
 				send(&longrunningpb.Operation{
 					Name: "op", Done: true, Result: &longrunningpb.Operation_Error{Error: status.Convert(away).Proto()},
@@ -167,7 +167,7 @@ func TestExecuteStreams(t *testing.T) {
 			codes.Unavailable, codes.OK,
 		},
 		{
-			"neither result nor error", // which is not exit code 0
+			"neither result nor error", // must not count as exit code 0
 			[]step{finish(&repb.ExecuteResponse{})},
 			[]string{"execute"},
 			codes.Unknown, codes.OK,
@@ -195,7 +195,7 @@ func TestExecuteStreams(t *testing.T) {
 			codes.OK, codes.OK,
 		},
 		{
-			"missing twice", // the first as the error of the call
+			"missing twice", // the first time as the error of the call
 			[]step{func(func(*longrunningpb.Operation)) error { return missing(t).Err() }, finish(gone)},
 			[]string{"execute", "execute"},
 			codes.OK, codes.FailedPrecondition,
@@ -232,7 +232,7 @@ func TestExecuteStreams(t *testing.T) {
 	}
 }
 
-// A cancelled is a script that can be told to cancel operations.
+// A cancelled is a script that also accepts requests to cancel operations.
 type cancelled struct {
 	script
 	longrunningpb.UnimplementedOperationsServer
@@ -244,7 +244,7 @@ func (c *cancelled) CancelOperation(_ context.Context, r *longrunningpb.CancelOp
 	return &emptypb.Empty{}, nil
 }
 
-// TestExecuteIsInterrupted has the client leave while the action runs.
+// TestExecuteIsInterrupted ends the client's context while the action runs.
 func TestExecuteIsInterrupted(t *testing.T) {
 	for cancels, want := range map[bool][]string{true: {"op"}, false: nil} {
 		ctx, leave := context.WithCancel(t.Context())
@@ -279,7 +279,7 @@ func TestExecuteIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestExecuteSends looks at what arrives at the server.
+// TestExecuteSends checks the messages that the server receives.
 func TestExecuteSends(t *testing.T) {
 	ok := finish(&repb.ExecuteResponse{Result: &repb.ActionResult{}, CachedResult: true})
 	server := &script{steps: []step{ok, ok}}

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// toolName is our name as a client.
+	// toolName is the name of this client in request metadata.
 	toolName = "forerunner"
 )
 
@@ -33,10 +33,10 @@ type execution struct {
 	streams  bytestream.ByteStreamClient
 	storage  *casclient.Client
 	req      Request
-	blobs    []casclient.Blob // all that the action needs
+	blobs    []casclient.Blob // all blobs of the action
 	action   digest.Digest
-	metadata string // RequestMetadata, encoded
-	last     Stage  // reported last
+	metadata string // encoded RequestMetadata
+	last     Stage  // the last reported stage
 	outcome  *Outcome
 }
 
@@ -116,7 +116,7 @@ func (x *execution) encode() error {
 	return nil
 }
 
-// add encodes m as one of the blobs.
+// add encodes m and adds it to the blobs.
 func (x *execution) add(m proto.Message) (digest.Digest, error) {
 	d, b, err := digest.OfMessage(x.req.Function, m)
 	if err != nil {
@@ -126,9 +126,9 @@ func (x *execution) add(m proto.Message) (digest.Digest, error) {
 	return d, nil
 }
 
-// canonical returns c with its lists in the order that REv2 demands, so that
-// equal commands have equal digests. The platform, unless nil, goes in too: a
-// server older than REv2 2.2 looks for it there, not in the Action.
+// canonical returns c with its lists in the order that REv2 requires, so that equal commands have
+// equal digests. It also sets the platform, unless platform is nil: servers older than REv2 2.2
+// look for it in the Command, not in the Action.
 func canonical(c *repb.Command, platform *repb.Platform) *repb.Command {
 	c = proto.CloneOf(c)
 	if platform != nil {
@@ -146,7 +146,7 @@ func canonical(c *repb.Command, platform *repb.Platform) *repb.Command {
 	return c
 }
 
-// stage reports s unless it was the last one reported.
+// stage reports s unless it was the last reported stage.
 func (x *execution) stage(s Stage) {
 	if s != x.last {
 		x.last = s
@@ -154,7 +154,7 @@ func (x *execution) stage(s Stage) {
 	}
 }
 
-// uploading reports how far an upload is.
+// uploading reports the progress of an upload.
 func (x *execution) uploading(done, total int64) {
 	x.last = Uploading
 	x.req.Progress(Event{Stage: Uploading, DoneBytes: done, TotalBytes: total})

@@ -16,13 +16,13 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A farm is storage, and perhaps an Execution server, in memory.
+// A farm is a storage in memory, optionally with an Execution server.
 type farm struct {
 	store *disk.Store
 	conn  *grpc.ClientConn
 }
 
-// newFarm serves real storage and, unless nil, execution.
+// newFarm serves a real storage and, unless it is nil, execution.
 func newFarm(t testing.TB, execution repb.ExecutionServer) *farm {
 	t.Helper()
 	store, err := disk.Open(t.TempDir(), disk.Options{MaxBytes: 1 << 26})
@@ -63,9 +63,8 @@ func (f *farm) put(t testing.TB, fn digest.Function, b []byte) *repb.Digest {
 	return d.Proto()
 }
 
-// A local is a local folder as a map: a name that ends in "/" is a folder, a
-// content that begins with "->" is a symlink, one that begins with "#!" is
-// executable.
+// A local is a local folder as a map. A name that ends in "/" is a folder, content that begins with
+// "->" is a symlink, and content that begins with "#!" is an executable file.
 type local map[string]string
 
 func (l local) write(t *testing.T) string {
@@ -95,8 +94,7 @@ func writeEntry(path, name, content string) error {
 	return os.WriteFile(path, []byte(content), 0o644)
 }
 
-// readLocal is the opposite of write; a folder that has something in it is not
-// mentioned.
+// readLocal is the inverse of write. It omits folders that are not empty.
 func readLocal(t *testing.T, dir string) local {
 	t.Helper()
 	l := local{}

@@ -18,15 +18,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A folder is a directory of the input root while it is put together.
+// A folder is a directory of the input root that is being built.
 type folder struct {
 	folders map[string]*folder
 	files   []fileEntry
 	links   []*repb.SymlinkNode
 }
 
-// A fileEntry is a file of a folder. The node gets its digest when all files are
-// hashed.
+// A fileEntry is a file in a folder. Its node gets the digest when all files are hashed.
 type fileEntry struct {
 	*hashedFile
 	node *repb.FileNode
@@ -66,8 +65,8 @@ type encoder struct {
 	seen  map[digest.Digest]struct{} // blobs in blobs, and the empty blob
 }
 
-// encode returns the digest of f as a Directory, after those of its folders. at
-// is where f is in the input root, for errors.
+// encode returns the digest of f as a Directory message, and encodes its subfolders first. at is
+// the path of f in the input root, for errors.
 func (e *encoder) encode(f *folder, at string) (digest.Digest, error) {
 	m := &repb.Directory{Symlinks: f.links}
 	for _, file := range f.files {
@@ -100,7 +99,7 @@ func (e *encoder) addFiles(files []*hashedFile) {
 	}
 }
 
-// add adds a blob unless it is there.
+// add adds a blob unless it has been added before.
 func (e *encoder) add(d digest.Digest, blob func() casclient.Blob) {
 	if _, twice := e.seen[d]; twice {
 		return

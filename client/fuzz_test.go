@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzDownload has a server give any result with any Tree: what comes of it is below the folder
-// that it is for, and no symlink there leads out of it.
+// FuzzDownload downloads arbitrary results with arbitrary Trees. Everything that Download creates
+// must be below its folder, and no symlink may lead out of the folder.
 func FuzzDownload(f *testing.F) {
 	farm := newFarm(f, nil)
 	text := farm.put(f, fn, []byte("text"))

@@ -15,7 +15,7 @@ import (
 )
 
 // A Live receives the output of a running command on one stream. It is a hint: the result has the
-// complete output, and Rest compares.
+// complete output, and Rest returns the part that was not shown.
 type Live struct {
 	w     io.Writer
 	again func()
@@ -23,9 +23,9 @@ type Live struct {
 	sum   hash.Hash // of the shown output
 }
 
-// NewLive returns a Live that writes to w, which must not block for long. Errors of w are ignored.
-// When an action starts again, again is called, and w gets the output of the next run from its
-// beginning; earlier output in w is void.
+// NewLive returns a Live that writes to w, which must not block for long. It ignores errors of w.
+// When an action starts again, it calls again and then writes the output of the next run from the
+// beginning; earlier output is void.
 func NewLive(w io.Writer, again func()) *Live { return &Live{w: w, again: again, sum: sha256.New()} }
 
 func (l *Live) show(b []byte) {
@@ -34,16 +34,16 @@ func (l *Live) show(b []byte) {
 	l.shown += int64(len(b))
 }
 
-// startOver drops the shown output.
+// startOver forgets the shown output.
 func (l *Live) startOver() {
 	l.sum.Reset()
 	l.shown = 0
 	l.again()
 }
 
-// Rest returns the part of the complete output that was not shown. whole: the shown output is not
-// its beginning, for example because an action ran again without a notice in time; then Rest
-// returns all of it. Execute must have returned.
+// Rest returns the part of the complete output that was not shown. If the shown output is not the
+// beginning of the complete one, whole is true and Rest returns the complete output. This happens,
+// for example, if an action ran again without a notice in time. Execute must have returned.
 func (l *Live) Rest(final []byte) (rest []byte, whole bool) {
 	if int64(len(final)) >= l.shown {
 		if sum := sha256.Sum256(final[:l.shown]); bytes.Equal(sum[:], l.sum.Sum(nil)) {
@@ -53,13 +53,14 @@ func (l *Live) Rest(final []byte) (rest []byte, whole bool) {
 	return final, true
 }
 
-// Views read both streams of an operation.
+// views reads both output streams of an operation.
 type views struct {
 	sync.WaitGroup
 	begun bool
 }
 
-// begin starts to read, once, the stream that m names, until ctx ends or the streams do.
+// begin starts reading the streams that m names, until ctx or the streams end. Later calls do
+// nothing.
 func (v *views) begin(ctx context.Context, x *execution, m *repb.ExecuteOperationMetadata) {
 	if v.begun || m.GetStage() != repb.ExecutionStage_EXECUTING {
 		return
@@ -72,15 +73,15 @@ func (v *views) begin(ctx context.Context, x *execution, m *repb.ExecuteOperatio
 	}
 }
 
-// read shows a stream from its present position, and then those of further runs. If it ends for
-// another reason, the result has the rest.
+// read shows a stream from its present position, and then the streams of further runs. It stops at
+// any other end of the stream; the result has the rest.
 func (l *Live) read(ctx context.Context, from bytestream.ByteStreamClient, name string) {
 	for names.IsStartedOver(l.readRun(ctx, from, name)) {
 		l.startOver()
 	}
 }
 
-// readRun shows the stream of one run to its end.
+// readRun shows the stream of one run until it ends.
 func (l *Live) readRun(ctx context.Context, from bytestream.ByteStreamClient, name string) error {
 	stream, err := from.Read(ctx, &bytestream.ReadRequest{ResourceName: name, ReadOffset: l.shown})
 	if err != nil {

@@ -39,7 +39,7 @@ func TestRestOfWhatWasShown(t *testing.T) {
 	}
 }
 
-// fakeStreams has a stream of output whose runs each end with an error.
+// fakeStreams has an output stream. Each of its runs ends with an error.
 type fakeStreams struct {
 	bytestream.ByteStreamClient
 	runs []fakeRun
@@ -72,8 +72,8 @@ func (f *fakeStream) Recv() (*bytestream.ReadResponse, error) {
 	return nil, f.end
 }
 
-// TestStartedOver marks what does not count when that is known, and takes the next run from its
-// begin on.
+// TestStartedOver checks that output of a void run is marked as such, and that the next run's
+// output is shown from the beginning.
 func TestStartedOver(t *testing.T) {
 	var w strings.Builder
 	l := NewLive(&w, func() { w.WriteString("|") })

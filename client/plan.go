@@ -17,22 +17,21 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// The named bounds of a result.
+// The bounds of a result.
 const (
-	// maxOutputs limits the outputs of one result. A Tree that names a folder many times on each
-	// level means exponentially many files.
+	// maxOutputs limits the outputs of one result. A Tree that refers to a folder many times on
+	// each level expands to exponentially many files.
 	maxOutputs = 1 << 20
-	// maxPathBytes is the longest path that Linux takes (PATH_MAX). It bounds how
-	// deep a Tree goes, too.
+	// maxPathBytes is the maximum length of a path on Linux (PATH_MAX). It also limits the depth of
+	// a Tree.
 	maxPathBytes = 4095
 )
 
-// A plan lists the outputs of a result, all of them checked. Paths are relative, clean, and
-// slash-separated.
+// A plan lists the checked outputs of a result. Paths are relative, clean, and slash-separated.
 type plan struct {
 	client *casclient.Client
 	fn     digest.Function
-	limit  int // of dirs, files and links together
+	limit  int // maximum number of dirs, files and links together
 	dirs   []string
 	files  []plannedFile
 	links  []plannedLink
@@ -43,14 +42,14 @@ type plannedFile struct {
 	path       string
 	digest     digest.Digest
 	executable bool
-	inline     []byte // the content, if the result includes it
+	inline     []byte // the content, if it is in the result
 }
 
 type plannedLink struct {
 	path, target string
 }
 
-// addResult plans everything in r, reading its Trees.
+// addResult adds everything in r to the plan. It reads the Trees.
 func (p *plan) addResult(ctx context.Context, r *repb.ActionResult) error {
 	for _, f := range r.GetOutputFiles() {
 		if err := p.addFile(f.GetPath(), f); err != nil {
@@ -59,7 +58,7 @@ func (p *plan) addResult(ctx context.Context, r *repb.ActionResult) error {
 	}
 	for _, links := range [][]*repb.OutputSymlink{
 		r.GetOutputSymlinks(),
-		//lint:ignore SA1019 an older server fills in these
+		//lint:ignore SA1019 older servers set these fields
 		r.GetOutputFileSymlinks(), r.GetOutputDirectorySymlinks(),
 	} {
 		for _, l := range links {
@@ -134,7 +133,7 @@ func (p *plan) bound() error {
 	return nil
 }
 
-// checkPath accepts paths below the folder of the outputs.
+// checkPath returns an error unless the path is valid and below the folder of the outputs.
 func checkPath(at string) error {
 	if at == "." || !fs.ValidPath(at) || strings.IndexByte(at, 0) >= 0 {
 		return errors.New("is not a clean relative path")
@@ -145,9 +144,9 @@ func checkPath(at string) error {
 	return nil
 }
 
-// staysInside reports whether a symlink at that path cannot lead out of the outputs. ".." is valid
-// only at the start of target: after a name, which may be a symlink itself, its destination is
-// unknown.
+// staysInside reports whether a symlink at the path at cannot lead out of the outputs. ".." is
+// valid only at the start of target: after a name it is not, because the name may be a symlink with
+// an unknown target.
 func staysInside(at, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.IndexByte(target, 0) >= 0 {
 		return false
@@ -167,7 +166,7 @@ func staysInside(at, target string) bool {
 	return true
 }
 
-// addOutputDirectory plans the tree d.
+// addOutputDirectory adds the tree d to the plan.
 func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) error {
 	t := &outputTree{plan: p, folders: map[digest.Digest]*repb.Directory{}}
 	root, err := t.load(ctx, d)
@@ -177,13 +176,13 @@ func (p *plan) addOutputDirectory(ctx context.Context, d *repb.OutputDirectory) 
 	return t.add(d.GetPath(), root)
 }
 
-// An outputTree is an output folder with all of its Directory messages.
+// An outputTree is an output folder with all its Directory messages.
 type outputTree struct {
 	*plan
 	folders map[digest.Digest]*repb.Directory
 }
 
-// load gets the messages of d and returns the topmost one.
+// load reads the messages of d and returns the topmost one.
 func (t *outputTree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.Directory, error) {
 	if d.GetTreeDigest() == nil {
 		return t.loadRoot(ctx, d.GetRootDirectoryDigest())
@@ -207,7 +206,7 @@ func (t *outputTree) load(ctx context.Context, d *repb.OutputDirectory) (*repb.D
 	return m.GetRoot(), err
 }
 
-// loadRoot gets the messages of a folder that comes without a Tree.
+// loadRoot reads the messages of a folder without a Tree.
 func (t *outputTree) loadRoot(ctx context.Context, root *repb.Digest) (*repb.Directory, error) {
 	of, err := digest.FromProto(t.fn, root)
 	if err != nil {
@@ -234,7 +233,7 @@ func (t *outputTree) index(messages []*repb.Directory) error {
 	return nil
 }
 
-// check returns the digest of m, if that is a valid folder.
+// check returns the digest of m, or an error if m is not a valid Directory.
 func (t *outputTree) check(m *repb.Directory) (digest.Digest, error) {
 	d, b, err := digest.OfMessage(t.fn, m)
 	if err == nil {
@@ -243,10 +242,10 @@ func (t *outputTree) check(m *repb.Directory) (digest.Digest, error) {
 	return d, err
 }
 
-// add plans m, which is checked and at that path, and everything below it. A folder cannot be below
-// itself, because its name is its hash.
+// add adds m, which must be checked, and everything below it to the plan. at is the path of m. A
+// folder cannot contain itself, because its digest depends on its content.
 func (t *outputTree) add(at string, m *repb.Directory) error {
-	if at != "" { // the folder of all outputs
+	if at != "" { // at is "" for the folder of all outputs
 		if err := checkPath(at); err != nil {
 			return err
 		}

@@ -9,20 +9,20 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// Properties are the properties of a platform, NAME=VALUE each; a name may have several values.
-// They are the value of a flag that is repeatable, or takes several, separated by commas.
+// Properties are the properties of a platform, each NAME=VALUE. A name may have several values. As
+// the value of a flag they are separated by commas, and the flag may be repeated.
 type Properties []string
 
-// String returns them, separated by commas.
+// String returns the properties, separated by commas.
 func (p *Properties) String() string { return "[" + strings.Join(*p, ",") + "]" }
 
-// Type is for pflag.
+// Type implements pflag.Value.
 func (p *Properties) Type() string { return "properties" }
 
-// Set adds the property in text.
+// Set adds the properties in text. It implements pflag.Value.
 func (p *Properties) Set(text string) error {
 	list := []string{text}
-	if strings.Count(text, "=") > 1 { // else a comma is part of the value
+	if strings.Count(text, "=") > 1 { // otherwise a comma is part of the value
 		var err error
 		if list, err = csv.NewReader(strings.NewReader(text)).Read(); err != nil {
 			return err
@@ -37,10 +37,10 @@ func (p *Properties) Set(text string) error {
 	return nil
 }
 
-// Append adds the property in text, for pflag.
+// Append adds the properties in text. It implements pflag.SliceValue.
 func (p *Properties) Append(text string) error { return p.Set(text) }
 
-// Replace sets all properties, for pflag.
+// Replace sets all properties. It implements pflag.SliceValue.
 func (p *Properties) Replace(all []string) error {
 	var made Properties
 	for _, text := range all {
@@ -52,10 +52,11 @@ func (p *Properties) Replace(all []string) error {
 	return nil
 }
 
-// GetSlice returns all properties, for pflag.
+// GetSlice returns all properties. It implements pflag.SliceValue.
 func (p *Properties) GetSlice() []string { return *p }
 
-// Proto returns them as a message, in the order that REv2 requires, each once.
+// Proto returns the properties as a message, in the order that REv2 requires and without
+// duplicates.
 func (p Properties) Proto() *repb.Platform {
 	m := &repb.Platform{}
 	for _, pair := range slices.Compact(slices.Sorted(slices.Values(p))) {

@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// hashBufferBytes is how much of a file is read at a time.
+// hashBufferBytes is the size of a read.
 const hashBufferBytes = 128 << 10
 
 // A Mount places the contents of the local folder Dir at Prefix in the input root. Prefix is
@@ -35,22 +35,22 @@ type Inputs struct {
 	// Blobs are the Directory messages and the files below Root, each digest once, directories
 	// first. The empty blob is omitted, because every storage has it.
 	Blobs []casclient.Blob
-	// Files is the number of files, and Bytes their total size; a file that occurs twice counts
+	// Files is the number of files, and Bytes their total size. A file that occurs twice counts
 	// twice. Directories and symlinks do not count.
 	Files int
 	Bytes int64
-	// Took is how long Scan ran.
+	// Took is the duration of Scan.
 	Took time.Duration
 }
 
-// Scan reads the folders of mounts into an input root, and hashes several files at a time. It
-// merges folders of several mounts at the same path, but any other path may come from only one
-// mount. Symlinks stay symlinks, and a file is executable if any user may execute it. Anything but
-// files, folders and symlinks is an error, and so is a name or target that is not UTF-8, which REv2
-// cannot represent.
+// Scan makes an input root of the folders of mounts. It hashes several files concurrently. It
+// merges folders of several mounts at the same path; any other path may come from only one mount.
+// Symlinks stay symlinks, and a file is executable if any user may execute it. Anything except
+// files, folders and symlinks is an error. So is a name or a symlink target that is not UTF-8,
+// which REv2 cannot represent.
 //
-// Progress may be nil. It gets the number of files and bytes hashed so far, at the latest at the
-// end; its calls do not overlap.
+// progress may be nil. It gets the number of files and bytes hashed so far, for the last time at
+// the end. Calls of it do not overlap.
 func Scan(
 	ctx context.Context, fn digest.Function, mounts []Mount, progress func(files int, bytes int64),
 ) (*Inputs, error) {
@@ -79,18 +79,18 @@ func Scan(
 	}, nil
 }
 
-// A scanner walks folders in one goroutine, which also reports progress, and hashes files in
-// others.
+// A scanner walks folders in one goroutine, which also reports progress. Other goroutines hash
+// files.
 type scanner struct {
 	fn       digest.Function
 	progress func(files int, bytes int64)
 	hashers  *errgroup.Group
-	hashed   []*hashedFile // grows in the walking goroutine
+	hashed   []*hashedFile // only the walking goroutine appends
 
 	files, bytes atomic.Int64 // hashed so far
 }
 
-// A hashedFile is a file with its result: digest belongs to the goroutine that hashes it until all
+// A hashedFile is a file with its digest. The digest belongs to the hashing goroutine until all
 // hashers are done.
 type hashedFile struct {
 	path   string
@@ -103,7 +103,7 @@ func (s *scanner) walk(ctx context.Context, root *folder, mounts []Mount) error 
 	hashers.SetLimit(2 * runtime.NumCPU())
 	s.hashers = hashers
 	walked := s.walkMounts(ctx, root, mounts)
-	// A file that cannot be read cancels the walk, so that error is the cause.
+	// An unreadable file cancels the walk, so the hasher's error is the cause.
 	if err := hashers.Wait(); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *scanner) hash(ctx context.Context, h *hashedFile) error {
 	defer func() { _ = file.Close() }()
 	hasher := digest.NewHasher(s.fn)
 	buffer := make([]byte, hashBufferBytes)
-	// Hiding file's WriteTo makes the copy use the buffer.
+	// Without the wrapper, CopyBuffer would use the file's WriteTo and ignore the buffer.
 	if _, err := io.CopyBuffer(hasher, contextReader{ctx, file}, buffer); err != nil {
 		return fmt.Errorf("scan: %w", err)
 	}
@@ -202,9 +202,9 @@ func (s *scanner) hash(ctx context.Context, h *hashedFile) error {
 	return nil
 }
 
-// A contextReader reads until its context ends, which lets a large file go.
+// A contextReader returns an error once its context has ended, so that hashing a large file stops.
 type contextReader struct {
-	ctx context.Context // of the one call that made the reader
+	ctx context.Context // of the call that made the reader
 	r   io.Reader
 }
 

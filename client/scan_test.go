@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// checkBlobs fails unless each blob occurs once and is what its digest says.
+// checkBlobs fails the test unless each blob occurs once and matches its digest.
 func checkBlobs(t *testing.T, fn digest.Function, blobs []casclient.Blob) {
 	t.Helper()
 	seen := map[digest.Digest]bool{}
@@ -36,7 +36,7 @@ func checkBlobs(t *testing.T, fn digest.Function, blobs []casclient.Blob) {
 	}
 }
 
-// TestScanRoundTrip has scanned folders downloaded again as one output folder.
+// TestScanRoundTrip scans folders and downloads them as one output folder.
 func TestScanRoundTrip(t *testing.T) {
 	tools := local{
 		"bin/go": "#!compiler", "bin/gofmt": "#!formatter", "VERSION": "1",
@@ -53,7 +53,7 @@ func TestScanRoundTrip(t *testing.T) {
 	for name, content := range module {
 		want["work/src/"+name] = content
 	}
-	delete(want, "go/src/") // not empty
+	delete(want, "go/src/") // readLocal omits it because it is not empty
 	for _, fn := range digest.Functions() {
 		t.Run(fn.String(), func(t *testing.T) {
 			files, bytes := 0, int64(0)

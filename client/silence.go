@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// askAfter is how long a stream may be silent before the client makes another request to the
-	// server: a waiting or running action produces no messages. askTimeout is for the answer.
+	// askAfter is how long a stream may be silent before the client sends another request to the
+	// server. A queued or running action produces no messages. askTimeout limits the wait for the
+	// answer.
 	askAfter, askTimeout = 20 * time.Second, 15 * time.Second
 )
 
 // errHangs is the error of a stream whose server hangs.
-var errHangs = status.Error(codes.Unavailable, "the scheduler keeps its connections, and answers nothing")
+var errHangs = status.Error(codes.Unavailable, "the scheduler keeps its connections open but does not answer")
 
-// An attention notices a server that hangs. Its connections stay, as its kernel answers for it, and
-// gRPC's pings would be too many for servers that allow one in five minutes; so it is asked for its
-// capabilities, where any answer will do.
+// An attention detects a server that hangs. The server's kernel keeps the connections open. gRPC's
+// pings would be too frequent for servers that allow one in five minutes. So the client requests
+// the server's capabilities; any answer shows that the server is alive.
 type attention struct {
 	sync.WaitGroup
 	heard chan struct{}
 }
 
-// attend calls cancel with errHangs when nothing has arrived and the server does not answer, until
-// ctx ends.
+// attend runs until ctx ends. It calls cancel with errHangs if no message arrives and the server
+// does not answer.
 func (a *attention) attend(ctx context.Context, w *watch, cancel context.CancelCauseFunc) {
 	a.heard = make(chan struct{}, 1)
 	a.Go(func() {
@@ -56,7 +57,8 @@ func (a *attention) hear() {
 	}
 }
 
-// answers asks the server, and reports whether it answers or the stream does.
+// answers sends a request, and reports whether the server answers it or a message arrives on the
+// stream.
 func (w *watch) answers(ctx context.Context, heard <-chan struct{}) bool {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

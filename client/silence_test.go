@@ -17,13 +17,13 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A sleeper is a script that says what it can while it is awake.
+// A sleeper is a script that returns its capabilities while it is awake.
 type sleeper struct {
 	script
 	repb.UnimplementedCapabilitiesServer
 	repb.UnimplementedContentAddressableStorageServer
 	mu     sync.Mutex
-	asleep chan struct{} // closed when it awakes; nil: it is
+	asleep chan struct{} // closed when it wakes up; nil while it is awake
 	asked  int
 }
 
@@ -42,7 +42,7 @@ func (s *sleeper) GetCapabilities(ctx context.Context, _ *repb.GetCapabilitiesRe
 		case <-ctx.Done():
 		}
 	}
-	return nil, status.Error(codes.Unimplemented, "what it can is nobody's business")
+	return nil, status.Error(codes.Unimplemented, "capabilities are not available")
 }
 
 func (s *sleeper) sleep() {
@@ -58,7 +58,7 @@ func (s *sleeper) wake() {
 	s.asleep = nil
 }
 
-// run executes an action, and returns the stages that it came through.
+// run executes an action, and returns the reported stages.
 func (s *sleeper) run(t *testing.T) (stages []Stage, err error) {
 	t.Helper()
 	g := grpc.NewServer()
@@ -74,8 +74,8 @@ func (s *sleeper) run(t *testing.T) (stages []Stage, err error) {
 
 var fine = finish(&repb.ExecuteResponse{Result: &repb.ActionResult{}})
 
-// TestServerThatHangs has a scheduler stop while an action runs, with all its connections, and go
-// on: the client says so, and takes up the operation.
+// TestServerThatHangs stops a scheduler with all its connections while an action runs, and
+// continues it. The client must report the silence and resume the operation.
 func TestServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleeper{}
@@ -114,8 +114,8 @@ func (s *sleeper) sleeping() bool {
 	return s.asleep != nil
 }
 
-// TestServerThatIsQuiet has an action of an hour of which there is nothing to tell, and a scheduler
-// that does not even know what it is asked: that is an answer.
+// TestServerThatIsQuiet has an action that runs for an hour without messages, and a scheduler that
+// does not even support the client's question. An error is an answer, too.
 func TestServerThatIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleeper{}
@@ -131,8 +131,9 @@ func TestServerThatIsQuiet(t *testing.T) {
 	})
 }
 
-// TestQuietServerRestarts has the same scheduler restart, which takes a while: the client waits for it
-// as for one that had told something a moment ago, and it may have forgotten the operation.
+// TestQuietServerRestarts restarts the same scheduler, which takes a while. The client must wait
+// for it as long as for one that sent a message just before, and the scheduler may have forgotten
+// the operation.
 func TestQuietServerRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := func(func(*longrunningpb.Operation)) error { return status.Error(codes.Unavailable, "away") }
@@ -152,7 +153,7 @@ func TestQuietServerRestarts(t *testing.T) {
 	})
 }
 
-// TestServerThatHangsForGood: the client gives up.
+// TestServerThatHangsForGood checks that the client gives up.
 func TestServerThatHangsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sleeper{}

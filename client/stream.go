@@ -14,27 +14,27 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The named bounds of a stream that breaks.
+// The limits for broken streams.
 const (
-	// retryFor is how long a server may be unavailable before the client gives up, counted from when
-	// a stream that had brought a message broke.
+	// retryFor is how long a server may be unavailable before the client gives up. The time begins
+	// when a stream breaks that has delivered a message.
 	retryFor = 2 * time.Minute
-	// firstPause doubles with each fruitless attempt up to lastPause.
+	// firstPause is the first pause between attempts. It doubles with each failed attempt, up to
+	// lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// maxForgotten limits how often a server may forget the operation, which starts the action
+	// maxForgotten limits how often a server may forget the operation. Each time, the action starts
 	// again.
 	maxForgotten = 5
 	// cancelTimeout limits the cancel request at the end.
 	cancelTimeout = 5 * time.Second
 )
 
-// A watch is the way of one action to its response, over as many streams as it
-// takes.
+// A watch follows one action to its response, over as many streams as necessary.
 type watch struct {
 	*execution
-	name      string    // of the operation; "" while there is none
-	heard     time.Time // when the server was last there
+	name      string    // of the operation; "" before it is known
+	heard     time.Time // when the server last answered
 	pause     time.Duration
 	forgotten int
 }
@@ -64,8 +64,8 @@ func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
 	}
 }
 
-// cancel makes the server cancel the operation, if there is one. Errors are ignored: the operation
-// has ended, or the server does not support this, and then it notices by itself that no client
+// cancel makes the server cancel the operation, if there is one. It ignores errors: either the
+// operation has ended, or the server does not support cancellation and will notice that no client
 // waits.
 func (w *watch) cancel(ctx context.Context) {
 	if w.name == "" {
@@ -76,13 +76,13 @@ func (w *watch) cancel(ctx context.Context) {
 	_, _ = w.running.CancelOperation(ctx, &longrunningpb.CancelOperationRequest{Name: w.name})
 }
 
-// mayRetry reports whether another stream may get further than the one that ended in err.
+// mayRetry reports whether another stream may succeed after one that ended with err.
 func (w *watch) mayRetry(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable:
 		return time.Since(w.heard) < retryFor
 	case codes.NotFound:
-		// REv2, WaitExecution: the operation is gone, so Execute again.
+		// REv2, WaitExecution: the operation no longer exists, so call Execute again.
 		w.forgotten++
 		known := w.name != ""
 		w.name = ""
@@ -91,8 +91,8 @@ func (w *watch) mayRetry(err error) bool {
 	return false
 }
 
-// follow reads one stream up to the end of the operation, which may be an error. A
-// stream that ends before it is Unavailable.
+// follow reads one stream up to the end of the operation, which may be an error. If the stream ends
+// earlier, the error is Unavailable.
 func (w *watch) follow(ctx context.Context) (*longrunningpb.Operation, error) {
 	var live views
 	defer live.Wait()
@@ -118,7 +118,7 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 	for began := false; ; began = true {
 		op, err := stream.Recv()
 		if err != nil && began {
-			w.heard = time.Now() // there may have been nothing to tell for hours
+			w.heard = time.Now() // the stream may have been silent for hours
 		}
 		if errors.Is(err, io.EOF) {
 			return nil, status.Error(codes.Unavailable, "the stream ended before the action did")
@@ -135,7 +135,7 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 	}
 }
 
-// open starts the action, or takes up the operation there is.
+// open starts the action, or resumes the operation if there is one.
 func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunningpb.Operation], error) {
 	if w.name != "" {
 		return w.server.WaitExecution(ctx, &repb.WaitExecutionRequest{Name: w.name})
@@ -154,8 +154,8 @@ func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunnin
 	return w.server.Execute(ctx, r)
 }
 
-// report reports the stage of a running operation and returns its metadata; unreadable metadata is
-// ignored.
+// report reports the stage of a running operation and returns its metadata. It ignores metadata
+// that it cannot decode.
 func (w *watch) report(op *longrunningpb.Operation) *repb.ExecuteOperationMetadata {
 	m := &repb.ExecuteOperationMetadata{}
 	if op.GetMetadata() == nil || op.GetMetadata().UnmarshalTo(m) != nil {

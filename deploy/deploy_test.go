@@ -369,7 +369,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// checkTemplate looks at what all pods have.
+// checkTemplate checks what all pods have in common.
 func (m *manifests) checkTemplate(name string, selector labels, p template, claims []string) {
 	m.Helper()
 	if !within(selector.MatchLabels, p.Metadata.Labels) {
@@ -417,7 +417,7 @@ func (m *manifests) checkTemplate(name string, selector labels, p template, clai
 	}
 }
 
-// checkWorker looks at a pool of workers and what scales it.
+// checkWorker checks a pool of workers and its autoscaler.
 func (m *manifests) checkWorker(name string, d deployment) {
 	m.Helper()
 	c := d.Template.Spec.Containers[0]

@@ -1,5 +1,5 @@
-// Package docs is the documentation, and tests that hold it to what the programs do: each command
-// in it is run, or has a reason beside it why it cannot be.
+// Package docs is the documentation, with tests that compare it with the programs: each command in
+// it is run, or has a comment with the reason why not.
 package docs
 
 import (
@@ -24,8 +24,8 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
 
-// languages are what a fence may be of. What is in sh is run, and what follows "$ " in console;
-// the others hold no commands.
+// languages are the languages of code blocks. Commands in sh are run, and in console the text after
+// "$ "; the others contain no commands.
 var languages = []string{"sh", "console", "yaml", "text", "ini", "bazelrc", "promql", "json", "go"}
 
 // notRun is the line before the fence of a block that is not run.
@@ -45,7 +45,7 @@ func pages(t *testing.T) []string {
 	return append(append(list, reference...), "../README.md", "../CONTRIBUTING.md")
 }
 
-// blocks returns the blocks of a page, and what is wrong with them.
+// blocks returns the blocks of a page, and their faults.
 func blocks(page string) (list []block, faults []string, err error) {
 	file, err := os.Open(page)
 	if err != nil {
@@ -81,7 +81,7 @@ func blocks(page string) (list []block, faults []string, err error) {
 	return list, faults, nil
 }
 
-// allBlocks returns those of all pages.
+// allBlocks returns the blocks of all pages.
 func allBlocks(t *testing.T) (all []block) {
 	t.Helper()
 	for _, page := range pages(t) {

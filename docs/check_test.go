@@ -89,7 +89,7 @@ func read(t *testing.T, name string) string {
 // elsewhere are flags of other programs, which are named as well. Bazel's have "_" in their names.
 var elsewhere = []string{"--help", "--cap-add", "--cgroupns", "--device", "--jobs", "--privileged"}
 
-// A program is what one of ours takes: its verbs, such as "forerunner queue list", and the flags of
+// A program has the verbs of one of our programs, such as "forerunner queue list", and the flags of
 // each.
 type program map[string][]string
 
@@ -98,7 +98,7 @@ var (
 	flagName   = regexp.MustCompile(`(?m)^ +(?:-\w, |    )(--[a-z][a-z0-9-]*)`)
 )
 
-// verbTitles are those of the parts of a help text that list verbs.
+// verbTitles are the headings of verbs in help texts.
 var verbTitles = []string{"Available Commands:", "Additional Commands:", "Run:", "See what happens:", "Operate:"}
 
 // helpOf asks a program for all that it takes.
@@ -128,8 +128,8 @@ func helpOf(t *testing.T, path string, verbs ...string) program {
 	return p
 }
 
-// testHelp compares what is written with what the programs say of themselves: verbs and flags that
-// are named exist, and each flag of scheduler and worker is named.
+// testHelp compares the pages with the help of the programs: verbs and flags on the pages exist,
+// and the pages have each flag of scheduler and worker.
 func testHelp(t *testing.T, programs string) {
 	takes := program{}
 	for _, name := range []string{"forerunner", "forerunner-scheduler", "forerunner-worker"} {
@@ -144,7 +144,7 @@ func testHelp(t *testing.T, programs string) {
 	named := map[string]bool{}
 	for _, page := range pages(t) {
 		if page == "BENCHMARKS.md" {
-			continue // its flags are those of the benchmarks
+			continue // these flags belong to the benchmarks
 		}
 		for _, m := range regexp.MustCompile("`(--[a-z][a-z0-9_-]*)").FindAllStringSubmatch(read(t, page), -1) {
 			named[m[1]] = true

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A network is one that only the programs started in it see: a loopback device, to which 10.0.0.0/8
-// leads, too. So commands can use the addresses and ports that the documentation has, whatever runs
-// beside.
+// A network is a network namespace for the programs started in it. It has a loopback device, to
+// which 10.0.0.0/8 leads, too. So commands can use the documentation's addresses and ports,
+// whatever else runs on the machine.
 type network struct{ fd int }
 
 // newNetwork makes a network, which ends with the test.

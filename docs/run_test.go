@@ -29,8 +29,8 @@ const (
 // prelude comes before each block.
 const prelude = "set -euo pipefail\n"
 
-// A stage is what commands are run on: the programs, a folder, and a farm that listens at its usual
-// addresses.
+// A stage is the environment of commands: the programs, a folder, and a farm that listens at its
+// usual addresses.
 type stage struct {
 	*testing.T
 	whole  *testing.T
@@ -40,7 +40,7 @@ type stage struct {
 	action string // one that was run
 }
 
-// TestDocumentation holds all pages to what the programs do.
+// TestDocumentation compares all pages with the programs.
 func TestDocumentation(t *testing.T) {
 	built := programs.Build(t)
 	t.Run("pages", testPages)
@@ -50,9 +50,8 @@ func TestDocumentation(t *testing.T) {
 }
 
 // testCommands runs each block of each page. A page has a folder of its own, with the programs in
-// bin, the files of the repository that are there for users, and some that the examples take for
-// granted. If a block starts servers it has a network for itself, else the one in which a farm
-// runs.
+// bin, the files of the repository that are for users, and some that the examples assume. If a
+// block starts servers, it has a network of its own; otherwise it shares one with a farm.
 func testCommands(t *testing.T, programs string) {
 	all := allBlocks(t)
 	need(t, os.Getuid() == 0, "a farm needs root")
@@ -113,7 +112,7 @@ func newStage(t *testing.T, programs string) *stage {
 	return s
 }
 
-// quickStart is the page of those who have nothing but the programs.
+// quickStart is the page for users who have only the programs.
 const quickStart = "QUICKSTART.md"
 
 // folder makes the folder of a page.
@@ -139,7 +138,7 @@ cp "$HERE/testdata/hello.c" src
 	return dir
 }
 
-// startFarm starts the farm of most blocks, and has an action run on it.
+// startFarm starts the farm for most blocks, and runs an action on it.
 func (s *stage) startFarm() {
 	s.Helper()
 	servers := filepath.Join(s.dir, "farm")

@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestOperationsOfOthers has somebody who may execute for one instance name only ask for an
-// operation of another, whose name he knows: to him it is not there.
+// TestOperationsOfOthers has a user who may execute only for one instance name ask for an operation
+// of another one, whose name he knows. To him it must not exist.
 func TestOperationsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	conns := map[string]*grpc.ClientConn{}

@@ -38,9 +38,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
-// everyRPC says who may make the calls of each method that our programs serve: nobody
-// (anybody at all), user, results (who was given write_results), team (who may only
-// execute, in one instance name, but asks without one), worker, admin.
+// everyRPC says who may call each method of our programs: nobody (any caller), user, results (has
+// the right write_results), team (may only execute, for one instance name, but calls without one),
+// worker, admin.
 var everyRPC = map[string]string{
 	"build.bazel.remote.execution.v2.Execution/Execute":                          "user results worker admin",
 	"build.bazel.remote.execution.v2.Execution/WaitExecution":                    "user results team worker admin",
@@ -110,7 +110,7 @@ access:
   - {users: [adm*], claims: {cert.ou: forerunner-admins}, may: [administer]}
 `
 
-// A guardedFarm is a scheduler with storage, and callers whom it knows.
+// A guardedFarm is a scheduler with storage and known callers.
 type guardedFarm struct {
 	*testing.T
 	address, pages string
@@ -147,7 +147,7 @@ func guard(t *testing.T, s *Scheduler, config string) *guardedFarm {
 	return f
 }
 
-// freePort returns an address that nobody listened on a moment ago.
+// freePort returns an address with a port that is free now.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -158,7 +158,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// checkPages asks for what is there over HTTP.
+// checkPages requests the paths that are served over HTTP.
 func (f *guardedFarm) checkPages(address string) {
 	f.Helper()
 	for _, test := range []struct {
@@ -350,7 +350,7 @@ access:
 	}
 }
 
-// TestAccessByDefault gives nobody a list: certificates say who workers are.
+// TestAccessByDefault has no access list: certificates say which callers are workers.
 func TestAccessByDefault(t *testing.T) {
 	f := newGuardedFarm(t, "")
 	for _, m := range f.methods() {
@@ -370,7 +370,7 @@ func TestAccessByDefault(t *testing.T) {
 	}
 }
 
-// TestUsersHaveTheirOwnBranches checks that who calls gets to where workers are shared.
+// TestUsersHaveTheirOwnBranches checks that the caller's identity reaches fair sharing.
 func TestUsersHaveTheirOwnBranches(t *testing.T) {
 	f := newGuardedFarm(t, "queues:\n- levels: [{key: user}, {key: claim, name: cert.ou}]\n")
 	conn := f.dial("admin")

@@ -30,7 +30,7 @@ func published(t *testing.T, conn *grpc.ClientConn, invocation, project string, 
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What is wrong with the call is what Recv says.
+		// Recv returns the error of the call.
 		_ = stream.Send(&publish.PublishBuildToolEventStreamRequest{ProjectId: project, OrderedBuildEvent: &publish.OrderedBuildEvent{
 			StreamId: &publish.StreamId{InvocationId: invocation}, SequenceNumber: int64(i + 1),
 			Event: &publish.BuildEvent{Event: &publish.BuildEvent_BazelEvent{BazelEvent: event}},
@@ -61,9 +61,9 @@ func buildsOf(t *testing.T, conn *grpc.ClientConn, invocation string) (instances
 	return instances
 }
 
-// TestBuildEventsOfOthers has several users publish builds under one name: none changes another's,
-// and who may not execute for an instance name neither publishes for it nor sees what was. Each
-// sees what he has published himself.
+// TestBuildEventsOfOthers has several users publish builds of one invocation. None may change
+// another's. A user who may not execute for an instance name may neither publish for it nor see its
+// builds. Each must see his own.
 func TestBuildEventsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	user, team := f.dial("user"), f.dial("team")

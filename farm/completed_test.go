@@ -44,8 +44,8 @@ func recordOf(t *testing.T, conn *grpc.ClientConn, operation string) (*historypb
 	return admin.NewSchedulerClient(conn).GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: operation}})
 }
 
-// TestRecordsOfOthers has somebody who may execute for one instance name only ask for what has
-// ended of another.
+// TestRecordsOfOthers has a user who may execute only for one instance name ask for completed
+// operations of another.
 func TestRecordsOfOthers(t *testing.T) {
 	f := newGuardedFarm(t, accessConfig)
 	conns := map[string]*grpc.ClientConn{}
@@ -88,8 +88,8 @@ func served(t *testing.T, data string, do func(*grpc.ClientConn)) error {
 	})
 }
 
-// TestRecordsOverRestarts finds what ended before a restart by name and by action; what another
-// version wrote ends the start.
+// TestRecordsOverRestarts finds operations from before a restart by name and by action. Data of
+// another version must end the start.
 func TestRecordsOverRestarts(t *testing.T) {
 	data := t.TempDir()
 	var before *historypb.Record

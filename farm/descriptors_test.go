@@ -37,8 +37,8 @@ func noMoreFiles(t *testing.T) (restore func()) {
 	return restore
 }
 
-// storageCalls are the calls for which embedded storage opens a file. The blob is there, the action
-// has a result, and fresh is not there.
+// storageCalls returns the calls for which embedded storage opens a file. blob exists, action has a
+// result, and fresh does not exist.
 func storageCalls(a asker, blob, action *repb.Digest, fresh []byte) map[string]func() error {
 	unseen := digest.Of(digest.SHA256, fresh).Proto()
 	actions := repb.NewActionCacheClient(a.conn)
@@ -102,7 +102,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	if answer := a.update(action, &repb.ActionResult{StdoutDigest: blob}); !strings.Contains(answer, blob.GetHash()) {
 		t.Fatal(answer)
 	}
-	becomes(t, s.HTTP, http.StatusOK, "ready") // the connection for pages is there
+	becomes(t, s.HTTP, http.StatusOK, "ready") // the connection for pages is open
 	restore := noMoreFiles(t)
 	calls := storageCalls(a, blob, action, []byte("fresh"))
 	for method, call := range calls {

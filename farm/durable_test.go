@@ -99,7 +99,7 @@ func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 				t.Errorf("%s: drains are left where they were: %v", name, err)
 			}
 		}
-		// What an operator removes does not come back from where it was before.
+		// A record that an operator removes does not return from its former place.
 		if err := os.RemoveAll(filepath.Join(data, durableFolder)); err != nil {
 			t.Fatal(err)
 		}
@@ -109,9 +109,9 @@ func TestRecordsOfOneFileAreTakenOver(t *testing.T) {
 	}
 }
 
-// TestDamagedHintsAreLostAndQuotasAreNot damages the hints, which are begun anew with a warning,
-// and then the quotas, without which the scheduler does not start: the error names the file and
-// says what to do.
+// TestDamagedHintsAreLostAndQuotasAreNot damages the hints, which must be replaced with a warning,
+// and then the quotas, without which the scheduler must not start: the error names the file and the
+// remedy.
 func TestDamagedHintsAreLostAndQuotasAreNot(t *testing.T) {
 	s := &Scheduler{Data: oldData(t, "records.db"), ConfigFile: writeConfig(t, "labels: {a: {pool: a}}\ncohorts: {farm: {labels: [a], unit: slots}}\n")}
 	if _, _, err := remembered(t, s); err != nil {

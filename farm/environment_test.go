@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Keys that environment variables name are hidden as those of flags are.
+// TestFilesOfTheEnvironment: keys named in environment variables are hidden, like those named in
+// flags.
 func TestFilesOfTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode) string {

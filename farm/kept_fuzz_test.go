@@ -11,7 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler"
 )
 
-// FuzzKept reads drains and quotas that anybody could have written.
+// FuzzKept reads arbitrary drains and quotas.
 func FuzzKept(f *testing.F) {
 	f.Add([]byte(`[{"host":"a*"},{"host":"b","slot":"?"}]`))
 	f.Add([]byte(`[{}]`))
@@ -39,8 +39,7 @@ func FuzzKept(f *testing.F) {
 		}
 		list, err := quotas.Load(t.Context())
 		if err == nil {
-			// What is in force is not an error of what is kept, which an older scheduler may have
-			// written.
+			// Records that an older scheduler may have written must not cause an error.
 			_, err = scheduler.NewServer(scheduler.ServerOptions{
 				Quotas: list, Storage: func(string, digest.Function) scheduler.Storage { return nil },
 			})

@@ -98,7 +98,7 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 	return nil
 }
 
-// placeName is what schedulers have in common that take each other's place.
+// placeName returns the name that schedulers have in common if they replace each other.
 func (s *Scheduler) placeName() (string, error) {
 	if s.Lease != "" {
 		return "lease " + s.Lease, nil

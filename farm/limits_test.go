@@ -31,7 +31,7 @@ func TestImpossibleSlots(t *testing.T) {
 	}
 }
 
-// TestNoSlots has what would be a worker without any.
+// TestNoSlots has settings of a worker without slots.
 func TestNoSlots(t *testing.T) {
 	w := &Worker{Slots: -1, Cgroup: cgroupOff, Sandbox: sandboxNone, Data: t.TempDir(), Logger: zap.NewNop()}
 	if _, err := w.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "--slots") {

@@ -82,8 +82,8 @@ func (p *person) ask(method, path string, headers map[string]string) (code int, 
 	return resp.StatusCode, resp.Request.URL.RequestURI(), string(b)
 }
 
-// see asks for a page and checks where that leads, and what is on it; parts that begin with a "!"
-// are not.
+// see requests a page and checks the final address and the content. Parts that begin with "!" must
+// be absent.
 func (p *person) see(path string, code int, end string, parts ...string) {
 	p.Helper()
 	p.check(http.MethodGet, path, nil, code, end, parts)
@@ -102,8 +102,8 @@ func (p *person) check(method, path string, headers map[string]string, code int,
 	}
 }
 
-// TestPeopleLogIn has people without certificates ask for pages: they log in, come back to what
-// they asked for, and see and do what rules say.
+// TestPeopleLogIn has users without certificates request pages. They log in, return to the
+// requested page, and may see and do what the rules say.
 func TestPeopleLogIn(t *testing.T) {
 	f := newLoginFarm(t)
 	own, others := queued(t, f.dial("user"), "team"), queued(t, f.dial("user"), "main")
@@ -137,8 +137,8 @@ func TestPeopleLogIn(t *testing.T) {
 	nobody.see("/"+others, 403, "/"+others, "eve@example.com", "no rule below access")
 }
 
-// TestLogOut has a browser whose session has ended log in for what it asks for next, and programs
-// told so.
+// TestLogOut: a browser whose session has ended must log in for the next page; other programs get
+// an error.
 func TestLogOut(t *testing.T) {
 	f := newLoginFarm(t)
 	ops := f.person(map[string]any{"email": "ann@ops.example.com"})
@@ -166,7 +166,7 @@ func TestLogOut(t *testing.T) {
 	}
 }
 
-// TestSessionsAreForPages: calls do not take what browsers keep.
+// TestSessionsAreForPages: RPCs do not accept session cookies.
 func TestSessionsAreForPages(t *testing.T) {
 	f := newLoginFarm(t)
 	ops := f.person(map[string]any{"email": "ann@ops.example.com"})

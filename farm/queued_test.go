@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
-// TestQueuedActionsAreCharged has a caller queue long Actions until they are more than what there
-// is memory for: further ones are refused, until he gives some up.
+// TestQueuedActionsAreCharged has a caller queue long Actions until they exceed the memory for
+// them. Further ones must be refused until he cancels some.
 func TestQueuedActionsAreCharged(t *testing.T) {
 	f := guard(t, &Scheduler{Callers: serve.Callers{Memory: serve.Memory{Limit: "60M"}, ReceiveTimeout: 200 * time.Millisecond}}, "")
 	a := asker{T: t, conn: f.dial("user")}

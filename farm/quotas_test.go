@@ -23,7 +23,7 @@ func quotaRecord(cohort, instance string, low, high int64) quota.Record {
 	}
 }
 
-// TestQuotasAreKept changes quotas and reads them anew.
+// TestQuotasAreKept changes quotas and reads them again.
 func TestQuotasAreKept(t *testing.T) {
 	s := &Scheduler{Data: filepath.Join(t.TempDir(), "new")}
 	_, f := s.durable(nil)
@@ -86,8 +86,8 @@ func TestQuotasOfSeveralSchedulers(t *testing.T) {
 	}
 }
 
-// TestSchedulerStartsWithoutQuotas has a Redis that is away when a scheduler begins. That has the
-// quotas when it is back, but for a record that nobody can have written.
+// TestSchedulerStartsWithoutQuotas starts a scheduler while its Redis is unavailable. The scheduler
+// must have the quotas when the Redis is back, except an invalid record.
 func TestSchedulerStartsWithoutQuotas(t *testing.T) {
 	redis := redistest.Start(t)
 	state := state.Location("redis://" + redis.Addr)

@@ -9,13 +9,13 @@ import (
 	"github.com/forerunner-build/forerunner/settings/reference"
 )
 
-// allSettings are those of all programs.
+// allSettings returns the settings of all programs.
 func allSettings() *settings.Set {
 	return new(Scheduler).Settings().By("scheduler").And(new(Worker).Settings().By("worker"))
 }
 
-// TestReference holds the schema, the example and the page of the configuration file to what the
-// programs read.
+// TestReference compares the schema, the example and the page of the configuration file with the
+// settings of the programs.
 func TestReference(t *testing.T) {
 	file, tuning := reflect.TypeFor[config.File](), allSettings()
 	schema, err := reference.Schema("forerunner.schema.json", "The --config file of Forerunner", file, tuning)

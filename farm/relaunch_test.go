@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
-// frozen is a v1 freezer group that is nothing of the worker's: what is in it takes no signal.
+// frozen makes a group of the v1 freezer outside of the worker's groups: processes in it react to
+// no signal.
 func frozen(t *testing.T) (freeze func(pid string), thaw func()) {
 	t.Helper()
 	const freezer = "/sys/fs/cgroup/freezer"
@@ -58,9 +59,9 @@ func freezeSleep(slot *cgroup.Slot, freeze func(pid string)) bool {
 	return false
 }
 
-// TestUnkillable: a command with a child that the kernel holds costs the slot its group, and not
-// the slot: the command is over within its bounds, and the next one runs in a new launcher
-// while the first is still there. What is left of it goes when the kernel lets go.
+// TestUnkillable: a command with a child that the kernel holds costs the slot its group, but not
+// the slot. The command ends within its limits, and the next one runs in a new launcher while the
+// first launcher still exists. Its remains are removed when the kernel lets go.
 func TestUnkillable(t *testing.T) {
 	t.Parallel() // most of it waits
 	for _, kind := range []string{sandboxNamespaces, sandboxNone} {

@@ -52,12 +52,12 @@ func TestUserWithoutASandbox(t *testing.T) {
 	}
 }
 
-// TestFlagsThatNameFiles: what a flag of a worker names is not for commands to see, also where it
-// is below a folder that is shown, named by a symlink, or not there yet.
+// TestFlagsThatNameFiles: commands cannot see a file that a flag of the worker names, also if it is
+// below a shown folder, named by a symlink, or does not exist yet.
 func TestFlagsThatNameFiles(t *testing.T) {
 	shown, err := os.MkdirTemp("/var/lib", "farm-test-")
 	if err != nil {
-		t.Skip(err) // not root, who alone has a sandbox
+		t.Skip(err) // not root; only root has a sandbox
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(shown) })
 	if err := os.Chmod(shown, 0o755); err != nil {
@@ -140,7 +140,7 @@ func TestFlagsThatNameFiles(t *testing.T) {
 	}
 }
 
-// TestWarningOfUsers: what is logged of whom commands run as is what they run as.
+// TestWarningOfUsers: the log message about the users of commands matches the users that they have.
 func TestWarningOfUsers(t *testing.T) {
 	own, none := &ids.Own{}, sandbox.ErrNoUserNamespace
 	for _, test := range []struct {

@@ -247,7 +247,7 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 	return sched, kept, nil
 }
 
-// undescribed are metrics of which some are not there yet when they are registered.
+// undescribed has metrics some of which do not exist yet when they are registered.
 type undescribed struct{ prometheus.Collector }
 
 // Describe implements prometheus.Collector.
@@ -270,7 +270,7 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	group, groupCtx := errgroup.WithContext(ctx)
-	if p.storage.Learn != nil { // before anybody can ask
+	if p.storage.Learn != nil { // before any call can arrive
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	}
 	group.Go(func() error { return p.server.Serve(p.listener) })
@@ -306,11 +306,11 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return readyErr // whatever its error, also when it came with the end of ctx
+	return readyErr // even if it came with the end of ctx
 }
 
-// isFirst reports whether no scheduler of this farm was there before: nothing was kept in the data
-// folder, which has all that a farm with an embedded storage and no other scheduler keeps.
+// isFirst reports whether this is the first scheduler of its farm: the data folder has no data, and
+// this farm keeps all its data there, because it has an embedded storage and no other scheduler.
 func (s *Scheduler) isFirst() bool {
 	_, err := os.Stat(filepath.Join(s.Data, durableFolder))
 	return errors.Is(err, fs.ErrNotExist) && s.Lease == "" && s.Storage.Location == ""

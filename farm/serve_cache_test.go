@@ -38,7 +38,7 @@ func storeWith(t *testing.T, text string) (*disk.Store, digest.Digest) {
 	return store, d
 }
 
-// served has a worker serve a store until the test ends, and returns where others find it.
+// served has a worker serve a store until the test ends, and returns the address for others.
 func (w *Worker) served(t *testing.T, store *disk.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
@@ -66,8 +66,8 @@ func readAs(t *testing.T, w *Worker, cache string, d digest.Digest) (string, err
 	return string(text), err
 }
 
-// TestServeCache has workers of the same instance names read a worker's store, and nobody else: in
-// it is what all of these instance names have.
+// TestServeCache: only workers of the same instance names may read a worker's store, because it has
+// the content of all these instance names.
 func TestServeCache(t *testing.T) {
 	authority := certtest.New(t)
 	cert, key := authority.Server("worker-1")
@@ -148,7 +148,7 @@ func TestServeCacheIsNamed(t *testing.T) {
 	}
 }
 
-// hearTokens answers all calls, and puts what came with them as their token into a channel.
+// hearTokens answers all calls, and sends their tokens to a channel.
 func hearTokens(t *testing.T) (address string, heard <-chan string) {
 	t.Helper()
 	tokens := make(chan string, 10)
@@ -171,7 +171,7 @@ func hearTokens(t *testing.T) (address string, heard <-chan string) {
 	return l.Addr().String(), tokens
 }
 
-// A worker's token is for its scheduler, and for nobody whom that names.
+// A worker sends its token to its scheduler only, not to peers that the scheduler names.
 func TestPeersGetNoToken(t *testing.T) {
 	address, heard := hearTokens(t)
 	file := filepath.Join(t.TempDir(), "token")

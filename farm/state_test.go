@@ -20,8 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
-// TestStateBehindTLS has a Redis whose certificate nobody but --tls-ca vouches for, and that wants
-// to see that of who calls.
+// TestStateBehindTLS has a Redis whose certificate only --tls-ca verifies, and that requires client
+// certificates.
 func TestStateBehindTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")
@@ -54,8 +54,8 @@ func TestStateBehindTLS(t *testing.T) {
 	}
 }
 
-// TestStateAway stops and kills a Redis under those who use it: they go on without, and say it
-// once when it goes and once when it is back.
+// TestStateAway stops and kills a Redis that programs use. They must continue without it, and log
+// once when it fails and once when it is back.
 func TestStateAway(t *testing.T) {
 	server := redistest.Start(t)
 	state := state.Location("redis://" + server.Addr)

@@ -38,33 +38,32 @@ access:
   - {users: [admin], may: [administer]}
 `
 
-// A thing is what somebody else has, or what nobody has: an operation, a blob, and what is made of
-// blobs.
+// A thing belongs to another user, or to no one: an operation, a blob, or a message made of blobs.
 type thing struct {
 	operation                        string
 	blob, directory, command, action *repb.Digest
 }
 
-// An asker is who asks for a thing, and for which instance name.
+// An asker has an identity and the instance name for which it asks.
 type asker struct {
 	*testing.T
 	conn     *grpc.ClientConn
 	instance string
 }
 
-// A question is a call that names a thing. What comes of it is told as text.
+// A question is a call that names a thing. It returns the outcome as text.
 type question struct {
 	// operation: it names an operation; else content.
 	operation bool
 	// asks makes the call.
 	asks func(a asker, x thing) string
-	// same: who has the thing gets no other answer than for nothing.
+	// same: the owner of the thing gets the same answer as for a thing that does not exist.
 	same bool
 }
 
-// strangers says of each method what it can name that is somebody else's. What only operators may
-// call, or workers, has a nil list, and what names nothing an empty one. A method that is not here
-// fails the test.
+// strangers lists, for each method, calls that name things of other users. Methods only for
+// operators or workers have a nil list, methods that name nothing an empty one. A method that is
+// missing here fails the test.
 var strangers = map[string][]question{
 	"build.bazel.remote.execution.v2.Execution/Execute": {
 		{asks: func(a asker, x thing) string { return a.execute(x.action) }},
@@ -207,7 +206,7 @@ var strangers = map[string][]question{
 	"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo":          {},
 }
 
-// identifiers are what tells one thing from another in an answer.
+// identifiers matches the texts that distinguish things in an answer.
 var identifiers = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}`)
 
 // plain returns an answer without the names in it.
@@ -302,7 +301,7 @@ func (a asker) update(action *repb.Digest, r *repb.ActionResult) string {
 	if r == nil {
 		r = &repb.ActionResult{}
 	}
-	r.ExecutionMetadata = &repb.ExecutedActionMetadata{Worker: "w"} // else the message is empty, as if it were not there
+	r.ExecutionMetadata = &repb.ExecutedActionMetadata{Worker: "w"} // otherwise the message is empty, as if it did not exist
 	return told(repb.NewActionCacheClient(a.conn).UpdateActionResult(a.Context(), &repb.UpdateActionResultRequest{
 		InstanceName: a.instance, ActionDigest: action, ActionResult: r,
 	}))
@@ -326,7 +325,7 @@ func (a asker) write(blob *repb.Digest, b []byte, finish bool) string {
 	return told(s.CloseAndRecv())
 }
 
-// thing makes what the asker has, and what nobody has that looks the same.
+// thing makes a thing of the asker, and a similar one that belongs to no one.
 func (a asker) thing() (own, nobodys thing) {
 	a.Helper()
 	own.blob = a.putBytes([]byte("a secret of " + a.instance))
@@ -354,7 +353,7 @@ func (a asker) thing() (own, nobodys thing) {
 	}
 }
 
-// remember has a worker keep what is known of runs of an action.
+// remember has a worker store what is known of an action's runs.
 func (f *guardedFarm) remember(instance string, action *repb.Digest) {
 	f.Helper()
 	conn := f.dial("worker")
@@ -371,9 +370,9 @@ func (f *guardedFarm) remember(instance string, action *repb.Digest) {
 	}
 }
 
-// TestStrangers asks in every way for what somebody else has and for what nobody has: the answers
-// have to be the same. Another user of the same instance name asks for operations, one of another
-// instance name for content, too.
+// TestStrangers asks in every way for things of another user and for things that do not exist. The
+// answers must be the same. Another user of the same instance name asks for operations, one of
+// another instance name also for content.
 func TestStrangers(t *testing.T) {
 	f := guard(t, &Scheduler{Storage: storage.Settings{Isolate: true}}, strangersConfig)
 	owner := asker{t, f.dial("user"), "x"}
@@ -382,7 +381,7 @@ func TestStrangers(t *testing.T) {
 	f.remember("x", theirs.action)
 	left := maps.Clone(strangers)
 	methods := f.methods()
-	slices.SortFunc(methods, func(a, b method) int { // what ends operations comes last
+	slices.SortFunc(methods, func(a, b method) int { // calls that end operations come last
 		return strings.Compare(strings.Replace(string(a.Name()), "Cancel", "~", 1), strings.Replace(string(b.Name()), "Cancel", "~", 1))
 	})
 	for _, m := range methods {
@@ -521,7 +520,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 	if _, err := longrunningpb.NewOperationsClient(one.conn).CancelOperation(t.Context(), &longrunningpb.CancelOperationRequest{Name: first}); err != nil {
 		t.Error(err)
 	}
-	for _, who := range []string{"results", "admin"} { // who may only observe sees it by every call
+	for _, who := range []string{"results", "admin"} { // an observer sees it with every call
 		if m, err := longrunningpb.NewOperationsClient(f.dial(who)).GetOperation(t.Context(), &longrunningpb.GetOperationRequest{Name: second}); err != nil || m.GetDone() {
 			t.Errorf("%s gets %v, %v", who, m, err)
 		}
@@ -531,7 +530,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 	}
 }
 
-// TestOperationsBelongToSomebodyKnown: without names there is nobody to whom they could.
+// TestOperationsBelongToSomebodyKnown: without authentication, operations cannot belong to users.
 func TestOperationsBelongToSomebodyKnown(t *testing.T) {
 	s := &Scheduler{Data: t.TempDir(), Listen: "127.0.0.1:0", ConfigFile: writeConfig(t, "operations_belong_to: user\n")}
 	if _, err := s.configured(); err == nil || !strings.Contains(err.Error(), "operations_belong_to: user: no caller can be authenticated") {

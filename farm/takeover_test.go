@@ -136,7 +136,7 @@ func (f *term) completes(worker string, action *repb.Digest) {
 	}}})
 }
 
-// quota returns that of the instance "team".
+// quota returns the quota of the instance "team".
 func (f *term) quota() *admin.Quota {
 	f.Helper()
 	name := "team"
@@ -147,8 +147,8 @@ func (f *term) quota() *admin.Quota {
 	return list.GetCohorts()[0].GetQuotas()[0]
 }
 
-// TestTakeOverWithRecords has one scheduler take over from another by a real Redis: it knows the
-// quotas that were changed meanwhile, and what a worker runs before that is back.
+// TestTakeOverWithRecords has one scheduler take over from another with a real Redis. It must know
+// quotas that were changed meanwhile, and a worker's running action before the worker is back.
 func TestTakeOverWithRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
@@ -199,8 +199,8 @@ func TestTakeOverWithRecords(t *testing.T) {
 	second.run(blobs, "w")
 }
 
-// TestStandbyHasRecords: a scheduler that waits for its turn has what ended at the one that serves,
-// in a folder of its own, and finds it when it serves.
+// TestStandbyHasRecords: a waiting scheduler copies the records of the serving one to a folder of
+// its own, and finds them when it serves.
 func TestStandbyHasRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
@@ -230,7 +230,7 @@ func TestStandbyHasRecords(t *testing.T) {
 	}
 }
 
-// TestFirstStart: nobody waits for workers where there never was one, or none was left.
+// TestFirstStart: a scheduler does not wait for workers if there never was one, or none was left.
 func TestFirstStart(t *testing.T) {
 	s := Scheduler{Storage: storage.Settings{CacheSize: "10M"}}
 	s.Config.Settle = time.Hour
@@ -238,7 +238,7 @@ func TestFirstStart(t *testing.T) {
 	f.run(f, "w")
 }
 
-// TestFirstOfAFarm: a scheduler is the first one if nobody else can have what a farm keeps.
+// TestFirstOfAFarm: a scheduler is the first one if no other program can have the farm's data.
 func TestFirstOfAFarm(t *testing.T) {
 	used := t.TempDir()
 	if err := os.Mkdir(filepath.Join(used, durableFolder), 0o700); err != nil {

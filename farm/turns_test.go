@@ -54,7 +54,7 @@ func startTurns(t *testing.T, s Scheduler) *started {
 	return f
 }
 
-// patience is how long anything that has to come may take.
+// patience is the timeout of every wait.
 const patience = 2 * time.Minute
 
 // says returns when the log has a message n times, and fails the test if the scheduler ends before.
@@ -97,8 +97,8 @@ func (f *started) ends() error {
 	return f.err
 }
 
-// TestTurnWithoutRecords has a Redis that gives everything but drains: those who wait for their
-// turn go on to, and serve when it gives these.
+// TestTurnWithoutRecords has a Redis that returns everything except drains. Waiting schedulers must
+// continue to wait, and serve when it returns the drains.
 func TestTurnWithoutRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
@@ -111,8 +111,8 @@ func TestTurnWithoutRecords(t *testing.T) {
 	f.serves()
 }
 
-// TestTurnThatIsLost has somebody else take the lease while the storage has not answered yet: that
-// is the end of the turn only.
+// TestTurnThatIsLost has another program take the lease before the storage has answered. Only the
+// term must end.
 func TestTurnThatIsLost(t *testing.T) {
 	redis := redistest.Start(t)
 	f := startTurns(t, Scheduler{
@@ -124,7 +124,7 @@ func TestTurnThatIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	// Who has it from now on is dead.
+	// The new holder is dead.
 	lease := records.Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte("main"))}
 	if err := store.Put(t.Context(), lease, []byte(`{"term": 4000000000000000, "holder": "somebody else"}`)); err != nil {
 		t.Fatal(err)
@@ -133,8 +133,7 @@ func TestTurnThatIsLost(t *testing.T) {
 	f.says(2, "lease taken")
 }
 
-// TestTurnWithWrongRecords has drains that nobody can have written: this does not pass, and ends
-// the program.
+// TestTurnWithWrongRecords has invalid drains. Waiting would not help, so the program must end.
 func TestTurnWithWrongRecords(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
@@ -155,8 +154,8 @@ func TestTurnWithWrongRecords(t *testing.T) {
 	}
 }
 
-// TestTurnWithoutStorage has who holds the lease not reach the storage: another one, who does,
-// serves.
+// TestTurnWithoutStorage has a holder of the lease that cannot reach the storage. Another
+// scheduler, which can, must serve.
 func TestTurnWithoutStorage(t *testing.T) {
 	redis := redistest.Start(t)
 	blobs := serveTerm(t, Scheduler{Storage: storage.Settings{CacheSize: "10M"}})
@@ -169,8 +168,8 @@ func TestTurnWithoutStorage(t *testing.T) {
 	first.says(1, "the scheduler stopped serving; waiting for the lease again")
 }
 
-// A front is storage before a scheduler, as bb_storage may be: it knows what it can when it has
-// asked the scheduler.
+// A front is a storage in front of a scheduler, as bb_storage may be: it knows its capabilities
+// when it has asked the scheduler.
 type front struct {
 	repb.UnimplementedCapabilitiesServer
 	behind repb.CapabilitiesClient
@@ -188,8 +187,9 @@ func (f front) GetCapabilities(ctx context.Context, r *repb.GetCapabilitiesReque
 	return m, nil
 }
 
-// TestCircularStart has a scheduler whose storage comes later, and asks it what it can before it
-// answers: both come up. Until then nobody takes the scheduler for one that serves.
+// TestCircularStart has a scheduler whose storage starts later, and asks the scheduler for its
+// capabilities before it answers. Both must start. Until then the scheduler must not appear to
+// serve.
 func TestCircularStart(t *testing.T) {
 	redis := redistest.Start(t)
 	for name, s := range map[string]Scheduler{
@@ -242,8 +242,8 @@ type foreign struct {
 	repb.UnimplementedCapabilitiesServer
 }
 
-// TestStorageThatIsNone has a scheduler whose storage answers that it is none: to wait would be in
-// vain.
+// TestStorageThatIsNone has a server that answers that it is not a storage. Waiting would be
+// useless.
 func TestStorageThatIsNone(t *testing.T) {
 	server := grpc.NewServer()
 	repb.RegisterCapabilitiesServer(server, foreign{})

@@ -44,8 +44,8 @@ type paged struct {
 	pages    http.Handler
 }
 
-// withPages runs one on a folder, and a state that others have, too, while do uses it. Terms are
-// those of leases: a larger one has taken over.
+// withPages runs a scheduler with pages on a folder and a shared state while do uses it. A larger
+// term means that it has taken over.
 func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged)) {
 	t.Helper()
 	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: completed.Settings{Keep: 14 * 24 * time.Hour, Size: "2G"}}
@@ -79,7 +79,7 @@ func withPages(t *testing.T, folder string, shared records.Durable, term uint64,
 	}
 }
 
-// fails has an action end that has this link.
+// fails checks that the message of a failed action has this link.
 func (p paged) fails(link string) {
 	op := &request.Operation{Name: strings.TrimPrefix(link, "/"), Instance: "main", Digest: digest.Of(digest.SHA256, []byte("action"))}
 	op.Request.Target, op.Request.ToolInvocation = "//a:broken", "build-1"
@@ -106,9 +106,9 @@ func (p paged) open(path string, status int, want ...string) {
 	}
 }
 
-// TestLinksForTwoWeeks: the links in the message of a failed build answer 13 days later, over a
-// restart and when a scheduler of another machine has taken over. After 15 days they say that what
-// they led to is gone, and why.
+// TestLinksForTwoWeeks: links in the message of a failed build work 13 days later, after a restart
+// and after a scheduler of another machine has taken over. After 15 days they say that the record
+// is gone, and why.
 func TestLinksForTwoWeeks(t *testing.T) {
 	folder, other, shared := t.TempDir(), t.TempDir(), records.NewMemory(0)
 	synctest.Test(t, func(t *testing.T) {

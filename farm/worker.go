@@ -70,7 +70,7 @@ type Worker struct {
 	Network string `tuning:"network" moved:"true" oneof:"on off" otherwise:"off; on without a sandbox" doc:"Network access of actions that do not ask for network=on or off"`
 	// User is a name, UID:GID or FIRST-LAST.
 	User string `flag:"user" unit:"USER" otherwise:"as root in a sandbox, root of a user namespace of its own; else the worker's" doc:"User of commands: a name; UID:GID; or FIRST-LAST, one user for each concurrent action"`
-	// Sees is for commands in a sandbox. HideFiles hides more from them.
+	// Sees says what commands in a sandbox see. HideFiles hides further files.
 	Sees     sandbox.Options `settings:"inline"`
 	Policies string          `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 

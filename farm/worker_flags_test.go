@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestFlagsFromEnvironment checks who wins: the command line, then the environment,
-// then the default, and that a bad value names its variable.
+// TestFlagsFromEnvironment checks the priority: the command line, then the environment, then the
+// default. An error about a bad value must name its variable.
 func TestFlagsFromEnvironment(t *testing.T) {
 	t.Setenv("FORERUNNER_SLOTS", "3")
 	t.Setenv("FORERUNNER_SIZE_CLASS", "8")

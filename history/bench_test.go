@@ -16,7 +16,7 @@ var (
 	made  int
 )
 
-// fillBatch makes the next records, which are those of no other batch.
+// fillBatch makes the next records, which no earlier batch had.
 func fillBatch() {
 	for i := range batch {
 		batch[i] = recordOf(made)
@@ -24,7 +24,7 @@ func fillBatch() {
 	}
 }
 
-// BenchmarkAdd is what a record costs, with all that is written of it later.
+// BenchmarkAdd measures the cost of a record, including the writes that follow.
 func BenchmarkAdd(b *testing.B) {
 	s, err := Open(b.TempDir(), Options{})
 	if err != nil {
@@ -46,8 +46,8 @@ func BenchmarkAdd(b *testing.B) {
 	b.ReportMetric(float64(s.Stats().Bytes)/float64(b.N), "B/record")
 }
 
-// BenchmarkBolt is the same in a bbolt file by time, with what is needed to find it by name, action
-// and invocation.
+// BenchmarkBolt measures the same with a bbolt file ordered by time, with the indexes to find a
+// record by name, action and invocation.
 func BenchmarkBolt(b *testing.B) {
 	db, err := bbolt.Open(filepath.Join(b.TempDir(), "db"), 0o600, nil)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// maxFound limits the texts by which a build is found in place of a target, in bytes.
+// maxFound limits the text of targetsOf, in bytes.
 const maxFound = 2 << 10
 
-// targetsOf returns the texts by which a build is found in place of a target, one a line: the
-// patterns to build, and the targets that failed.
+// targetsOf returns the texts of the field Target of a build, one per line: the patterns to build,
+// and the targets that failed.
 func targetsOf(b *historypb.Build) string {
 	var list strings.Builder
 	add := func(label string) {
@@ -35,8 +35,8 @@ func targetsOf(b *historypb.Build) string {
 	return strings.TrimSuffix(list.String(), "\n")
 }
 
-// placeOf returns the text by which a build is found in place of a worker: its user and host, by
-// the build tool's account.
+// placeOf returns the text of the field Worker of a build: the user and host that the build tool
+// reports.
 func placeOf(b *historypb.Build) string {
 	if b.GetLocalUser() == "" && b.GetHost() == "" {
 		return ""
@@ -44,7 +44,7 @@ func placeOf(b *historypb.Build) string {
 	return b.GetLocalUser() + "@" + b.GetHost()
 }
 
-// builds are those that a search has found, the last record of each first.
+// builds are the builds that a search has found. Of each build, the last record comes first.
 type builds struct {
 	seed maphash.Seed
 	seen map[uint64]bool
@@ -52,8 +52,8 @@ type builds struct {
 
 func newBuilds() *builds { return &builds{maphash.MakeSeed(), map[uint64]bool{}} }
 
-// isLast reports whether a row is the last record of a build. It is asked for all rows from the
-// last one on.
+// isLast reports whether a row is the last record of a build. It must be called for every row, from
+// the last one on.
 func (b *builds) isLast(m *matcher, row int) bool {
 	x := m.x
 	if x.marks[row]&buildMark == 0 || x.ended[row] >= m.before || !m.isFit(Invocation, row) {
@@ -77,8 +77,8 @@ func (b *builds) isLast(m *matcher, row int) bool {
 	return true
 }
 
-// globbedBuilds reports for each text of a field of builds whether it matches: as a whole, or a
-// part of it.
+// globbedBuilds reports for each text of a field of builds whether the text, or one of its parts,
+// matches.
 func globbedBuilds(f Field, table []string, glob string) ([]bool, error) {
 	fits, err := globbed(table, glob)
 	if err != nil || f != Target && f != Worker {

@@ -12,14 +12,14 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// buildOf returns what is known of a build after so many events.
+// buildOf returns the record of a build after that many events.
 func buildOf(invocation, user string, last int64) *historypb.Record {
 	return &historypb.Record{
 		Invocation: invocation, User: user, Ended: timestamppb.New(time.UnixMilli(1e12 + last)), Build: &historypb.Build{LastEvent: last},
 	}
 }
 
-// names are the builds that are found, through pages, as "invocation user event".
+// names returns the builds that Find returns over all pages, each as "invocation user event".
 func names(t *testing.T, s *Store, q Query) (list []string) {
 	t.Helper()
 	q.Builds = true
@@ -29,9 +29,9 @@ func names(t *testing.T, s *Store, q Query) (list []string) {
 	return list
 }
 
-// TestBuilds keeps what is published of builds beside operations: neither is found in place of the
-// other, and of a build the last record, in memory, in files and after a restart, however long the
-// pages are.
+// TestBuilds stores records of builds and of operations. A search for one kind must not return the
+// other, and for each build it returns only the last record: in memory, in files and after a
+// restart, whatever the page size.
 func TestBuilds(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{MaxBytes: 14 << 10}) // small segments
@@ -65,7 +65,7 @@ func TestBuilds(t *testing.T) {
 	check()
 }
 
-// TestFindBuilds finds builds by what the build tool said.
+// TestFindBuilds finds builds by the data that the build tool reported.
 func TestFindBuilds(t *testing.T) {
 	s := open(t, "", Options{})
 	all := buildOf("all", "ann", 1)
@@ -114,9 +114,9 @@ func TestFindBuilds(t *testing.T) {
 		{where(Instance, "team"), []string{"all ann 1"}},
 		{Query{Text: "LAPTOP"}, []string{"later  3"}},
 		{Query{Text: "lib:bro"}, []string{"all ann 1"}},
-		{Query{Outcomes: []historypb.Outcome{historypb.Outcome_OUTCOME_UNSPECIFIED}}, []string{"large carl 4"}}, // and not what was known of another one
+		{Query{Outcomes: []historypb.Outcome{historypb.Outcome_OUTCOME_UNSPECIFIED}}, []string{"large carl 4"}}, // not by the outcome of an earlier record
 		{Query{Before: time.UnixMilli(1e12 + 3)}, []string{"later  2", "all ann 1"}},
-		{Query{Owned: func(user, _ string) bool { return user == "bob" || user == "annika" }}, nil}, // nobody has to believe them
+		{Query{Owned: func(user, _ string) bool { return user == "bob" || user == "annika" }}, nil}, // nobody has to trust these names
 	} {
 		c.q.Limit = 10
 		if got := names(t, s, c.q); !slices.Equal(got, c.want) {

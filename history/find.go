@@ -16,40 +16,40 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// ErrToken: Query.After is not a token from Find.
+// ErrToken means that Query.After is not a token from Find.
 var ErrToken = errors.New("no such page")
 
-// A Query selects records: those that match all its fields.
+// A Query selects records that match all its fields.
 type Query struct {
-	// Operation is a name, Action a hash/size.
+	// Operation is a name, Action is HASH/SIZE.
 	Operation, Action string
-	// Where has globs by field: "*" is any text, "?" any character.
+	// Where has globs by field: "*" matches any text, "?" any character.
 	Where map[Field]string
-	// Exact: the texts of Where are whole fields and no globs, and a user is an authenticated one,
-	// not one that a build tool names.
+	// Exact: the texts of Where are whole fields instead of globs, and a user is an authenticated
+	// one, not one that a build tool reports.
 	Exact bool
-	// Text is contained in one of the fields, or is the beginning of the action's hash or of the
+	// Text must be part of one of the fields, or the beginning of the action's hash or of the
 	// digits of the operation's name. Case does not matter.
 	Text string
-	// Outcomes are the selected outcomes; none: any.
+	// Outcomes are the selected outcomes; empty: any.
 	Outcomes []historypb.Outcome
-	// Retried: more than one worker got it.
+	// Retried selects operations that more than one worker got.
 	Retried bool
-	// Builds selects builds instead of operations; for each build, only the last record, which must
-	// match.
+	// Builds selects builds instead of operations. Of each build only the last record counts, and
+	// it must match.
 	Builds bool
-	// Since and Before limit the time of its end, MinRun the duration of its last run.
+	// Since and Before limit the time of the operation's end, MinRun the duration of its last run.
 	Since, Before time.Time
 	MinRun        time.Duration
 	Order         Order
-	// Limit is the maximum number of records, and MaxBytes their maximum size, but at least one
-	// record is returned, unless they are the Slowest; 0: no limit. After is the token of the
-	// previous page.
+	// Limit is the maximum number of records, and MaxBytes their maximum size; 0: no limit. Unless
+	// the Order is Slowest, at least one record is returned whatever its size. After is the token
+	// from the previous page.
 	Limit    int
 	MaxBytes int
 	After    string
 	// Owned reports whether the caller may see the operations of a user for an instance name; nil:
-	// all.
+	// the caller may see all.
 	Owned func(user, instance string) bool
 }
 
@@ -57,25 +57,25 @@ type Query struct {
 type Order int
 
 const (
-	Pages   Order = iota // those that ended last; further pages have the others
+	Pages   Order = iota // those that ended last, with further pages
 	Latest               // those that ended last, without further pages
 	Slowest              // those that ran longest, without further pages
 )
 
-// A place is where a record is: among all, later ones are greater.
+// A place is the position of a record. Later records have greater places.
 type place struct {
 	segment uint32
 	row     int
 }
 
-// A hit is a record that is found.
+// A hit is a found record.
 type hit struct {
 	place
 	took uint32
 }
 
-// Find returns records, the latest first, and the token of the next page, which is empty if there
-// is none.
+// Find returns records, the latest first, and the token of the next page. The token is empty if
+// there is no next page.
 func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, next string, err error) {
 	after := place{segment: ^uint32(0)}
 	if q.After != "" {
@@ -108,7 +108,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 			s.options.Logger.Warn("records cannot be searched", zap.String("file", g.path), zap.Error(err))
 		}
 		if m == nil {
-			continue // removed meanwhile, damaged, or of another time
+			continue // removed meanwhile, damaged, or outside of the time range
 		}
 		m.builds = known
 		from := m.begin(after)
@@ -139,10 +139,10 @@ type page struct {
 	bytes   int
 }
 
-// done reports whether it has all that is wanted.
+// done reports whether the page has all requested records.
 func (p *page) done() bool { return p.q.Order == Latest && len(p.records) == p.q.Limit }
 
-// add adds the record of a row, if it can be read and is looked for, and reports whether there was
+// add adds the record of a row, if the record is readable and matches. It reports whether there was
 // room.
 func (p *page) add(m *matcher, row int) bool {
 	if len(p.records) == p.q.Limit {
@@ -161,8 +161,8 @@ func (p *page) add(m *matcher, row int) bool {
 	return true
 }
 
-// is reports whether r is the operation or action that is looked for, of which an index has the
-// begin.
+// is reports whether r is the requested operation or action. An index has only the beginning of
+// both.
 func (q *Query) is(r *historypb.Record) bool {
 	return (q.Operation == "" || r.GetOperation() == q.Operation) && (q.Action == "" || r.GetAction() == q.Action)
 }

@@ -21,50 +21,53 @@ import (
 )
 
 const (
-	// blockBytes is how much of records, before it is compressed, makes a block.
+	// blockBytes is the uncompressed size of a full block.
 	blockBytes = 64 << 10
-	// mostFree is of how many blocks the memory is kept for the next ones.
+	// mostFree is the number of blocks whose memory is kept for reuse.
 	mostFree = 8
 	// MaxRecordBytes limits the size of one record.
 	MaxRecordBytes = 64 << 10
-	// leastIndex and mostIndex limit the memory of a segment's index, which is one part in
-	// indexParts of the program's memory. Twice that may wait to be written; if the disk is slower,
-	// records are lost.
+	// leastIndex and mostIndex limit the memory of a segment's index. Between these limits it is
+	// 1/indexParts of the program's memory. Records of up to twice that size may wait to be
+	// written; if the disk is too slow, further records are lost.
 	leastIndex, mostIndex, indexParts = 1 << 20, 8 << 20, 32
-	// flushEvery is how often records are written.
+	// flushEvery is the interval of writes.
 	flushEvery = 500 * time.Millisecond
-	// segmentBytes, before they are compressed, make a segment, or an index that is full.
+	// segmentBytes is the uncompressed size of a full segment, unless its index is full earlier.
 	segmentBytes = 128 << 20
-	// segmentParts is into how many segments the kept time, or the kept bytes, are divided, so that
-	// the oldest can be removed.
+	// segmentParts is the number of segments that share Options.Keep or Options.MaxBytes. The
+	// oldest segment is removed as a whole.
 	segmentParts = 14
-	// memoryBytes bounds a Store that has no folder, which takes one part in memoryParts.
+	// memoryBytes limits a Store without a folder, which also takes at most 1/memoryParts of the
+	// program's memory.
 	memoryBytes, memoryParts = 32 << 20, 8
 	lockFile                 = "lock"
 )
 
 var (
-	// ErrLocked: another process uses the folder.
+	// ErrLocked means that another process uses the folder.
 	ErrLocked = errors.New("folder is in use by another process")
-	// ErrFormat: another version wrote the files.
+	// ErrFormat means that another version wrote the files.
 	ErrFormat = errors.New("a format that this version cannot read")
 )
 
 // Options are the options of a Store.
 type Options struct {
-	// Keep is how long records are kept; 0: until MaxBytes is reached.
+	// Keep is how long records are kept; 0: until they exceed MaxBytes.
 	Keep time.Duration
-	// MaxBytes limits the files; 0: no limit. A Store without a folder has its own limit.
+	// MaxBytes limits the size of the files; 0: no limit. A Store without a folder has its own
+	// limit.
 	MaxBytes int64
-	// Memory is the program's memory, of which the Store takes a small part; 0: no limit.
+	// Memory is the memory limit of the program, of which the Store takes a small part; 0: no
+	// limit.
 	Memory int64
-	// Added is called with each new record of Add and AddBuild, encoded and preceded by its length.
-	// The callee must copy it, and must not block. Nil: it is not called.
+	// Added is called with each new record of Add and AddBuild. item is the encoded record,
+	// preceded by its length. The function must copy item, and must not block. It may be nil.
 	Added  func(item []byte)
 	Logger *zap.Logger
 }
 
-// indexBytes is when an index is full.
+// indexBytes returns the size of a full index.
 func (o Options) indexBytes() int64 {
 	if o.Memory == 0 {
 		return mostIndex
@@ -72,7 +75,7 @@ func (o Options) indexBytes() int64 {
 	return min(max(o.Memory/indexParts, leastIndex), mostIndex)
 }
 
-// segmentBytes is when the file of a segment is full.
+// segmentBytes returns the size of the file of a full segment.
 func (o Options) segmentBytes() int64 {
 	if o.MaxBytes == 0 {
 		return segmentBytes
@@ -80,44 +83,44 @@ func (o Options) segmentBytes() int64 {
 	return min(segmentBytes, o.MaxBytes/segmentParts)
 }
 
-// A Store keeps records. Its methods may be called concurrently.
+// A Store stores records. Its methods may be called concurrently.
 type Store struct {
 	options Options
 	folder  string // empty: in memory
 	lock    *os.File
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
-	// full has a value when there is a whole block to write.
+	// full has a token when there is a whole block to write.
 	full chan struct{}
-	// room has memory in which records are encoded, a *[]byte.
+	// room has memory for encoding records, as *[]byte.
 	room sync.Pool
-	// writing is held by the writer, which compresses into packed.
+	// The writer holds writing; it compresses into packed.
 	writing sync.Mutex
 	packed  []byte
 
 	mu sync.Mutex
-	// The oldest first; records go to the last, if it is open. Guarded by mu, as all of each
-	// segment is.
+	// segments are ordered, the oldest first. New records go to the last one, if it is open. mu
+	// guards segments and everything in them.
 	segments []*segment
 	next     uint32   // number of the next segment
-	pending  int64    // bytes that wait
-	free     [][]byte // memory of blocks that were written
-	// shares are the sizes of builds in the segment that takes records, by their publishers.
+	pending  int64    // size of blocks that wait to be written
+	free     [][]byte // memory for new blocks
+	// shares has, by publisher, the size of builds in the segment that receives records.
 	shares  map[string]*share
 	lost    uint64
-	failing bool // the last write failed, and was logged
+	failing bool // the last write failed, which was logged
 }
 
-// Open opens the records in a folder, which it creates if needed. An empty name keeps them in
-// memory. Records are written only while Run runs.
+// Open opens the records in a folder, and creates the folder if necessary. Without a folder name it
+// stores records in memory. Records are written only while Run runs.
 func Open(folder string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
 	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }}}
-	// Blocks are small: a window larger than one costs memory for nothing.
+	// Blocks are small; a larger window would only cost memory.
 	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // blocks have a checksum
+		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // blocks have a checksum of their own
 	if err == nil {
 		s.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(1<<20))
 	}
@@ -136,7 +139,7 @@ func Open(folder string, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// load locks the folder and learns which segments it has.
+// load locks the folder and opens its segments.
 func (s *Store) load() error {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return err
@@ -167,7 +170,7 @@ func (s *Store) load() error {
 	return nil
 }
 
-// Add keeps a copy of a record, and reports whether there was space. It does not block.
+// Add stores a copy of a record, and reports whether there was room. It does not block.
 func (s *Store) Add(r *historypb.Record) bool {
 	room := s.room.Get().(*[]byte)
 	defer s.room.Put(room)
@@ -187,7 +190,7 @@ func (s *Store) add(r *historypb.Record, encoded []byte) bool {
 	return true
 }
 
-// tell tells Options.Added of a record that is kept.
+// tell passes a stored record to Options.Added.
 func (s *Store) tell(encoded []byte) bool {
 	if s.options.Added != nil {
 		s.options.Added(encoded)
@@ -195,8 +198,8 @@ func (s *Store) tell(encoded []byte) bool {
 	return true
 }
 
-// Import keeps records that another Store passed to Options.Added, one after another, up to the
-// first damaged one.
+// Import adds records that another Store passed to Options.Added. items has the records one after
+// another; Import stops at the first damaged one.
 func (s *Store) Import(items []byte) {
 	for at := 0; at < len(items); {
 		encoded, ok := itemAt(items, at)
@@ -211,8 +214,8 @@ func (s *Store) Import(items []byte) {
 	s.write(false)
 }
 
-// encode returns a record with four bytes of room before it, in a memory that may be replaced by a
-// larger one; nil: it is too large.
+// encode returns an encoded record after four free bytes. It uses memory, and replaces it by larger
+// memory if necessary. It returns nil if the record is too large.
 func encode(r *historypb.Record, memory *[]byte) []byte {
 	encoded, err := proto.MarshalOptions{}.MarshalAppend(append((*memory)[:0], 0, 0, 0, 0), r)
 	if err != nil || len(encoded) > MaxRecordBytes {
@@ -222,7 +225,7 @@ func encode(r *historypb.Record, memory *[]byte) []byte {
 	return encoded
 }
 
-// segmentForLocked returns the segment that a record goes to; nil: there is no room.
+// segmentForLocked returns the segment for a record; nil if there is no room.
 func (s *Store) segmentForLocked(r *historypb.Record, encoded []byte) *segment {
 	if encoded == nil || s.pending > 2*s.options.indexBytes() {
 		return nil
@@ -243,7 +246,7 @@ func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
 	}
 }
 
-// openLocked returns the segment that records go to.
+// openLocked returns the segment that receives records.
 func (s *Store) openLocked(r *historypb.Record) *segment {
 	if n := len(s.segments); n > 0 {
 		g := s.segments[n-1]
@@ -263,7 +266,7 @@ func (s *Store) openLocked(r *historypb.Record) *segment {
 	return g
 }
 
-// Run writes added records until ctx ends, and then the rest.
+// Run writes added records until ctx ends, and then the remaining ones.
 func (s *Store) Run(ctx context.Context) {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
@@ -281,10 +284,10 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// Flush writes added records.
+// Flush writes all added records.
 func (s *Store) Flush() { s.write(true) }
 
-// Close writes added records and releases the folder. A closed Store must not be used.
+// Close writes all added records and releases the folder. A closed Store must not be used.
 func (s *Store) Close() error {
 	s.write(true)
 	s.writing.Lock()
@@ -310,20 +313,20 @@ func (s *Store) release() error {
 	return s.lock.Close()
 }
 
-// Keep returns how long records are kept; 0: until Options.MaxBytes is reached.
+// Keep returns how long records are kept; 0: until they exceed Options.MaxBytes.
 func (s *Store) Keep() time.Duration { return s.options.Keep }
 
-// Stats are the sizes of a Store.
+// Stats has figures of a Store.
 type Stats struct {
 	Records, Bytes int64
-	// Lost is the number of records that were not kept, because the disk was too slow or failed, or
-	// because a caller's builds used up their share.
+	// Lost is the number of records that were not stored because the disk was too slow or failed,
+	// or because a caller's builds exceeded their share.
 	Lost uint64
-	// Oldest is the end of the oldest operation; zero: there is none.
+	// Oldest is the end of the oldest operation; zero if there is none.
 	Oldest time.Time
 }
 
-// Stats returns the present sizes.
+// Stats returns the present figures.
 func (s *Store) Stats() (t Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,7 +341,7 @@ func (s *Store) Stats() (t Stats) {
 	return t
 }
 
-// expire removes segments that are too old, or too many.
+// expire removes segments that are too old or exceed the limit.
 func (s *Store) expire(now time.Time) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

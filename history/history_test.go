@@ -20,7 +20,7 @@ import (
 
 var epoch = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// recordOf returns the i-th record of a farm's life.
+// recordOf returns the i-th record of a farm.
 func recordOf(i int) *historypb.Record {
 	r := rand.New(rand.NewPCG(uint64(i), 1))
 	outcome := historypb.Outcome_SUCCEEDED
@@ -39,7 +39,7 @@ func recordOf(i int) *historypb.Record {
 	}
 }
 
-// recordsOf returns the first n of them, to compare others with.
+// recordsOf returns the first n records, for comparison.
 func recordsOf(n int) []*historypb.Record {
 	list := make([]*historypb.Record, n)
 	for i := range list {
@@ -69,7 +69,7 @@ func fill(t *testing.T, s *Store, from, to int) {
 	}
 }
 
-// find returns all records that are found, through pages.
+// find returns all records that Find returns, over all pages.
 func find(t *testing.T, s *Store, q Query) (all []*historypb.Record) {
 	t.Helper()
 	for {
@@ -87,8 +87,7 @@ func find(t *testing.T, s *Store, q Query) (all []*historypb.Record) {
 	}
 }
 
-// TestFind compares searches in memory, in files, and in files after a restart with an obvious
-// model.
+// TestFind compares searches in memory, in files, and in files after a restart with a simple model.
 func TestFind(t *testing.T) {
 	const n = 5000
 	folder := t.TempDir()
@@ -167,12 +166,12 @@ func TestFind(t *testing.T) {
 		t.Errorf("a second process: %v", err)
 	}
 	if _, _, err := again.Find(t.Context(), Query{After: "x", Limit: 1}); !errors.Is(err, ErrToken) {
-		t.Errorf("a page that there is not: %v", err)
+		t.Errorf("an invalid page token: %v", err)
 	}
 }
 
-// TestCrash ends a program anywhere: what was written before the last block is there, and more is
-// added after it.
+// TestCrash cuts the files anywhere, as a crash would. All blocks before the cut must be there, and
+// new records are added after them.
 func TestCrash(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{})
@@ -192,7 +191,7 @@ func TestCrash(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left < len(magic) && junk != "" {
-				continue // is of another format
+				continue // has another format
 			}
 			s := open(t, folder, Options{})
 			before := find(t, s, Query{Limit: 1000})
@@ -219,7 +218,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestDamagedIndex has an index with a wrong byte: it is made anew, or what it has is not believed.
+// TestDamagedIndex changes a byte of an index. The index must be rebuilt, or its wrong content must
+// have no effect.
 func TestDamagedIndex(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{})
@@ -269,7 +269,7 @@ func TestUnknownFormat(t *testing.T) {
 	}
 }
 
-// TestBounds has records go when they are too old or too many.
+// TestBounds removes records that are too old or too many.
 func TestBounds(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{Keep: 1400 * time.Second})
@@ -278,7 +278,7 @@ func TestBounds(t *testing.T) {
 	s.expire(epoch.Add(5000 * time.Second))
 	all := find(t, s, Query{Limit: 1000})
 	if len(all) < 1400 || len(all) > 1500 || !proto.Equal(all[0], recordOf(4999)) {
-		t.Errorf("of 5000 seconds %d are left, want 1400 and what shares a file with them", len(all))
+		t.Errorf("of 5000 seconds %d are left, want 1400 and the others in their files", len(all))
 	}
 	if left, _ := filepath.Glob(filepath.Join(folder, "*")); len(left) > 2*16+1 {
 		t.Errorf("%d files are left: %q", len(left), left)
@@ -310,8 +310,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestMemory adds records whose texts differ and are long, as those of a hostile client, where
-// there is little memory.
+// TestMemory adds records with long and different texts, as a hostile client would send, with
+// little memory.
 func TestMemory(t *testing.T) {
 	folder := t.TempDir()
 	o := Options{Memory: 32 << 20}
@@ -356,7 +356,7 @@ func TestMemory(t *testing.T) {
 
 func longText(i, of int) string { return fmt.Sprintf("%d/%d.%s", i, of, strings.Repeat("long", 250)) }
 
-// TestPagesOfBytes reads pages of some bytes, which have one record at least.
+// TestPagesOfBytes reads pages of limited size. Each has at least one record.
 func TestPagesOfBytes(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	var want []*historypb.Record
@@ -396,7 +396,7 @@ func TestPagesOfBytes(t *testing.T) {
 	}
 }
 
-// TestDiskIsAway loses what cannot be written, and nothing else.
+// TestDiskIsAway loses the records that cannot be written, and no others.
 func TestDiskIsAway(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder, Options{Keep: 14 * 100 * time.Second})
@@ -405,7 +405,7 @@ func TestDiskIsAway(t *testing.T) {
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, s, 100, 300) // begins new files
+	fill(t, s, 100, 300) // starts new files
 	s.write(true)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -416,7 +416,7 @@ func TestDiskIsAway(t *testing.T) {
 	if len(got) < 50 || !proto.Equal(got[0], recordOf(1049)) || s.Stats().Lost == 0 {
 		t.Errorf("%d records, %d blocks lost", len(got), s.Stats().Lost)
 	}
-	// What waits is bounded.
+	// The waiting records are bounded.
 	for i := range 1 << 17 {
 		r := recordOf(i)
 		r.Message = strings.Repeat("x", 10_000)
@@ -427,7 +427,7 @@ func TestDiskIsAway(t *testing.T) {
 	t.Error("a gigabyte of records waits to be written")
 }
 
-// TestTogether adds, writes, expires and finds at the same time.
+// TestTogether adds, writes, expires and finds records concurrently.
 func TestTogether(t *testing.T) {
 	s := open(t, t.TempDir(), Options{Keep: 100 * time.Second, MaxBytes: 1 << 20})
 	done := make(chan struct{})
@@ -456,8 +456,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsItsBlock reads a record before its block is written, whose memory further records
-// get.
+// TestReaderKeepsItsBlock reads a record before its block is written. Further records then reuse
+// the memory of the block.
 func TestReaderKeepsItsBlock(t *testing.T) {
 	s := open(t, "", Options{})
 	s.Add(recordOf(0))

@@ -12,12 +12,12 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// A Field is a text by which records are found. For a build, Target is each of its patterns and
-// each target or test that failed, Mnemonic the command, User also the user that the build tool
-// names, and Worker the host, or user@host, on which it ran.
+// A Field is a text by which a search finds records. For a build, Target has its patterns and the
+// targets and tests that failed, Mnemonic the command, User also the user that the build tool
+// reports, and Worker the host or user@host where the build ran.
 type Field int
 
-// The Fields there are.
+// All fields.
 const (
 	Instance Field = iota
 	Target
@@ -28,7 +28,8 @@ const (
 	fields
 )
 
-// A row's mark is its outcome, and these if it was given to more than one worker, or is a build.
+// The mark of a row is its outcome, plus these flags if more than one worker got the operation, or
+// if the row is a build.
 const (
 	outcomeMask = 0x0f
 	buildMark   = 0x40
@@ -38,28 +39,28 @@ const (
 const (
 	// rowBytes is the size of a row of an index.
 	rowBytes = 8 + 4 + 1 + 2*8 + 2*4 + 4*int64(fields)
-	// textBytes is the size of a text beside its bytes, while its number is looked up.
+	// textBytes is the size of a text besides its bytes, in an index that grows.
 	textBytes = 64
 )
 
-// An index has the searchable fields of each record of a segment, in columns. Texts are numbers in
-// tables.
+// An index has the searchable fields of each record of a segment, in columns. Columns have numbers
+// for texts; tables have the texts.
 type index struct {
 	rows  int
-	bytes int64 // that it takes in memory
+	bytes int64 // size in memory
 
 	ended   []uint64 // milliseconds
 	took    []uint32 // milliseconds of the last run
 	marks   []uint8
-	ops     []uint64 // beginning of the name's digits
-	actions []uint64 // beginning of the hash
-	blocks  []uint32 // which block the record is in, and where there
+	ops     []uint64 // beginning of the name, as a number
+	actions []uint64 // beginning of the hash, as a number
+	blocks  []uint32 // the block of the record, and its position there
 	items   []uint32
 	texts   [fields][]uint32
 	tables  [fields][]string
-	offsets []uint32 // of blocks in the file
+	offsets []uint32 // of the blocks in the file
 
-	numbers [fields]map[string]uint32 // of an index that grows
+	numbers [fields]map[string]uint32 // of each text; only in an index that grows
 }
 
 func newIndex() *index {
@@ -70,8 +71,8 @@ func newIndex() *index {
 	return x
 }
 
-// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many there
-// were. It skips dashes, and everything before the last slash of a name.
+// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many digits
+// there were. It skips dashes, and everything before the last slash of a name.
 func digits(s string) (v uint64, n int) {
 	for i := 0; i < len(s) && n < 16; i++ {
 		c := s[i]
@@ -127,7 +128,7 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	}
 }
 
-// textsOf returns the texts by which a record is found.
+// textsOf returns the texts of all fields of a record.
 func textsOf(r *historypb.Record) [fields]string {
 	texts := [fields]string{
 		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
@@ -139,7 +140,7 @@ func textsOf(r *historypb.Record) [fields]string {
 	return texts
 }
 
-// snapshot returns an index as it is now, which does not change when x grows.
+// snapshot returns a copy of the index that does not change when x grows.
 func (x *index) snapshot() *index {
 	c := *x
 	c.numbers = [fields]map[string]uint32{}
@@ -293,13 +294,13 @@ func decodeTable(b []byte) ([]string, error) {
 
 const (
 	indexMagic = "forerunner history index 1\n"
-	// indexHeader follows the magic: rows, first and last, then for each section its offset, length
-	// and checksum, and at the end a checksum of all.
+	// The header follows the magic: rows, first and last; then the offset, length and checksum of
+	// each section; at the end a checksum of the header.
 	sectionHeader = 8 + 8 + 4
 	indexHeader   = 4 + 8 + 8 + int(sections)*sectionHeader + 4
 )
 
-// writeIndex writes the index of a segment, whole or not at all, and returns its size.
+// writeIndex writes the index of a segment atomically, and returns its size.
 func writeIndex(segment string, x *index) (size int64, err error) {
 	path := indexPath(segment)
 	file, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -366,18 +367,18 @@ func openIndex(segment string) (*indexFile, int64, error) {
 	return x, info.Size(), nil
 }
 
-// An indexFile is an index of which sections are read when they are needed.
+// An indexFile is an index whose sections are read on demand.
 type indexFile struct {
 	index
 	file   *os.File
 	size   int64
 	header []byte
 	has    [sections]bool
-	// first and last are when operations ended, in milliseconds.
+	// first and last are the ends of the first and last operation, in milliseconds.
 	first, last int64
 }
 
-// need reads sections that were not read before.
+// need reads the sections that have not been read yet.
 func (x *indexFile) need(list ...section) error {
 	for _, s := range list {
 		if x.has[s] {

@@ -10,12 +10,12 @@ import (
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
-// A matcher looks for the records of a Query in one segment.
+// A matcher finds the records of a Query in one segment.
 type matcher struct {
 	s *Store
 	g *segment
 	q *Query
-	// x has the columns that the Query needs; file is its own, nil for one in memory.
+	// x has the columns that the Query needs. file is x's file; nil for a segment in memory.
 	x    *indexFile
 	file *os.File
 
@@ -23,21 +23,21 @@ type matcher struct {
 	since, before uint64
 	took          uint32
 	outcomes      uint16
-	fits          [fields][]bool // by number; nil: all do
-	// localUser are places of builds whose user matches, if fits[User] does not.
+	fits          [fields][]bool // by number of the text; nil: all match
+	// localUser has the places of builds whose user matches, in case fits[User] does not.
 	localUser []bool
 	text      [fields][]bool
-	// hash is the beginning of a hash or a name, in its last bits, if text may be one; shift is how
-	// many bits follow it.
+	// hash is the beginning of a hash or a name, in its lowest bits, if the Query's text may be
+	// one. shift is the number of bits that follow it in a column.
 	hash, shift uint64
 	mayBeHash   bool
 	owned       map[[2]uint32]bool
 	builds      *builds
-	block       []byte // the one that was read last; nil: none was
+	block       []byte // the last block that was read; nil: none
 	blockNumber uint32
 }
 
-// match returns a matcher for a segment's index; nil if nothing there can match.
+// match returns a matcher for a segment; nil if nothing in the segment can match.
 func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 	m := &matcher{s: s, g: g, q: q, outcomes: ^uint16(0)}
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 	return m, nil
 }
 
-// prepare reads the columns and finds out which texts fit.
+// prepare reads the columns and finds the texts that match.
 func (m *matcher) prepare() error {
 	q, x := m.q, m.x
 	if err := x.need(endedSection, tookSection, marksSection); err != nil {
@@ -119,7 +119,7 @@ func (m *matcher) prepare() error {
 	return m.prepareText()
 }
 
-// fit finds out which texts of a field fit.
+// fit finds the texts of a field that match.
 func (m *matcher) fit(f Field, glob string) (err error) {
 	if m.q.Exact {
 		m.fits[f] = equal(m.x.tables[f], glob)
@@ -139,8 +139,8 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 	return err
 }
 
-// begin returns the row before which a page begins. Builds that came on pages before are known
-// then.
+// begin returns the row before which a page begins. It also notes the builds that earlier pages
+// had.
 func (m *matcher) begin(after place) int {
 	rows, from := m.x.rows, m.x.rows
 	switch {
@@ -155,7 +155,7 @@ func (m *matcher) begin(after place) int {
 	return from
 }
 
-// minDigits is how much of a hash is looked for as such.
+// minDigits is the minimum number of digits for which a text counts as the beginning of a hash.
 const minDigits = 4
 
 func (m *matcher) prepareText() error {
@@ -182,7 +182,7 @@ func (m *matcher) prepareText() error {
 	return m.x.need(opsSection, actionsSection)
 }
 
-// equal reports for each text whether it equals another one.
+// equal reports for each text whether it equals text.
 func equal(table []string, text string) []bool {
 	fits := make([]bool, len(table))
 	for i, s := range table {
@@ -207,7 +207,7 @@ func globbed(table []string, glob string) ([]bool, error) {
 	return fits, nil
 }
 
-// matches reports whether a record is selected by the index.
+// matches reports whether the columns of a row match.
 func (m *matcher) matches(row int) bool {
 	x := m.x
 	mark := x.marks[row]
@@ -229,12 +229,12 @@ func (m *matcher) matches(row int) bool {
 	return (m.q.Text == "" || m.hasText(row)) && (m.owned == nil || m.owns(row))
 }
 
-// isFit reports whether a text of a row fits.
+// isFit reports whether the text in a field of a row matches.
 func (m *matcher) isFit(f Field, row int) bool {
 	return m.fits[f] == nil || at(m.fits[f], m.x.texts[f][row]) || f == User && m.localUser != nil && at(m.localUser, m.x.texts[Worker][row])
 }
 
-// at is list[i], and false beyond its end: what is read from a file may be anything.
+// at returns list[i], or false beyond the end of list, because data from a file may be wrong.
 func at(list []bool, i uint32) bool { return int(i) < len(list) && list[i] }
 
 func (m *matcher) hasText(row int) bool {
@@ -287,7 +287,7 @@ func (m *matcher) readBlock(number uint32) ([]byte, error) {
 	var pending, data []byte
 	switch i := int(number) - g.written; {
 	case i >= 0 && i < len(g.pending):
-		pending = slices.Clone(g.pending[i]) // its memory is used again when it is written
+		pending = slices.Clone(g.pending[i]) // its memory is reused after it is written
 	case g.index != nil && int(number) < len(g.index.offsets):
 		offset = g.index.offsets[number]
 	case int(number) < len(m.x.offsets):

@@ -20,14 +20,14 @@ import (
 
 const (
 	segmentSuffix, indexSuffix = ".records", ".index"
-	// magic begins each segment. The number is raised when older programs cannot read what is
-	// written.
+	// magic begins each segment. Increase the number when older programs cannot read the new
+	// format.
 	magic = "forerunner history 1\n"
 	// blockHeader has the length and the checksum of a compressed block.
 	blockHeader = 8
 	// lostBlock is the offset of a block that could not be written.
 	lostBlock = ^uint32(0)
-	// maxBlockBytes bounds what is read as one block.
+	// maxBlockBytes limits the size of a block that is read.
 	maxBlockBytes = 1 << 20
 )
 
@@ -36,24 +36,24 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// A segment is a run of records in the order in which their operations ended.
+// A segment has consecutive records in the order in which their operations ended.
 type segment struct {
 	number uint32
 	path   string // empty: in memory
-	// index is nil for a segment that is sealed in its files.
+	// index is nil for a sealed segment that is in files.
 	index *index
-	// pending are blocks that are not written, the last one still grows; the first has the number
-	// written.
+	// pending are the blocks that are not written yet. The last one still grows. The first one has
+	// the number written.
 	pending [][]byte
 	written int
-	// file is open while records are added.
+	// file is open while records may be added.
 	file *os.File
-	data []byte // of one in memory
-	// size is that of the file, indexSize of that of the index, raw that of all records before they
-	// were compressed.
+	data []byte // content of a segment in memory
+	// size is the size of the file, indexSize the size of the index's file, raw the uncompressed
+	// size of all records.
 	size, indexSize, raw int64
 	rows                 int
-	// first and last are when operations ended, in milliseconds.
+	// first and last are the ends of the first and last operation, in milliseconds.
 	first, last int64
 	sealed      bool
 }
@@ -69,7 +69,7 @@ func newSegment(folder string, number uint32) *segment {
 // open reports whether records may be added.
 func (g *segment) open() bool { return g.index != nil && !g.sealed }
 
-// bytes is what it takes, on the disk or in memory.
+// bytes returns the size of the segment on the disk or in memory.
 func (g *segment) bytes() int64 {
 	n := g.size + g.indexSize
 	if g.index != nil {
@@ -84,8 +84,8 @@ func (g *segment) hasRoom() bool {
 	return n > 0 && len(g.pending[n-1]) < blockBytes
 }
 
-// add adds a record whose encoding has four bytes of room before it, if hasRoom. It reports whether
-// the block is full.
+// add adds an encoded record, which must have four free bytes in front. The caller must have
+// checked hasRoom. It reports whether the block is full.
 func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 	n := len(g.pending)
 	block := &g.pending[n-1]
@@ -96,7 +96,7 @@ func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 	return len(*block) >= blockBytes
 }
 
-// note counts a record that is in a block, at the byte item there.
+// note adds a record to the index: it is in a block, at the byte item.
 func (g *segment) note(r *historypb.Record, block, item uint32) {
 	g.index.add(r, block, item)
 	ended := int64(g.index.ended[g.rows])
@@ -107,8 +107,8 @@ func (g *segment) note(r *historypb.Record, block, item uint32) {
 	g.rows++
 }
 
-// write writes the blocks that are full or, if all, what there is, and seals segments that get no
-// more.
+// write writes the full blocks or, with all, all blocks. It seals the segments that get no more
+// records.
 func (s *Store) write(all bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -135,7 +135,8 @@ func (s *Store) write(all bool) {
 	}
 }
 
-// writeBlocks writes the blocks of a segment; the last one, which may grow, only if all.
+// writeBlocks writes the blocks of a segment. It writes the last one, which may still grow, only
+// with all.
 func (s *Store) writeBlocks(g *segment, all bool) {
 	var err error
 	wrote := false
@@ -147,7 +148,7 @@ func (s *Store) writeBlocks(g *segment, all bool) {
 			break
 		}
 		raw := g.pending[0]
-		if n == 1 { // what comes next begins another
+		if n == 1 { // the next record begins a new block
 			g.pending = append(g.pending, s.blockLocked())
 		}
 		s.mu.Unlock()
@@ -184,14 +185,14 @@ func (s *Store) blockLocked() []byte {
 	return make([]byte, 0, blockBytes+blockBytes/4)
 }
 
-// freeLocked keeps the memory of a block, which nothing reads any more, for the next one.
+// freeLocked keeps the memory of a block for reuse. Nothing may read the block any more.
 func (s *Store) freeLocked(block []byte) {
 	if len(s.free) < mostFree {
 		s.free = append(s.free, block[:0])
 	}
 }
 
-// writeBlock returns where the block is. What cannot be written is lost.
+// writeBlock writes a block and returns its offset. A block that cannot be written is lost.
 func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
 	s.packed = s.encoder.EncodeAll(raw, append(s.packed[:0], make([]byte, blockHeader)...))
 	block := s.packed
@@ -226,7 +227,7 @@ func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
 	return uint32(offset), nil
 }
 
-// failed logs the first of several failures, and that they are over.
+// failed logs the first of several failures, and the end of failures.
 func (s *Store) failed(g *segment, err error) {
 	s.mu.Lock()
 	before := s.failing
@@ -243,7 +244,8 @@ func (s *Store) failed(g *segment, err error) {
 	}
 }
 
-// seal writes the index of a segment that gets no more records, and forgets what is in its files.
+// seal writes the index of a segment that gets no more records, and frees the memory of its
+// content.
 func (s *Store) seal(g *segment) error {
 	if g.sealed {
 		return nil
@@ -276,8 +278,8 @@ func indexPath(segment string) string {
 	return strings.TrimSuffix(segment, segmentSuffix) + indexSuffix
 }
 
-// openSegment learns what is in a file. One without an index, as after a crash, is read, and its
-// damaged end is cut off.
+// openSegment opens a segment. If it has no index, as after a crash, openSegment reads all records
+// and truncates a damaged end.
 func (s *Store) openSegment(path string) (*segment, error) {
 	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
 	if err != nil {
@@ -323,7 +325,7 @@ func (s *Store) openSegment(path string) (*segment, error) {
 	return g, err
 }
 
-// rebuild reads all blocks up to the first that is damaged.
+// rebuild reads all blocks up to the first damaged one.
 func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 	again := &segment{index: newIndex(), size: int64(len(magic))}
 	for {
@@ -336,7 +338,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 			r := &historypb.Record{}
 			encoded, ok := itemAt(raw, at)
 			if !ok || proto.Unmarshal(encoded, r) != nil {
-				return again // it was written so: nothing here is of use
+				return again // the block was written like this: the rest is useless
 			}
 			again.note(r, block, uint32(at))
 			at += 4 + len(encoded)
@@ -346,7 +348,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 	}
 }
 
-// readBlock returns the records of the block at an offset, and where the next one begins.
+// readBlock returns the records of the block at an offset, and the offset of the next block.
 func (s *Store) readBlock(file io.ReaderAt, offset int64) (raw []byte, next int64, err error) {
 	var header [blockHeader]byte
 	if _, err := file.ReadAt(header[:], offset); err != nil {
@@ -367,7 +369,7 @@ func (s *Store) readBlock(file io.ReaderAt, offset int64) (raw []byte, next int6
 	return raw, offset + blockHeader + int64(n), err
 }
 
-// itemAt returns the encoded record at a place of a block.
+// itemAt returns the encoded record at a position in a block.
 func itemAt(raw []byte, at int) ([]byte, bool) {
 	if at < 0 || at+4 > len(raw) {
 		return nil, false

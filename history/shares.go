@@ -6,19 +6,19 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// shareParts is in how many parts of a segment, in its file and in its index, the builds of one
-// caller have to fit.
+// shareParts: the builds of one caller get at most 1/shareParts of a segment, both of its file and
+// of its index.
 const shareParts = 2
 
-// A share is what the builds that one caller published take of the segment that records go to.
+// A share is the size of one caller's builds in the segment that receives records.
 type share struct {
-	bytes, index int64 // bytes are compressed
-	isExceeded   bool  // which was logged
+	bytes, index int64 // bytes is the compressed size
+	isExceeded   bool  // the share was exceeded, which was logged
 }
 
-// AddBuild is Add for a build's record from a caller. A caller cannot displace the records of
-// others: while the Store is more than half full, each caller's builds get at most half of the new
-// space, and further ones are lost.
+// AddBuild stores a copy of a build's record from a caller, like Add. A caller cannot displace the
+// records of others: while the Store is more than half full, each caller's builds get at most half
+// of the new space, and further ones are lost.
 func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r, new([]byte))
 	compressed := int64(len(s.encoder.EncodeAll(encoded, nil)))
@@ -32,8 +32,8 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	return added && s.tell(encoded)
 }
 
-// addBuildLocked reports whether a build was added or, if not, whether it is the first one of many
-// that finds no room in a share.
+// addBuildLocked reports whether the build was added and, if not, whether this is the first loss
+// that must be logged.
 func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (added, isNews bool) {
 	g := s.segmentForLocked(r, encoded)
 	if g == nil {
@@ -58,7 +58,7 @@ func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller strin
 	return true, false
 }
 
-// isFullLocked reports whether more in a share would push out what there is of others.
+// isFullLocked reports whether one more build in a share would displace records of others.
 func (s *Store) isFullLocked(of *share) bool {
 	if s.options.MaxBytes == 0 || of.bytes < s.options.segmentBytes()/shareParts && of.index < s.options.indexBytes()/shareParts {
 		return false

@@ -11,14 +11,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestShares has one caller publish far more builds than there is room for: what others have is
-// kept, whether his builds are large, or small but found by long texts. There is room for others
-// all the time, and for him in the next segment.
+// TestShares has one caller publish far more builds than there is room for, with large records or
+// with long texts. The records of other callers must be kept, and other callers must always find
+// room. The first caller must find room again in the next segment.
 func TestShares(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		maxBytes int64
-		many     int                       // builds of the flood: some times what there is room for
+		many     int                       // builds of the flood, several times as many as there is room for
 		text     func(r *rand.Rand) string // a target of the flood
 		targets  int
 	}{
@@ -80,8 +80,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesWithoutPressure keeps all that one caller publishes while half of the room is free, or
-// nothing bounds it: not even what an index of little memory could have of it.
+// TestSharesWithoutPressure stores all builds of one caller while half of the space is free or
+// unlimited. Even a small index must not limit them.
 func TestSharesWithoutPressure(t *testing.T) {
 	for _, o := range []Options{{MaxBytes: 8 << 20}, {}, {Memory: 1}} {
 		s := open(t, t.TempDir(), o)

@@ -53,15 +53,15 @@ func Keep(ctx context.Context) {
 	}
 }
 
-// Settle does at once, without pauses, what Keep does in time. It is for measurements.
+// Settle does at once, without pauses, what Keep does over time. It is for measurements.
 func Settle(ctx context.Context) {
 	if size := pageSize(); size > 0 {
 		look(ctx, size, large, 0)
 	}
 }
 
-// look puts what it can on huge pages, if there is so much memory, and reports whether it is worth
-// another look soon. idle is as above.
+// look puts memory on huge pages, if at least least bytes can be, and reports whether another look
+// soon is worthwhile. idle is the same as above.
 func look(ctx context.Context, size, least uintptr, idle time.Duration) bool {
 	mappings, err := anonymous()
 	if err != nil {
@@ -135,7 +135,7 @@ func anonymous() ([]mapping, error) {
 // parse returns the mapping of a line of proc_pid_maps(5), if it is an anonymous one.
 func parse(line string) (m mapping, ok bool) {
 	fields := strings.Fields(line)
-	// Some kernels know what an anonymous mapping is for.
+	// Some kernels show the purpose of an anonymous mapping.
 	if len(fields) < 5 || fields[1] != "rw-p" || fields[4] != "0" || len(fields) > 5 && fields[5] != "[anon:" {
 		return m, false
 	}

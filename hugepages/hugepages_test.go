@@ -41,7 +41,7 @@ func TestLook(t *testing.T) {
 	for i := first; i < first+3*size; i += uintptr(os.Getpagesize()) {
 		region[i] = 1
 	}
-	// What is given back is no longer in use.
+	// Released memory is no longer in use.
 	if err := unix.Madvise(region[first+size:first+2*size-1<<16], unix.MADV_DONTNEED); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func skip(t *testing.T, why string) {
 	t.Skip(why)
 }
 
-// mapped returns new memory of so many bytes.
+// mapped returns new memory of that many bytes.
 func mapped(t *testing.T, n int) []byte {
 	region, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

@@ -25,7 +25,7 @@ var large = grpc.ServiceDesc{
 	Methods:     []grpc.MethodDesc{answering("Get", 1<<20), answering("GetLess", 4<<10)},
 }
 
-// answering is a method whose answers have so many bytes.
+// answering returns a method whose answers have that many bytes.
 func answering(name string, bytes int) grpc.MethodDesc {
 	return grpc.MethodDesc{
 		MethodName: name,
@@ -63,9 +63,9 @@ func TestSmallAnswers(t *testing.T) {
 	})
 }
 
-// TestAnswers has clients that do not read their answers: what these take is counted until they are
-// sent, others wait for it, and the connection is closed that takes none for too long, or for a
-// while if others wait.
+// TestAnswers has clients that do not read their answers. The memory of answers must count until
+// they are sent, and other calls must wait for it. A connection that accepts nothing for too long
+// must be closed, or earlier if others wait.
 func TestAnswers(t *testing.T) {
 	for name, b := range map[string]Bounds{
 		"for too long": {Wait: time.Minute, Stall: 2 * time.Second},
@@ -75,9 +75,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadRefusals has a client that reads nothing while something is being written to it, and
-// goes on to call: the server closes its connection because of the refusals that the client does
-// not read.
+// TestUnreadRefusals has a client that stops reading while the server writes, and continues to
+// call. The server must close its connection because of the unread refusals.
 func TestUnreadRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := BoundsFor(1 << 30)
@@ -169,7 +168,7 @@ func serveThroughGate(t *testing.T, b Bounds, register func(*Server)) (addr stri
 	return listener.Addr().String(), s
 }
 
-// throughGate tells a server through which Conn a call came.
+// throughGate tells a server the Conn of a call.
 type throughGate struct {
 	credentials.TransportCredentials
 }

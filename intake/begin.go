@@ -13,8 +13,8 @@ import (
 // beginBytes is how much of a message that is too large is decoded: no more than of a small one.
 const beginBytes = smallMessage
 
-// receiveBegin receives a message that is too large, of so many bytes: it decodes the beginning,
-// and reads and drops the rest.
+// receiveBegin receives a message that is too large, of that many bytes. It decodes the beginning,
+// and drops the rest.
 func (r *receiver) receiveBegin(length int64, m any) error {
 	decoded, ok := m.(proto.Message)
 	if !ok {

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// TestWholeOf cuts a message at each of its bytes: what is left can be decoded, begins as the
-// message does, and has all that is whole of it.
+// TestWholeOf truncates a message at each byte. The remainder must decode, begin as the message
+// does, and have all complete fields.
 func TestWholeOf(t *testing.T) {
 	m := &repb.BatchUpdateBlobsRequest{
 		InstanceName: "main", DigestFunction: repb.DigestFunction_SHA256,
@@ -69,7 +69,7 @@ func TestWholeOf(t *testing.T) {
 	}
 }
 
-// echo is a service that answers each message with what arrived of it.
+// echo is a service that answers each message with what it received of it.
 var echo = grpc.ServiceDesc{
 	ServiceName: "test.Echo",
 	HandlerType: (*any)(nil),
@@ -94,9 +94,9 @@ var echo = grpc.ServiceDesc{
 // echoed is its method.
 const echoed = "/test.Echo/Put"
 
-// TestTruncated sends messages that are too large, by their bytes or by what they take when they
-// are decoded, between others: of these the begin arrives, and the others as they are. Where
-// nothing is truncated the first of them ends the call.
+// TestTruncated sends messages that are too large, encoded or decoded, between others. The
+// beginning of these must arrive, and the others unchanged. If the method does not truncate, the
+// first of them ends the call.
 func TestTruncated(t *testing.T) {
 	const limit = 256 << 10
 	of := func(data int) *repb.BatchUpdateBlobsRequest {
@@ -126,7 +126,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// An exchange is a message, and what is to arrive of it.
+// An exchange is a message, and the part of it that must arrive.
 type exchange struct{ sent, want *repb.BatchUpdateBlobsRequest }
 
 // exchanged sends messages in one call and compares what arrives of each, until the call ends with
@@ -138,7 +138,7 @@ func exchanged(t *testing.T, conn *grpc.ClientConn, caller string, options []grp
 		t.Fatal(err)
 	}
 	for n, e := range all {
-		_ = stream.SendMsg(e.sent) // what is wrong with it is the error of the call
+		_ = stream.SendMsg(e.sent) // the error comes as the error of the call
 		got := &repb.BatchUpdateBlobsRequest{}
 		if err := stream.RecvMsg(got); err != nil {
 			return err

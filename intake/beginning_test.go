@@ -72,7 +72,7 @@ func TestBeginnings(t *testing.T) {
 	})
 }
 
-// TestBeginningsEnd: what a call takes is charged before its handler waits for anything.
+// TestBeginningsEnd: the cost of a call is charged before its handler waits for anything.
 func TestBeginningsEnd(t *testing.T) {
 	forever := func(ctx context.Context, _ string) (context.Context, Caller, error) {
 		<-ctx.Done()

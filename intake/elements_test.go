@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestExpansion compares what messages are said to take with what they do.
+// TestExpansion compares the estimated memory of messages with the real one.
 func TestExpansion(t *testing.T) {
 	digests := &repb.FindMissingBlobsRequest{}
 	for range 1000 {
@@ -63,8 +63,8 @@ func (encodedCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (encodedCodec) Unmarshal(mem.BufferSlice, any) error { return nil }
 func (encodedCodec) Name() string                         { return "proto" }
 
-// TestDenseMessage has a message of many empty ones: it counts as what it takes when it is decoded,
-// and is not decoded if that is more than one caller can have.
+// TestDenseMessage has a message of many empty ones. It must count with its decoded size, and must
+// not be decoded if that exceeds what one caller can have.
 func TestDenseMessage(t *testing.T) {
 	conn, s := serveConn(t, Options{
 		Bounds:  BoundsFor(64 << 20),

@@ -10,8 +10,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestFramesOfAByte has requests come in frames of a byte, all but their ends: they take what they
-// are charged for. Then they end, and are answered.
+// TestFramesOfAByte has requests arrive in frames of one byte, except their ends. They must take no
+// more than they are charged for. Then they end, and are answered.
 func TestFramesOfAByte(t *testing.T) {
 	const requests, size = 10, smallMessage
 	b := BoundsFor(1 << 30)
@@ -25,7 +25,7 @@ func TestFramesOfAByte(t *testing.T) {
 		}
 		must(t, r.flush())
 	}
-	arrived := func() uint64 { // all that was sent, and nothing else is there any more
+	arrived := func() uint64 { // everything that was sent has arrived, and nothing else is left
 		must(t, errors.Join(r.WritePing(false, [8]byte{}), r.flush()))
 		for {
 			f, err := r.ReadFrame()
@@ -63,7 +63,7 @@ func TestFramesOfAByte(t *testing.T) {
 	eventually(t, s.ledger.free)
 }
 
-// TestPool: a buffer is at most twice as large as what it is for.
+// TestPool: a buffer is at most twice as large as its content.
 func TestPool(t *testing.T) {
 	for n := 1 << 10; n <= 2*largestPooled; n = n*5/4 + 1 {
 		data := pool.Get(n)

@@ -10,9 +10,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestManyCallsOnOneConnection has more calls that wait for an answer than a connection may have: a
-// build with thousands of jobs, or a worker with thousands of positions. What is too much waits at
-// the client, and all are answered.
+// TestManyCallsOnOneConnection has more waiting calls than a connection may have: a build with
+// thousands of jobs, or a worker with thousands of positions. The surplus must wait at the client,
+// and all must be answered.
 func TestManyCallsOnOneConnection(t *testing.T) {
 	client, service, s := serve(t, Options{Bounds: BoundsFor(1 << 30)})
 	streams := int64(s.options.Bounds.Streams)

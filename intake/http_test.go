@@ -143,8 +143,8 @@ func TestPagesUnderFlood(t *testing.T) {
 	}
 }
 
-// TestBusyPagesStay has as many requests under way as there may be: none of them ends for those
-// that come then.
+// TestBusyPagesStay has the maximum number of concurrent requests. None of them may end for new
+// ones.
 func TestBusyPagesStay(t *testing.T) {
 	release, begun := make(chan struct{}), make(chan struct{}, 200)
 	b := BoundsFor(32 << 20)

@@ -26,7 +26,7 @@ type service struct {
 	healthpb.UnimplementedHealthServer
 	release chan struct{}
 	linger  chan struct{}       // nil: calls that are ended do not
-	called  func(caller string) // nil: nobody wants to know
+	called  func(caller string) // called with each caller; may be nil
 	expired atomic.Int64        // calls that this server ended
 }
 
@@ -50,8 +50,7 @@ func (s *service) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*h
 	return &healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_SERVING}, nil
 }
 
-// serve serves with bounds until the test ends; the caller of each call is what the header "caller"
-// says.
+// serve serves with bounds until the test ends. The header "caller" names the caller of a call.
 func serve(t *testing.T, o Options) (healthpb.HealthClient, *service, *Server) {
 	t.Helper()
 	made := &service{release: make(chan struct{})}
@@ -101,8 +100,8 @@ func request(name string, n int) *healthpb.HealthCheckRequest {
 	return &healthpb.HealthCheckRequest{Service: name + strings.Repeat("x", n)}
 }
 
-// TestMessages has messages around the limit of their method, plain and compressed, of callers who
-// are bounded and of one who is not.
+// TestMessages sends messages around the limit of their method, plain and compressed, from callers
+// with limits and from one without.
 func TestMessages(t *testing.T) {
 	const limit = 100_000
 	client, _, _ := serve(t, Options{Bounds: BoundsFor(1 << 30), Methods: map[string]Limits{check: {Bytes: limit}}})
@@ -118,8 +117,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestCallersAreApart has one caller take all that is his: others do not feel it, and he has it
-// again afterwards.
+// TestCallersAreApart has one caller take everything that he may. Others must not be affected, and
+// he must have it again afterwards.
 func TestCallersAreApart(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Wait = 3, time.Minute
@@ -151,14 +150,14 @@ func TestCallersAreApart(t *testing.T) {
 	eventually(t, server.ledger.free)
 }
 
-// costs are what all calls take up.
+// costs returns the cost of all calls.
 func (l *ledger) costs() costs {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
-// free reports whether nobody has anything, and nothing is remembered of who had.
+// free reports whether no caller has anything, and no caller is remembered.
 func (l *ledger) free() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +196,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestLate has a call whose request never comes.
+// TestLate has a call whose request never arrives.
 func TestLate(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Wait = 100 * time.Millisecond
@@ -304,7 +303,7 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
-// TestHeaders has calls with long headers, and with many short ones, count as what they take.
+// TestHeaders: calls with long headers, and with many short ones, count with their memory.
 func TestHeaders(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Calls, b.CallsOfOne, b.Streams = 10, 10, 100
@@ -337,8 +336,8 @@ func TestHeaders(t *testing.T) {
 	close(service.release)
 }
 
-// TestUnknownMethods: the answer repeats nothing of what was called, and comes before anything is
-// kept of the call.
+// TestUnknownMethods: the answer repeats nothing of the request, and comes before anything of the
+// call is stored.
 func TestUnknownMethods(t *testing.T) {
 	looked := false
 	conn, s := serveConn(t, Options{Bounds: BoundsFor(1 << 30), Look: func(ctx context.Context, _ string) (context.Context, error) {
@@ -357,8 +356,8 @@ func TestUnknownMethods(t *testing.T) {
 	eventually(t, s.ledger.free)
 }
 
-// TestPending has calls of which nobody knows yet who makes them: they are charged, with their
-// headers, and others of the same address are refused when there are too many.
+// TestPending has calls whose caller is not known yet. They must be charged, with their headers,
+// and further ones from the same address must be refused when there are too many.
 func TestPending(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Wait = 8, time.Minute

@@ -98,7 +98,7 @@ func TestSilentUploads(t *testing.T) {
 	}
 }
 
-// cutConn loses what is written after so many bytes.
+// cutConn loses everything written after that many bytes.
 type cutConn struct {
 	net.Conn
 	left int // touched by the one goroutine that writes

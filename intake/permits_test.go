@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPermits has one caller take all permits: others get theirs of him, the youngest first, until
-// they have as many as he.
+// TestPermits has one caller take all permits. Others must get some of them, the youngest first,
+// until they have as many as he.
 func TestPermits(t *testing.T) {
 	p := NewPermits(4)
 	var yielded []int
@@ -43,8 +43,8 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// TestPermitsOfSizes has one caller take small permits: they make room for a large one of another, as
-// many as it needs and only if that helps.
+// TestPermitsOfSizes has one caller take small permits. They must make room for another caller's
+// large one, as many as necessary and only if that is enough.
 func TestPermitsOfSizes(t *testing.T) {
 	p := NewPermits(16)
 	yielded := 0
@@ -76,7 +76,7 @@ func TestPermitsOfSizes(t *testing.T) {
 	}
 }
 
-// TestCallerOf names who made a call, and who asked for a page.
+// TestCallerOf names the callers of a call and of a page.
 func TestCallerOf(t *testing.T) {
 	got := make(chan string, 1)
 	address := servePages(t, BoundsFor(32<<20), func(_ http.ResponseWriter, r *http.Request) { got <- CallerOf(r.Context()) }, nil)

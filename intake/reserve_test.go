@@ -53,7 +53,7 @@ func put(t *testing.T, conn *grpc.ClientConn, caller string) grpc.ClientStream {
 	return stream
 }
 
-// fill has an upload bring so many requests and end, and returns what the server says.
+// fill has an upload send that many requests and end, and returns the server's error.
 func fill(stream grpc.ClientStream, pieces int) error {
 	for range pieces {
 		if err := stream.SendMsg(request("", 100_000)); err != nil {
@@ -75,9 +75,9 @@ func again(t *testing.T, conn *grpc.ClientConn) *grpc.ClientConn {
 	return more
 }
 
-// TestConnectionsAreApart has one connection of a caller take all that he may have, with requests
-// that do not come. Another connection of his, which has nothing, gets what it needs: the first one
-// makes room.
+// TestConnectionsAreApart has one connection take everything that its caller may have, with
+// requests that never arrive. Another connection of the caller, which has nothing, must get what it
+// needs from the first one.
 func TestConnectionsAreApart(t *testing.T) {
 	const hung = 20
 	for name, bound := range map[string]func(*Bounds){
@@ -115,7 +115,7 @@ func TestConnectionsAreApart(t *testing.T) {
 	}
 }
 
-// age has all calls have waited for longer.
+// age makes all calls have waited for longer.
 func (l *ledger) age(by time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,8 +129,7 @@ func (l *ledger) age(by time.Duration) {
 	}
 }
 
-// TestFastCallsStay has a connection want room that calls have which are not waited for: it has to
-// wait itself.
+// TestFastCallsStay has a connection need room that active calls have. It must wait for them.
 func TestFastCallsStay(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.UploadsOfOne, b.Wait = uploadBytes, time.Minute
@@ -148,7 +147,7 @@ func TestFastCallsStay(t *testing.T) {
 	}
 }
 
-// TestShares has one connection want more than others have: nobody makes room for it.
+// TestShares has one connection need more than others have. No call may make room for it.
 func TestShares(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne = 10
@@ -221,13 +220,13 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestBuffers has calls ask for memory while they are answered: there is as much as the bounds say,
-// what one caller can never have is refused at once, and calls that wait give back what would keep
-// others from going on.
+// TestBuffers has calls reserve memory while they are answered. The limits must hold, requests that
+// one caller can never have must be refused at once, and waiting calls must release memory that
+// would block others.
 func TestBuffers(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Wait = time.Minute
-	b.Messages, b.MessagesOfOne = 200_000, 200_000 // that of one upload
+	b.Messages, b.MessagesOfOne = 200_000, 200_000 // for one upload
 	b.Buffers, b.BuffersOfOne = 1000, 1000
 	conn, s := serveConn(t, Options{Bounds: b}, &service{})
 	reserve := func(n string) grpc.ClientStream {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestTurns has a caller wait for a hundred turns. Another one, who comes later, has the next but
-// one.
+// TestTurns has a caller wait for a hundred turns. Another caller, who comes later, must get the
+// next turn but one.
 func TestTurns(t *testing.T) {
 	turns := NewTurns(1)
 	leave := takeTurn(t, turns, "greedy")
@@ -38,7 +38,7 @@ func TestTurns(t *testing.T) {
 	nobodyWaits(t, turns)
 }
 
-// TestTurnsGivenUp has callers who stop waiting leave nothing behind.
+// TestTurnsGivenUp: callers that stop waiting leave nothing behind.
 func TestTurnsGivenUp(t *testing.T) {
 	turns := NewTurns(1)
 	leave := takeTurn(t, turns, "first")

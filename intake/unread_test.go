@@ -18,7 +18,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// pipes is a listener whose connections have no buffers: what nobody reads is not written.
+// pipes is a listener whose connections have no buffers: a write waits for its reader.
 type pipes struct {
 	accepted chan net.Conn
 	close    func()
@@ -96,7 +96,7 @@ func (r *rude) health() error {
 	return errors.Join(r.headers(callOf(check)...), r.WriteData(r.stream-1, true, make([]byte, 5)))
 }
 
-// headers sends those of a new call.
+// headers sends the headers of a new call.
 func (r *rude) headers(fields ...string) error {
 	r.block.Reset()
 	for i := 0; i < len(fields); i += 2 {
@@ -120,7 +120,7 @@ func (r *rude) headers(fields ...string) error {
 	}
 }
 
-// serveRude has a server in a bubble, whose clients read what they are sent if they like.
+// serveRude runs a server in a synctest bubble. Its clients decide when they read.
 func serveRude(t *testing.T, o Options) (dial func() *rude, s *Server) {
 	t.Helper()
 	o.Credentials = throughGate{insecure.NewCredentials()}
@@ -244,8 +244,7 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// TestDraining has a server end gracefully: it takes in no more calls, and those that there are go
-// on.
+// TestDraining shuts a server down gracefully: it accepts no new calls, and existing ones continue.
 func TestDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dial, s := serveRude(t, Options{Bounds: BoundsFor(200_000_000)})

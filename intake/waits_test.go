@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestCallsThatWait has two callers take all calls with some that wait: others get theirs, until
-// all have as many. Where calls wait for nobody else they stay.
+// TestCallsThatWait has two callers take all calls, some of which wait. Others must get calls until
+// all callers have equally many. Calls of methods that do not wait for others must stay.
 func TestCallsThatWait(t *testing.T) {
 	for name, waits := range map[string]bool{"wait": true, "work": false} {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestCallsThatWait(t *testing.T) {
 				go call("too")
 			}
 			eventually(t, func() bool { return s.ledger.costs()[calls] == 12 && s.ledger.phases()[busy] == 12 })
-			// Who ends calls as fast as others come has them all in memory for a while.
+			// A caller that ends calls as fast as new ones come has them all in memory for a while.
 			if _, err := client.Check(as(t, "modest"), request("", 0)); err == nil {
 				t.Error("a call makes room that has hardly begun")
 			}
@@ -72,8 +72,8 @@ func TestCallsThatWait(t *testing.T) {
 	}
 }
 
-// TestRoomIsFreeOnceCallsHaveEnded has a call make room whose handler takes its time: nobody has
-// its place before that.
+// TestRoomIsFreeOnceCallsHaveEnded has a call make room whose handler ends slowly. No other call
+// may take its place before that.
 func TestRoomIsFreeOnceCallsHaveEnded(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Calls, b.CallsOfOne, b.Wait = 2, 2, time.Minute
@@ -109,8 +109,8 @@ func TestRoomIsFreeOnceCallsHaveEnded(t *testing.T) {
 	eventually(t, s.ledger.free)
 }
 
-// TestCallsThatLinger has the handler of a call that makes room not end: who came for it is told so
-// in time, and the place stays taken until then.
+// TestCallsThatLinger has a call make room whose handler never ends. The new call must get an error
+// in time, and the place must stay taken.
 func TestCallsThatLinger(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Calls, b.CallsOfOne, b.Wait = 1, 1, 2*time.Second
@@ -138,8 +138,8 @@ func TestCallsThatLinger(t *testing.T) {
 	}
 }
 
-// TestWaitingCallsOfOne has calls of one caller that wait for what others do: they make no room for
-// his own.
+// TestWaitingCallsOfOne has waiting calls of one caller. They must not make room for the same
+// caller.
 func TestWaitingCallsOfOne(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.CallsOfOne, b.Wait = 3, time.Minute
@@ -166,8 +166,8 @@ func TestWaitingCallsOfOne(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenInVain has a guest come who cannot be let in, and one who can: no call ends
-// that does not have to.
+// TestNothingIsTakenInVain has a guest come who cannot be admitted, and one who can. Only necessary
+// calls may end.
 func TestNothingIsTakenInVain(t *testing.T) {
 	b := Bounds{Calls: 4, CallsOfOne: 4, GuestCalls: 2, GuestCallsOfOne: 1, Waiting: 4, WaitingOfOne: 4, Wait: time.Minute}
 	l := newLedger(b, func(string) {})
@@ -217,8 +217,8 @@ func (l *ledger) phases() map[phase]int {
 	return n
 }
 
-// TestCallsOfGuests has callers without identity have all calls that they may: those who are known
-// have the others, and another one without identity gets some of them.
+// TestCallsOfGuests has callers without identity take all calls that guests may have. Known callers
+// must get the remaining ones, and another guest must get some of the guests'.
 func TestCallsOfGuests(t *testing.T) {
 	b := BoundsFor(1 << 30)
 	b.Calls, b.CallsOfOne, b.GuestCalls, b.GuestCallsOfOne, b.Wait = 12, 6, 4, 2, time.Minute
@@ -258,7 +258,7 @@ func TestCallsOfGuests(t *testing.T) {
 	eventually(t, s.ledger.free)
 }
 
-// TestHost: who may have all addresses of a network is one caller.
+// TestHost: all addresses of a network that one customer may own count as one caller.
 func TestHost(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1:5": "192.0.2.1", "[::ffff:192.0.2.1]:5": "192.0.2.1", "[::1]:5": "::1",
@@ -276,8 +276,8 @@ type named string
 func (named) Network() string  { return "test" }
 func (n named) String() string { return string(n) }
 
-// TestGuestsOfManyHosts has some hosts take all places of guests: one of the host with most makes
-// room, not the oldest of all.
+// TestGuestsOfManyHosts has some hosts take all places of guests. The host with the most must lose
+// one, not the oldest guest.
 func TestGuestsOfManyHosts(t *testing.T) {
 	g := NewGate(Bounds{Connections: 100, ConnectionsOfOne: 50, Guests: 7, GuestsOfOne: 4, Guest: time.Hour}, func(string) {})
 	enter := func(host string) *fakeConn {
@@ -299,8 +299,8 @@ func TestGuestsOfManyHosts(t *testing.T) {
 	}
 }
 
-// TestFewHeaders has a call with more headers than its method takes: it is refused before anybody
-// is asked who makes it.
+// TestFewHeaders has a call with more headers than its method accepts. It must be refused before it
+// is authenticated.
 func TestFewHeaders(t *testing.T) {
 	client, _, _ := serve(t, Options{
 		Bounds: BoundsFor(1 << 30), Methods: map[string]Limits{check: {FewHeaders: true}},

@@ -12,7 +12,7 @@ import (
 func TestParse(t *testing.T) {
 	for _, test := range []struct {
 		name, line string
-		want       Mount // but for its Line; empty: it is left out
+		want       Mount // without its Line; empty: the line is omitted
 	}{
 		{
 			"no optional field", "22 28 0:21 / /sys rw,relatime - sysfs sysfs rw",
@@ -60,7 +60,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestRead: what is mounted now is found, whatever its name.
+// TestRead: existing mounts are found, whatever their names.
 func TestRead(t *testing.T) {
 	point := filepath.Join(t.TempDir(), "a,b:c #\\d\n\t")
 	if err := os.Mkdir(point, 0o755); err != nil {

@@ -24,9 +24,10 @@ type place struct {
 	hash   PathHash // of the path
 }
 
-// Directories returns the digests of the directories below root that a run read: read is
-// Recorder.Has. They come level by level, each once. It reads only directories that local has, and
-// skips everything below others; of very many it returns the first. It waits only for the disk.
+// Directories returns the digests of the directories below root that a run read; read is
+// Recorder.Has. It returns them level by level, each once, and stops at a maximum number. It reads
+// only directories that local has, and skips everything below other directories. It waits only for
+// the disk.
 func Directories(
 	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
 ) []digest.Digest {

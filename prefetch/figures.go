@@ -7,9 +7,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Figures are the prefetch results of the input files that a command opened, and of prefetched
-// ones. Files with the same content count once, by the first that was opened; empty files and
-// directories do not count. docs/RUNNING_AHEAD.md has the definitions.
+// Figures has the results of prefetching for the input files of a command. Files with the same
+// content count once, as they were when the first was opened. Empty files and directories do not
+// count. docs/RUNNING_AHEAD.md has the definitions.
 type Figures struct {
 	Foreseen Amount // prefetched, and complete before the command opened them
 	Late     Amount // still arriving when the command opened them, for any reason
@@ -18,7 +18,7 @@ type Figures struct {
 	Unused   Amount // prefetched, but not opened meanwhile
 }
 
-// Files is the total that the command opened.
+// Files returns the total of the files that the command opened.
 func (f Figures) Files() (all Amount) {
 	for _, a := range []Amount{f.Foreseen, f.Late, f.Missed, f.Local} {
 		all = all.plus(a)
@@ -26,8 +26,8 @@ func (f Figures) Files() (all Amount) {
 	return all
 }
 
-// HitRate returns Foreseen over all files that were not local, from 0 to 1; false if there were
-// none.
+// HitRate returns the share of Foreseen in all files that were not local, from 0 to 1; false if
+// there were none.
 func (f Figures) HitRate() (rate float64, ok bool) {
 	fetched := f.Foreseen.Files + f.Late.Files + f.Missed.Files
 	if fetched == 0 {
@@ -36,8 +36,8 @@ func (f Figures) HitRate() (rate float64, ok bool) {
 	return float64(f.Foreseen.Files) / float64(fetched), true
 }
 
-// A Tally records the presence of blobs when a command opened files. Its zero value is ready, and
-// its methods may be called concurrently. It keeps about a million blobs.
+// A Tally records where blobs were when a command opened files. Its zero value is ready for use,
+// and its methods may be called concurrently. It stores at most about a million blobs.
 type Tally struct {
 	mu    sync.Mutex
 	first map[digest.Digest]met // guarded by mu
@@ -50,11 +50,11 @@ type met struct {
 	unseen bool
 }
 
-// Opened records the presence of a blob when a file with it was opened.
+// Opened records where a blob was when the command opened a file with it.
 func (t *Tally) Opened(d digest.Digest, was cas.Presence) { t.note(d, met{was: was}) }
 
-// Used records that a blob was, or is about to be, read. If it was not Opened it was local, and the
-// kernel reads it by itself.
+// Used records that the command has read a blob, or is about to. If Opened was not called, the blob
+// was local and the kernel reads it without the worker.
 func (t *Tally) Used(d digest.Digest) { t.note(d, met{unseen: true}) }
 
 func (t *Tally) note(d digest.Digest, m met) {
@@ -70,7 +70,7 @@ func (t *Tally) note(d digest.Digest, m met) {
 	t.first[d] = m
 }
 
-// Figures returns the figures from the tally and the prefetched blobs.
+// Figures computes the figures from the tally and the prefetched blobs.
 func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +105,8 @@ func (a *Amount) add(d digest.Digest) {
 	*a = a.plus(Amount{1, d.SizeBytes()})
 }
 
-// Stats count the work of a Race. Files that were local already, or that a waiting caller fetched,
-// do not count as fetched.
+// Stats count the work of a Race. Files do not count as fetched if they were local, or if a waiting
+// caller fetched them.
 type Stats struct {
 	Foreseen    Amount // wanted files, local or not, once per path
 	Files       Amount // prefetched files

@@ -2,12 +2,12 @@ package prefetch
 
 import "strings"
 
-// PathHash is the hash of a path of an input root: the 64-bit FNV-1a hash of the
-// path with a slash before each component, so that the hash of a child follows
-// from that of its directory. All k hashes of a path in a Profile follow from it.
+// PathHash is the hash of a path in an input root: the 64-bit FNV-1a hash of the path with a slash
+// before each component. So the hash of a child can be computed from the hash of its directory. All
+// k hashes of a path in a Profile are computed from it.
 type PathHash uint64
 
-// RootHash is the hash of the root, whose path is empty: FNV-1a's offset basis.
+// RootHash is the hash of the root, whose path is empty. It is the offset basis of FNV-1a.
 const RootHash PathHash = 0xcbf29ce484222325
 
 // fnvPrime is the factor of 64-bit FNV-1a.
@@ -17,8 +17,8 @@ const fnvPrime = 0x100000001b3
 // least one byte and no slash; this is not checked.
 func (h PathHash) Child(name string) PathHash { return h.slash().add(name) }
 
-// HashPath returns the hash of a path as OnFirstRead of vfs has it: "" for the
-// root, else names with single slashes between them. It does not clean the path.
+// HashPath returns the hash of a path in the form of vfs's OnFirstRead: "" is the root, other paths
+// are names separated by single slashes. It does not clean the path.
 func HashPath(path string) PathHash {
 	if path == "" {
 		return RootHash

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// An Action has the keys of an action in Profiles. Actions with equal Instance and Digest are the
-// same; those with equal Instance and Kind are similar.
+// An Action identifies an action in Profiles. Actions with equal Instance and Digest are the same;
+// actions with equal Instance and Kind are similar.
 type Action struct {
 	Instance string
 	Digest   digest.Digest // of digest.OfReduced

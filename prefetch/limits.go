@@ -9,12 +9,12 @@ import (
 // LimitsOptions limit the requests of all races of one worker together. Zero values mean the
 // defaults.
 type LimitsOptions struct {
-	// Calls bounds the calls of Source.Prefetch; default 16.
+	// Calls limits the concurrent calls of Source.Prefetch; default 16.
 	Calls int
-	// BytesInFlight limits the total size of the files above 1 MiB that those calls ask for;
-	// default 64 MiB. A file counts for a quarter of that at most.
+	// BytesInFlight limits the total size of files above 1 MiB in these calls; default 64 MiB. A
+	// file counts for at most a quarter of that.
 	BytesInFlight int64
-	// DirectoryCalls bounds the calls of Source.PrefetchDirectories; default 8.
+	// DirectoryCalls limits the concurrent calls of Source.PrefetchDirectories; default 8.
 	DirectoryCalls int
 }
 

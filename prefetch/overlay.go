@@ -10,18 +10,18 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// ErrTooLarge: an input root has more entries than the caller's limit.
+// ErrTooLarge means that an input root has more entries than the caller's limit.
 var ErrTooLarge = errors.New("input root has too many files and folders")
 
 // A Mark says which runs read a path.
 type Mark int
 
-// The marks.
+// All marks.
 const (
 	NeverRead Mark = iota
-	Foreseen       // by a run before the last one, or by an unknown one
+	Foreseen       // read by a run before the last one, or by an unknown run
 	ReadLast       // by the last run
-	Marks          // how many there are
+	Marks          // number of marks
 )
 
 // plus saturates: a tree that contains one folder often enough has more files than can be counted.
@@ -36,19 +36,19 @@ func saturated(a, b int64) int64 {
 	return a + b
 }
 
-// A Node is a file or folder of an input root that is marked with a Record.
+// A Node is a file or folder of an input root with its mark.
 type Node struct {
 	Name   string // empty for the root
 	Folder bool
 	Mark   Mark
-	// Sums are the numbers of files at and below the node, by mark.
+	// Sums has the files at and below the node, by mark.
 	Sums [Marks]Amount
-	// Children has the files of a folder, then its folders. The content of unread folders is not
-	// listed.
+	// Children has the files of a folder, then its folders. It may lack the content of folders that
+	// no run has read.
 	Children []*Node
 }
 
-// All returns the number of files at and below n.
+// All returns the total of the files at and below n.
 func (n *Node) All() (all Amount) {
 	for _, a := range n.Sums {
 		all = all.plus(a)
@@ -56,9 +56,10 @@ func (n *Node) All() (all Amount) {
 	return all
 }
 
-// LayOver marks the input root that consists of the directories, in any order, with the paths of r.
-// A missing directory counts as empty. For unread folders there are only sums, unless nothing is
-// known at all and their files are few. Beyond atMost nodes it returns ErrTooLarge.
+// LayOver marks the paths of the input root root that r knows. directories are the root's
+// directories in any order; a missing one counts as empty. Folders that no run has read get only
+// sums, unless no reads are known at all and the folder has few files. If there are more than
+// atMost nodes, it returns ErrTooLarge.
 func LayOver(r Record, root digest.Digest, directories []*repb.Directory, atMost int) (*Node, error) {
 	b := &overlay{
 		record: r, function: root.Function(), left: atMost,

@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// PartReads note which parts of large files one run read, as far as that can be seen: the reads of
-// a file that was local when it was opened are the kernel's alone. The zero value is ready, and the
-// methods may be called concurrently. It takes 2 MiB at most.
+// PartReads records which parts of large files one run read, as far as they are visible: if a file
+// was local when it was opened, the kernel reads it without the worker. The zero value is ready for
+// use, and the methods may be called concurrently. It takes at most 2 MiB.
 type PartReads struct {
 	mu    sync.Mutex
 	files map[digest.Digest]*partRead // guarded by mu; at most maxRanged
@@ -72,8 +72,8 @@ func (f *partRead) parts(size int64) (parts span.Set) {
 	return parts
 }
 
-// Seen returns the recorded reads of files below root, each once, at the first path that was read:
-// read is Recorder.Has. It reads the directories that local has.
+// Seen returns the recorded reads of files below root. It returns each file once, at the first of
+// its paths that was read. read is Recorder.Has. Seen reads only directories that local has.
 func (r *PartReads) Seen(
 	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, read func(PathHash) bool,
 ) (seen []Seen) {

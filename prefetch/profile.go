@@ -21,7 +21,7 @@ const (
 )
 
 // Profile is the set of paths of an input root that runs of an action read: directories whose
-// entries they read and files that they opened. It is a Bloom filter: it contains all paths that
+// entries they read, and files that they opened. It is a Bloom filter: it contains all paths that
 // were read, and may contain others. A Profile is immutable.
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
@@ -39,13 +39,13 @@ type Profile struct {
 	ranges ranges
 }
 
-// ProfileOptions are the size of a Profile. The zero value works.
+// ProfileOptions has the size of a Profile. The zero value works.
 type ProfileOptions struct {
-	// MaxBytes limits the size of the filter; if that is too little for BitsPerPath, there are more
-	// false positives. 0 is 128 KiB.
+	// MaxBytes limits the size of the filter; 0 means 128 KiB. If that is too small for
+	// BitsPerPath, there are more false positives.
 	MaxBytes int
-	// BitsPerPath is 14 if it is 0, which causes one false positive in about 800 paths that are not
-	// in the profile.
+	// BitsPerPath is the number of bits for each path; 0 means 14, with which about one in 800
+	// other paths is a false positive.
 	BitsPerPath int
 }
 
@@ -60,8 +60,8 @@ func (o ProfileOptions) withDefaults() ProfileOptions {
 	return o
 }
 
-// NewProfile makes the profile of the paths with these hashes; equal hashes count several times,
-// but only for its size.
+// NewProfile makes the profile of the paths with these hashes. A hash that occurs several times
+// only makes the profile larger.
 func NewProfile(hashes []PathHash, o ProfileOptions) *Profile {
 	o = o.withDefaults()
 	m, k := dimensions(len(hashes), o)
@@ -121,10 +121,10 @@ func (p *Profile) with(hashes []PathHash) *Profile {
 	return c
 }
 
-// ParseProfile returns the profile in a message, which is neither changed nor kept. It is false for
-// a message that no profile produces: it has no filter or one of no bits, does not end in a set
-// bit, has no hashes, or is longer than 4 MiB. The caller treats such a message as none. Of more
-// than 64 hashes only 64 are used.
+// ParseProfile returns the profile in a message. It neither changes nor keeps the message. It
+// returns false for a malformed message: one that has no filter or a filter of no bits, does not
+// end in a set bit, has no hashes, or is longer than 4 MiB. The caller treats such a message as no
+// profile. If it has more than 64 hashes, only 64 are used.
 func ParseProfile(m *fsac.FileSystemAccessProfile) (*Profile, bool) {
 	b, k := m.GetBloomFilter(), m.GetBloomFilterHashFunctions()
 	if len(b) == 0 || len(b) > maxForeignBytes || k == 0 {
@@ -149,8 +149,8 @@ func ParseProfile(m *fsac.FileSystemAccessProfile) (*Profile, bool) {
 	return p, true
 }
 
-// Message returns p in the form in which it is stored and sent; the caller owns it.
-// Bit b of the filter is bit b%8 of byte b/8; a set bit follows the last one.
+// Message returns p in its stored form; the caller owns the message. Bit b of the filter is bit b%8
+// of byte b/8. A set bit follows the last one.
 func (p *Profile) Message() *fsac.FileSystemAccessProfile {
 	m := p.filter.Cap()
 	b := make([]byte, 0, m/8+8)
@@ -173,7 +173,7 @@ func (p *Profile) containsSmall(h PathHash) bool {
 }
 
 // Contains reports whether the path with hash h is in the profile, with the false positives of a
-// Bloom filter. If a directory is not in it, nothing below it is, either.
+// Bloom filter. If a directory is not in the profile, nothing below it is in it either.
 func (p *Profile) Contains(h PathHash) bool {
 	// One by one: most paths that are not in the filter are known by one or two bits.
 	m, set := uint64(p.filter.Cap()), p.filter.BitSet()
@@ -189,8 +189,8 @@ func (p *Profile) Contains(h PathHash) bool {
 // SizeBytes returns the length of the filter in the message.
 func (p *Profile) SizeBytes() int { return int(p.filter.Cap()/8) + 1 }
 
-// Paths estimates how many paths are in the profile; a filter whose bits are all set has as many as
-// there are bits.
+// Paths estimates the number of paths in the profile. If all bits of the filter are set, it returns
+// the number of bits.
 func (p *Profile) Paths() int {
 	m, k := float64(p.filter.Cap()), float64(p.filter.K())
 	if p.ones >= p.filter.Cap() {
@@ -199,8 +199,7 @@ func (p *Profile) Paths() int {
 	return int(math.Round(-m / k * math.Log1p(-float64(p.ones)/m)))
 }
 
-// FalsePositives returns the share of the paths that were not read for which
-// Contains is true, from 0 to 1.
+// FalsePositives returns the share of unread paths for which Contains returns true, from 0 to 1.
 func (p *Profile) FalsePositives() float64 {
 	filled := float64(p.ones) / float64(p.filter.Cap())
 	return math.Pow(filled, float64(p.filter.K()))

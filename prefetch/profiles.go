@@ -85,7 +85,7 @@ func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 	return &Profiles{
 		store: record.NewCareful(s, record.CarefulOptions{
 			Timeout: o.Timeout, Logger: o.Logger,
-			Subject: "profiles", Without: "actions do",
+			Subject: "profiles", Without: "actions run without them",
 		}),
 		cache:  newCache(o.CacheBytes),
 		maxAge: o.MaxAge,

@@ -9,20 +9,20 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// A Source fetches blobs for a Race. Waiting callers share it, and it serves them first.
-// fetch.ReadThrough is one.
+// A Source fetches blobs for a Race. It also serves callers that wait, and serves them first.
+// fetch.ReadThrough implements it.
 type Source interface {
 	// LocalDirectory returns the Directory with that digest if it is local and valid. It waits only
 	// for the disk.
 	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
-	// PrefetchDirectories makes blobs local for later calls of LocalDirectory, before those of
-	// Prefetch, waits for that, and returns those that it fetched. The error means that some did
-	// not come.
+	// PrefetchDirectories makes blobs local for later calls of LocalDirectory, and goes ahead of
+	// Prefetch. It waits until they are local, and returns the blobs that it fetched. An error
+	// means that some could not be fetched.
 	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 	// Prefetch does the same for files.
 	Prefetch(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
-	// PrefetchRanges fetches parts of d before the rest, which comes with Prefetch or for callers
-	// that open it. It does not wait. The parts are kept until release is called.
+	// PrefetchRanges fetches parts of d before the rest. Prefetch, or a caller that opens d,
+	// fetches the rest. It does not wait. The parts are kept until release is called.
 	PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func())
 }
 
@@ -30,10 +30,10 @@ type Source interface {
 type Spec struct {
 	Root   digest.Digest // of the input root
 	Source Source
-	// Profile has the expected reads; nil if there is none. A profile that lacks the root, or has
-	// nearly everything, counts as nil.
+	// Profile has the expected reads; nil if there is none. A profile that lacks the root, or
+	// contains almost everything, counts as nil.
 	Profile *Profile
-	// Origin is the origin of the Profile. A Coarse one must prove itself sooner.
+	// Origin is the origin of Profile. A Coarse profile is trusted less.
 	Origin Origin
 	Limits *Limits // nil: NewLimits, for this Race alone
 }
@@ -49,11 +49,11 @@ func (s Spec) profile() *Profile {
 	return nil
 }
 
-// A Race makes files local before an action reads them, if the action is expected to. It begins
-// with Start and ends with Stop; its other methods may be called concurrently until then. None of
-// its failures is an error: invalid and missing entries are skipped.
+// A Race makes files local before an action reads them, if the action is expected to read them. It
+// begins with Start and ends with Stop; its other methods may be called concurrently in between.
+// Its failures are never errors: it skips invalid and missing entries.
 //
-// It takes some 100 bytes for each predicted file, and visits no more than 65,536 directories and
+// It takes about 100 bytes for each predicted file, and visits at most 65,536 directories and
 // 262,144 files.
 type Race struct {
 	source  Source
@@ -90,7 +90,7 @@ const (
 	directoriesPerCall = 2000
 )
 
-// Start begins a Race and returns at once. The caller calls Stop.
+// Start begins a Race and returns at once. The caller must call Stop.
 func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Race{
@@ -114,8 +114,8 @@ func Start(ctx context.Context, s Spec) *Race {
 	return r
 }
 
-// Stop cancels its fetches, except those with other callers, and returns when all goroutines of the
-// Race have ended. It may be called again.
+// Stop cancels the fetches of the Race, except those that have other callers too, and returns when
+// all its goroutines have ended. It may be called again.
 func (r *Race) Stop() Stats {
 	r.cancel()
 	r.running.Wait()

@@ -45,12 +45,12 @@ type ranges []ranged
 // blobOf is enough of a digest to know it again, for a hint.
 func blobOf(d digest.Digest) uint64 { return binary.BigEndian.Uint64(d.AppendHash(nil)) }
 
-// A Seen has the visible reads of one run of a large file.
+// A Seen has the visible reads of a large file in one run.
 type Seen struct {
 	Path   PathHash
 	Digest digest.Digest
 	Parts  span.Set
-	// All: it read no more than that.
+	// All means that the run read nothing else of the file.
 	All bool
 }
 

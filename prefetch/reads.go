@@ -27,9 +27,8 @@ type call struct {
 	fetched []digest.Digest
 }
 
-// Opened reports that the action is about to read path, or has just done so, for the first time. It
-// does not wait, and is meant to be called from OnFirstRead of vfs. See the comment of the package
-// for its effect.
+// Opened reports that the action is about to read path for the first time, or has just done so. It
+// does not wait. Call it from vfs's OnFirstRead. The package comment describes the effect.
 func (r *Race) Opened(path string, k tree.Kind) {
 	if k != tree.File {
 		return

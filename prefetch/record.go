@@ -6,15 +6,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Record is a Store's record of the runs of an action, for display.
+// A Record is the record of an action's runs in a store, for display.
 type Record struct {
 	// Profile has the expected reads of the next run.
 	Profile *Profile
 	last    []PathHash // ascending; nil if it is not known
 }
 
-// ParseRecord returns an exact record of a Store, which may come from a service that has it as a
-// FileSystemAccessProfile; false if it is malformed.
+// ParseRecord decodes an exact record of a store. The record may be a FileSystemAccessProfile from
+// a service. It returns false if the record is malformed.
 func ParseRecord(value []byte) (Record, bool) {
 	k := exactRules(ProfileOptions{}.withDefaults()).parse(value, digest.SHA256)
 	if k.filter == nil {

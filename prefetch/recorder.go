@@ -15,8 +15,9 @@ const (
 	maxRecordedBytes = 96 * maxRecorded
 )
 
-// A Recorder collects the reads of one run of an action. Its zero value is ready; its methods may
-// be called concurrently. It keeps about a million paths, fewer long ones, and drops further ones.
+// A Recorder collects the reads of one run of an action. Its zero value is ready for use; its
+// methods may be called concurrently. It keeps about a million paths, or fewer long ones, and drops
+// further ones.
 type Recorder struct {
 	mu    sync.Mutex
 	reads []read // in the order of the calls, of which a path may have several
@@ -36,8 +37,8 @@ type read struct {
 }
 
 // Read records that the run has read path for the first time: it listed the directory, opened the
-// file or followed the symlink. It is meant for the OnFirstRead of a root: it takes some ten
-// nanoseconds and keeps the string.
+// file or followed the symlink. Call it from a root's OnFirstRead: it takes some ten nanoseconds.
+// It keeps the string.
 func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Lock()
 	if len(r.reads) < maxRecorded && r.bytes+len(path) <= maxRecordedBytes {
@@ -50,7 +51,7 @@ func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Unlock()
 }
 
-// Paths returns every path that was read, including symlinks, each once and sorted.
+// Paths returns all paths that were read, including symlinks, sorted and without duplicates.
 func (r *Recorder) Paths() []string {
 	reads := r.after(0)
 	paths := make([]string, len(reads))
@@ -61,10 +62,10 @@ func (r *Recorder) Paths() []string {
 	return slices.Compact(paths)
 }
 
-// Hashes returns the hashes of the paths for a profile of the run, each once: the directories and
-// files that were read and all their parent directories, because a file can be read through a
-// shared image without a read of its directory. They are in the order of the first reads of
-// themselves or of a path below. Symlinks are not included: their targets come with the directory.
+// Hashes returns the hashes of the paths for a profile of the run, without duplicates: directories
+// and files that were read, and all their parent directories, because a file can be read through a
+// shared image without a read of its directory. They are in the order of the first read of the path
+// itself or of a path below it. Symlinks are not included: their targets come with the directory.
 func (r *Recorder) Hashes() []PathHash {
 	r.setMu.Lock()
 	defer r.setMu.Unlock()
@@ -72,7 +73,7 @@ func (r *Recorder) Hashes() []PathHash {
 	return slices.Clone(r.order)
 }
 
-// Has reports whether h is one of Hashes. The first call after reads hashes them.
+// Has reports whether h is one of Hashes. The first call after new reads hashes them.
 func (r *Recorder) Has(h PathHash) bool {
 	r.setMu.Lock()
 	defer r.setMu.Unlock()

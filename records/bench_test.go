@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// BenchmarkGet reads records of 4 KiB; those of the Bolt are committed.
+// BenchmarkGet reads records of 4 KiB. A Bolt has committed them.
 func BenchmarkGet(b *testing.B) {
 	benchmark(b, func(s Hints, k Key) { _, _ = s.Get(b.Context(), k) })
 }
 
-// BenchmarkPut replaces records of 4 KiB; commits go on meanwhile.
+// BenchmarkPut replaces records of 4 KiB, while a Bolt commits.
 func BenchmarkPut(b *testing.B) {
 	value := testValue(1, 4<<10)
 	benchmark(b, func(s Hints, k Key) {

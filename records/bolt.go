@@ -18,13 +18,14 @@ import (
 // BoltOptions are the options of a Bolt. Zero values mean the defaults.
 type BoltOptions struct {
 	Logger *zap.Logger
-	// MaxBytes limits each bucket; default 128 MiB. BucketMaxBytes has other limits for some. The
-	// file takes up to about twice the sum and 32 MiB, and does not shrink.
+	// MaxBytes limits each bucket; default 128 MiB. BucketMaxBytes has the limits of buckets that
+	// differ. The file takes up to about twice the sum of the limits and 32 MiB, and never shrinks.
 	MaxBytes       int64
 	BucketMaxBytes map[string]int64
 	// LockTimeout is how long OpenBolt waits for another process to close the file; default 2 s.
 	LockTimeout time.Duration
-	// CommitAfter is how long a write may wait so that others share its commit; default 500 ms.
+	// CommitAfter is how long a write may wait so that other writes share its commit; default 500
+	// ms.
 	CommitAfter time.Duration
 }
 
@@ -43,7 +44,7 @@ func (o *BoltOptions) validate() {
 	}
 }
 
-// limit returns how many bytes bucket may hold.
+// limit returns the maximum size of a bucket in bytes.
 func (o *BoltOptions) limit(bucket string) int64 {
 	if limit := o.BucketMaxBytes[bucket]; limit > 0 {
 		return limit
@@ -53,7 +54,7 @@ func (o *BoltOptions) limit(bucket string) int64 {
 
 var _ Hints = (*Bolt)(nil)
 
-// A Bolt keeps Hints in one bbolt file. OpenBolt makes one; Close ends it.
+// A Bolt stores Hints in one bbolt file. OpenBolt opens it; Close closes it.
 type Bolt struct {
 	options BoltOptions
 	log     *zap.Logger
@@ -61,18 +62,18 @@ type Bolt struct {
 	queue   *queue
 
 	closing sync.Once
-	stop    chan struct{} // closed to make the committer finish
-	stopped chan struct{} // closed when it has
-	// bytes is the size of the records of each bucket, and failing whether the last commit failed.
-	// They are the committer's.
+	stop    chan struct{} // closed to stop the committer
+	stopped chan struct{} // closed when the committer has stopped
+	// bytes has the size of each bucket's records; failing is whether the last commit failed. Only
+	// the committer uses them.
 	bytes   map[string]int64
 	failing bool
-	broken  atomic.Bool // a commit panicked: bbolt's locks may be held for ever
+	broken  atomic.Bool // a commit panicked: bbolt may hold its locks forever
 }
 
-// OpenBolt opens the file at path, and creates it and its folder if necessary. If another process
-// holds it longer than LockTimeout, the error wraps ErrLocked. A damaged file is logged, renamed to
-// path.damaged-TIME, and replaced by a new one.
+// OpenBolt opens the file at path. It creates the file and its folder if they do not exist. If
+// another process holds the file for longer than LockTimeout, the error wraps ErrLocked. A damaged
+// file is logged, renamed to path.damaged-TIME, and replaced by a new one.
 func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
 	o.validate()
 	db, err := openFile(path, o.LockTimeout, o.Logger)
@@ -95,8 +96,8 @@ func OpenBolt(path string, o BoltOptions) (*Bolt, error) {
 	return b, nil
 }
 
-// Close commits the queue and closes the file. It returns the error of a commit that no Flush has
-// returned. Later calls of any method but Close, which then does nothing, return ErrClosed.
+// Close commits the queue and closes the file. It returns the error of a failed commit that no
+// Flush has returned. After it, all methods return ErrClosed, except Close, which does nothing.
 func (b *Bolt) Close() (err error) {
 	b.closing.Do(func() {
 		b.queue.close()
@@ -110,8 +111,8 @@ func (b *Bolt) Close() (err error) {
 	return err
 }
 
-// Flush waits until everything that was queued before is committed, or ctx ends. It returns the
-// error of commits that failed since the last Flush that returned one.
+// Flush waits until everything that was queued before is committed, or until ctx ends. It returns
+// the error of commits that failed since the last Flush with an error.
 func (b *Bolt) Flush(ctx context.Context) error {
 	if err := b.queue.flush(ctx); err != nil {
 		return fmt.Errorf("flush records %s: %w", b.db.Path(), err)
@@ -135,7 +136,7 @@ func (b *Bolt) Get(ctx context.Context, k Key) ([]byte, error) {
 	return value, nil
 }
 
-// Put implements Hints. It waits only while too much is queued.
+// Put implements Hints. It waits only while the queue is full.
 func (b *Bolt) Put(ctx context.Context, k Key, value []byte) error {
 	if err := b.storable(ctx, k, value); err != nil {
 		return about("put", k, err)
@@ -183,7 +184,7 @@ const sumBytes = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal returns the stored form of a value: a checksum over the key and the value, and the value.
+// seal returns the stored form of a value: a checksum of key and value, then the value.
 func seal(k Key, value []byte) []byte {
 	stored := make([]byte, sumBytes, sumBytes+len(value))
 	sum := crc32.Update(crc32.Checksum(encodeKey(k), castagnoli), castagnoli, value)
@@ -205,9 +206,9 @@ func unseal(key, stored []byte) []byte {
 	return value
 }
 
-// guard calls f and makes an error of a panic. bbolt panics, and its mapping of the file faults, if
-// the disk returns other bytes than were written; the store has only hints, which must not crash
-// the program. The few goroutines of bbolt itself are not guarded.
+// guard calls f and turns a panic into an error. If the disk returns other bytes than were written,
+// bbolt panics, and its memory-mapped file causes faults. The store has only hints, which must not
+// crash the program. The few goroutines of bbolt itself are not guarded.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

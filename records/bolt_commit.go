@@ -16,12 +16,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// usesEvery is how often the times of last use are written, unless an eviction needs them sooner.
+// usesEvery is the interval of writing the times of last use, unless an eviction needs them sooner.
 const usesEvery = time.Minute
 
-// Each bucket of records is two of bbolt's, with the same keys: the values, and for each its time
-// of last use and its size. So a new time of last use does not rewrite a value, and an eviction
-// does not read values.
+// Each bucket of records consists of two bbolt buckets with the same keys: one has the values, the
+// other has each record's time of last use and size. So a new time of last use does not rewrite a
+// value, and an eviction does not read values.
 const (
 	valuesPrefix = "values "
 	usesPrefix   = "uses "
@@ -30,7 +30,7 @@ const (
 func valuesName(bucket string) []byte { return []byte(valuesPrefix + bucket) }
 func usesName(bucket string) []byte   { return []byte(usesPrefix + bucket) }
 
-// useBytes is the length of an entry of uses: nanoseconds since 1970, bytes.
+// useBytes is the length of an entry in uses: nanoseconds since 1970, and the size in bytes.
 const useBytes = 12
 
 func encodeUse(stamp, bytes int64) []byte {
@@ -38,8 +38,8 @@ func encodeUse(stamp, bytes int64) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(bytes))
 }
 
-// decodeUse decodes an entry; it returns zeroes for none. A value that no record can have is taken
-// as a small record that was never used: the file was damaged.
+// decodeUse decodes an entry. It returns zeroes for a missing one. An impossible entry, which is
+// due to damage, counts as a small record that was never used.
 func decodeUse(b []byte) (stamp, bytes int64) {
 	if b == nil {
 		return 0, 0
@@ -55,8 +55,8 @@ func decodeUse(b []byte) (stamp, bytes int64) {
 	return stamp, bytes
 }
 
-// countUses adds up the sizes of each bucket's records, and ensures that each time of last use from
-// now on is later than all in the file.
+// countUses adds up the sizes of each bucket's records. It also ensures that new times of last use
+// are later than all in the file.
 func (b *Bolt) countUses() error {
 	last := int64(0)
 	err := guard(func() error {
@@ -99,7 +99,7 @@ func (b *Bolt) commitAll() {
 	}
 }
 
-// gather gives other writes the time to join the batch.
+// gather waits so that other writes can join the batch.
 func (b *Bolt) gather() {
 	timer := time.NewTimer(b.options.CommitAfter)
 	defer timer.Stop()
@@ -110,8 +110,8 @@ func (b *Bolt) gather() {
 	}
 }
 
-// commit writes the waiting batch, and the times of last use if asked or if records must be
-// evicted.
+// commit writes the waiting batch. It writes the times of last use if asked to, or if records must
+// be evicted.
 func (b *Bolt) commit(withUses bool) {
 	batch := b.queue.take()
 	var uses map[Key]int64
@@ -135,8 +135,8 @@ func (b *Bolt) commit(withUses bool) {
 	b.failing = err != nil
 }
 
-// update writes one transaction. When bbolt panics, it may hold its locks, so it is not called
-// again; the file is set aside so that the next process begins a new one.
+// update writes one transaction. If bbolt panics, it may hold its locks, so it is not called again.
+// The file is renamed, so that the next process starts a new one.
 func (b *Bolt) update(batch *batch, uses map[Key]int64) error {
 	if b.broken.Load() {
 		return errDamaged
@@ -161,7 +161,7 @@ func (b *Bolt) update(batch *batch, uses map[Key]int64) error {
 	return err
 }
 
-// apply does the work of one transaction.
+// apply makes the changes of one transaction.
 func (b *Bolt) apply(t *transaction, batch *batch, uses map[Key]int64) error {
 	for k, w := range batch.writes {
 		bucket, err := t.bucket(k.Bucket)
@@ -190,10 +190,10 @@ func (b *Bolt) apply(t *transaction, batch *batch, uses map[Key]int64) error {
 	return nil
 }
 
-// A transaction is one of bbolt's and the buckets that it has come across.
+// A transaction is a bbolt transaction with the buckets that it has used.
 type transaction struct {
 	tx      *bbolt.Tx
-	before  map[string]int64 // size of each bucket's records before it
+	before  map[string]int64 // size of each bucket's records before the transaction
 	buckets map[string]*boltBucket
 }
 
@@ -203,7 +203,7 @@ type boltBucket struct {
 	bytes        int64
 }
 
-// bucket returns the bucket of that name, which it makes if need be.
+// bucket returns the bucket of that name, and creates it if necessary.
 func (t *transaction) bucket(name string) (*boltBucket, error) {
 	if bucket := t.buckets[name]; bucket != nil {
 		return bucket, nil
@@ -221,7 +221,7 @@ func (t *transaction) bucket(name string) (*boltBucket, error) {
 	return bucket, nil
 }
 
-// use writes times of last use. Records that are gone have none.
+// use writes times of last use. It skips records that no longer exist.
 func (t *transaction) use(stamps map[Key]int64) error {
 	for k, stamp := range stamps {
 		bucket, err := t.bucket(k.Bucket)
@@ -240,7 +240,7 @@ func (t *transaction) use(stamps map[Key]int64) error {
 	return nil
 }
 
-// write puts one record.
+// write writes one record.
 func (b *boltBucket) write(k Key, w *write) error {
 	key := encodeKey(k)
 	_, before := decodeUse(b.uses.Get(key))
@@ -252,14 +252,14 @@ func (b *boltBucket) write(k Key, w *write) error {
 	return b.uses.Put(key, encodeUse(w.stamp, bytes))
 }
 
-// remove deletes a record, if it is there, that counts so many bytes.
+// remove deletes a record of that size, if it exists.
 func (b *boltBucket) remove(key []byte, bytes int64) error {
 	b.bytes -= bytes
 	return errors.Join(b.values.Delete(key), b.uses.Delete(key))
 }
 
-// evict removes the records that were not used for longest until at most limit bytes are left. It
-// goes through the times of last use twice, so that it need not hold all the keys in memory.
+// evict removes the least recently used records until at most limit bytes are left. It reads the
+// times of last use twice, so that it need not hold all keys in memory.
 func (b *boltBucket) evict(limit int64) error {
 	type use struct{ stamp, bytes int64 }
 	var uses []use
@@ -278,7 +278,7 @@ func (b *boltBucket) evict(limit int64) error {
 			last, lastBytes = u.stamp, 0
 		}
 		excess -= u.bytes
-		lastBytes += u.bytes // of those of the last time, which damage can have made equal
+		lastBytes += u.bytes // size of the records with the last time; damage can make times equal
 	}
 	var gone [][]byte
 	_ = b.uses.ForEach(func(k, v []byte) error {

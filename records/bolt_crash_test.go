@@ -19,8 +19,8 @@ const (
 	crashKeys = 200
 )
 
-// TestBoltSurvivesSIGKILL kills a process in the middle of writes, several times over the same
-// file. Each time the file is good, and what was flushed is there.
+// TestBoltSurvivesSIGKILL kills a process during writes, several times with the same file. Each
+// time the file must be intact and have everything that was flushed.
 func TestBoltSurvivesSIGKILL(t *testing.T) {
 	path := boltPath(t)
 	for round := range 8 {
@@ -41,8 +41,8 @@ func TestBoltSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// crashRunAndKill starts the child, kills it after so many flushes, and returns the last version it
-// flushed.
+// crashRunAndKill starts the child, kills it after a number of flushes, and returns the last
+// flushed version.
 func crashRunAndKill(t *testing.T, path string, flushes int) (version int) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBoltCrashChild$")
@@ -62,7 +62,7 @@ func crashRunAndKill(t *testing.T, path string, flushes int) (version int) {
 		}
 	}
 	_ = child.Process.Kill()
-	for lines.Scan() { // what it wrote before it died
+	for lines.Scan() { // lines that the child wrote before it was killed
 		if n, err := strconv.Atoi(lines.Text()); err == nil {
 			version = n
 		}
@@ -73,8 +73,8 @@ func crashRunAndKill(t *testing.T, path string, flushes int) (version int) {
 	return version
 }
 
-// TestBoltCrashChild is the process that is killed: it writes ever higher versions, and says which
-// it has flushed.
+// TestBoltCrashChild is the process that is killed. It writes increasing versions, and prints the
+// flushed ones.
 func TestBoltCrashChild(t *testing.T) {
 	path := os.Getenv(crashVar)
 	if path == "" {
@@ -98,7 +98,7 @@ func TestBoltCrashChild(t *testing.T) {
 	}
 }
 
-// crashStart returns a version above all that are in the file.
+// crashStart returns a version above all versions in the file.
 func crashStart(b *Bolt) int {
 	n := 0
 	for k := range crashKeys {

@@ -17,8 +17,8 @@ const (
 	damageFiles   = 60
 )
 
-// damageSource returns the content of a file with branch pages, pages that overflow, inline
-// buckets and free pages.
+// damageSource returns the content of a file with branch pages, overflow pages, inline buckets and
+// free pages.
 func damageSource(t *testing.T) []byte {
 	t.Helper()
 	path := boltPath(t)
@@ -47,8 +47,8 @@ func damageValue(n, round int) []byte {
 	return testValue(n+round, 30+n)
 }
 
-// TestBoltSetsADamagedFileAside opens files that something is wrong with. The records of the first
-// are lost, and new ones are kept.
+// TestBoltSetsADamagedFileAside opens files with different kinds of damage. Old records are lost,
+// and new ones are kept.
 func TestBoltSetsADamagedFileAside(t *testing.T) {
 	good := damageSource(t)
 	for name, damage := range map[string]func(b []byte) []byte{
@@ -87,7 +87,7 @@ func TestBoltSetsADamagedFileAside(t *testing.T) {
 	}
 }
 
-// setAsideOf returns the names of the damaged files beside path.
+// setAsideOf returns the names of the damaged files next to path.
 func setAsideOf(t *testing.T, path string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -122,9 +122,8 @@ func TestBoltKeepsTheLastDamagedFiles(t *testing.T) {
 	}
 }
 
-// TestBoltSurvivesAnyDamage changes bytes at random, with a liking for the headers of pages. Each
-// record has to be right or gone, and the store has to go on working; a crash of the test is what
-// there is to find.
+// TestBoltSurvivesAnyDamage changes random bytes, more often in the headers of pages. Each record
+// must be right or missing, and the store must continue to work. The test would find a crash.
 func TestBoltSurvivesAnyDamage(t *testing.T) {
 	good := damageSource(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -151,11 +150,11 @@ func TestBoltSurvivesAnyDamage(t *testing.T) {
 	}
 	t.Logf("of %d files %d were set aside, %d records of the others read", damageFiles, aside, whole)
 	if aside < damageFiles/10 || aside > damageFiles*9/10 || whole == 0 {
-		t.Errorf("%d of %d files were set aside, %d records read: the test tests little", aside, damageFiles, whole)
+		t.Errorf("%d of %d files were set aside, %d records read: the test covers too little", aside, damageFiles, whole)
 	}
 }
 
-// useDamaged reads and writes a file and returns how many records were as they had been.
+// useDamaged reads and writes a file and returns the number of intact records.
 func useDamaged(t *testing.T, path string) (whole int) {
 	t.Helper()
 	b := openBolt(t, path, BoltOptions{MaxBytes: 150000})
@@ -171,7 +170,7 @@ func useDamaged(t *testing.T, path string) (whole int) {
 			whole++
 		}
 	}
-	for n := damageRecords / 2; n < damageRecords*2; n++ { // some go
+	for n := damageRecords / 2; n < damageRecords*2; n++ { // some replace records, some cause evictions
 		put(t, b, testKey(n), damageValue(n, 3))
 	}
 	flush(t, b)

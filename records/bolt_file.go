@@ -27,11 +27,11 @@ var (
 const (
 	// lockPause is the pause between two attempts to lock a file.
 	lockPause = 20 * time.Millisecond
-	// maxSetAside bounds the damaged files that are kept of each file.
+	// maxSetAside limits how many damaged files are kept for each file.
 	maxSetAside = 3
 )
 
-// openFile opens, or begins, the file at path, and sets a damaged one aside.
+// openFile opens or creates the file at path, and renames a damaged one.
 func openFile(path string, timeout time.Duration, log *zap.Logger) (*bbolt.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func openFile(path string, timeout time.Duration, log *zap.Logger) (*bbolt.DB, e
 			fault = renewFile(path, file)
 		}
 		if fault == nil && db != nil {
-			return db, file.Close() // db has it, too
+			return db, file.Close() // db has its own descriptor
 		}
 		if errors.Is(fault, errDamaged) {
 			aside, err := setAside(path)
@@ -62,30 +62,30 @@ func openFile(path string, timeout time.Duration, log *zap.Logger) (*bbolt.DB, e
 			fault = err
 		}
 		if errors.Is(fault, berrors.ErrTimeout) {
-			fault = nil // another process has the lock now
+			fault = nil // another process has locked a new file at path
 		}
-		// Closing unlocks. A process that waited for the lock sees that the name is another file's
-		// now.
+		// Closing unlocks the file. A process that waited for the lock then sees that path names
+		// another file.
 		if err := errors.Join(fault, file.Close()); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// A closed file has its sum beside it. bbolt trusts its file: if a page is damaged, it crashes the
-// program, also in goroutines of its own, or takes all memory. So it only ever gets a file to write
-// to that is, byte for byte, as bbolt left it. Any other file, after a crash or a change by the
-// disk, is read carefully and rewritten.
+// sumPath returns the name of the file with the checksum, which Close writes. bbolt trusts its
+// file: if a page is damaged, bbolt crashes the program, even in its own goroutines, or takes all
+// memory. So bbolt may write only to a file that is byte for byte as bbolt left it. Any other file,
+// after a crash or after damage on the disk, is read carefully and rewritten.
 func sumPath(path string) string { return path + ".sum" }
 
-// sumOf returns the content of the sum's file.
+// sumOf returns the content of the checksum's file.
 func sumOf(file io.Reader) (string, error) {
 	h := crc32.New(castagnoli)
 	n, err := io.Copy(h, file)
 	return fmt.Sprintf("crc32c %08x of %d bytes\n", h.Sum32(), n), err
 }
 
-// noteSum writes the sum of the file at path, which is complete and locked.
+// noteSum writes the checksum of the file at path, which must be complete and locked.
 func noteSum(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -99,8 +99,8 @@ func noteSum(path string) error {
 	return os.WriteFile(sumPath(path), []byte(sum), 0o600)
 }
 
-// isAsWritten reports whether a file matches its sum, which becomes useless then. An empty file has
-// none.
+// isAsWritten reports whether a file matches its checksum, and removes the checksum. An empty file
+// has no checksum.
 func isAsWritten(path string, file *os.File) (bool, error) {
 	noted, err := os.ReadFile(sumPath(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,11 +113,12 @@ func isAsWritten(path string, file *os.File) (bool, error) {
 	return sum == string(noted), err
 }
 
-// copyBytes limits one transaction of a file that is rewritten.
+// copyBytes limits one transaction when a file is rewritten.
 const copyBytes = 16 << 20
 
-// renewFile copies the content of a file to a new one and replaces it, with its sum, for the next
-// process that locks path. The error wraps errDamaged if not all can be read.
+// renewFile copies the content of a file to a new file, and replaces the old one, with its
+// checksum, for the next process that locks path. The error wraps errDamaged if a part cannot be
+// read.
 func renewFile(path string, file *os.File) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -138,8 +139,7 @@ func renewFile(path string, file *os.File) error {
 	})
 }
 
-// copyFile copies all records; an empty file has none. It is called where faults and panics are
-// caught.
+// copyFile copies all records; an empty file has none. Its caller must handle faults and panics.
 func copyFile(to *bbolt.DB, path string, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil || info.Size() == 0 {
@@ -161,7 +161,7 @@ func copyFile(to *bbolt.DB, path string, file *os.File) error {
 	return errors.Join(err, from.Close())
 }
 
-// readBucket reads a bucket. The order of its keys reveals a page that is read twice.
+// readBucket reads a bucket. The order of keys reveals a page that is read twice.
 func readBucket(_ []byte, b *bbolt.Bucket) error {
 	var last []byte
 	return b.ForEach(func(k, v []byte) error {
@@ -174,7 +174,7 @@ func readBucket(_ []byte, b *bbolt.Bucket) error {
 	})
 }
 
-// lockFile opens the file at path, which it makes if need be, and locks it as bbolt does.
+// lockFile opens the file at path, creates it if necessary, and locks it as bbolt does.
 func lockFile(path string, deadline time.Time) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -208,17 +208,17 @@ func isAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(ours, named)
 }
 
-// boltOptions are those of all that is opened here.
+// boltOptions returns the options for all files.
 func boltOptions() *bbolt.Options {
 	return &bbolt.Options{
-		Timeout:        lockPause, // for a lock that is there already
-		NoFreelistSync: true,      // the list of free pages is gathered when a file is opened
+		Timeout:        lockPause, // for a lock that this process already holds
+		NoFreelistSync: true,      // bbolt collects the list of free pages when it opens a file
 		FreelistType:   bbolt.FreelistMapType,
 		NoStatistics:   true,
 	}
 }
 
-// openLocked opens a locked file, which stays open and locked whatever the result.
+// openLocked opens a locked file. The file stays open and locked whatever the result.
 func openLocked(path string, file *os.File, readOnly bool) (db *bbolt.DB, err error) {
 	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -234,7 +234,7 @@ func openLocked(path string, file *os.File, readOnly bool) (db *bbolt.DB, err er
 	return db, damageOf(err)
 }
 
-// damageOf makes damage of an error of bbolt that is not the system's.
+// damageOf turns an error of bbolt that does not come from the system into errDamaged.
 func damageOf(err error) error {
 	var errno unix.Errno
 	if err == nil || errors.As(err, &errno) || errors.Is(err, berrors.ErrTimeout) || errors.Is(err, errDamaged) {
@@ -243,8 +243,8 @@ func damageOf(err error) error {
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// setAside renames the file at path, which the caller has locked, and returns its new name. It
-// keeps only the last few.
+// setAside renames the file at path, which the caller has locked, and returns the new name. It
+// keeps only the last few damaged files.
 func setAside(path string) (string, error) {
 	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000000000")
 	if err := os.Rename(path, aside); err != nil {
@@ -254,7 +254,7 @@ func setAside(path string) (string, error) {
 	if err != nil {
 		return aside, nil
 	}
-	slices.Sort(names) // by time
+	slices.Sort(names) // names have times
 	for len(names) > maxSetAside {
 		if err := os.Remove(names[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("remove file set aside earlier: %w", err)
@@ -264,7 +264,7 @@ func setAside(path string) (string, error) {
 	return aside, nil
 }
 
-// globQuote returns a pattern that matches s alone.
+// globQuote returns a pattern that matches only s.
 func globQuote(s string) string {
 	var quoted []byte
 	for i := range len(s) {

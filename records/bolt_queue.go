@@ -7,27 +7,27 @@ import (
 	"time"
 )
 
-// The named bounds of a queue.
+// The bounds of a queue.
 const (
-	// maxQueued bounds the bytes that wait for a commit; as many again may be in one.
+	// maxQueued limits the bytes that wait for a commit. As many again may be in a commit.
 	maxQueued = 16 << 20
-	// maxUses bounds the times of last use that wait for a commit. More are forgotten, so that
-	// those records may be evicted too early.
+	// maxUses limits the times of last use that wait for a commit. Further ones are lost, so that
+	// these records may be evicted too early.
 	maxUses = 1 << 16
 )
 
 // A queue holds uncommitted writes of a Bolt.
 type queue struct {
-	// begun has a token when there is a batch to commit, urgent when there is no time to lose.
+	// begun has a token when there is a batch to commit, urgent when it must be committed at once.
 	begun, urgent chan struct{}
 
 	mu         sync.Mutex
-	waiting    *batch // takes new writes
-	committing *batch // is being committed; nil if none is
-	// uses are the times of last use that are not in a commit yet, lastStamp the last one given.
+	waiting    *batch // receives new writes
+	committing *batch // is being committed; nil if there is none
+	// uses has the times of last use that are not committed yet; lastStamp is the latest one.
 	uses      map[Key]int64
 	lastStamp int64
-	// failure is the error of a commit that has not been returned to anybody.
+	// failure is the error of a commit that no caller has received yet.
 	failure error
 	closed  bool
 }
@@ -36,15 +36,15 @@ type queue struct {
 type batch struct {
 	writes map[Key]*write
 	bytes  int64
-	taken  chan struct{} // closed when its commit begins
-	done   chan struct{} // closed when it has been committed, or lost
-	err    error         // why it was lost; set before done is closed
+	taken  chan struct{} // closed when the commit begins
+	done   chan struct{} // closed when the batch is committed or lost
+	err    error         // why the batch was lost; set before done is closed
 }
 
-// A write is a new value of a record, sealed. It does not change once queued.
+// A write is the sealed new value of a record. It never changes after it is queued.
 type write struct {
 	stored []byte
-	stamp  int64 // when, as a time of last use
+	stamp  int64 // its time of last use
 }
 
 func newQueue() *queue {
@@ -60,7 +60,7 @@ func newBatch() *batch {
 	return &batch{writes: map[Key]*write{}, taken: make(chan struct{}), done: make(chan struct{})}
 }
 
-// look returns the queued write of k, nil for none.
+// look returns the queued write of k; nil if there is none.
 func (q *queue) look(k Key) (w *write, closed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +71,7 @@ func (q *queue) look(k Key) (w *write, closed bool) {
 	return w, q.closed
 }
 
-// used takes down that k is used now.
+// used records that k is used now.
 func (q *queue) used(k Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,20 +80,21 @@ func (q *queue) used(k Key) {
 	}
 }
 
-// stampLocked returns the time in nanoseconds since 1970, and later than any before it.
+// stampLocked returns the time in nanoseconds since 1970, later than all times that it returned
+// before.
 func (q *queue) stampLocked() int64 {
 	q.lastStamp = max(q.lastStamp+1, time.Now().UnixNano())
 	return q.lastStamp
 }
 
-// startAfter makes all stamps later than stamp.
+// startAfter makes all further stamps later than stamp.
 func (q *queue) startAfter(stamp int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.lastStamp = max(q.lastStamp, stamp)
 }
 
-// put queues w for k. While there is no room it waits.
+// put queues w for k. It waits until there is room.
 func (q *queue) put(ctx context.Context, k Key, w *write) error {
 	for {
 		taken, err := q.tryPut(k, w)
@@ -110,7 +111,8 @@ func (q *queue) put(ctx context.Context, k Key, w *write) error {
 	}
 }
 
-// tryPut does the work of put. If there is no room it returns a channel to wait for.
+// tryPut does the work of put. If there is no room, it returns a channel that closes when there may
+// be.
 func (q *queue) tryPut(k Key, w *write) (<-chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +132,7 @@ func (q *queue) tryPut(k Key, w *write) (<-chan struct{}, error) {
 	return nil, nil
 }
 
-// take makes the waiting batch the one that is being committed, and returns it.
+// take returns the waiting batch, and marks it as being committed.
 func (q *queue) take() *batch {
 	q.mu.Lock()
 	b := q.waiting
@@ -140,7 +142,7 @@ func (q *queue) take() *batch {
 	return b
 }
 
-// takeUses returns the times of last use that are not in a commit yet.
+// takeUses returns the times of last use that are not committed yet.
 func (q *queue) takeUses() map[Key]int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,7 +151,7 @@ func (q *queue) takeUses() map[Key]int64 {
 	return uses
 }
 
-// committed ends the commit of a batch; err says why it was lost, or is nil.
+// committed ends the commit of a batch. err is nil, or says why the batch was lost.
 func (q *queue) committed(err error) {
 	q.mu.Lock()
 	b := q.committing
@@ -162,7 +164,7 @@ func (q *queue) committed(err error) {
 	close(b.done)
 }
 
-// flush waits for all that is queued to be committed.
+// flush waits until everything in the queue is committed.
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
 	waitFor := []*batch{q.waiting}
@@ -196,7 +198,7 @@ func (q *queue) flush(ctx context.Context) error {
 	return failure
 }
 
-// takeFailure returns the error that was not returned yet.
+// takeFailure returns the error that no caller has received yet.
 func (q *queue) takeFailure() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -205,14 +207,14 @@ func (q *queue) takeFailure() error {
 	return failure
 }
 
-// close lets no more be queued.
+// close stops the queue from accepting writes.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
 }
 
-// signal puts a token into a channel that holds one.
+// signal puts a token into a channel, unless it has one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -24,7 +24,7 @@ func closeBolt(t *testing.T, b *Bolt) {
 
 func TestBoltSurvivesARestart(t *testing.T) {
 	path := boltPath(t)
-	// Nothing is committed before Close, but for the Flush.
+	// Only Flush commits before Close.
 	b := openBolt(t, path, BoltOptions{CommitAfter: time.Hour})
 	for n := range 300 {
 		put(t, b, testKey(n), testValue(n, n*n))
@@ -77,11 +77,11 @@ func TestBoltIsHeldByOneProcess(t *testing.T) {
 	}()
 	closeBolt(t, b)
 	if err := <-opened; err != nil {
-		t.Errorf("open of who waited: %v", err)
+		t.Errorf("the waiting open: %v", err)
 	}
 }
 
-// TestBoltRemembersUses restarts between the use of a record and the eviction of those not used.
+// TestBoltRemembersUses restarts between the use of a record and the eviction of unused ones.
 func TestBoltRemembersUses(t *testing.T) {
 	const size, limit = 10000, 1 << 20
 	path, o := boltPath(t), BoltOptions{MaxBytes: limit}
@@ -102,8 +102,8 @@ func TestBoltRemembersUses(t *testing.T) {
 	expect(t, b, testKey(119), testValue(119, size))
 }
 
-// TestBoltStaysSmall changes records of many sizes again and again, far more than there is room
-// for.
+// TestBoltStaysSmall replaces records of many sizes again and again, with far more data than the
+// limit.
 func TestBoltStaysSmall(t *testing.T) {
 	const limit = 8 << 20
 	path := boltPath(t)
@@ -129,7 +129,7 @@ func TestBoltStaysSmall(t *testing.T) {
 	}
 }
 
-// TestBoltWaitsForRoom queues more than may wait for a commit that is far off.
+// TestBoltWaitsForRoom queues more than the limit while the next commit is far off.
 func TestBoltWaitsForRoom(t *testing.T) {
 	b := openBolt(t, boltPath(t), BoltOptions{CommitAfter: time.Hour})
 	const records = 3 * maxQueued / MaxValueBytes
@@ -163,7 +163,7 @@ func TestBoltIgnoresADamagedRecord(t *testing.T) {
 	expect(t, b, testKey(1), value)
 }
 
-// TestBoltOnAFullDisk fills a small file system, and makes room again.
+// TestBoltOnAFullDisk fills a small file system, and then frees space.
 func TestBoltOnAFullDisk(t *testing.T) {
 	dir := smallDisk(t, "size=32m")
 	core, logs := observer.New(zap.InfoLevel)
@@ -171,7 +171,7 @@ func TestBoltOnAFullDisk(t *testing.T) {
 	put(t, b, testKey(0), testValue(0, 1000))
 	flush(t, b)
 	ballast := filepath.Join(dir, "ballast")
-	// No room for one of the records below, however they are batched.
+	// There is no room for any of the records below, however they are batched.
 	if err := os.WriteFile(ballast, make([]byte, 32<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestBoltOnAFullDisk(t *testing.T) {
 	closeBolt(t, b)
 }
 
-// smallDisk mounts a tmpfs, which goes away with the test.
+// smallDisk mounts a tmpfs and unmounts it at the end of the test.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// A buildbarnCache is one of Buildbarn's services with a call of each of its methods, byte by byte.
+// A buildbarnCache is one of Buildbarn's services, with the encoded request of each of its methods.
 type buildbarnCache struct {
 	name        string
 	serve       func(t *testing.T, store Hints) *grpc.ClientConn
@@ -48,7 +48,7 @@ func TestServersSpeakBuildbarnsBytes(t *testing.T) {
 				return string(out), status.Code(err)
 			}
 			if _, code := call(b.get, b.lookUp); code != codes.NotFound {
-				t.Errorf("get before there is any: %s", code)
+				t.Errorf("get of a missing record: %s", code)
 			}
 			if answer, code := call(b.update, b.set); answer != "" || code != codes.OK {
 				t.Errorf("update: %x, %s", answer, code)

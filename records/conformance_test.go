@@ -17,7 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
-// stores are the implementations, each by a function that opens an empty one.
+// stores returns the implementations, each with a function that opens an empty store.
 func stores() map[string]func(t *testing.T) Hints {
 	return map[string]func(t *testing.T) Hints{
 		"Memory": func(*testing.T) Hints { return NewMemory(0) },
@@ -58,8 +58,8 @@ func testKey(n int) Key {
 	}
 }
 
-// testValue returns a value of so many bytes and testOverhead that any store takes: fields that no
-// message has are kept by all.
+// testValue returns a value of bytes plus testOverhead bytes. Every store accepts it, because all
+// stores keep unknown fields.
 func testValue(n, bytes int) []byte {
 	filler := make([]byte, bytes)
 	const period = 1024
@@ -77,10 +77,10 @@ func testValue(n, bytes int) []byte {
 
 const (
 	testNumber   = 1000
-	testOverhead = 11 // of a value of a MiB
+	testOverhead = 11 // for a value of 1 MiB
 )
 
-// versionOf returns the n of a testValue.
+// versionOf returns n of a testValue.
 func versionOf(value []byte) (n uint32, ok bool) {
 	number, _, size := protowire.ConsumeTag(value)
 	if size < 0 || number != testNumber {
@@ -90,7 +90,7 @@ func versionOf(value []byte) (n uint32, ok bool) {
 	return n, length > 0
 }
 
-// suite is what every implementation has to pass, beginning empty.
+// suite has the tests that every implementation must pass, each with an empty store.
 var suite = map[string]func(t *testing.T, s Hints){
 	"keeps records":      storeKeepsRecords,
 	"tells keys apart":   storeTellsKeysApart,
@@ -109,7 +109,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestRedisClusterConforms has one Cluster for all of the suite, as that takes seconds to start.
+// TestRedisClusterConforms runs the whole suite with one Cluster, because a Cluster takes seconds
+// to start.
 func TestRedisClusterConforms(t *testing.T) {
 	nodes := redistest.StartCluster(t)
 	for what, test := range suite {
@@ -127,7 +128,7 @@ func put(t *testing.T, s Hints, k Key, value []byte) {
 	}
 }
 
-// expect fails the test unless k has the value want, or no record where want is nil.
+// expect fails the test unless k has the value want; nil means no record.
 func expect(t *testing.T, s Hints, k Key, want []byte) {
 	t.Helper()
 	got, err := s.Get(t.Context(), k)
@@ -240,8 +241,8 @@ func storeRefuses(t *testing.T, s Hints) {
 	}
 }
 
-// storeConcurrently has each of several writers count up its own records, while readers see to it
-// that none goes back.
+// storeConcurrently has several writers count up their own records, while readers check that no
+// record goes back.
 func storeConcurrently(t *testing.T, s Hints) {
 	const writers, readers, keys, rounds = 4, 4, 8, 25
 	var wait sync.WaitGroup
@@ -270,7 +271,7 @@ func storeConcurrently(t *testing.T, s Hints) {
 	}
 }
 
-// expectGrowing reads record k, which should be whole and not older than last, and sets last.
+// expectGrowing reads record k, which must be intact and not older than last, and updates last.
 func expectGrowing(t *testing.T, s Hints, k int, last *uint32) {
 	b, err := s.Get(t.Context(), testKey(k))
 	if errors.Is(err, ErrNotFound) && *last == 0 {
@@ -319,7 +320,7 @@ func durableComparesAndSwaps(t *testing.T, s Hints) {
 	}
 }
 
-// durableConcurrently counts with several writers; no step may be lost.
+// durableConcurrently has several writers count. No step may be lost.
 func durableConcurrently(t *testing.T, s Hints) {
 	w, ok := s.(Durable)
 	if !ok {
@@ -359,7 +360,7 @@ func countUp(ctx context.Context, s Hints, w Durable, k Key) error {
 	}
 }
 
-// TestStoreForgetsWhatWasNotUsed fills a bucket beyond its bound while some records are used.
+// TestStoreForgetsWhatWasNotUsed fills a bucket beyond its limit while some records are used.
 func TestStoreForgetsWhatWasNotUsed(t *testing.T) {
 	const limit, size, used = 1 << 20, 10000, 20
 	for name, s := range map[string]Hints{
@@ -391,7 +392,7 @@ func TestStoreForgetsWhatWasNotUsed(t *testing.T) {
 				t.Errorf("%d records of %d bytes are there, for a limit of %d", there, size, limit)
 			}
 			if err := s.Put(t.Context(), testKey(1), make([]byte, limit)); !errors.Is(err, ErrInvalid) {
-				t.Errorf("put of what is as large as the bucket: %v", err)
+				t.Errorf("put of a record as large as the bucket: %v", err)
 			}
 		})
 	}

@@ -15,19 +15,19 @@ import (
 
 var _ Durable = (*Folder)(nil)
 
-// A Folder keeps Durable records as files of one folder, which the first record creates. It is for
-// few records that change rarely, such as quotas. When a method that writes a record has returned,
-// the record is on disk. A damaged file stays, and is an error until an operator has restored or
-// removed it. A Folder belongs to one process at a time; it needs no closing.
+// A Folder stores Durable records as files of one folder, which it creates with the first record.
+// It is for a few records that change rarely, such as quotas. A record is on disk when the method
+// that writes it returns. A damaged file is an error until an operator restores or removes the
+// file. Only one process at a time may use a folder. A Folder needs no closing.
 type Folder struct {
 	dir string
-	mu  sync.Mutex // held while a record is written, so that CompareAndSwap sees no other
+	mu  sync.Mutex // held while a record is written, so that CompareAndSwap is atomic
 }
 
 // NewFolder returns the Folder at dir, which need not exist.
 func NewFolder(dir string) *Folder { return &Folder{dir: dir} }
 
-// Path returns the name of the file of a record.
+// Path returns the path of a record's file.
 func (f *Folder) Path(k Key) string {
 	name := fmt.Sprintf("%s-%s-%d", k.Digest.Function(), k.Digest.Hash(), k.Digest.SizeBytes())
 	if k.Instance != "" {
@@ -90,14 +90,14 @@ func (f *Folder) storable(ctx context.Context, k Key, value []byte) error {
 	return checkValue(k, len(value), defaultMaxBytes)
 }
 
-// heading is the first line of the file of a record; the value follows. The sum is CRC-32C over the
-// key and the value.
+// heading returns the first line of a record's file; the value follows. The checksum is CRC-32C of
+// the key and the value.
 func heading(k Key, value []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(encodeKey(k), castagnoli), castagnoli, value)
 	return fmt.Appendf(nil, "forerunner durable record, crc32c %08x, %d bytes\n", sum, len(value))
 }
 
-// read returns the content of the file of k, and ErrNotFound if there is none.
+// read returns the value in the file of k, or ErrNotFound if there is no file.
 func (f *Folder) read(k Key) ([]byte, error) {
 	content, err := os.ReadFile(f.Path(k))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,8 +114,8 @@ func (f *Folder) read(k Key) ([]byte, error) {
 	return value, nil
 }
 
-// write replaces the file of k, which is on disk when it returns. A crash leaves the old one or the
-// new one, and perhaps an unused file beside it.
+// write replaces the file of k. The file is on disk when write returns. After a crash there is the
+// old or the new file, and perhaps an unused temporary file.
 func (f *Folder) write(k Key, value []byte) error {
 	path := f.Path(k)
 	if err := makeDurable(filepath.Dir(path)); err != nil {
@@ -135,7 +135,7 @@ func (f *Folder) write(k Key, value []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// makeDurable makes a folder and those above it that are not there, and has them on disk.
+// makeDurable creates a folder and its missing parents, and syncs them to disk.
 func makeDurable(dir string) error {
 	if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {
 		return err
@@ -149,7 +149,7 @@ func makeDurable(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// syncDir has the names in a folder on disk.
+// syncDir syncs the entries of a folder to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

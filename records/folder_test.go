@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestFolderOutlivesItself has what one Folder wrote read by the next one.
+// TestFolderOutlivesItself reads the records of one Folder with another.
 func TestFolderOutlivesItself(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "durable")
 	other := testKey(1)
@@ -22,9 +22,9 @@ func TestFolderOutlivesItself(t *testing.T) {
 	}
 }
 
-// TestFolderNeverGivesOutDamage changes each byte of a file in turn, and cuts it. Whatever is
-// wrong, the error names the file, and neither a read nor a swap loses it; a Put or its removal is
-// the end of it.
+// TestFolderNeverGivesOutDamage changes each byte of a file in turn, and truncates it. Whatever the
+// damage, the error names the file, and neither a read nor a swap changes the file. A Put or the
+// removal of the file ends the error.
 func TestFolderNeverGivesOutDamage(t *testing.T) {
 	f, k, value := NewFolder(t.TempDir()), testKey(1), []byte("a value\nof two lines")
 	put(t, f, k, value)
@@ -63,7 +63,7 @@ func TestFolderNeverGivesOutDamage(t *testing.T) {
 	expect(t, f, k, nil)
 }
 
-// TestFolderTakesNoOthersRecord has the file of one record under the name of another.
+// TestFolderTakesNoOthersRecord gives the file of one record the name of another.
 func TestFolderTakesNoOthersRecord(t *testing.T) {
 	f := NewFolder(t.TempDir())
 	put(t, f, testKey(1), []byte("value"))
@@ -75,7 +75,7 @@ func TestFolderTakesNoOthersRecord(t *testing.T) {
 	}
 }
 
-// TestFolderBucketsAreFolders has buckets that would lead elsewhere.
+// TestFolderBucketsAreFolders uses bucket names that would lead out of the folder.
 func TestFolderBucketsAreFolders(t *testing.T) {
 	f := NewFolder(t.TempDir())
 	for _, bucket := range []string{".", "..", "../x", "a/b", "/a", ""} {
@@ -92,7 +92,7 @@ func TestFolderKeepsTheOldOneOnAFullDisk(t *testing.T) {
 	f, k := NewFolder(filepath.Join(smallDisk(t, "size=256k"), "durable")), testKey(1)
 	put(t, f, k, []byte("old"))
 	if err := f.Put(t.Context(), k, make([]byte, MaxValueBytes)); err == nil {
-		t.Error("a value was written that there is no room for")
+		t.Error("a value was written without room for it")
 	}
 	expect(t, f, k, []byte("old"))
 	put(t, f, k, []byte("new"))

@@ -10,16 +10,16 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// defaultServiceTimeout is the default limit of a call of Buildbarn's services.
+// defaultServiceTimeout is the default timeout of a call to one of Buildbarn's services.
 const defaultServiceTimeout = time.Second
 
 // FSACOptions are the options of an FSAC. Zero values mean the defaults.
 type FSACOptions struct {
-	// Buckets are the buckets that the service keeps; default only names.ProfileBucket. Because the
-	// service has no buckets, the same digest in two of them is the same record: their digests must
-	// be those of different messages.
+	// Buckets are the buckets that the service stores; default only names.ProfileBucket. The
+	// service does not know buckets, so the same digest in two buckets is the same record. The
+	// digests in different buckets must come from different messages.
 	Buckets []string
-	// Timeout bounds each call; default 1 s.
+	// Timeout limits each call; default 1 s.
 	Timeout time.Duration
 }
 
@@ -32,12 +32,12 @@ func (o *FSACOptions) validate() {
 	}
 }
 
-// An FSAC keeps Hints in a FileSystemAccessCache of Buildbarn or of RegisterFSAC, which keeps
-// FileSystemAccessProfile messages by reduced action digest. A bucket that is not among
-// FSACOptions.Buckets is always empty, and Put to it returns ErrInvalid, as it does for a value
-// that is no such message. Unknown fields are sent along; the service may drop them. Get returns an
-// encoding of the message, which need not be the one that was put, and may be larger than
-// MaxValueBytes if another client put it; the connection limits it.
+// An FSAC stores Hints in a FileSystemAccessCache of Buildbarn or of RegisterFSAC. The service
+// stores FileSystemAccessProfile messages by reduced action digest. Other buckets than
+// FSACOptions.Buckets are always empty; Put to them returns ErrInvalid. Put also returns ErrInvalid
+// for a value that is not such a message. Unknown fields are sent, but the service may drop them.
+// Get returns an encoding of the message, which may differ from the encoding that was put. It may
+// exceed MaxValueBytes if another client put it; the connection limits it.
 //
 // Errors of the service other than NOT_FOUND keep their status (status.FromError). An FSAC does not
 // retry: a late profile is useless.
@@ -47,7 +47,7 @@ type FSAC struct {
 
 var _ Hints = (*FSAC)(nil)
 
-// NewFSAC returns an FSAC over a connection, which the caller closes.
+// NewFSAC returns an FSAC that uses a connection. The caller closes the connection.
 func NewFSAC(conn grpc.ClientConnInterface, o FSACOptions) *FSAC {
 	o.validate()
 	client := fsac.NewFileSystemAccessCacheClient(conn)

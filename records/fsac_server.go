@@ -12,12 +12,12 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. It needs no
-// closing; the caller closes s after g has stopped.
+// RegisterFSAC serves names.ProfileBucket of s as Buildbarn's FileSystemAccessCache. The service
+// needs no closing. The caller closes s after g has stopped.
 //
-// Values are encoded FileSystemAccessProfile messages. Unknown fields are kept and returned. A
-// record that is no such message is NOT_FOUND. A filter is stored unchecked, because readers check
-// it.
+// Values are encoded FileSystemAccessProfile messages. Unknown fields are kept and returned. If a
+// record is not such a message, the error is NOT_FOUND. A filter is stored unchecked, because
+// readers check it.
 func RegisterFSAC(g grpc.ServiceRegistrar, s Hints) {
 	fsac.RegisterFileSystemAccessCacheServer(g, &fsacService{store: s})
 }

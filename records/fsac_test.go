@@ -28,14 +28,14 @@ func fsacServer(t *testing.T, s Hints) *grpc.ClientConn {
 	return rpctest.Serve(t, server)
 }
 
-// A rawCodec leaves messages as they are on the wire.
+// A rawCodec passes messages as encoded bytes.
 type rawCodec struct{}
 
 func (rawCodec) Marshal(v any) ([]byte, error)   { return *v.(*[]byte), nil }
 func (rawCodec) Unmarshal(b []byte, v any) error { *v.(*[]byte) = bytes.Clone(b); return nil }
 func (rawCodec) Name() string                    { return "proto" }
 
-// The wire format, written by hand: the number of each field and its type, its length, its bytes.
+// The wire format, written by hand: each field's number and type, its length, and its bytes.
 const (
 	fsacGet    = "/buildbarn.fsac.FileSystemAccessCache/GetFileSystemAccessProfile"
 	fsacUpdate = "/buildbarn.fsac.FileSystemAccessCache/UpdateFileSystemAccessProfile"
@@ -47,7 +47,7 @@ const (
 	fsacSet     = fsacKey + "\x22\x0c" + fsacProfile + fsacStrange
 )
 
-// fsacRecord is the key that fsacKey spells.
+// fsacRecord returns the key that fsacKey encodes.
 func fsacRecord(t *testing.T) Key {
 	t.Helper()
 	d, err := digest.Parse(digest.BLAKE3, fsacHash, 150)
@@ -110,7 +110,7 @@ func TestFSACServerIgnoresWhatIsNoProfile(t *testing.T) {
 	s := NewFSAC(fsacServer(t, store), FSACOptions{})
 	expect(t, s, testKey(1), nil)
 	if err := s.Put(t.Context(), testKey(1), []byte("\x0a\x7fshort")); !errors.Is(err, ErrInvalid) {
-		t.Errorf("put of what is no profile: %v", err)
+		t.Errorf("put of a value that is not a profile: %v", err)
 	}
 	put(t, s, testKey(1), testValue(1, 10))
 	expect(t, s, testKey(1), testValue(1, 10))
@@ -121,7 +121,7 @@ func TestFSACKeepsSomeBucketsOnly(t *testing.T) {
 	coarse.Bucket = "coarse"
 	s := NewFSAC(conn, FSACOptions{})
 	if err := s.Put(t.Context(), coarse, testValue(1, 10)); !errors.Is(err, ErrInvalid) {
-		t.Errorf("put into a bucket that is not there: %v", err)
+		t.Errorf("put into an unknown bucket: %v", err)
 	}
 	both := NewFSAC(conn, FSACOptions{Buckets: []string{names.ProfileBucket, "coarse"}})
 	put(t, both, coarse, testValue(1, 10))
@@ -129,7 +129,7 @@ func TestFSACKeepsSomeBucketsOnly(t *testing.T) {
 	expect(t, s, coarse, nil)
 }
 
-// failingStore is a Hints that is broken, or hangs.
+// failingStore is a Hints that always fails or hangs.
 type failingStore struct{ hang bool }
 
 func (s failingStore) Get(ctx context.Context, _ Key) ([]byte, error) {
@@ -172,7 +172,7 @@ func TestFSACSaysThatTheServiceIsAway(t *testing.T) {
 	}
 }
 
-// largeFilters has a profile under every key that is larger than what this package keeps.
+// largeFilters has a profile under every key that exceeds this package's limit.
 type largeFilters struct {
 	fsac.UnimplementedFileSystemAccessCacheServer
 }
@@ -183,8 +183,8 @@ func (largeFilters) GetFileSystemAccessProfile(
 	return &fsac.FileSystemAccessProfile{BloomFilter: make([]byte, 2*MaxValueBytes)}, nil
 }
 
-// TestFSACOfOthers reads what Buildbarn's workers keep, who have another bound; to have it kept
-// again is refused as that record's fault.
+// TestFSACOfOthers reads large profiles of Buildbarn's workers, which have another limit. Storing
+// such a profile again fails as an error of that record.
 func TestFSACOfOthers(t *testing.T) {
 	server := grpc.NewServer()
 	fsac.RegisterFileSystemAccessCacheServer(server, largeFilters{})

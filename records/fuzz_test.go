@@ -18,8 +18,8 @@ import (
 	"github.com/forerunner-build/forerunner/rpctest"
 )
 
-// callRaw calls a method of the services of a store; its error has to be one that says whose fault
-// it is.
+// callRaw calls a method of the services of a store. Its error must say whether the caller or the
+// store is at fault.
 func callRaw(t *testing.T, s Hints, method string, request []byte) ([][]byte, codes.Code) {
 	t.Helper()
 	answers, err := servicesOf(s).Call(t.Context(), method, request)
@@ -44,7 +44,7 @@ const (
 	getStats   = "/buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats"
 )
 
-// FuzzServices stores anything as a profile or as statistics, in two calls, and asks for it.
+// FuzzServices stores arbitrary profiles and statistics, in two calls, and reads them.
 func FuzzServices(f *testing.F) {
 	methods := servicesOf(NewMemory(0)).Methods()
 	d := digest.Of(digest.SHA256, []byte("x")).Proto()
@@ -77,7 +77,7 @@ func FuzzServices(f *testing.F) {
 			if name != "/buildbarn.fsac.FileSystemAccessCache/UpdateFileSystemAccessProfile" || code != codes.OK {
 				continue
 			}
-			// What was taken can be had.
+			// A stored record can be read.
 			if err := proto.Unmarshal(request, &update); err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,8 @@ func FuzzServices(f *testing.F) {
 	})
 }
 
-// FuzzRecords has any bytes be in the store: they are given out as a message, or not at all.
+// FuzzRecords puts arbitrary bytes into the store. The service returns them as a message or not at
+// all.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add([]byte("\x0a\x02\x07\x01\x10\x03"), false)
@@ -122,7 +123,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzTenancy reads a lease that anybody could have written.
+// FuzzTenancy reads an arbitrary lease record.
 func FuzzTenancy(f *testing.F) {
 	f.Add([]byte(`{"term":7,"holder":"x"}`))
 	f.Add([]byte(` null`))

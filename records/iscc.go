@@ -12,7 +12,7 @@ import (
 
 // ISCCOptions are the options of an ISCC. Zero values mean the defaults.
 type ISCCOptions struct {
-	// Timeout bounds each call; default 1 s.
+	// Timeout limits each call; default 1 s.
 	Timeout time.Duration
 }
 
@@ -22,11 +22,11 @@ func (o *ISCCOptions) validate() {
 	}
 }
 
-// An ISCC keeps Hints in an InitialSizeClassCache of Buildbarn or of RegisterISCC, which keeps
-// PreviousExecutionStats messages by reduced action digest. Buckets other than
-// names.StatisticsBucket are always empty, and Put to them returns ErrInvalid, as it does for a
-// value that is no such message. Get returns an encoding of the message, which need not be the one
-// that was put.
+// An ISCC stores Hints in an InitialSizeClassCache of Buildbarn or of RegisterISCC. The service
+// stores PreviousExecutionStats messages by reduced action digest. Other buckets than
+// names.StatisticsBucket are always empty; Put to them returns ErrInvalid. Put also returns
+// ErrInvalid for a value that is not such a message. Get returns an encoding of the message, which
+// may differ from the encoding that was put.
 //
 // Errors of the service other than NOT_FOUND keep their status (status.FromError). An ISCC does not
 // retry.
@@ -36,7 +36,7 @@ type ISCC struct {
 
 var _ Hints = (*ISCC)(nil)
 
-// NewISCC returns an ISCC over a connection, which the caller closes.
+// NewISCC returns an ISCC that uses a connection. The caller closes the connection.
 func NewISCC(conn grpc.ClientConnInterface, o ISCCOptions) *ISCC {
 	o.validate()
 	client := iscc.NewInitialSizeClassCacheClient(conn)

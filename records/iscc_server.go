@@ -12,11 +12,11 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// RegisterISCC serves names.StatisticsBucket of s as Buildbarn's InitialSizeClassCache. It needs no
-// closing; the caller closes s after g has stopped.
+// RegisterISCC serves names.StatisticsBucket of s as Buildbarn's InitialSizeClassCache. The service
+// needs no closing. The caller closes s after g has stopped.
 //
-// Values are encoded PreviousExecutionStats messages. Unknown fields are kept and returned. A
-// record that is no such message is NOT_FOUND.
+// Values are encoded PreviousExecutionStats messages. Unknown fields are kept and returned. If a
+// record is not such a message, the error is NOT_FOUND.
 func RegisterISCC(g grpc.ServiceRegistrar, s Hints) {
 	iscc.RegisterInitialSizeClassCacheServer(g, &isccService{store: s})
 }

@@ -24,8 +24,8 @@ func isccServer(t *testing.T, s Hints) *grpc.ClientConn {
 	return rpctest.Serve(t, server)
 }
 
-// The wire format, written by hand, as that of fsacGet is. The statistics are of size class 4:
-// failed, timed out after 10 s, succeeded in 1.5 s; and the last failure.
+// The wire format, written by hand as in fsacGet. The statistics of size class 4 are: failed, timed
+// out after 10 s, succeeded in 1.5 s; the time of the last failure follows.
 const (
 	isccGet    = "/buildbarn.iscc.InitialSizeClassCache/GetPreviousExecutionStats"
 	isccUpdate = "/buildbarn.iscc.InitialSizeClassCache/UpdatePreviousExecutionStats"
@@ -87,7 +87,7 @@ func TestISCCIgnoresWhatIsNoStatistics(t *testing.T) {
 	s := NewISCC(isccServer(t, store), ISCCOptions{})
 	expect(t, s, k, nil)
 	if err := s.Put(t.Context(), k, []byte("\x0a\x7fshort")); !errors.Is(err, ErrInvalid) {
-		t.Errorf("put of what is no statistics: %v", err)
+		t.Errorf("put of a value that is not statistics: %v", err)
 	}
 	if err := s.Put(t.Context(), testKey(1), nil); !errors.Is(err, ErrInvalid) {
 		t.Errorf("put into another bucket: %v", err)

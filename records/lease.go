@@ -20,63 +20,64 @@ import (
 // DefaultLeaseDuration is the default of LeaseOptions.Duration.
 const DefaultLeaseDuration = 10 * time.Second
 
-// ErrLeaseLost: another program may have the lease now.
+// ErrLeaseLost means that another program may have the lease now.
 var ErrLeaseLost = errors.New("lease is lost")
 
 // LeaseOptions are the options of a Lease.
 type LeaseOptions struct {
-	// Holder names the holder, in logs; default "somebody".
+	// Holder is the name of the holder in logs; default "somebody".
 	Holder string
-	// Duration is how long the lease of a dead holder lasts; default DefaultLeaseDuration. It must
-	// be the same for all holders. A holder that cannot renew its lease ends after 4/5 of it.
+	// Duration is how long the lease of a dead holder lasts; default DefaultLeaseDuration. All
+	// programs must use the same. A holder that cannot renew its lease stops after 4/5 of it.
 	Duration time.Duration
 	Logger   *zap.Logger // nil logs nothing
 
-	wall func() time.Time // of a test
+	wall func() time.Time // set by tests
 }
 
-// A Lease is the right, of one program at a time, to serve under a name. No clocks are compared:
-// the holder changes a record again and again, and a program that wants the lease waits until it
-// has seen no change for Duration. So a lease is safe if clocks run at the same speed, within a
-// fifth; if one does not, or if a store loses data, terms distinguish the holders.
+// A Lease is the right of one program at a time to serve under a name. No clocks are compared: the
+// holder changes a record again and again, and a program that wants the lease waits until it has
+// seen no change for Duration. So a lease is safe if clocks run at the same speed, within a fifth.
+// If a clock does not, or if a store loses data, the terms distinguish the holders.
 type Lease struct {
 	store   Durable
 	key     Key
 	options LeaseOptions
 
-	// The record that was read last, and since when it has been the same. They are Hold's.
+	// The record that was last read, and the time since when it has not changed. Only Hold uses
+	// them.
 	seen  []byte
 	since time.Time
-	term  uint64 // the highest that was ever seen
-	gave  bool   // it was ours last, and we gave it up
+	term  uint64 // the highest term seen
+	gave  bool   // this program was the last holder, and released the lease
 
-	ours atomic.Pointer[validity] // nil: it is not
+	ours atomic.Pointer[validity] // nil: this program does not hold the lease
 }
 
-// A validity is until when a lease may be somebody else's, by either clock: one may stand still
-// while the machine sleeps.
+// A validity is the time until which no other program can have the lease, by two clocks: the
+// monotonic clock may stand still while the machine sleeps.
 type validity struct{ until, untilWall time.Time }
 
 func (v *validity) valid(wall time.Time) bool {
 	return time.Now().Before(v.until) && wall.Before(v.untilWall)
 }
 
-// Holds reports whether the lease is ours, and nobody else can have it yet. Unlike the context of
-// Hold's serve, it is exact while the lease runs out. It may be called at any time.
+// Holds reports whether this program holds the lease and no other program can have it yet. Unlike
+// the context of Hold's serve, it is exact when the lease runs out. It may be called at any time.
 func (l *Lease) Holds() bool {
 	v := l.ours.Load()
 	return v != nil && v.valid(l.options.wall())
 }
 
-// A tenancy is the content of the record of a lease.
+// A tenancy is the content of a lease's record.
 type tenancy struct {
 	Term   uint64 `json:"term"`
-	Holder string `json:"holder"` // empty: it is free
+	Holder string `json:"holder"` // empty: the lease is free
 	Beat   uint64 `json:"beat"`   // counts the renewals
-	Nonce  uint64 `json:"nonce"`  // tells holders of one name apart
+	Nonce  uint64 `json:"nonce"`  // distinguishes holders of the same name
 }
 
-// NewLease returns the lease with a name; the caller closes s. A lease is small and always in use,
+// NewLease returns the lease with a name. The caller closes s. A lease is small and always in use,
 // so s does not evict it.
 func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 	if o.Duration <= 0 {
@@ -94,11 +95,11 @@ func NewLease(s Durable, name string, o LeaseOptions) *Lease {
 	return &Lease{store: s, key: Key{Bucket: names.LeaseBucket, Digest: digest.Of(digest.SHA256, []byte(name))}, options: o}
 }
 
-// Hold waits for the lease, runs serve while it holds it, gives it up, and returns the result of
-// serve. The context of serve ends with ctx, and before another program can have the lease: then
-// the error wraps ErrLeaseLost, besides that of serve. term is higher than those of all earlier
-// holders. Hold must not be called again before it has returned; a later call waits behind all
-// other programs.
+// Hold waits for the lease, runs serve while it holds the lease, releases it, and returns the
+// result of serve. The context of serve ends with ctx, or earlier if the lease is lost, before
+// another program can have it. In that case the error wraps both ErrLeaseLost and the error of
+// serve. term is higher than the terms of all earlier holders. Hold must not be called again before
+// it has returned. In a later call, this program waits behind all other programs.
 func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term uint64) error) error {
 	held, err := l.acquire(ctx)
 	if err != nil {
@@ -131,16 +132,16 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 	return err
 }
 
-// A holding is what a holder knows of its lease.
+// A holding is the state of a lease at its holder.
 type holding struct {
 	now    tenancy
-	record []byte // what the record was last known to be
+	record []byte // the last known content of the record
 	validity
 }
 
-// acquire waits until the lease is ours, or ctx ends.
+// acquire waits until this program has the lease, or ctx ends.
 func (l *Lease) acquire(ctx context.Context) (*holding, error) {
-	if l.gave { // whoever waits looks meanwhile
+	if l.gave { // let waiting programs take it first
 		if err := pause.For(ctx, l.options.Duration/3); err != nil {
 			return nil, err
 		}
@@ -155,14 +156,14 @@ func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 			waits = true
 			l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
 		}
-		// Not all who wait ask at the same moment.
+		// The pause is random, so that waiting programs do not all ask at the same time.
 		if err := pause.For(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// look reads the record, and reports whether it may be taken.
+// look reads the record, and reports whether this program may take the lease.
 func (l *Lease) look(ctx context.Context) (free bool, holder string) {
 	value, err := l.store.Get(ctx, l.key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -174,8 +175,8 @@ func (l *Lease) look(ctx context.Context) (free bool, holder string) {
 	if !same(value, l.seen) || l.since.IsZero() {
 		l.seen, l.since = value, time.Now()
 	}
-	// A record that is gone, but was there, tells of a store that forgets, not of a holder that
-	// ended.
+	// If the record existed before and is now missing, the store has lost it; this does not mean
+	// that the holder has ended.
 	gone := value == nil && l.term > 0
 	if now.Holder == "" && !gone {
 		return true, ""
@@ -183,11 +184,11 @@ func (l *Lease) look(ctx context.Context) (free bool, holder string) {
 	return time.Since(l.since) >= l.options.Duration, now.Holder
 }
 
-// take makes the record that was seen last ours, nil if that fails.
+// take replaces the record that was last seen by one of this program. It returns nil if that fails.
 func (l *Lease) take(ctx context.Context) *holding {
 	h := &holding{
 		now: tenancy{
-			// Terms grow even if the store forgets them.
+			// Terms grow even if the store loses the record.
 			Term:   max(l.term+1, uint64(l.options.wall().UnixMilli())),
 			Holder: l.options.Holder, Nonce: rand.Uint64(),
 		},
@@ -230,7 +231,7 @@ func (l *Lease) renew(ctx context.Context, h *holding, served <-chan struct{}) (
 			next = time.Now().Add(l.options.Duration / 5)
 		case errors.Is(err, ErrLeaseLost):
 			return true
-		default: // until it works, or time is up
+		default: // retry until it succeeds or the lease ends
 			l.options.Logger.Warn("the lease cannot be renewed", zap.Time("ends", h.untilWall), zap.Error(err))
 		}
 	}
@@ -245,8 +246,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// beat changes the record, which makes the lease ours for another Duration from before the
-// change on. The error wraps ErrLeaseLost if it is somebody else's.
+// beat changes the record, which extends the lease to Duration after the start of the change. The
+// error wraps ErrLeaseLost if another program has the lease.
 func (l *Lease) beat(ctx context.Context, h *holding) error {
 	next := h.now
 	next.Beat++
@@ -274,8 +275,8 @@ func (l *Lease) beat(ctx context.Context, h *holding) error {
 	return nil
 }
 
-// reread finds out what the record is if it is not what was expected: an earlier change may have
-// come through late, or have been forgotten.
+// reread reads the record after an unexpected answer: an earlier change may have arrived late, or
+// may have been lost.
 func (l *Lease) reread(ctx context.Context, h *holding, next *tenancy) error {
 	value, err := l.store.Get(ctx, l.key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
@@ -290,10 +291,10 @@ func (l *Lease) reread(ctx context.Context, h *holding, next *tenancy) error {
 	return nil
 }
 
-// releaseTimeout bounds how long giving a lease up may take; it then ends by itself.
+// releaseTimeout limits the release of a lease. After that, the lease ends by itself.
 const releaseTimeout = time.Second
 
-// release lets others have the lease at once; ctx may have ended.
+// release lets other programs have the lease at once. ctx may have ended.
 func (l *Lease) release(ctx context.Context, h *holding) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -306,7 +307,7 @@ func (l *Lease) release(ctx context.Context, h *holding) {
 	}
 }
 
-// parseTenancy returns what a record says; one that is none is nobody's.
+// parseTenancy decodes a record. A record that does not decode counts as a free lease.
 func parseTenancy(value []byte) (t tenancy) {
 	if len(bytes.TrimSpace(value)) == 0 || json.Unmarshal(value, &t) != nil {
 		return tenancy{}

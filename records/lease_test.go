@@ -15,12 +15,12 @@ import (
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
-// A link is what one program sees of a store that others have too.
+// A link is one program's connection to a shared store.
 type link struct {
 	Durable
 	mu    sync.Mutex
 	cut   bool
-	stuck chan struct{} // closed when what was sent arrives, long after its sender gave up
+	stuck chan struct{} // closed when delayed requests arrive, long after the sender gave up
 }
 
 func (l *link) set(cut bool, stuck chan struct{}) {
@@ -68,7 +68,7 @@ func (l *link) CompareAndSwap(ctx context.Context, k Key, old, value []byte) err
 	return l.Durable.CompareAndSwap(ctx, k, old, value)
 }
 
-// A contest is a lease that some want, each whenever it has not got it.
+// A contest is a lease that several programs want, each whenever it does not have it.
 type contest struct {
 	*testing.T
 	store *Memory
@@ -83,7 +83,7 @@ type contest struct {
 
 func newContest(t *testing.T) *contest { return &contest{T: t, store: NewMemory(0)} }
 
-// join has one more want the lease until ctx ends.
+// join adds a program that wants the lease until ctx ends.
 func (c *contest) join(ctx context.Context, name string, o LeaseOptions) *link {
 	way := &link{Durable: c.store}
 	o.Holder = name
@@ -125,7 +125,7 @@ func (c *contest) end(name string) {
 	}
 }
 
-// expect fails the test unless name serves ("" for nobody) since at least that long.
+// expect fails the test unless name ("" for none) has been serving for at least that long.
 func (c *contest) expect(name string, atLeast time.Duration) {
 	c.Helper()
 	c.mu.Lock()
@@ -135,14 +135,14 @@ func (c *contest) expect(name string, atLeast time.Duration) {
 	}
 }
 
-// now returns who serves, and how often somebody began to.
+// now returns the program that serves, and the number of terms so far.
 func (c *contest) now() (holder string, terms int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.holder, c.terms
 }
 
-// contested runs a test with a in possession and b waiting.
+// contested runs a test in which a holds the lease and b waits.
 func contested(t *testing.T, test func(c *contest, a, b *link, endA func())) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newContest(t)
@@ -168,7 +168,7 @@ func TestLeaseIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestLeaseThroughPartition cuts the holder off: it ends before the other begins.
+// TestLeaseThroughPartition disconnects the holder. It must stop before the other program starts.
 func TestLeaseThroughPartition(t *testing.T) {
 	contested(t, func(c *contest, a, b *link, _ func()) {
 		a.set(true, nil)
@@ -181,7 +181,7 @@ func TestLeaseThroughPartition(t *testing.T) {
 		a.set(false, nil)
 		time.Sleep(time.Hour)
 		c.expect("b", time.Hour)
-		// Who only waits may be cut off.
+		// Disconnecting a waiting program has no effect.
 		a.set(true, nil)
 		time.Sleep(time.Hour)
 		a.set(false, nil)
@@ -190,8 +190,8 @@ func TestLeaseThroughPartition(t *testing.T) {
 	})
 }
 
-// TestLeaseThroughPause has the store answer nobody for shorter and longer than a lease; what was
-// sent meanwhile is done when it goes on.
+// TestLeaseThroughPause has the store hang for shorter and for longer than a lease lasts. The store
+// executes delayed requests when it continues.
 func TestLeaseThroughPause(t *testing.T) {
 	contested(t, func(c *contest, a, b *link, _ func()) {
 		pause := func(d time.Duration) {
@@ -215,7 +215,7 @@ func TestLeaseThroughPause(t *testing.T) {
 	})
 }
 
-// forget drops a record, as a store does that comes back without its latest writes.
+// forget drops a record, like a store that returns without its latest writes.
 func (m *Memory) forget(k Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +224,7 @@ func (m *Memory) forget(k Key) {
 	}
 }
 
-// TestLeaseThroughAmnesia has the store forget what it had, as after a fail-over.
+// TestLeaseThroughAmnesia has the store lose its data, as after a fail-over.
 func TestLeaseThroughAmnesia(t *testing.T) {
 	contested(t, func(c *contest, _, _ *link, _ func()) {
 		k := NewLease(c.store, "farm", LeaseOptions{}).key
@@ -245,7 +245,7 @@ func TestLeaseThroughAmnesia(t *testing.T) {
 	})
 }
 
-// TestLeaseThroughClockJump has the machine of the holder sleep: its timers stood still.
+// TestLeaseThroughClockJump has the holder's machine sleep, so that its timers stood still.
 func TestLeaseThroughClockJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newContest(t)
@@ -259,26 +259,26 @@ func TestLeaseThroughClockJump(t *testing.T) {
 		}})
 		time.Sleep(time.Minute)
 		jump := func(d time.Duration) {
-			synctest.Wait() // not in the middle of a renewal, which would be one after the jump
+			synctest.Wait() // otherwise a renewal might be in progress, which would succeed after the jump
 			mu.Lock()
 			defer mu.Unlock()
 			ahead = d
 		}
-		jump(-time.Hour) // back: the lease is renewed all the same
+		jump(-time.Hour) // back: the lease is still renewed
 		time.Sleep(time.Minute)
 		c.expect("a", 2*time.Minute)
 		jump(time.Hour)
 		time.Sleep(10 * time.Second)
 		if _, terms := c.now(); terms != 2 {
-			t.Errorf("%d terms, want 2: who has slept may have lost the lease", terms)
+			t.Errorf("%d terms, want 2: a program that slept may have lost the lease", terms)
 		}
 		cancel()
 		c.wait.Wait()
 	})
 }
 
-// TestLeaseThroughAnything cuts and mends all links at random; contest.begin sees to it that never
-// two serve.
+// TestLeaseThroughAnything disconnects and connects all links at random. contest.begin checks that
+// never two programs serve.
 func TestLeaseThroughAnything(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -323,7 +323,8 @@ func TestLeaseThroughAnything(t *testing.T) {
 	}
 }
 
-// TestLeaseReturnsWhatServeDoes has an error of whoever holds the lease, who is then gone.
+// TestLeaseReturnsWhatServeDoes has the holder's serve return an error, after which the holder is
+// gone.
 func TestLeaseReturnsWhatServeDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, broken := NewLease(NewMemory(0), "farm", LeaseOptions{}), errors.New("broken")
@@ -337,20 +338,20 @@ func TestLeaseReturnsWhatServeDoes(t *testing.T) {
 	})
 }
 
-// TestLeaseIsLostWhateverServeReturns has the store away until the lease ends, of which serve makes
-// an error.
+// TestLeaseIsLostWhateverServeReturns disconnects the store until the lease ends, upon which serve
+// returns an error of its own.
 func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way := &link{Durable: NewMemory(0)}
 		l, broken := NewLease(way, "farm", LeaseOptions{}), errors.New("broken")
 		err := l.Hold(t.Context(), func(ctx context.Context, _ uint64) error {
 			if !l.Holds() {
-				t.Error("it does not hold what it has")
+				t.Error("it does not hold its lease")
 			}
 			way.set(true, nil)
 			<-ctx.Done()
 			if l.Holds() {
-				t.Error("it holds what it has lost")
+				t.Error("it holds a lost lease")
 			}
 			return fmt.Errorf("%w: %w", broken, ctx.Err())
 		})
@@ -360,7 +361,8 @@ func TestLeaseIsLostWhateverServeReturns(t *testing.T) {
 	})
 }
 
-// TestLeaseIsTaken: who learns that another one has the lease does not hold it, before its time.
+// TestLeaseIsTaken checks that a program that learns that another one has the lease does not hold
+// it, even if its own time has not run out.
 func TestLeaseIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := NewMemory(0)
@@ -371,14 +373,15 @@ func TestLeaseIsTaken(t *testing.T) {
 			}
 			<-ctx.Done()
 			if l.Holds() {
-				t.Error("it holds what another one has")
+				t.Error("it holds another program's lease")
 			}
 			return nil
 		})
 	})
 }
 
-// TestLeaseWhileServeEnds: who is stopped still holds the lease, until it could be another one's.
+// TestLeaseWhileServeEnds checks that a program that is being stopped still holds the lease until
+// another program could have it.
 func TestLeaseWhileServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLease(NewMemory(0), "farm", LeaseOptions{})
@@ -399,8 +402,9 @@ func TestLeaseWhileServeEnds(t *testing.T) {
 	})
 }
 
-// TestLeaseGoesToOthersFirst has a holder give the lease up and want it again at once, while
-// another waits: they take turns. Without the other one, it is the first one's again.
+// TestLeaseGoesToOthersFirst has a holder release the lease and want it again at once, while
+// another program waits: they alternate. Without another program, the first one gets the lease
+// again.
 func TestLeaseGoesToOthersFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := NewMemory(0)
@@ -409,7 +413,7 @@ func TestLeaseGoesToOthersFirst(t *testing.T) {
 		hold := func(l *Lease, name string) {
 			if err := l.Hold(t.Context(), func(context.Context, uint64) error {
 				holders = append(holders, name)
-				time.Sleep(time.Minute) // the other one waits by then
+				time.Sleep(time.Minute) // the other program is waiting by then
 				return nil
 			}); err != nil {
 				t.Error(err)
@@ -434,7 +438,7 @@ func TestLeaseGoesToOthersFirst(t *testing.T) {
 	})
 }
 
-// TestLeaseInRedis has two want a lease, of whom one dies with it, and the server stopped.
+// TestLeaseInRedis has two programs want a lease. The holder dies, and the server is stopped.
 func TestLeaseInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	c := newContest(t)

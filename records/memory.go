@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 )
 
-// defaultMaxBytes bounds a bucket where nothing else is said.
+// defaultMaxBytes is the default limit of a bucket.
 const defaultMaxBytes = 128 << 20
 
 var (
@@ -16,16 +16,16 @@ var (
 	_ Durable = (*Memory)(nil)
 )
 
-// A Memory keeps records while the process lives, for tests, and for hints whose file cannot be
+// A Memory keeps records until the process ends, for tests, and for hints whose file cannot be
 // opened. The zero Memory is not usable.
 type Memory struct {
 	maxBytes int64
 
 	mu      sync.Mutex
-	buckets map[string]*bounded.Cache[Key, []byte] // guarded by mu; values are never changed, only replaced
+	buckets map[string]*bounded.Cache[Key, []byte] // guarded by mu; values never change, they are replaced
 }
 
-// NewMemory returns an empty Memory of at most maxBytes in each bucket; 0 is 128 MiB.
+// NewMemory returns an empty Memory with at most maxBytes in each bucket; 0 means 128 MiB.
 func NewMemory(maxBytes int64) *Memory {
 	if maxBytes <= 0 {
 		maxBytes = defaultMaxBytes
@@ -104,7 +104,7 @@ func (m *Memory) putLocked(k Key, value []byte) {
 	b.Put(k, value, recordBytes(k, len(value)))
 }
 
-// usable returns why nothing can be done about k, if so.
+// usable returns an error if the key is invalid or ctx has ended.
 func usable(ctx context.Context, k Key) error {
 	if err := check(k); err != nil {
 		return err
@@ -112,7 +112,7 @@ func usable(ctx context.Context, k Key) error {
 	return ctx.Err()
 }
 
-// same reports whether two values are the same, nil standing for no record.
+// same reports whether two values are the same; nil stands for no record.
 func same(a, b []byte) bool {
 	return (a == nil) == (b == nil) && bytes.Equal(a, b)
 }

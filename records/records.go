@@ -10,37 +10,37 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// The bounds of one record.
+// The limits of one record.
 const (
-	// MaxValueBytes is the largest value of a record.
+	// MaxValueBytes is the maximum size of a value.
 	MaxValueBytes = 1 << 20
 
 	maxBucketBytes = 64 // of the name of a bucket
 )
 
-// The kinds of errors that callers branch on with errors.Is.
+// The kinds of errors that callers distinguish with errors.Is.
 var (
-	// ErrNotFound: there is no record under the key.
+	// ErrNotFound means that there is no record under the key.
 	ErrNotFound = record.ErrNotFound
-	// ErrConflict: the record differs from the old value of CompareAndSwap.
+	// ErrConflict means that the record differs from the old value in CompareAndSwap.
 	ErrConflict = record.ErrConflict
-	// ErrInvalid: the key or the value breaks a rule of the store; a retry is useless.
+	// ErrInvalid means that the key or the value breaks a rule of the store. A retry is useless.
 	ErrInvalid = record.ErrInvalid
-	// ErrDamaged: a durable record differs from the bytes that were written.
+	// ErrDamaged means that a durable record differs from the bytes that were written.
 	ErrDamaged = record.ErrDamaged
-	// ErrLocked: another process has the file of a Bolt open.
+	// ErrLocked means that another process has the file of a Bolt open.
 	ErrLocked = errors.New("file is in use by another process")
-	// ErrClosed: the store was closed.
+	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("store is closed")
 )
 
-// What those who keep records know of this package. Every Get sees a value when Put has returned.
+// The types of package record. Once Put has returned, every Get returns its value.
 type (
-	// Key names a record.
+	// A Key names a record.
 	Key = record.Key
-	// Hints keep records that may be lost.
+	// Hints store records that may be lost.
 	Hints = record.Hints
-	// Durable keeps records that must not be lost.
+	// Durable stores records that must not be lost.
 	Durable = record.Durable
 )
 
@@ -71,12 +71,12 @@ func checkValue(k Key, n int, limit int64) error {
 	return nil
 }
 
-// recordBytes returns what a record with a value of n bytes counts in its bucket: its key and
-// its entry both in the values and in the uses of a Bolt.
+// recordBytes returns the size that counts for a record with a value of n bytes: its key and its
+// entry in both the values and the uses of a Bolt.
 func recordBytes(k Key, n int) int64 { return 144 + 2*int64(len(k.Instance)) + int64(n) }
 
 // encodeKey returns k without its bucket. The parts before the instance name have a fixed length,
-// so that no two keys have the same encoding.
+// so that different keys have different encodings.
 func encodeKey(k Key) []byte {
 	b := make([]byte, 0, 1+digest.HashSize+8+len(k.Instance))
 	b = k.Digest.AppendHash(append(b, byte(k.Digest.Function())))
@@ -84,7 +84,7 @@ func encodeKey(k Key) []byte {
 	return append(b, k.Instance...)
 }
 
-// about says which operation on which record failed.
+// about adds the operation and the record to an error.
 func about(operation string, k Key, err error) error {
 	if err == nil {
 		return nil

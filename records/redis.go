@@ -15,12 +15,12 @@ var (
 	_ Durable = (*Redis)(nil)
 )
 
-// A Redis keeps Hints and Durable records on Redis servers, version 5 or later, that many programs
-// can share. OpenRedis makes one; Close ends it.
+// A Redis stores Hints and Durable records on Redis servers, version 5 or later, which many
+// programs can share. OpenRedis makes one; Close closes it.
 //
-// It caches nothing: all programs see each record as soon as one has put it. Every write is one
-// script, which keeps the limit of its bucket as a Memory does. When Put has returned, the server
-// has the record. How durable it is then depends on the server's configuration, and a fail-over
+// It caches nothing: all programs see each record as soon as one program has put it. Every write is
+// one script, which enforces the limit of its bucket as a Memory does. When Put has returned, the
+// server has the record. Its durability depends on the server's configuration, and a fail-over
 // loses the records that the new master did not have. If the server evicts by itself
 // (maxmemory-policy), it evicts whole buckets; with the limits here that is unnecessary.
 type Redis struct {
@@ -29,15 +29,15 @@ type Redis struct {
 	shards  uint32
 }
 
-// servers are the Redis servers of a Redis. It names no type of go-redis: each package that uses a
-// Redis would compile some thousand methods of those, for seconds.
+// servers are the Redis servers of a Redis. The interface names no type of go-redis: otherwise each
+// package that uses a Redis would compile thousands of their methods, which takes seconds.
 type servers interface {
-	// run runs a script; a reply of nil is ErrNotFound.
+	// run runs a script. A nil reply is ErrNotFound.
 	run(ctx context.Context, s script, names []string, arguments ...any) (any, error)
 	close() error
 }
 
-// Close ends the connections. Later calls of any method return ErrClosed.
+// Close closes the connections. After it, all methods return ErrClosed.
 func (r *Redis) Close() error {
 	if err := r.servers.close(); err != nil {
 		return fmt.Errorf("close Redis: %w", err)
@@ -70,8 +70,8 @@ func (r *Redis) Put(ctx context.Context, k Key, value []byte) error {
 	return about("put", k, r.write(ctx, k, "put", value))
 }
 
-// CompareAndSwap implements Durable. After an error other than ErrConflict and ErrInvalid it may
-// have happened, or may still happen.
+// CompareAndSwap implements Durable. After an error other than ErrConflict and ErrInvalid, the swap
+// may have happened or may still happen.
 func (r *Redis) CompareAndSwap(ctx context.Context, k Key, old, value []byte) error {
 	if err := r.storable(ctx, k, value); err != nil {
 		return about("swap", k, err)
@@ -89,13 +89,13 @@ func (r *Redis) storable(ctx context.Context, k Key, value []byte) error {
 	return checkValue(k, len(value), r.limit())
 }
 
-// limit returns how many bytes one part of a bucket may hold.
+// limit returns the maximum size in bytes of one part of a bucket.
 func (r *Redis) limit() int64 { return r.options.MaxBytes / int64(r.shards) }
 
 // write runs the script that changes a record.
 func (r *Redis) write(ctx context.Context, k Key, operation string, value []byte, old ...[]byte) error {
 	member := encodeKey(k)
-	// What a record counts besides its value and twice its member.
+	// The counted size of a record besides its value and twice its member.
 	besides := recordBytes(k, 0) - 2*int64(len(member))
 	arguments := []any{member, operation, r.limit(), besides, value}
 	for _, b := range old {
@@ -108,7 +108,7 @@ func (r *Redis) write(ctx context.Context, k Key, operation string, value []byte
 	return err
 }
 
-// run runs a script; a reply of nil is ErrNotFound.
+// run runs a script. A nil reply is ErrNotFound.
 func (r *Redis) run(ctx context.Context, s script, names []string, arguments ...any) (any, error) {
 	limited, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
@@ -119,9 +119,9 @@ func (r *Redis) run(ctx context.Context, s script, names []string, arguments ...
 	return reply, err
 }
 
-// names returns where on the servers the part of a bucket is that has a record: a hash of values by
-// member, whose field "bytes" is what they count, and a sorted set of members by time of last use.
-// What is in braces decides on the node of a Cluster.
+// names returns the server keys of the part of a bucket that has a record: a hash of values by
+// member, whose field "bytes" is their counted size, and a sorted set of members by time of last
+// use. In a Cluster, the text in braces determines the node.
 func (r *Redis) names(k Key, member []byte) []string {
 	part := k.Bucket
 	if r.shards > 1 {
@@ -132,7 +132,7 @@ func (r *Redis) names(k Key, member []byte) []string {
 	return []string{"forerunner:{" + part + "}:values", "forerunner:{" + part + "}:uses"}
 }
 
-// A script is what Redis servers run.
+// A script is a script that Redis servers run.
 type script int
 
 const (
@@ -149,7 +149,7 @@ var (
 	scripts = [...]*redis.Script{getScript: redis.NewScript(getSource), writeScript: redis.NewScript(writeSource)}
 )
 
-// redisServers are servers by go-redis.
+// redisServers implements servers with go-redis.
 type redisServers struct{ client redis.UniversalClient }
 
 func (s redisServers) run(ctx context.Context, run script, names []string, arguments ...any) (any, error) {

@@ -25,8 +25,8 @@ type RedisOptions struct {
 	MaxBytes int64
 	// Timeout limits each call, including connecting; default 1 s.
 	Timeout time.Duration
-	// TLS returns the configuration of the next connection with rediss and similar schemes; the
-	// server name is that of the address. Default: the system's authorities.
+	// TLS returns the configuration of the next connection, for rediss and similar schemes. The
+	// server name is the host of the address. Default: the system's certificate authorities.
 	TLS func() *tls.Config
 }
 
@@ -42,8 +42,8 @@ func (o *RedisOptions) validate() {
 	}
 }
 
-// clusterShards is into how many parts a bucket is split for a Cluster, as all that one script
-// touches is on one node. Each part has its share of the bound.
+// clusterShards is the number of parts of a bucket in a Cluster. All data of one script is on one
+// node, so parts spread a bucket over nodes. Each part has an equal share of the limit.
 const clusterShards = 16
 
 // IsRedisURL reports whether OpenRedis accepts the scheme of a URL.
@@ -99,10 +99,10 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
-		// There are no retries: a swap that was done although its answer was lost would conflict
-		// with itself, and a caller prefers to do without a hint.
+		// Do not retry: a swap whose answer was lost would conflict with itself, and callers prefer
+		// to do without a late hint.
 		MaxRetries: -1, DialerRetries: 1,
-		// Only a service of Redis's makers knows these.
+		// Only the managed services of Redis Inc. send these notifications.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	c.Password, _ = u.User.Password()
@@ -138,6 +138,6 @@ func redisOptions(u *url.URL, o RedisOptions) (*redis.UniversalOptions, error) {
 	return c, nil
 }
 
-// quietRedis prevents go-redis, whose log is one for the process, from writing each failure to
-// standard error: the caller gets it as an error and logs it once.
+// quietRedis prevents go-redis, which has one log for the whole process, from writing each failure
+// to standard error. The caller gets the error and logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)

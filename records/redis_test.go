@@ -32,7 +32,7 @@ func openRedis(t *testing.T, address string, o RedisOptions) *Redis {
 	return r
 }
 
-// clusterOf returns the URL of a Cluster by one of its nodes.
+// clusterOf returns the URL of a Cluster, with the address of one node.
 func clusterOf(nodes []*redistest.Server) string { return "redis+cluster://" + nodes[0].Addr }
 
 func sentinelsOf(sentinels []*redistest.Server) string {
@@ -77,7 +77,7 @@ func TestRedisURLs(t *testing.T) {
 	}
 }
 
-// TestRedisSharesRecords has two clients, as of two schedulers.
+// TestRedisSharesRecords has two clients, like two schedulers.
 func TestRedisSharesRecords(t *testing.T) {
 	server := redistest.Start(t, "--requirepass", "secret word")
 	a := openRedis(t, "redis://:secret%20word@"+server.Addr, RedisOptions{})
@@ -92,8 +92,8 @@ func TestRedisSharesRecords(t *testing.T) {
 	}
 }
 
-// TestRedisCountsWhatItHas changes records in all ways; what a bucket counts has to be what is in
-// it.
+// TestRedisCountsWhatItHas changes records in all ways. The counted size of a bucket must match its
+// content.
 func TestRedisCountsWhatItHas(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, "redis://"+server.Addr, RedisOptions{MaxBytes: 1 << 20})
@@ -108,13 +108,13 @@ func TestRedisCountsWhatItHas(t *testing.T) {
 	if got := server.Do("HGET", values, "bytes"); !strings.Contains(got, fmt.Sprint("\n", want, "\r")) {
 		t.Errorf("the bucket counts %q, want %d", got, want)
 	}
-	// The server has evicted the times of last use, and then there is too much.
+	// The server has evicted the times of last use, and the bucket then exceeds its limit.
 	server.Do("DEL", "forerunner:{profile}:uses")
 	for n := range 200 {
 		put(t, s, testKey(n), testValue(n, 10000))
 	}
 	expect(t, s, testKey(199), testValue(199, 10000))
-	// It has evicted the values.
+	// The server has evicted the values.
 	server.Do("DEL", values)
 	for n := range 200 {
 		expect(t, s, testKey(n), nil)
@@ -123,7 +123,8 @@ func TestRedisCountsWhatItHas(t *testing.T) {
 	expect(t, s, testKey(199), testValue(199, 10000))
 }
 
-// TestRedisAway stops the server and kills it: calls fail in time, and work when it is back.
+// TestRedisAway pauses the server and kills it. Calls must fail in time, and work when the server
+// is back.
 func TestRedisAway(t *testing.T) {
 	server := redistest.Start(t)
 	s := openRedis(t, "redis://"+server.Addr, RedisOptions{Timeout: 200 * time.Millisecond})
@@ -151,7 +152,7 @@ func TestRedisAway(t *testing.T) {
 	server.Resume()
 	redistest.Eventually(t, "it answers again", func() bool {
 		_, err := s.Get(t.Context(), testKey(1))
-		return err == nil || errors.Is(err, ErrNotFound) // the delete may have come through
+		return err == nil || errors.Is(err, ErrNotFound) // the delayed delete may have been executed
 	})
 	server.Kill()
 	away("dead")
@@ -167,7 +168,7 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// TestRedisFailsOver kills the master of three servers that Sentinels watch.
+// TestRedisFailsOver kills the master of three servers with Sentinels.
 func TestRedisFailsOver(t *testing.T) {
 	master := redistest.Start(t)
 	_, port, _ := strings.Cut(master.Addr, ":")
@@ -192,8 +193,7 @@ func TestRedisFailsOver(t *testing.T) {
 	}
 }
 
-// TestRedisOverTLS has a server that knows nothing but TLS, with a certificate that not everybody
-// trusts.
+// TestRedisOverTLS has a server that accepts only TLS, with a certificate of a private authority.
 func TestRedisOverTLS(t *testing.T) {
 	authority := certtest.New(t)
 	certificate, key := authority.Server("redis")
@@ -216,6 +216,6 @@ func TestRedisOverTLS(t *testing.T) {
 	stranger := openRedis(t, "rediss://"+address, RedisOptions{})
 	var unknown x509.UnknownAuthorityError
 	if _, err := stranger.Get(t.Context(), testKey(1)); !errors.As(err, &unknown) {
-		t.Errorf("get from a server that nobody vouches for: %v", err)
+		t.Errorf("get from a server with an unknown authority: %v", err)
 	}
 }

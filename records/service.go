@@ -13,13 +13,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 )
 
-// maxServiceMessage is the limit of a call: a value, a digest, and an instance name.
+// maxServiceMessage limits a message of a call: a value, a digest, and an instance name.
 const maxServiceMessage = MaxValueBytes + instance.MaxBytes + 1024
 
-// A serviceStore keeps Hints in a service of Buildbarn, as messages of one type by reduced
+// A serviceStore stores Hints in one of Buildbarn's services, as messages of one type by reduced
 // action digest.
 type serviceStore[M proto.Message] struct {
-	buckets []string // the others are empty and reject writes
+	buckets []string // the service's buckets; others are empty and reject writes
 	timeout time.Duration
 	empty   func() M
 	get     func(ctx context.Context, k Key) (M, error)
@@ -70,7 +70,7 @@ func (s *serviceStore[M]) Put(ctx context.Context, k Key, value []byte) error {
 	return about("put", k, s.put(ctx, k, m))
 }
 
-// encode returns the one encoding of a message that this package writes.
+// encode returns the deterministic encoding of a message.
 func encode(m proto.Message) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A serviceRequest is the common part of the requests of Buildbarn's services.
+// A serviceRequest has the common fields of the requests to Buildbarn's services.
 type serviceRequest interface {
 	GetInstanceName() string
 	GetDigestFunction() repb.DigestFunction_Value
 	GetReducedActionDigest() *repb.Digest
 }
 
-// serviceKey returns the key that a request is about; its errors are statuses.
+// serviceKey returns the key of a request. Its errors are gRPC statuses.
 func serviceKey(bucket string, r serviceRequest) (Key, error) {
 	function, err := digest.FunctionFromProto(r.GetDigestFunction())
 	if err != nil {
@@ -36,7 +36,7 @@ func serviceKey(bucket string, r serviceRequest) (Key, error) {
 	return k, nil
 }
 
-// getMessage reads a record into m; its errors are statuses.
+// getMessage reads a record into m. Its errors are gRPC statuses.
 func getMessage(ctx context.Context, s Hints, k Key, m proto.Message) error {
 	value, err := s.Get(ctx, k)
 	if err != nil {
@@ -48,7 +48,7 @@ func getMessage(ctx context.Context, s Hints, k Key, m proto.Message) error {
 	return nil
 }
 
-// putMessage stores m, which came in a field of that name; its errors are statuses.
+// putMessage stores m, which came in the field of that name. Its errors are gRPC statuses.
 func putMessage(ctx context.Context, s Hints, k Key, field string, m proto.Message) error {
 	value, err := encode(m)
 	if err != nil {
@@ -64,8 +64,8 @@ func putMessage(ctx context.Context, s Hints, k Key, field string, m proto.Messa
 	return nil
 }
 
-// serviceStatus makes a gRPC status of an error of Hints. As only hints are at stake, every failure
-// is UNAVAILABLE.
+// serviceStatus converts an error of Hints to a gRPC status. Every failure of the store is
+// UNAVAILABLE, because hints may be missing.
 func serviceStatus(err error) error {
 	code := codes.Unavailable
 	switch {

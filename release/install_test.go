@@ -15,15 +15,16 @@ import (
 	"time"
 )
 
-// A machine is one that has booted on what this one has. What is changed there is kept in a folder.
+// A machine is a container that has booted from the root of this machine. Its changes are in a
+// folder.
 type machine struct {
 	*testing.T
 	folder string
-	said   string // file with what was printed when it booted, and by the action
+	said   string // file with the output of the boot and of the action
 	init   string // pid of its systemd
 }
 
-// patience is for how long a machine may take for anything.
+// patience is the timeout of every wait for a machine.
 const patience = 3 * time.Minute
 
 // boot boots a machine, or ends the test where that cannot be.
@@ -133,7 +134,7 @@ func (m *machine) left() (list []string) {
 // released makes the package of a version, with programs that were built for it.
 func released(t *testing.T, version string) []byte {
 	t.Helper()
-	t.Setenv("GOFLAGS", "-buildvcs=false") // of whoever makes the release
+	t.Setenv("GOFLAGS", "-buildvcs=false") // independent of the caller's environment
 	r, stage := staged(t)
 	r.version = version
 	err := errors.Join(os.RemoveAll(filepath.Join(stage, runtime.GOARCH)), r.programs(stage, runtime.GOARCH))
@@ -195,7 +196,7 @@ func (m *machine) expectUpgrade() {
 	m.Helper()
 	answers := func() bool { return m.try("forerunner", "workers", "list") == nil } // its unit has started before that
 	m.eventually("the scheduler answers", answers)
-	m.write("/opt/gate", nil) // commands see /opt, and what changes there
+	m.write("/opt/gate", nil) // commands see /opt, including later changes
 	action := m.command("forerunner", "exec", "--remote", "grpc://127.0.0.1:8980", "--live", "on", "--output", "said", "--",
 		"sh", "-c", "echo begun; while [ -e /opt/gate ]; do sleep 0.1; done; echo ended | tee said")
 	wrong, err := os.OpenFile(m.said, os.O_WRONLY|os.O_APPEND, 0)
@@ -249,7 +250,7 @@ func (m *machine) expectUpgrade() {
 	}
 }
 
-// expectLeft compares what is there with what was before, and what may be left.
+// expectLeft checks that only the files in before, and those in may, are left.
 func expectLeft(m *machine, before []string, may ...string) {
 	m.Helper()
 	for _, path := range m.left() {

@@ -38,7 +38,7 @@ func main() {
 type release struct {
 	source, out string
 	version     string
-	// time is that of the commit, and of each file that is made.
+	// time is the time of the commit, and of each created file.
 	time time.Time
 }
 

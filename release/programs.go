@@ -42,7 +42,7 @@ func (r *release) programs(stage, arch string) error {
 	return err
 }
 
-// stamps are flags of the linker with which programs know what they are of.
+// stamps returns linker flags that set the version, commit and date in the programs.
 func (r *release) stamps() (flags string, err error) {
 	commit, err := r.output(nil, "git", "rev-parse", "HEAD")
 	if err != nil {

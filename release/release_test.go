@@ -106,8 +106,8 @@ func entries(t *testing.T, zipped []byte) map[string]entry {
 	}
 }
 
-// TestDebianPackage looks at what is in the package: files, their owners and modes, what an
-// administrator may change, and which program each unit starts.
+// TestDebianPackage checks the content of the package: files, owners and modes, configuration
+// files, and the program of each unit.
 func TestDebianPackage(t *testing.T) {
 	r, stage := staged(t)
 	if err := r.pack(stage, "amd64", "deb"); err != nil {
@@ -155,7 +155,7 @@ func TestDebianPackage(t *testing.T) {
 	}
 }
 
-// wantedMode is that of a file of the package: settings may have secrets in them.
+// wantedMode returns the mode of a file of the package: settings may have secrets in them.
 func wantedMode(path string) int64 {
 	switch {
 	case strings.HasPrefix(path, "/usr/bin/"):
@@ -171,7 +171,7 @@ var wantedDocuments = []string{
 	"README.md", "CHANGELOG.md", "docs/QUICKSTART.md", "docs/failed.png", "docs/reference/forerunner-worker.md", "deploy/grafana/forerunner.json", "deploy/prometheus/rules.yaml",
 }
 
-// TestDocuments has what is documentation be in packages, and nothing of tests.
+// TestDocuments: packages have the documentation, and none of its tests.
 func TestDocuments(t *testing.T) {
 	r, _ := staged(t)
 	list, err := r.reading()

@@ -68,7 +68,7 @@ func (a *attempt) run(ctx context.Context) (Result, error) {
 			}
 		case <-a.overdue:
 			a.l.log.Error("launcher does not react; killing it", zap.Int("pid", a.l.proc.Pid))
-			_ = a.l.proc.Kill() // if it is gone already, replies closes all the same
+			_ = a.l.proc.Kill() // if it has already ended, replies closes anyway
 			a.overdue = nil
 			lost = time.After(orphanPatience)
 		case <-lost: // a frozen process does not even die of SIGKILL
@@ -126,7 +126,7 @@ func (a *attempt) stop(why Cause) {
 	a.stopped, a.cause = true, why
 	a.overdue = time.After(a.c.Grace + unkillableAfter + killMargin)
 	if err := a.l.link.send(message{Kind: kindStop, ID: a.id}); err != nil {
-		_ = a.l.proc.Kill() // unreachable; replies closes when it is gone
+		_ = a.l.proc.Kill() // unreachable; replies closes when it has ended
 	}
 }
 
@@ -239,7 +239,7 @@ func (a *attempt) notShown(missing string) string {
 	return ""
 }
 
-// nobody has no rights but everybody's.
+// nobody is a user without any special rights.
 const nobody = 65534
 
 // isForEveryone reports whether path is a program that every user of the machine may execute. Of

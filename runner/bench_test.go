@@ -79,7 +79,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// cpuTimes are what a process has used, and what those of its children did that it has waited for.
+// cpuTimes returns the CPU time of a process, and of its children that it has waited for.
 func cpuTimes(b *testing.B, pid int) [2]time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

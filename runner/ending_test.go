@@ -171,8 +171,8 @@ func TestDeathOfTheLauncherInASandbox(t *testing.T) {
 	launchertest.AssertNothingLeft(t)
 }
 
-// TestDeathOfTheLauncherWithoutGroup: what detached from the command ends with it, and commands of
-// other launchers go on.
+// TestDeathOfTheLauncherWithoutGroup: processes that detached from the command end with it, and
+// commands of other launchers continue.
 func TestDeathOfTheLauncherWithoutGroup(t *testing.T) {
 	dir := t.TempDir()
 	other := launchertest.Plain(t, nil)
@@ -326,10 +326,10 @@ func TestManyLaunchers(t *testing.T) {
 	launchertest.AssertNothingLeft(t)
 }
 
-// A bomb that never stops forking goes as far as its slot's limit of processes, in a
-// sandbox, and nothing of it is left when it is stopped there. Should the limit fail,
-// which is tried out before, each of its processes has an end of its own. Its shell
-// forks once, before the bomb does: at the limit it could not, and would end.
+// TestForkBomb: a bomb that never stops forking reaches its slot's limit of processes, in a
+// sandbox, and nothing of it remains when it is stopped. In case the limit fails, which is checked
+// first, each of its processes ends by itself. Its shell forks once before the bomb does: at the
+// limit it could not, and would end.
 func TestForkBomb(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -365,10 +365,9 @@ func TestForkBomb(t *testing.T) {
 	}
 }
 
-// A thousand processes, each in a session of its own and deaf to SIGTERM, are ended
-// by a timeout, and the launcher is good for the next command. The bomb has an end of
-// its own, should nobody else end it: without a group or a sandbox a machine can be
-// too busy to end one that has none.
+// TestThousandProcesses: a timeout ends a thousand processes, each of which has a session of its
+// own and ignores SIGTERM, and the launcher is ready for the next command. Each process also ends
+// by itself: without a group or a sandbox, a busy machine may be unable to end a bomb.
 func TestThousandProcesses(t *testing.T) {
 	for name, l := range map[string]*runner.Launcher{"sandbox": launchertest.Sandboxed(t, nil), "v2": launchertest.Plain(t, launchertest.Slot(t, 2))} {
 		t.Run(name, func(t *testing.T) {

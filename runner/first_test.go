@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-// TestCancelledFirstCommand: whoever cancels the first command of a launcher, at any moment, does
-// the next one no harm.
+// TestCancelledFirstCommand: cancelling the first command of a launcher, at any moment, does not
+// affect the next one.
 func TestCancelledFirstCommand(t *testing.T) {
 	for i := range 12 {
 		l := launchertest.Sandboxed(t, launchertest.Slot(t, 0))

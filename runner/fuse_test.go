@@ -108,8 +108,8 @@ func TestTimeoutDuringExec(t *testing.T) {
 	})
 }
 
-// A process whose mount does not even answer when it is interrupted cannot be killed
-// until the owner of the mount, who is told of it, gives up.
+// TestStuckOnAMount: a process whose mount does not even answer an interrupt cannot be killed until
+// the owner of the mount, who is told, gives up.
 func TestStuckOnAMount(t *testing.T) {
 	kinds := []struct {
 		name string

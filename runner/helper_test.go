@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// helperVar makes this test binary a worker that is there to be killed. Its value is
-// the cgroup version, -1 for no group, or inSandbox; its arguments are the command.
+// helperVar makes this test binary a worker that the test kills. Its value is the cgroup version,
+// -1 for no group, or inSandbox; its arguments are the command.
 const helperVar = "RUNNER_TEST_WORKER"
 
 const inSandbox = -2
@@ -47,7 +47,7 @@ func helperMain() {
 	os.Exit(0)
 }
 
-// guardedWorker returns how a child that is there before the first launcher ends.
+// guardedWorker returns how a child ends that existed before the first launcher.
 func guardedWorker() error {
 	guard := exec.Command("cat")
 	guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -29,7 +29,7 @@ type job struct {
 	ended bool
 
 	fault   error
-	stopped bool      // the worker stopped it, or is gone
+	stopped bool      // the worker stopped it, or has ended
 	killing time.Time // of the first SIGKILL; zero before
 	gap     time.Duration
 	told    bool // the worker knows that processes are stuck

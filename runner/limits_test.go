@@ -20,7 +20,7 @@ func newLimited(t *testing.T, version int) (*runner.Launcher, cgroup.Limits) {
 	return launchertest.Plain(t, slot), limits
 }
 
-// hog uses so many MiB of memory in a process of its own, as its last one.
+// hog returns a command that uses that many MiB of memory in its last process.
 func hog(mib int) string { return fmt.Sprintf("head -c %dM /dev/zero | tail >/dev/null", mib) }
 
 func TestOutOfMemory(t *testing.T) {
@@ -67,7 +67,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Under v1, where the rest goes on.
+// Under v1, where the other processes continue.
 func TestOutOfMemoryOnTheWayToATimeout(t *testing.T) {
 	l, _ := newLimited(t, 0)
 	cmd := launchertest.Shell(t, hog(100)+"; touch ready; sleep 1000")

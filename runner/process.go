@@ -18,8 +18,8 @@ type process struct {
 	start                    uint64 // with pid it names the process for good
 }
 
-// readProcesses reads the process table. It is no snapshot: what forks or ends
-// meanwhile may be missing, which is why callers come again.
+// readProcesses reads the process table. It is not a snapshot: it may lack processes that start or
+// end meanwhile, so callers read again.
 func readProcesses() ([]process, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -43,14 +43,14 @@ func readProcesses() ([]process, error) {
 	return all, nil
 }
 
-// tableShare bounds the time that reading a table takes, for all launchers: one part in so many.
-// It is not older than oldestTable: numbers of processes may be used again.
+// tableShare limits the time for reading a table, for all launchers, to 1/tableShare. A table is
+// never older than oldestTable, because process numbers may be reused.
 const (
 	tableShare  = 20
 	oldestTable = time.Second
 )
 
-// A table is the process table for those who may have an old one.
+// A table is the process table for callers that accept an old one.
 type table struct {
 	read func() ([]process, error)
 
@@ -59,7 +59,7 @@ type table struct {
 	next time.Time // when it may be read again
 }
 
-// tableOf is that of this process's machine.
+// tableOf returns the table of this machine.
 var tableOf = sync.OnceValue(func() *table { return &table{read: readProcesses} })
 
 // latest returns the table, which is nil if it cannot be read.
@@ -107,7 +107,7 @@ func parseStat(pid int, text []byte) (process, error) {
 	return p, nil
 }
 
-// membersOf picks what is below root, and what is in the group, without root itself.
+// membersOf returns the descendants of root, and the members of the group, without root itself.
 func membersOf(all []process, root int, group []int) []process {
 	children := make(map[int][]process, len(all))
 	byPID := make(map[int]process, len(all))

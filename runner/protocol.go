@@ -46,8 +46,8 @@ type message struct {
 	Pids      []int // stuck; done: those that could not be killed
 	Done      *outcome
 
-	// Files says what the descriptors are that travel beside the message; files
-	// are these, at the sender the sender's and at the receiver the receiver's.
+	// Files says what the descriptors are for that travel with the message. files are the
+	// descriptors: the sender's or the receiver's own.
 	Files []fileKind
 	files []int
 }
@@ -75,7 +75,7 @@ func (m *message) file(k fileKind) int {
 	return -1
 }
 
-// mounts are those of the command, with the descriptors that came for them.
+// mounts returns the mounts of the command, with the received descriptors.
 func (m *message) mounts() []sandbox.Mount {
 	mounts := slices.Clone(m.Run.Mounts)
 	next := 0
@@ -88,7 +88,7 @@ func (m *message) mounts() []sandbox.Mount {
 	return mounts[:next]
 }
 
-// take is file for who closes it.
+// take returns a file; the caller must close it.
 func (m *message) take(k fileKind) int {
 	fd := m.file(k)
 	if fd >= 0 {
@@ -97,8 +97,7 @@ func (m *message) take(k fileKind) int {
 	return fd
 }
 
-// closeFiles closes the descriptors that nobody took; nothing was written through
-// them here.
+// closeFiles closes the descriptors that were not taken; nothing was written through them here.
 func (m *message) closeFiles() {
 	for i, fd := range m.files {
 		if fd >= 0 {
@@ -137,7 +136,7 @@ type link struct {
 
 	mu  sync.Mutex // guards the following
 	enc *gob.Encoder
-	out bytes.Buffer // what enc writes to
+	out bytes.Buffer // enc writes to it
 }
 
 // newLink takes the socket over.

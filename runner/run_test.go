@@ -57,7 +57,7 @@ func TestHowCommandsEnd(t *testing.T) {
 }
 
 func TestWhatACommandSees(t *testing.T) {
-	// What a worker may have inherited itself, and must not hand on.
+	// Dispositions that a worker may have inherited and must not pass on.
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE, unix.SIGUSR1, unix.SIGTSTP)
 	defer signal.Reset(unix.SIGHUP, unix.SIGPIPE, unix.SIGUSR1, unix.SIGTSTP)
 	leak, err := unix.Dup(0) // without CLOEXEC
@@ -107,8 +107,8 @@ func TestWhatACommandSees(t *testing.T) {
 	}
 }
 
-// The Go runtime raises the limit of open files for itself; commands get the
-// original one, which is what a child of this process by other means gets.
+// The Go runtime raises the limit of open files for itself. Commands must get the original one, as
+// any other child of this process does.
 func TestOpenFilesLimitIsTheOriginal(t *testing.T) {
 	l := launchertest.Plain(t, nil)
 	pr, pw, err := os.Pipe()

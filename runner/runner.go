@@ -40,7 +40,7 @@ type Command struct {
 	// Folders are what a command in a sandbox sees of its own. Without one it has the machine's
 	// folders for temporary files, and Root, which may be empty, only shortens paths in Result.Err.
 	sandbox.Folders
-	sandbox.Policy // what it may do
+	sandbox.Policy // the rights of the command
 	// Namespace is the user namespace of a User with IDs (sandbox.UserNamespace). The caller closes
 	// it.
 	Namespace *os.File

@@ -37,7 +37,7 @@ func notExecutable(format string, args ...any) error {
 	return &notStartedError{text: fmt.Sprintf(format, args...), exitCode: exitNotExecutable}
 }
 
-// machineryErrors of fork and exec say nothing about the command.
+// machineryErrors are errors of fork and exec that are not due to the command.
 var machineryErrors = []error{
 	unix.EAGAIN, unix.ENOMEM, unix.ENODEV, unix.ENOSYS, unix.EBADF, unix.EMFILE, unix.ENFILE,
 	unix.EBUSY, unix.EOPNOTSUPP, unix.ENOSPC, unix.EUSERS, unix.EDQUOT,
@@ -290,7 +290,7 @@ func interpreter(file string) (what, path string) {
 	}
 	defer f.Close()
 	head := make([]byte, 256) // as much as the kernel looks at
-	n, _ := f.Read(head)      // what cannot be read cannot be named
+	n, _ := f.Read(head)      // a file that cannot be read has no interpreter to name
 	line, ok := strings.CutPrefix(string(head[:n]), "#!")
 	if !ok {
 		return "dynamic loader", ""

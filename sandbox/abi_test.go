@@ -57,7 +57,7 @@ func call32(number uint32, args ...uint32) []byte {
 	return append(elf, code...)
 }
 
-// TestOtherABI: what is denied is denied to 32-bit programs, too, and by int $0x80.
+// TestOtherABI: denied system calls are also denied to 32-bit programs, and by int $0x80.
 func TestOtherABI(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("only x86-64 has another ABI")
@@ -168,7 +168,7 @@ func inheritMain(dir string) {
 	os.Exit(0)
 }
 
-// TestInheritableCapabilities: what the worker was started with passes to no command.
+// TestInheritableCapabilities: no command gets capabilities with which the worker was started.
 func TestInheritableCapabilities(t *testing.T) {
 	launchertest.Sandboxed(t, nil) // or there is none on this machine
 	dir := t.TempDir()

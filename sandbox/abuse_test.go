@@ -51,7 +51,7 @@ func abuseMain() {
 	os.Exit(0)
 }
 
-// abuse is a command that tries something and says what came of it.
+// abuse returns a command that tries something and reports the outcome.
 func abuse(t *testing.T, name string, args ...string) runner.Command {
 	t.Helper()
 	self, err := os.Executable()
@@ -85,7 +85,7 @@ func connect(port string) (string, error) {
 	return "connected", c.Close()
 }
 
-// abuses are what a command may try against others.
+// abuses are attempts of a command to affect others.
 var abuses = map[string]func(args []string) error{
 	"fill sockets":     fillSockets,
 	"hoard namespaces": hoardNamespaces,
@@ -102,7 +102,7 @@ var abuses = map[string]func(args []string) error{
 	"make writable": func([]string) error {
 		return unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, "")
 	},
-	// In a namespace of its own it may mount, but what is locked stays.
+	// In a namespace of its own it may mount, but locked mounts stay.
 	"unmount in a user namespace": func(args []string) error {
 		return inUserNamespace("unmount what hides", args...)
 	},
@@ -235,8 +235,8 @@ func inUserNamespace(name string, args ...string) error {
 	return errors.New(strings.TrimSpace(string(said)))
 }
 
-// TestAbuse is the table of docs/EXECUTION.md#sandbox. A command of root, the most powerful
-// there is, tries each in a sandbox; another one runs beside it all the time.
+// TestAbuse checks the table of docs/EXECUTION.md#sandbox. A command of root, the most powerful
+// one, tries each abuse in a sandbox, while another command runs.
 func TestAbuse(t *testing.T) {
 	secrets, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
@@ -273,7 +273,7 @@ func TestAbuse(t *testing.T) {
 		{"join a namespace", []string{"1"}, denied},
 		{"signal", []string{other.pid}, noProcess},
 		{"signal", []string{"1"}, "done"}, // which its first process does not notice
-		{"signal all", nil, noProcess},    // there is nobody else
+		{"signal all", nil, noProcess},    // there is no other process
 		{"send every signal", []string{"1"}, "done"},
 		{"limit files", []string{"1"}, notPermitted},
 		{"read", []string{filepath.Join(other.root, "ready")}, gone},
@@ -319,9 +319,9 @@ func ownCgroup(t *testing.T, slot *cgroup.Slot) string {
 	return ""
 }
 
-// TestApart: a command reaches no socket of the abstract namespace but those of its own
-// slot, so that descriptors of its folders do not outlive it; a second launcher's commands
-// are as strange to it as this process.
+// TestApart: a command can connect only to abstract sockets of its own slot, so that descriptors of
+// its folders do not outlive it. Commands of a second launcher count as foreign, as does this
+// process.
 func TestApart(t *testing.T) {
 	l := launchertest.Sandboxed(t, launchertest.Slot(t, 0))
 	if err := l.NotApart(); err != nil {

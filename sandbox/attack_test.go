@@ -18,8 +18,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// attacks are programs that end with 0 if they got what they wanted, and with 1 if not. A command
-// runs them in a sandbox, as root of the machine (Command.User nil) and as what it is by default.
+// attacks are programs that end with 0 if they succeeded, and with 1 if not. A command runs them in
+// a sandbox, as root of the machine (Command.User nil) and as the default user.
 var attacks = map[string]func(args []string) error{
 	"read a secret": func([]string) error {
 		for _, file := range []string{"/etc/shadow", "/etc/gshadow", "/root/.bashrc", "/etc/ssh/ssh_host_ed25519_key"} {
@@ -76,7 +76,7 @@ var attacks = map[string]func(args []string) error{
 	"vsock by a long argument": func([]string) error {
 		return call(unix.SYS_SOCKET, 1<<32|unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	},
-	// Whether the kernel has the family: AF_XDP is one that answers everybody.
+	// Check whether the kernel has the family: every user may open AF_XDP sockets.
 	"reach a rare family of sockets": func([]string) error {
 		if err := call(unix.SYS_SOCKET, unix.AF_XDP, unix.SOCK_RAW, 0); err == unix.EAFNOSUPPORT {
 			return err
@@ -204,7 +204,7 @@ func withCgroups(f func(hierarchy string) error) error {
 		}
 		failed = errors.Join(failed, err)
 	}
-	// What the machine shows already.
+	// Files that the machine shows anyway.
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"} {
 		if f(dir) == nil {
 			return nil
@@ -288,7 +288,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// tryAttack has a command of user try, and fails if it gets what it wants.
+// tryAttack runs an attack as user, and fails the test if the attack succeeds.
 func tryAttack(t *testing.T, l *runner.Launcher, name string, user *sandbox.User, attack string, args ...string) {
 	t.Run(strings.Join(append([]string{name, attack}, args...), "/"), func(t *testing.T) {
 		cmd := abuse(t, attack, args...)
@@ -316,7 +316,8 @@ func attackMain(name string) {
 	os.Exit(0)
 }
 
-// What is denied is allowed by word, for one command and not for the next.
+// TestAllowedSystemCalls: a denied system call is allowed explicitly, for one command and not for
+// the next.
 func TestAllowedSystemCalls(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	for _, c := range []struct {
@@ -344,8 +345,8 @@ func TestAllowedSystemCalls(t *testing.T) {
 	}
 }
 
-// TestNotShown: a program that the machine has, and commands do not see, is said to be that; what
-// is shown besides is there.
+// TestNotShown: an error about a program that the machine has but commands do not see says so.
+// Files that are shown in addition exist.
 func TestNotShown(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/lib", "sandbox-test-")
 	if err != nil {
@@ -374,7 +375,7 @@ func TestNotShown(t *testing.T) {
 	if r := launchertest.Run(t, hidden, launchertest.Command(t, "/no/such/tool")); strings.Contains(r.Err, "tuning.show") {
 		t.Errorf("got %q", r.Err)
 	}
-	// What only root can reach is not said to be there.
+	// Files that only root can reach are not reported as existing.
 	private := filepath.Join(dir, "private")
 	if err := errors.Join(os.Mkdir(private, 0o700), os.WriteFile(filepath.Join(private, "tool"), nil, 0o755)); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 )
 
-// hoards each take one of what the kernel counts by users.
+// hoards each take one unit of a resource that the kernel counts per user.
 var hoards = map[string]func(i int) error{
 	"inotify": func(int) error { _, err := unix.InotifyInit1(unix.IN_CLOEXEC); return err },
 	"message queues": func(i int) error {
@@ -36,8 +36,8 @@ func queueName(i int) *byte {
 	return name
 }
 
-// hoardName is the abuse that takes all it gets, says so with a file, and holds it until another
-// one is there.
+// hoardName is the abuse that takes all it can get, creates a file, and holds everything until
+// another file exists.
 const hoardName = "hoard"
 
 func hoard(what string) error {
@@ -52,7 +52,7 @@ func hoard(what string) error {
 	return hold()
 }
 
-// hold says that all is taken, and holds it until enough is there.
+// hold creates the file and waits until the other file exists.
 func hold() error {
 	if err := os.WriteFile("taken", nil, 0o644); err != nil {
 		return err
@@ -65,7 +65,7 @@ func hold() error {
 	}
 }
 
-// fillSockets sends 200 MB, in sockets of its own, to nobody who reads.
+// fillSockets sends 200 MB through sockets of its own without a reader.
 func fillSockets([]string) error {
 	for range 200 {
 		to, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -88,8 +88,8 @@ func fillSockets([]string) error {
 	return hold()
 }
 
-// While a command has taken all that it gets, root of the machine gets some, and so do other
-// commands, who count for root or for a user of their own.
+// TestHoards: while a command has taken all that it can get, root of the machine can still get
+// some, and so can other commands, which count for root or for users of their own.
 func TestHoards(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	const own = 1 << 20
@@ -124,7 +124,8 @@ func TestHoards(t *testing.T) {
 	}
 }
 
-// What sockets hold counts for the slot, though cgroup v1 does not count it by itself.
+// TestMemoryOfSockets: the memory in sockets counts for the slot, although cgroup v1 does not count
+// it by itself.
 func TestMemoryOfSockets(t *testing.T) {
 	slot := launchertest.Slot(t, 1)
 	const memory = 64 << 20

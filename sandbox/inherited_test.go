@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestInheritedFiles: the soft limit of open files is what commands get, not what the runtime has
-// raised it to.
+// TestInheritedFiles: commands get the original soft limit of open files, not the one that the
+// runtime has set.
 func TestInheritedFiles(t *testing.T) {
 	all, err := sandbox.Inherited()
 	if err != nil {
@@ -30,8 +30,7 @@ func TestInheritedFiles(t *testing.T) {
 	}
 }
 
-// TestInherited: whatever is changed in how this process was started is told, and nothing else
-// then.
+// TestInherited reports each change in how this process was started, and nothing else.
 func TestInherited(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func() error

@@ -76,8 +76,8 @@ func makeNetworkByClone3() error {
 	return err
 }
 
-// fillNeighbours puts neighbours for good into a network of its own: memory that the kernel charges
-// to nobody.
+// fillNeighbours adds permanent neighbours to a network of its own: memory that the kernel charges
+// to no one.
 func fillNeighbours([]string) error {
 	if os.Getenv(insideVar) == "" {
 		_, err := inNamespaces(unix.CLONE_NEWNET, "neighbours")
@@ -244,7 +244,7 @@ func TestNoRoomForFilters(t *testing.T) {
 	cmd := launchertest.Command(t, "/bin/true")
 	cmd.User = &sandbox.User{UID: 65534, GID: 65534}
 	launchertest.OpenParents(t, cmd.Dir)
-	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 { // also has the launcher make what it keeps
+	if r := launchertest.Run(t, l, cmd); r.ExitCode != 0 { // this also has the launcher create what it keeps
 		t.Fatalf("%+v", r)
 	}
 	if err := os.WriteFile(limit, []byte("1"), 0); err != nil {

@@ -151,8 +151,7 @@ func TestTrustOfNetworksEnds(t *testing.T) {
 	}
 }
 
-// TestNetworkOfAnother: a network namespace is that of the next command only if nothing is left in
-// it.
+// TestNetworkOfAnother: the next command gets a network namespace only if nothing is left in it.
 func TestNetworkOfAnother(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	for what := range leavings {

@@ -51,8 +51,8 @@ func changeProgram([]string) error {
 	return errors.Join(failed...)
 }
 
-// TestDescriptorsOfTheLauncher looks for what the launcher has open, in the moment in which a
-// command has it too: by a working folder and by a program that are links to it.
+// TestDescriptorsOfTheLauncher searches for open descriptors of the launcher at the moment when a
+// command has them too: through a working folder and a program that are links to them.
 func TestDescriptorsOfTheLauncher(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
 	for _, version := range []int{1, 2} {
@@ -77,8 +77,8 @@ func TestDescriptorsOfTheLauncher(t *testing.T) {
 	}
 }
 
-// TestProgramsOutOfReach has commands name programs in a folder that they may not enter: they learn
-// nothing about what is there.
+// TestProgramsOutOfReach: commands that name programs in a folder that they may not enter learn
+// nothing about its content.
 func TestProgramsOutOfReach(t *testing.T) {
 	dir, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {

@@ -48,8 +48,8 @@ func runAttacks(ctx context.Context, dir string) error {
 	return l.Close(ctx)
 }
 
-// rootlessWorks are the attacks that a worker without rights cannot do anything about:
-// docs/EXECUTION.md#sandbox says so. Which of them work depends on the machine, but for the first.
+// rootlessWorks are the attacks that a worker without rights cannot prevent, as
+// docs/EXECUTION.md#sandbox says. All but the first depend on the machine.
 var rootlessWorks = []string{
 	"read", "add a key", "bpf", "contexts of asynchronous input and output", "interfaces of the machine", "io_uring", "list the homes", "listen to devices", "old ABI", "perf",
 	"read the machine's id", "read the session keyring", "userfaultfd", "vsock", "vsock by a long argument",

@@ -92,7 +92,7 @@ func TestSamePathInEverySandbox(t *testing.T) {
 	}
 }
 
-// What a command in a sandbox writes is where the worker looks for it.
+// A command in a sandbox writes to the folders that the worker reads.
 func TestSandboxWritesToTheRootAndTempDir(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	cmd := launchertest.Complete(t, l, launchertest.Shell(t, "mkdir out && echo made >out/file && echo temp >/tmp/file"))
@@ -199,7 +199,7 @@ func TestNicenessOfACommand(t *testing.T) {
 	}
 }
 
-// What a command of root can change about the launcher is not handed on to the next.
+// Changes that a command of root can make to the launcher do not affect the next command.
 func TestOOMScoreOfTheNextCommand(t *testing.T) {
 	launchertest.EachKind(t, func(t *testing.T, l *runner.Launcher) {
 		const show = "cat /proc/self/oom_score_adj"

@@ -26,7 +26,7 @@ cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; 
 		if got := launchertest.Say(t, l, cmd); got != want {
 			t.Errorf("said %q, want %q", got, want)
 		}
-		// It is the namespace that came with the command, which no launcher has to make.
+		// The namespace came with the command; no launcher has to make it.
 		of := launchertest.Command(t, "/bin/readlink", "/proc/self/ns/user")
 		of.User = launchertest.OwnIDs
 		of = launchertest.Complete(t, l, of)
@@ -34,7 +34,7 @@ cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; 
 		if got, want := launchertest.Say(t, l, of), namespaceName(t, of.Namespace); got != want {
 			t.Errorf("is in %s, want %s", got, want)
 		}
-		// What people do inside of actions: a namespace in it, with mounts and a /proc.
+		// A typical use inside of actions: a namespace with mounts and a /proc.
 		nested := launchertest.Shell(t, `unshare -r -m -p -f --mount-proc sh -c 'mount -t tmpfs x /tmp && touch /tmp/x && ls /tmp && echo $$ && id -u'`)
 		nested.User = launchertest.OwnIDs
 		launchertest.OpenParents(t, nested.Dir)
@@ -44,7 +44,7 @@ cat /proc/self/uid_map | tr -s ' '; cat /etc/shadow 2>/dev/null || echo denied; 
 	}
 }
 
-// namespaceName is what links in /proc say of a namespace.
+// namespaceName returns the name of a namespace in links of /proc.
 func namespaceName(t *testing.T, f *os.File) string {
 	t.Helper()
 	info, err := f.Stat()
@@ -57,7 +57,8 @@ func namespaceName(t *testing.T, f *os.File) string {
 // nsGetOwnerUID asks for the user who made a user namespace (ioctl_ns(2)).
 const nsGetOwnerUID = 0xb704
 
-// What a namespace uses up counts for its own user, not for root and so for everybody.
+// TestOwnerOfAUserNamespace: resources that a namespace uses count for its own user, not for root
+// and so for everyone.
 func TestOwnerOfAUserNamespace(t *testing.T) {
 	u := launchertest.OwnIDs
 	f, err := sandbox.UserNamespace(u)

@@ -255,7 +255,7 @@ func makeSys(groups []Cgroup) error {
 	return linkControllers()
 }
 
-// linkControllers makes the symlinks of controllers whose hierarchies have the names of several.
+// linkControllers makes a symlink for each controller whose hierarchy is named after several.
 func linkControllers() error {
 	entries, err := os.ReadDir(cgroupsPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// TestViewIsAList: of the machine's top folders and /etc a command sees what is listed, and no
-// more.
+// TestViewIsAList: of the machine's top folders and /etc, a command sees only the listed ones.
 func TestViewIsAList(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	top := strings.Fields(launchertest.Say(t, l, launchertest.Shell(t, "ls /")))
@@ -70,7 +69,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// TestNothingIsMountedBelowWhatIsHidden: who mounted it there can unmount it for good.
+// TestNothingIsMountedBelowWhatIsHidden: a process that mounted there could unmount and expose it.
 func TestNothingIsMountedBelowWhatIsHidden(t *testing.T) {
 	hidden, err := os.MkdirTemp("/usr/local", "sandbox-test-")
 	if err != nil {
@@ -93,8 +92,8 @@ func TestNothingIsMountedBelowWhatIsHidden(t *testing.T) {
 	}
 }
 
-// TestEtcIsAsOnTheMachine: what is copied, as what is mounted, has the contents, modes and owners
-// of the machine's, and nothing in it can be written. What is copied needs no mount.
+// TestEtcIsAsOnTheMachine: copied and mounted files have the contents, modes and owners of the
+// machine's files, and are read-only. Copied files need no mount.
 func TestEtcIsAsOnTheMachine(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	files := "$(cd /etc; ls -d ld.so.cache ld.so.conf ld.so.conf.d ld.so.conf.d/* nsswitch.conf services ssl/certs alternatives alternatives/awk login.defs 2>/dev/null)"

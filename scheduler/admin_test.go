@@ -94,7 +94,7 @@ func TestDrainByPattern(t *testing.T) {
 	})
 }
 
-// TestDrainTells has a drain say what it does, who wanted it, and what may have been mistyped.
+// TestDrainTells: a drain reports its effect, who requested it, and possible typing errors.
 func TestDrainTells(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		early := asked(t, f.operator().Drain, &admin.DrainRequest{Pattern: matching("rack=7")})

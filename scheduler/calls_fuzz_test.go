@@ -50,7 +50,7 @@ func newRawFarm(t *testing.T) *rawFarm {
 	return f
 }
 
-// call makes a call, whose error has to be one that says whose fault it is.
+// call makes a call. Its error must say whether the caller or the scheduler is at fault.
 func (f *rawFarm) call(method string, request []byte, headers ...string) ([][]byte, codes.Code) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(f.t.Context(), metadata.Pairs(headers...)))
@@ -176,8 +176,8 @@ func FuzzSynchronize(f *testing.F) {
 	})
 }
 
-// desired makes a call of a worker. Whatever it is told to run has a timeout, and whenever it is
-// told something, when to call again.
+// desired makes a call of a worker. Each action in a response has a timeout, and each response has
+// the time of the next call.
 func (f *rawFarm) desired(request []byte) {
 	f.t.Helper()
 	answers, code := f.call(synchronizeMethod, request)
@@ -194,8 +194,8 @@ func (f *rawFarm) desired(request []byte) {
 	}
 }
 
-// FuzzExecute has a client bring any Action, Command and RequestMetadata. What is taken is offered
-// to a worker with the timeout that it has to have.
+// FuzzExecute executes arbitrary Actions, Commands and RequestMetadata. An accepted one must be
+// offered to a worker with the right timeout.
 func FuzzExecute(f *testing.F) {
 	//lint:ignore SA1019 clients before API 2.2 send it
 	command := must(proto.Marshal(&repb.Command{Arguments: []string{"/bin/true"}, Platform: platformX()}))

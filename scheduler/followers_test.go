@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// TestTooManyFollow has as many streams follow an operation as may: what would be one more is told
-// to come back.
+// TestTooManyFollow has the maximum number of streams follow an operation. One more gets an error
+// that asks to come back.
 func TestTooManyFollow(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		req := &repb.ExecuteRequest{ActionDigest: f.storage.action("a")}

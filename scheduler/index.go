@@ -60,7 +60,7 @@ type indexPart struct {
 // replace each other use the same name.
 func NewIndex(store indexed.Durable, name string, log *zap.Logger) *Index {
 	return &Index{name: name, store: indexed.NewCareful(store, indexed.CarefulOptions{
-		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "a restart is survived",
+		Timeout: indexTimeout, Logger: log, Subject: "running operations", Without: "clients execute their actions again after a restart",
 	})}
 }
 

@@ -69,8 +69,8 @@ func heldNames(held []event.Held) string {
 	return strings.Join(names, " ")
 }
 
-// TestNextSchedulerKnowsWhatRuns has one Server end while two actions run, and another one begin
-// with what the first has remembered, to which clients come back before workers.
+// TestNextSchedulerKnowsWhatRuns ends a Server while two actions run. The next one begins with the
+// stored operations, and clients come back before workers.
 func TestNextSchedulerKnowsWhatRuns(t *testing.T) {
 	records := &fakeRecords{}
 	index := func() *Index { return NewIndex(records, "farm", zap.NewNop()) }
@@ -166,8 +166,8 @@ func TestIndexIsWrittenAsNeeded(t *testing.T) {
 	})
 }
 
-// TestIndexWithoutItsStore has the store fail: nothing waits for it, and what was not written is,
-// later.
+// TestIndexWithoutItsStore has the store fail. Nothing may wait for it, and unwritten data must be
+// written later.
 func TestIndexWithoutItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := &fakeRecords{away: true}

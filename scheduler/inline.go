@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// inlineBytes bounds the output files that one answer of Execute carries, as that of
-	// GetActionResult.
+	// inlineBytes limits the output files in one response of Execute or of GetActionResult.
 	inlineBytes = 1 << 20
 	// inlinePatience is for how long a result waits for them, inlineReads how many are read at a
 	// time.

@@ -8,8 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestOutputsInline has clients ask for output files with the result, as it is made and as it is in
-// the cache. Whoever does not ask gets none, and what is too large or gone is left to the client.
+// TestOutputsInline has clients ask for output files with the result, both a new and a cached one.
+// A client that does not ask gets none. Files that are too large or gone are left out.
 func TestOutputsInline(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		output := func(path, content string) *repb.OutputFile {

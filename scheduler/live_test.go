@@ -59,8 +59,8 @@ func startPrinting(t *testing.T, f *farm) printing {
 	return p
 }
 
-// TestOutputIsReadOverABrokenCall loses the worker's call in the middle, and has the
-// reader be slow: the worker is asked to go on where the reader is.
+// TestOutputIsReadOverABrokenCall breaks the worker's call in the middle of a slow read. The worker
+// must be asked to continue at the reader's position.
 func TestOutputIsReadOverABrokenCall(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		p := startPrinting(t, f)
@@ -130,8 +130,8 @@ func TestReadOfWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestOutputOfARunThatDoesNotCount has the worker run an action again, twice: a reader who has
-// something of a run that does not count is told at once, another one goes on with the next.
+// TestOutputOfARunThatDoesNotCount has the worker run an action again, twice. A reader that has
+// output of a void run must be told at once; other readers continue with the next run.
 func TestOutputOfARunThatDoesNotCount(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		p := startPrinting(t, f)

@@ -27,8 +27,8 @@ import (
 // their own clocks.
 const deadlineSlack = time.Second
 
-// operations are those of clients, with the streams that follow them. Errors of its methods are
-// gRPC statuses.
+// operations handles the operations of clients, with the streams that follow them. Errors of its
+// methods are gRPC statuses.
 type operations struct {
 	*engine.Engine
 	// pages is ServerOptions.Pages.
@@ -61,7 +61,7 @@ func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err err
 	return box, nil
 }
 
-// attach has the caller wait for an operation of his, and follow it.
+// attach makes the caller wait for an operation of his, and follow it.
 func (o *operations) attach(ctx context.Context, name string) (box *engine.Mailbox, err error) {
 	box = engine.NewMailbox()
 	if !o.Accept(func(t engine.Turn) event.Out {

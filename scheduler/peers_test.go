@@ -63,7 +63,7 @@ func TestPeers(t *testing.T) {
 	want("none is", "f", op, "grpc://b:1")
 }
 
-// Memory is bounded, and it is what was long ago that is forgotten.
+// Memory is bounded, and the oldest entries are forgotten.
 func TestPeersAreForgotten(t *testing.T) {
 	var n peers
 	n.serves("a", "grpc://a:1")
@@ -106,7 +106,7 @@ func TestWorkersAreToldOfPeers(t *testing.T) {
 		run(other, "grpc://ran:1")
 		run(cold, "grpc://ran:1")
 		run(ran, "grpc://cold:1")
-		cold.cache = "grpc://0.0.0.0:1" // which is nobody's
+		cold.cache = "grpc://0.0.0.0:1" // an address that belongs to no peer
 		run(cold, "grpc://ran:1")
 		time.Sleep(time.Hour)
 		run(other)

@@ -31,7 +31,7 @@ func platformX() *repb.Platform {
 	return &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OS", Value: "x"}}}
 }
 
-// TestQuotasByOperator changes quotas while one worker of a cohort works, and sees what they do.
+// TestQuotasByOperator changes quotas while one worker of a cohort works, and checks the effect.
 func TestQuotasByOperator(t *testing.T) {
 	var kept []quota.Record
 	o := ServerOptions{

@@ -20,8 +20,8 @@ func sumOfHost(name string) WorkerSum {
 	return sumOfWorker(names.WorkerKey("", map[string]string{"host": name}))
 }
 
-// TestWorkersThatWereThere has a scheduler wait for those workers that the one before it had, and
-// for nobody else.
+// TestWorkersThatWereThere: a scheduler waits for the workers of the previous one, and for no
+// others.
 func TestWorkersThatWereThere(t *testing.T) {
 	const settle = time.Hour
 	for name, test := range map[string]struct {
@@ -56,8 +56,8 @@ func TestWorkersThatWereThere(t *testing.T) {
 	}
 }
 
-// TestPartIsNotKept: while it is not known who was there before, who is here now may be a part, and
-// is not kept as all.
+// TestPartIsNotKept: while the earlier workers are unknown, the present ones may be a part, and are
+// not stored as the complete list.
 func TestPartIsNotKept(t *testing.T) {
 	r := newRoster(nil, &ServerOptions{})
 	r.call(1)
@@ -70,8 +70,8 @@ func TestPartIsNotKept(t *testing.T) {
 	}
 }
 
-// TestWorkersAreKept: the next scheduler is told who is there, and not who has left or never came
-// back.
+// TestWorkersAreKept: the next scheduler gets the present workers, not those that have left or
+// never came back.
 func TestWorkersAreKept(t *testing.T) {
 	var kept atomic.Value
 	o := ServerOptions{

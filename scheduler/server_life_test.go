@@ -74,9 +74,9 @@ func TestClientStaysAway(t *testing.T) {
 	})
 }
 
-// TestCancelledCall has a client cancel its call: what it has queued is gone at once, and the
-// worker of what runs is called to be told. A call whose time is over is one that may be made
-// again.
+// TestCancelledCall has a client cancel its call. Its queued operation must be gone at once, and
+// the worker of its running action must be woken to learn of it. After a call whose deadline has
+// passed, the client may call again.
 func TestCancelledCall(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -112,8 +112,8 @@ func TestCancelledCall(t *testing.T) {
 	})
 }
 
-// TestTwoProcessesOfOneWorker has two processes call with one identity: the second is refused, and
-// both are named, until the first one's connection is closed.
+// TestTwoProcessesOfOneWorker has two processes call with one identity. The second must be refused,
+// and both be named, until the connection of the first is closed.
 func TestTwoProcessesOfOneWorker(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		near, hangup := f.client()
@@ -299,7 +299,7 @@ func TestNewerCallOfAWorkerWins(t *testing.T) {
 		hangup()
 		wantStatus(t, <-newer, codes.Canceled, "")
 		synctest.Wait()
-		// Nothing is assigned to a call that is gone.
+		// No action is assigned to a call that has ended.
 		s := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action("x")})
 		s.at(repb.ExecutionStage_QUEUED)
 		w := f.worker("w")
@@ -380,8 +380,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestCrowd lets many clients, some of which go away, and workers, one of which
-// dies now and then, run into each other. Every client that stays gets a result.
+// TestCrowd has many concurrent clients, some of which leave, and workers, one of which dies now
+// and then. Every client that stays must get a result.
 func TestCrowd(t *testing.T) {
 	const clients, workers = 60, 5
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {

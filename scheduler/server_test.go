@@ -279,7 +279,7 @@ func TestPriority(t *testing.T) {
 			}).at(repb.ExecutionStage_QUEUED)
 			want = append(want, d.GetHash())
 		}
-		// Of a, which was there first, the one with the better priority; then it is b's turn.
+		// First a's operation with the better priority; then it is b's turn.
 		want[0], want[1], want[2] = want[1], want[2], want[0]
 		for i, hash := range want {
 			if got := f.worker(fmt.Sprint(i)).idle().GetActionDigest().GetHash(); got != hash {
@@ -310,8 +310,8 @@ func wantRetry(t *testing.T, err error) {
 	}
 }
 
-// TestCallOfEndedConnection has a call come to its turn after its connection has ended, and after its
-// worker has called over another one: it changes nothing.
+// TestCallOfEndedConnection has a call be handled after its connection has ended, and after its
+// worker has called over another connection. It must change nothing.
 func TestCallOfEndedConnection(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		l := bufconn.Listen(1)

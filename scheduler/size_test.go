@@ -205,7 +205,7 @@ func TestNewActionsAreTakenForTheirSiblings(t *testing.T) {
 	})
 }
 
-// TestOneSizeClassIsNoChoice has nothing be read or written where nothing is to be chosen.
+// TestOneSizeClassIsNoChoice: with one size class nothing is read or written.
 func TestOneSizeClassIsNoChoice(t *testing.T) {
 	store := &sizeStore{records: map[record.Key][]byte{}}
 	sizes, err := sizeclass.NewAnalyzer(store, sizeclass.Options{})

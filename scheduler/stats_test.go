@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// TestStats shows what is known of an action before and after it has run, under both of its digests
-// and without workers, and that its result says where it ran and why.
+// TestStats shows the statistics of an action before and after a run, under both of its digests and
+// without workers, and checks that its result says where it ran and why.
 func TestStats(t *testing.T) {
 	store := &sizeStore{records: map[record.Key][]byte{}}
 	sizes := must(sizeclass.NewAnalyzer(store, sizeclass.Options{}))

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// TestCallThatIsGoneSaysNothing has a call of a worker, which it has given up, come after its next one.
+// TestCallThatIsGoneSaysNothing has a cancelled call of a worker arrive after its next call.
 func TestCallThatIsGoneSaysNothing(t *testing.T) {
 	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
 		d := f.storage.action("x")

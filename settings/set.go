@@ -115,7 +115,7 @@ func (s *Set) By(program string) *Set {
 	return s
 }
 
-// And returns the settings of both; if both have a name, that of s.
+// And returns the settings of both; if both have one with the same name, it takes that of s.
 func (s *Set) And(more *Set) *Set {
 	made := &Set{Fields: slices.Clone(s.Fields), others: slices.Concat(s.others, more.others)}
 	for _, f := range more.Fields {

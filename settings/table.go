@@ -50,7 +50,7 @@ func Rows(t reflect.Type) (rows []Row) {
 	return rows
 }
 
-// names are those of rows, in order.
+// names returns the names of rows, in order.
 func names(rows []Row) []string {
 	var all []string
 	for _, r := range rows {

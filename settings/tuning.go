@@ -50,7 +50,7 @@ func (s *Set) tuningKeys() []string {
 	return slices.Compact(all)
 }
 
-// assign has a flag take a value of a file.
+// assign sets a flag to a value of a file.
 func assign(flag *pflag.Flag, n node) error {
 	if list, ok := flag.Value.(pflag.SliceValue); ok && n.Kind == yaml.SequenceNode {
 		var texts []string

@@ -27,7 +27,7 @@ type arrivingSource struct {
 
 	mu      sync.Mutex
 	changed chan struct{} // closed at the next change
-	have    [][2]int64    // what has come
+	have    [][2]int64    // the ranges that have arrived
 	whole   bool
 	err     error
 	opens   int // Arrivals that were given out
@@ -145,7 +145,7 @@ func openFile(t testing.TB, path string) *os.File {
 	return f
 }
 
-// wantAt fails unless reading n bytes at off gives what is there.
+// wantAt fails the test unless reading n bytes at off returns the bytes that exist.
 func (s *arrivingSource) wantAt(t testing.TB, f *os.File, off int64, n int) {
 	t.Helper()
 	p := make([]byte, n)

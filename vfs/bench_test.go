@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// BenchmarkRoot is the cost of an input root that nobody looks at.
+// BenchmarkRoot measures the cost of an unused input root.
 func BenchmarkRoot(b *testing.B) {
 	f := openFS(b, Options{})
 	src := vfstest.NewSource(b)
@@ -30,15 +30,15 @@ func BenchmarkRoot(b *testing.B) {
 	}
 }
 
-// cpuTime is what this process has used, of which other processes take nothing.
+// cpuTime returns the CPU time of this process, without its children.
 func cpuTime() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // never fails
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkRootOfLinks is the cost of a small root of hard links of another owner, to whom they are
-// shown as what they are or as his.
+// BenchmarkRootOfLinks measures the cost of a small root of hard links of another owner, with the
+// original ownership or shown as his.
 func BenchmarkRootOfLinks(b *testing.B) {
 	owner := Owner{UID: 1900000000, GID: 1900000000}
 	namespace, err := sandbox.UserNamespace(&sandbox.User{UID: owner.UID, GID: owner.GID, IDs: 1 << 16})

@@ -143,8 +143,8 @@ func TestCloseCancelsBlockedAccesses(t *testing.T) {
 	})
 }
 
-// TestKilledWhileWaiting: a process that waits for the Source dies when it is
-// killed, without the root being closed, for else nobody could wait for its end.
+// TestKilledWhileWaiting: a process that waits for the Source ends when it is killed, even if the
+// root is not closed; otherwise it could never be waited for.
 func TestKilledWhileWaiting(t *testing.T) {
 	for name, end := range map[string]func(h *helper) error{
 		"SIGKILL": func(h *helper) error { return h.cmd.Process.Kill() },

@@ -30,8 +30,8 @@ func TestLivingProcessKeepsItsLock(t *testing.T) {
 	}
 }
 
-// TestOthersCannotLock: who can open a folder could lock it, and keep its owner from starting
-// again. All may pass through it.
+// TestOthersCannotLock: a process that can open a folder could lock it, and keep its owner from
+// starting again. Everyone may pass through the folder.
 func TestOthersCannotLock(t *testing.T) {
 	o := Options{MountDir: t.TempDir(), UpperDir: t.TempDir()}
 	for _, dir := range []string{o.MountDir, o.UpperDir} {

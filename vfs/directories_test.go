@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// addRaw stores a Directory of files with the content "x", whose names need not
-// be what protobuf takes as a string. They must be in order.
+// addRaw stores a Directory of files with the content "x". The names may be invalid as protobuf
+// strings, and must be in order.
 func addRaw(t testing.TB, s *vfstest.Source, names ...string) digest.Digest {
 	t.Helper()
 	content := s.Blob(t, "x")
@@ -113,7 +113,7 @@ func TestDirectoryOf100000Entries(t *testing.T) {
 	}
 }
 
-// forgetfulSource has nothing at hand, ever.
+// forgetfulSource never has a directory in memory.
 type forgetfulSource struct{ *vfstest.Source }
 
 func (forgetfulSource) LocalDirectory(digest.Digest) (*tree.Directory, bool) { return nil, false }

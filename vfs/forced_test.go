@@ -23,14 +23,13 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// TestForcedFallBacks takes parts of the machine away from a process, has it open
-// an FS, and use it. What the process says at the start must name the part, the
-// cost and the remedy.
+// TestForcedFallBacks takes parts of the machine away from a process, and has it open and use an
+// FS. The process's message at the start must name the missing part, the cost and the remedy.
 func TestForcedFallBacks(t *testing.T) {
 	needPassthrough(t, openFS(t, Options{})) // here nothing is missing
 	for name, c := range map[string]struct {
 		without string
-		got     string     // what Auto comes to
+		got     string     // the method that Auto chooses
 		says    [][]string // parts of each warning
 	}{
 		"nothing missing": {"", "fuse passthrough overlay", nil},
@@ -114,12 +113,12 @@ func assertSaid(t *testing.T, got []string, want [][]string) {
 	}
 }
 
-// forced is what a restricted process has to report.
+// forced is the report of a restricted process.
 type forced struct {
-	Got      string // method and what it has
+	Got      string // method and available parts
 	Err      string
 	Warnings []string
-	Faults   []string // of what it did with the FS
+	Faults   []string // faults while it used the FS
 }
 
 func runForced(t *testing.T, without string, m Method) forced {
@@ -146,7 +145,7 @@ func forcedMain() {
 	const again = "FORERUNNER_VFS_TEST_FORCED"
 	dir, without, method := os.Args[1], os.Args[2], os.Args[3]
 	if os.Getenv(again) == "" {
-		runtime.LockOSThread() // what follows is done to this thread, and execve keeps it
+		runtime.LockOSThread() // the following applies to this thread, and execve keeps it
 		for _, what := range strings.Fields(without) {
 			if err := restrict(what, dir); err != nil {
 				panic(fmt.Sprintf("take away %s: %v", what, err))
@@ -260,7 +259,7 @@ func tryForced(dir string, m Method) (r forced) {
 	return r
 }
 
-// childTB is what functions of tests need in a process that runs no test.
+// childTB has the functions of testing.TB that a process without a test needs.
 type childTB struct {
 	testing.TB
 	dir    string
@@ -272,7 +271,7 @@ func (t *childTB) TempDir() string              { d, _ := os.MkdirTemp(t.dir, "t
 func (t *childTB) Errorf(s string, args ...any) { t.faults = append(t.faults, fmt.Sprintf(s, args...)) }
 func (t *childTB) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
 
-// useAsActions has two actions share inputs, and looks at what comes of it.
+// useAsActions has two actions share inputs, and checks the outcome.
 func useAsActions(t testing.TB, f *FS) {
 	src := vfstest.NewSource(t)
 	root := src.Tree(t, "a/b/file", "a/tool!", "a/to -> b/file", "kept", "written", "empty/")

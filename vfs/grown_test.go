@@ -13,8 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// atHand has the source know the directories at these paths, as after somebody else has looked at
-// them.
+// atHand loads the directories at these paths into the source, as earlier reads would have.
 func atHand(t *testing.T, src *vfstest.Source, root digest.Digest, paths ...string) {
 	t.Helper()
 	for _, p := range append(paths, "") {
@@ -48,8 +47,8 @@ func needGrown(t *testing.T, r *Root) {
 	t.Skip(reason)
 }
 
-// TestFirstRootHasImage compares the first root of a tree that is at hand with one without images,
-// and wants the same reads reported.
+// TestFirstRootHasImage compares the first root of a tree whose directories are local with a root
+// without images. The same reads must be reported.
 func TestFirstRootHasImage(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -133,8 +132,8 @@ func TestFirstRootWritable(t *testing.T) {
 	}
 }
 
-// TestFirstRootWaits has directories that are not at hand: who looks at one waits for it, and an
-// error is the root's.
+// TestFirstRootWaits has directories that are not local. A reader must wait for them, and an error
+// must be reported as the root's.
 func TestFirstRootWaits(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -168,7 +167,7 @@ func TestFirstRootWaits(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(plain.Path(), "a/broken")); err != nil || plain.Err() != nil {
 		t.Errorf("FUSE, which needs only the directory above: %v, %v", err, plain.Err())
 	}
-	// In an image its inode lies beside its listing.
+	// In an image its inode is stored with its listing.
 	if _, err := os.Lstat(filepath.Join(r.Path(), "a/broken")); !isEIO(err) {
 		t.Errorf("stat of what nobody has: %v", err)
 	}
@@ -180,7 +179,7 @@ func TestFirstRootWaits(t *testing.T) {
 	}
 }
 
-// TestFirstRootClosedWhileWaiting closes a root in which somebody waits for a directory and has
+// TestFirstRootClosedWhileWaiting closes a root while a process waits for a directory and has
 // another one open.
 func TestFirstRootClosedWhileWaiting(t *testing.T) {
 	src := vfstest.NewSource(t)

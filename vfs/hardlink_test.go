@@ -101,7 +101,7 @@ func TestLinkedInputs(t *testing.T) {
 	})
 }
 
-// TestLinkedOutputs: what the action left is told apart as with FUSE.
+// TestLinkedOutputs: inputs and outputs are distinguished as with FUSE.
 func TestLinkedOutputs(t *testing.T) {
 	linkedWays(t, func(t *testing.T, f *FS) {
 		src := vfstest.NewSource(t)

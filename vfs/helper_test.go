@@ -168,7 +168,7 @@ func (h *helper) ask(op string, args ...string) {
 	}
 }
 
-// answer waits for the answer: what was read, or "error: …".
+// answer returns the helper's answer: the bytes read, or "error: …".
 func (h *helper) answer() string {
 	h.t.Helper()
 	line, err := h.out.ReadString('\n')
@@ -209,8 +209,8 @@ func helperMain() {
 }
 
 var (
-	helperOpen []*os.File // what "hold" opened; the process ends with it
-	helperMaps [][]byte   // what "holdmap" mapped
+	helperOpen []*os.File // files that "hold" opened, until the process ends
+	helperMaps [][]byte   // maps that "holdmap" made
 )
 
 func helperDo(op string, args []string) (string, error) {

@@ -63,8 +63,8 @@ func toolchain(below string) (paths []string) {
 	return append(paths, below+"/bin/tool!", below+"/empty/")
 }
 
-// learn lets some look at roots that were never seen, and waits for the image
-// of what these have in common, or of the whole if there is only one.
+// learn reads roots that are new, and waits for the image of their common subtree, or of the whole
+// tree if there is only one root.
 func learn(t *testing.T, f *FS, src *vfstest.Source, look func(path string), roots ...digest.Digest) {
 	t.Helper()
 	for i := range 2 {
@@ -77,8 +77,8 @@ func learn(t *testing.T, f *FS, src *vfstest.Source, look func(path string), roo
 	waitUntil(t, "an image", func() bool { return f.Images() > 0 })
 }
 
-// TestTruncatedInput: truncate(2) of what an image shows opens nothing. The blob is told before
-// anybody has what is left of it.
+// TestTruncatedInput: truncate(2) of a file in an image does not open it. The blob must be reported
+// before any process gets the remaining bytes.
 func TestTruncatedInput(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)
@@ -182,7 +182,7 @@ func TestImageShowsTheSame(t *testing.T) {
 	sdk := append(toolchain("out/sdk"), "out/sdk/lib1/link -> file1", "out/sdk/dangling -> nowhere", "out/other")
 	learn(t, f, src, lookAround(t), src.Tree(t, append(sdk, "a")...), src.Tree(t, append(sdk, "aa")...))
 	second := src.Tree(t, append(sdk, "b", "out2/c")...)
-	// Its root was not seen, but what the image is in was.
+	// The root itself is new, but the subtree in the image was seen before.
 	if _, err := src.Directory(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestImageReads(t *testing.T) {
 	if _, err := os.ReadFile(filepath.Join(r.Path(), "moved/file4")); err != nil {
 		t.Error(err)
 	}
-	// What the action makes is no input.
+	// A file that the action creates is not an input.
 	if err := os.WriteFile(filepath.Join(r.Path(), "sdk/lib3/new"), nil, 0o644); err != nil {
 		t.Error(err)
 	}
@@ -302,8 +302,8 @@ func TestImageWithoutBlob(t *testing.T) {
 	}
 }
 
-// TestImageLacksDirectories has an image of what was at hand only. The rest is
-// shown all the same, and is in the image after others have looked at it.
+// TestImageLacksDirectories has an image of the local directories only. FUSE must show the rest,
+// which is in the image after others have read it.
 func TestImageLacksDirectories(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)

@@ -23,8 +23,8 @@ func unshareMounts() error {
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 }
 
-// TestCloseInUse: whatever a process that lives on holds of a root, Close
-// returns, says so where it can know, and the name is free for the next root.
+// TestCloseInUse: whatever a surviving process holds of a root, Close returns and reports it where
+// it can, and the next root can have the same name.
 func TestCloseInUse(t *testing.T) {
 	type use struct {
 		ops  [][]string // of the helper; the last argument is a path in the root
@@ -35,7 +35,7 @@ func TestCloseInUse(t *testing.T) {
 		"working directory":       {[][]string{{"chdir", "a"}}, true},
 		"open input":              {[][]string{{"hold", "a/file"}}, true},
 		"open folder":             {[][]string{{"hold", "a"}}, true},
-		"mapped input":            {[][]string{{"holdmap", "a/file"}}, false}, // what is mapped is the blob
+		"mapped input":            {[][]string{{"holdmap", "a/file"}}, false}, // the blob itself is mapped
 		"another mount namespace": {[][]string{{"unshare", "."}, {"read", "a/file"}}, false},
 		"inside another mount namespace": {
 			[][]string{{"unshare", "."}, {"chdir", "a"}, {"hold", "a/file"}}, false,
@@ -48,7 +48,7 @@ func TestCloseInUse(t *testing.T) {
 			helpers := []*helper{startChild(t, "helper"), startChild(t, "helper")}
 			src := vfstest.NewSource(t)
 			d := src.Tree(t, "a/file", "other")
-			for _, h := range helpers { // the second beside what the first still holds
+			for _, h := range helpers { // the second root, while the first is still held
 				r := openRoot(t, f, RootSpec{Name: "same", Digest: d, Source: src})
 				for _, op := range u.ops {
 					if got := h.do(op[0], filepath.Join(r.Path(), op[1])); got != "ok" && got != "content of file" {
@@ -69,8 +69,7 @@ func TestCloseInUse(t *testing.T) {
 	}
 }
 
-// TestCloseOfFileSystemWhileSourceHangs: neither does Close wait for a Source
-// nor do those who wait for it go on.
+// TestCloseOfFileSystemWhileSourceHangs: neither Close nor processes that wait for the Source hang.
 func TestCloseOfFileSystemWhileSourceHangs(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// invalidDirectories are messages that no directory can be made of, by what is
-// wrong with them.
+// invalidDirectories are invalid messages, by their fault.
 func invalidDirectories() map[string]*repb.Directory {
 	d := digest.Of(digest.SHA256, nil).Proto()
 	files := func(names ...string) *repb.Directory {
@@ -72,7 +71,7 @@ func invalidDirectories() map[string]*repb.Directory {
 	}
 }
 
-// TestInvalidDirectoryAtDepth: what is wrong is wrong there and nowhere else.
+// TestInvalidDirectoryAtDepth: an invalid directory affects only its own path.
 func TestInvalidDirectoryAtDepth(t *testing.T) {
 	f := openFS(t, Options{})
 	for name, m := range invalidDirectories() {

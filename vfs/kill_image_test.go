@@ -35,7 +35,7 @@ func TestServeImagesUntilKilled(t *testing.T) {
 		MountDir: filepath.Join(dir, "mounts"), UpperDir: filepath.Join(dir, "upper"), Blobs: blobFolder(src.Source, nil),
 	})
 	learn(t, f, src.Source, lookAround(t), root)
-	// From now on it has to come, and some of it does.
+	// From now on the blob must be fetched, and a part of it arrives.
 	if err := os.Remove(filepath.Join(src.Dir, vfstest.BlobFile(src.digest))); err != nil {
 		t.Fatal(err)
 	}
@@ -57,13 +57,13 @@ func TestServeImagesUntilKilled(t *testing.T) {
 	select {}
 }
 
-// TestKilledWithImages kills a process that shows images, while files of them are open, one is read
-// that has come in part, and somebody waits for a directory of one that grows, and has the next one
-// clear up.
+// TestKilledWithImages kills a process that shows images, while files in them are open, a partly
+// arrived file is being read, and a reader waits for a directory of a growing image. The next
+// process must clean up.
 func TestKilledWithImages(t *testing.T) {
 	openImageFS(t, vfstest.NewSource(t), nil) // skips where there are none
 	dir := t.TempDir()
-	temp := filepath.Join(dir, "temp") // for what a killed process cannot remove
+	temp := filepath.Join(dir, "temp") // for mounts that a killed process cannot remove
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
-// What a process that is going to be killed does when it says that it is ready.
+// The states in which a process is killed; it reports when it has reached one.
 const (
 	phaseMounting = "mounting" // its first root
 	phaseServing  = "serving"  // all of its roots
 	phaseChanging = "changing" // closes roots and mounts them again, for ever
 	phaseClosing  = "closing"  // all of its roots
-	phaseWaiting  = "waiting"  // its own threads wait for what it serves itself
+	phaseWaiting  = "waiting"  // its own threads wait for files that it serves itself
 )
 
 const (
@@ -95,8 +95,8 @@ func killedMain() {
 	select {}
 }
 
-// TestKilledAtAnyMoment kills a process with many roots, with others inside
-// them, whatever it is doing, and has the next one clear up.
+// TestKilledAtAnyMoment kills a process with many roots, with others inside them, at any moment.
+// The next process must clean up.
 func TestKilledAtAnyMoment(t *testing.T) {
 	openFS(t, Options{}) // skips where there is no FUSE
 	dir := t.TempDir()
@@ -124,7 +124,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 
 func killOnce(t *testing.T, o Options, phase string, delay time.Duration, helpers []*helper) (left int, took time.Duration) {
 	server := startChild(t, "killed", o.MountDir, o.UpperDir, phase)
-	t.Cleanup(func() { _ = mounts.Detach(o.MountDir) }) // or nobody would see the end of one that waits for itself
+	t.Cleanup(func() { _ = mounts.Detach(o.MountDir) }) // otherwise a process that waits for itself would never end
 	if got := server.answer(); got != "ready" {
 		t.Fatal(got)
 	}
@@ -176,7 +176,7 @@ func killAndClear(t *testing.T, o Options, server *helper, check func()) (were i
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	for _, dir := range []string{o.MountDir, o.UpperDir} { // what Open moved away is gone by now
+	for _, dir := range []string{o.MountDir, o.UpperDir} { // the folders that Open moved away are removed by now
 		if entries, err := os.ReadDir(dir); len(entries) > 0 || err != nil {
 			t.Errorf("left in %s: %v, %v", dir, entries, err)
 		}

@@ -19,7 +19,7 @@ import (
 // A lowerLayer shows the inputs in folders. If Show fails, Hide undoes its work; Hide is called
 // once, whether or not Show was.
 type lowerLayer interface {
-	// Show blocks until the inputs are there. The end of ctx ends Show only.
+	// Show blocks until the inputs can be read. The end of ctx ends only Show.
 	Show(ctx context.Context) error
 	Hide() error
 }
@@ -29,7 +29,7 @@ var (
 	_ lowerLayer = (*link.Layer)(nil)
 )
 
-// An upperLayer is what the action sees. It is called only between show and hide.
+// An upperLayer is the layer that the action sees. It is called only between show and hide.
 type upperLayer interface {
 	Path() string
 	// Base is the folder to which paths of written files are relative.

@@ -44,7 +44,7 @@ const (
 	lastMade = 1000
 )
 
-// madeDigest is not the digest of anything: its hash says what it stands for.
+// madeDigest returns a digest without content: its hash encodes its position.
 func madeDigest(level byte, root, number int) (digest.Digest, error) {
 	return digest.Parse(digest.SHA256, fmt.Sprintf("%02x%030x%032x", level, root, number), madeSize)
 }

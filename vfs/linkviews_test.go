@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// TestOwnersOfLinkedInputs: hard links are the owner's who is root of a namespace, also where they
-// are in a kept tree, and what he changes is his alone. Where that cannot be, it is said.
+// TestOwnersOfLinkedInputs: hard links belong to an owner who is root of a namespace, also in a
+// kept tree, and his changes are his alone. If that is impossible, it is reported.
 func TestOwnersOfLinkedInputs(t *testing.T) {
 	owner := Owner{UID: 1900000000, GID: 1900000000}
 	namespace, err := sandbox.UserNamespace(&sandbox.User{UID: owner.UID, GID: owner.GID, IDs: 1 << 16})

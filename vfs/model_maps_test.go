@@ -75,8 +75,8 @@ func (o *operator) mread(s step) string {
 	return touchMapped(func() string { return got(o.maps[s.Fd%mapSlots], nil) })
 }
 
-// mwrite also writes back, for the time of a file changes with the first write
-// to a page since then, and when the kernel does it by itself is anybody's guess.
+// mwrite also writes back: a file's time changes with the first write to a page after a write-back,
+// and the kernel writes back by itself at unknown times.
 func (o *operator) mwrite(s step) string {
 	b := o.maps[s.Fd%mapSlots]
 	at := int(max(s.Off, 0) % int64(len(b)+1))

@@ -288,7 +288,7 @@ func (o *operator) flist(s step) string {
 	return list
 }
 
-// longAgo is before anything that the test itself does; what is younger is "now".
+// longAgo is before everything that the test does; younger times are shown as "now".
 var longAgo = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func readOnly(fd int) bool {
@@ -317,7 +317,7 @@ func fstat(fd int) string {
 	return attributes(&st)
 }
 
-// attributes says what must be the same everywhere. See the differences in the
+// attributes returns the attributes that must be the same everywhere. See the differences in the
 // comment of TestModel.
 func attributes(st *unix.Stat_t) string {
 	when := "now"

@@ -191,7 +191,7 @@ type checker struct {
 	lines []string
 	first map[[2]uint64]string // the first name of each file that has several
 
-	buffer []byte // what files are read into: with -race, to make one takes longer than to read most of them
+	buffer []byte // for reading files; with -race, making one takes longer than reading most files
 }
 
 func (c *checker) add(p string) {

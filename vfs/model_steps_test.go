@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is one operation of the model test, the same for every file system. What
-// a field means is the operation's business; see operations.
+// step is one operation of the model test, the same for every file system. The meaning of a field
+// depends on the operation; see operations.
 type step struct {
 	Do    string
 	A, B  string `json:",omitempty"` // absolute paths, or relative ones below the directory open as At
@@ -21,7 +21,7 @@ type step struct {
 	N     int    `json:",omitempty"` // bytes
 	Flags int    `json:",omitempty"`
 	Mode  uint32 `json:",omitempty"`
-	Fill  byte   `json:",omitempty"` // first byte of what is written
+	Fill  byte   `json:",omitempty"` // first byte to write
 	Look  bool   `json:",omitempty"` // stat all that the step names afterwards
 }
 
@@ -40,7 +40,8 @@ type stepMaker struct {
 	known []string // paths that were there once
 }
 
-// makeSteps returns n steps on a tree with these paths, with a look at all of it every so often.
+// makeSteps returns n steps on a tree with these paths, including occasional comparisons of the
+// whole tree.
 func makeSteps(r *rand.Rand, known []string, n int) []step {
 	m := &stepMaker{r, append([]string{"/"}, known...)}
 	weights := stepWeights()
@@ -164,7 +165,7 @@ func (m *stepMaker) step(do string) step {
 	return s
 }
 
-// paths fills in what the step is about.
+// paths fills in the paths of the step.
 func (m *stepMaker) paths(s *step) {
 	s.A = m.path(s.Do == "mkdir" || s.Do == "open" && s.Flags&unix.O_CREAT != 0)
 	switch s.Do {

@@ -34,7 +34,7 @@ type modelTree struct {
 	entries []*modelTree
 }
 
-// makeTree makes up a directory and what is in it, about depth levels of it.
+// makeTree makes a random directory with content, about depth levels deep.
 func makeTree(r *rand.Rand, name string, depth int) *modelTree {
 	dir := &modelTree{name: name, kind: Directory, mode: 0o755, mtime: inputTime()}
 	for _, n := range fewNames {
@@ -59,7 +59,7 @@ func makeFile(r *rand.Rand, name string) *modelTree {
 		size = r.IntN(1<<18) &^ 4095
 	}
 	b := make([]byte, size)
-	if r.IntN(6) > 0 { // else zeros, which a copy could take for a hole
+	if r.IntN(6) > 0 { // otherwise zeros, which a copy could turn into a hole
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// The owner of a root can make, replace and remove what is in it, and nobody else.
+// TestOwnerOfARoot: the owner of a root can create, replace and remove files in it. Other users
+// cannot.
 func TestOwnerOfARoot(t *testing.T) {
 	const owner, other = 12345, 12346
 	for name, method := range map[string]Method{"FUSE": FUSE, "hard links": HardLink} {
@@ -52,8 +53,8 @@ func TestOwnerOfARoot(t *testing.T) {
 	}
 }
 
-// TestOthersStayOut: nobody but the worker, and the group of a root's owner, gets to where a root
-// is, whoever that is for and wherever the action writes.
+// TestOthersStayOut: only the worker, and the group of a root's owner, can reach a root, whoever it
+// is for and wherever the action writes.
 func TestOthersStayOut(t *testing.T) {
 	owners := map[string]*Owner{"the worker": nil}
 	if os.Getuid() == 0 {

@@ -80,7 +80,7 @@ func (f *ownFolder) removePoints(points ...string) error {
 	return errors.Join(errs...)
 }
 
-// memoryShare is the part of the memory that is full when less than that of it is left.
+// memoryShare: a layer in memory counts as full when less than 1/memoryShare of it is left.
 const memoryShare = 64
 
 // left returns how many bytes and files it has room for in memory, and whether it is nearly full.

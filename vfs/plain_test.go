@@ -20,12 +20,12 @@ func openPlain(t *testing.T, f *FS, name string, owner *Owner) *Root {
 	return openRoot(t, f, RootSpec{Name: name, Digest: digest.SHA256.Empty(), Source: vfstest.NewSource(t), Owner: owner})
 }
 
-// TestPlainRoot: a root without inputs is an empty folder, whatever was done in the one
-// before it, and serves again only if that was nothing.
+// TestPlainRoot: a root without inputs is an empty folder, whatever happened in the previous one. A
+// folder is reused only if it is untouched.
 func TestPlainRoot(t *testing.T) {
 	for name, c := range map[string]struct {
 		do     func(dir string) error
-		stays  bool // somebody may still be at work in it
+		stays  bool // a process may still be using it
 		reused bool
 	}{
 		"nothing":     {do: func(string) error { return nil }, reused: true},
@@ -112,7 +112,7 @@ func TestPlainRootOfAnother(t *testing.T) {
 	}
 }
 
-// TestPlainRootOutputs: what is made in a root without inputs can be moved away.
+// TestPlainRootOutputs: files in a root without inputs can be moved away.
 func TestPlainRootOutputs(t *testing.T) {
 	f := openFS(t, Options{})
 	r := openPlain(t, f, "one", nil)

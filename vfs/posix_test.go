@@ -63,8 +63,8 @@ func TestPosix(t *testing.T) {
 	})
 }
 
-// TestLocksOfOneProcess shows that a root does with locks what ext4 does: those
-// of a process never conflict with each other, those of open files do.
+// TestLocksOfOneProcess: locks in a root behave as in ext4: locks of one process never conflict
+// with each other, locks of open files do.
 func TestLocksOfOneProcess(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)

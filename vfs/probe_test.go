@@ -58,7 +58,7 @@ func TestProbe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method      Method
 		passthrough bool
-		// What trying comes to: FUSE with passthrough and without, links with an overlay and
+		// The results of the probes: FUSE with passthrough and without, links with an overlay and
 		// without.
 		with, without, over, bare error
 		want                      error

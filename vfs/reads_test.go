@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 )
 
-// TestReadsOfBothLayers: what FUSE and images tell counts once, by its path.
+// TestReadsOfBothLayers: a path that both FUSE and images report counts once.
 func TestReadsOfBothLayers(t *testing.T) {
 	var told readHook
 	r := reads{inodes: fuse.NewInodes(), onFirst: told.hook, seen: map[uint64]struct{}{}}

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// act is what an action does, on paths below its root.
+// act is an action's operation on paths below its root.
 type act func(root string) error
 
 func on(p string, do func(path string) error) act {
@@ -215,8 +215,8 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// TestAttributesNeedNoContent changes attributes and names of inputs that
-// nobody has: overlayfs copies what it needs, which is not the content.
+// TestAttributesNeedNoContent changes attributes and names of inputs that are not local. overlayfs
+// must not copy their content.
 func TestAttributesNeedNoContent(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *FS) {
 		src := vfstest.NewSource(t)

@@ -37,7 +37,7 @@ func (r *Root) Vouch(ctx context.Context) error {
 	return nil
 }
 
-// vouchAhead reads in advance, while the action runs, what Vouch would have to wait for.
+// vouchAhead verifies in advance, while the action runs, the files that Vouch would have to wait for.
 func (r *Root) vouchAhead() {
 	due := r.fs.dueSince()
 	if r.fs.verifyEvery > 0 && r.shared != nil && r.shared.Stale(due) {

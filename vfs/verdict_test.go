@@ -85,8 +85,8 @@ func imageRoot(t *testing.T, f *FS, src *vfstest.Source, name string, c *told) (
 	return r, root
 }
 
-// TestImageBlobsAreTold: Vouch returns when all that was opened has been told, and tells of all
-// there are if nobody knows what was.
+// TestImageBlobsAreTold: Vouch returns when all opened blobs have been reported. If the opened ones
+// are unknown, it reports all.
 func TestImageBlobsAreTold(t *testing.T) {
 	src := vfstest.NewSource(t)
 	f := openImageFS(t, src, nil)

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// maxShownInputs bounds the files and folders of an input root on a page.
+	// maxShownInputs limits the files and folders of an input root that a page shows.
 	maxShownInputs = 50_000
-	// trees is how many input roots are read, and shown, at a time.
+	// trees is the maximum number of input roots that are read and shown at once.
 	trees = 1
 )
 
@@ -37,20 +37,20 @@ type actionView struct {
 	Command          *repb.Command
 	Platform         []*repb.Platform_Property
 	Inputs           *inputNode
-	// NoInputs says why they are not shown.
+	// NoInputs is the reason why the page shows no inputs.
 	NoInputs string
-	// InputsPath is where they can be had; empty: the action names none.
+	// InputsPath is the page of the input root; empty if the action names no input root.
 	InputsPath string
-	// Last is its last run; nil: none is known.
+	// Last is the last run of the action; nil if no run is known.
 	Last *recordRow
-	// Compared is Last with the nearest other run, if that was asked for.
+	// Compared compares Last with the most similar other run, if the viewer asked for it.
 	Compared *compared
-	// Known: a profile was found; KnowsLast: it has the files of the last run.
+	// Known: a profile was found; KnowsLast: the profile has the files of the last run.
 	Known, KnowsLast bool
-	Sizes            *admin.GetSizesResponse // nil: not known
+	Sizes            *admin.GetSizesResponse // nil if unknown
 	Chart            *charts.Chart
 
-	leave func() // the turn of its inputs; nil: it has none
+	leave func() // releases the turn of its input root; nil if it has none
 }
 
 // end implements lasting.
@@ -60,7 +60,7 @@ func (v *actionView) end() {
 	}
 }
 
-// ComparePath returns the page that explains why it ran.
+// ComparePath returns the page that explains why the action ran.
 func (v *actionView) ComparePath() string {
 	return fmt.Sprintf("?%s#compared", url.Values{"instance": {v.Instance}, "compare": {"1"}}.Encode())
 }
@@ -69,11 +69,11 @@ func (v *actionView) ComparePath() string {
 type actionPages struct {
 	scheduler admin.SchedulerServer
 	blobs     func(instance string, fn digest.Function) stored.Blobs
-	profiles  record.Hints  // nil: not known here
-	trees     *intake.Turns // of input roots that are read
-	records   *recordPages  // shows those that are no longer in the storage
+	profiles  record.Hints  // nil: profiles are not available
+	trees     *intake.Turns // for reading input roots
+	records   *recordPages  // shows actions that the storage no longer has
 	comparer  *comparer
-	shown     int // inputs at most
+	shown     int // maximum number of inputs
 }
 
 // mayRead reports whether the viewer may see the actions of an instance name, with their commands
@@ -95,7 +95,7 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	v := &actionView{Digest: d.String(), Instance: instance, Action: &repb.Action{}, Command: &repb.Command{}}
 	last, _ := p.scheduler.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: d.String()}})
 	if _, err := stored.Message(ctx, blobs, d, stored.MaxBytes, v.Action); err != nil {
-		if last != nil { // it has outlived its action
+		if last != nil { // the storage no longer has the action, but a record does
 			return p.records.one(ctx, last, r), nil
 		}
 		return nil, missing("action", err)
@@ -115,7 +115,7 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 		return nil, missing("command of this action", err)
 	}
 	if v.Platform = v.Action.GetPlatform().GetProperties(); v.Action.GetPlatform() == nil {
-		//lint:ignore SA1019 what clients of API 2.0 send
+		//lint:ignore SA1019 clients of API 2.0 send this field
 		v.Platform = v.Command.GetPlatform().GetProperties()
 	}
 	p.sizes(ctx, d, r.FormValue("mnemonic"), v)
@@ -123,8 +123,8 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 	return v, nil
 }
 
-// inputs applies the profile to the input root, and keeps its turn for the page. The page shows
-// errors.
+// inputs compares the input root with the profile. The page keeps the turn until it is written.
+// Errors go to the page.
 func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.Function, v *actionView) {
 	root, err := digest.FromProto(fn, v.Action.GetInputRootDigest())
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *actionPages) inputs(ctx context.Context, blobs stored.Blobs, fn digest.
 	v.Inputs, v.leave = inputsOf(tree, v.Known), leave
 }
 
-// profile returns the reads of earlier runs; nothing if unknown.
+// profile returns the files that earlier runs read; empty if unknown.
 func (p *actionPages) profile(ctx context.Context, fn digest.Function, v *actionView) prefetch.Record {
 	if p.profiles == nil {
 		return prefetch.Record{}
@@ -172,26 +172,27 @@ func (p *actionPages) profile(ctx context.Context, fn digest.Function, v *action
 	return known
 }
 
-// sizes asks how the action ran on each size class.
+// sizes asks the scheduler how the action ran on each size class.
 func (p *actionPages) sizes(ctx context.Context, d digest.Digest, mnemonic string, v *actionView) {
 	resp, err := p.scheduler.GetSizes(ctx, &admin.GetSizesRequest{
 		InstanceName: v.Instance, DigestFunction: d.Function().Proto(), Mnemonic: mnemonic,
 		Action: &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
 	})
 	if err != nil {
-		return // it does not learn them, or knows no workers
+		return // the scheduler does not learn size classes, or has no workers for the action
 	}
 	v.Sizes, v.Chart = resp, charts.ChartOf(resp)
 }
 
-// An inputNode is a file or folder of an input root, those with the most unread bytes first.
+// An inputNode is a file or folder of an input root. Children with the most unread bytes come
+// first.
 type inputNode struct {
 	*prefetch.Node
 	Children []*inputNode
-	known    bool // some reads are known
+	known    bool // it is known which files were read
 }
 
-// Unused returns the unread part at and below it.
+// Unused returns how much of this file or folder no run has read.
 func (n *inputNode) Unused() prefetch.Amount {
 	if !n.known {
 		return prefetch.Amount{}
@@ -199,7 +200,7 @@ func (n *inputNode) Unused() prefetch.Amount {
 	return n.Sums[prefetch.NeverRead]
 }
 
-// Read returns the text for the reads of a file; empty: unknown.
+// Read describes whether runs read a file; empty if unknown.
 func (n *inputNode) Read() string {
 	if !n.known {
 		return ""
@@ -209,7 +210,7 @@ func (n *inputNode) Read() string {
 	}[n.Mark]
 }
 
-// Class returns the style sheet's class for the reads.
+// Class returns the CSS class for Read.
 func (n *inputNode) Class() string { return strings.ReplaceAll(n.Read(), " ", "-") }
 
 func inputsOf(n *prefetch.Node, known bool) *inputNode {

@@ -15,30 +15,31 @@ import (
 // An Audience is the set of viewers of a page. The zero Audience is Administrators.
 type Audience int
 
-// The Audiences there are.
+// All audiences.
 const (
-	// Administrators may administer. Forms are for them, and pages without a known audience.
+	// Administrators have the right to administer. Forms and pages without an entry in routes are
+	// for them.
 	Administrators Audience = iota
-	// Operators may observe. Pages of the whole farm are for them.
+	// Operators have the right to observe. Pages of the whole farm are for them.
 	Operators
-	// Owners may execute for some instance name, or observe. They see operations that auth.Owns
-	// gives them; others do not exist for them.
+	// Owners may execute for some instance name, or observe. They see the operations that auth.Owns
+	// gives them. To them, other operations do not exist.
 	Owners
 	// Readers may read for some instance name, or observe. They see the content of their instance
-	// names; other content does not exist for them.
+	// names. To them, other content does not exist.
 	Readers
-	// Strangers are everyone who reaches the port. Style sheets and pages to log in are for them.
+	// Strangers are all viewers, logged in or not. Style sheets and log-in pages are for them.
 	Strangers
 )
 
-// A route is the pages of one pattern of http.ServeMux.
+// A route is a pattern of http.ServeMux with its handler and audience.
 type route struct {
 	pattern  string
 	audience Audience
 	handler  http.Handler
 }
 
-// routes are all pages. A page without an audience is for administrators.
+// routes returns all routes. A page without an audience is for administrators.
 func (s *Site) routes(o Options) []route {
 	from, turns := s.queues.Source, intake.NewTurns(trees)
 	comparer := &comparer{o.Scheduler, o.Blobs, o.Profiles, turns}
@@ -89,7 +90,7 @@ func (s *Site) routes(o Options) []route {
 	)
 }
 
-// first is the overview, and the history for viewers that may not see the whole farm.
+// first serves the overview, or the history if the viewer may not see the whole farm.
 func (s *Site) first() http.Handler {
 	overview := s.display.page("overview", s.queues.overview)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,5 +105,5 @@ func (s *Site) first() http.Handler {
 // Audience returns the audience of the requested page.
 func (s *Site) Audience(r *http.Request) Audience {
 	_, pattern := s.mux.Handler(r)
-	return s.audiences[pattern] // of no pattern: Administrators
+	return s.audiences[pattern] // no pattern: Administrators
 }

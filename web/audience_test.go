@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestAudiences says of each page whom it is for. A new one has to be thought of here.
+// TestAudiences lists the audience of each page, so a new page needs a decision here.
 func TestAudiences(t *testing.T) {
 	b := newBrowser(t, false)
 	want := map[string]Audience{
@@ -31,7 +31,7 @@ func TestAudiences(t *testing.T) {
 		"POST /workers/undrain":                 Administrators,
 	}
 	if !maps.Equal(b.site.audiences, want) {
-		t.Errorf("pages are for %v, want %v", b.site.audiences, want)
+		t.Errorf("audiences are %v, want %v", b.site.audiences, want)
 	}
 	for request, want := range map[string]Audience{
 		"GET /operations/x": Owners, "HEAD /operations/x": Owners, "GET /nothing": Operators,
@@ -39,7 +39,7 @@ func TestAudiences(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		if got := b.site.Audience(httptest.NewRequest(method, path, http.NoBody)); got != want {
-			t.Errorf("%s is for %d, want %d", request, got, want)
+			t.Errorf("%s has audience %d, want %d", request, got, want)
 		}
 	}
 }

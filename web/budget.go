@@ -15,42 +15,43 @@ import (
 )
 
 const (
-	// usualAnswer is what an answer may take without being counted: package intake allows for it
-	// with each connection. Larger ones are counted in units of as much.
+	// usualAnswer is the size up to which an answer is not counted: package intake reserves this
+	// much for each connection. Larger answers are counted in units of this size.
 	usualAnswer = 256 << 10
-	// maxPage and maxDownload bound an answer where there is memory for it, minPage and minDownload
-	// where there is little.
+	// maxPage and maxDownload limit an answer if memory is plentiful, minPage and minDownload if it
+	// is scarce.
 	maxPage, minPage         = 64 << 20, 2 << 20
 	maxDownload, minDownload = 32 << 20, 1 << 20
-	// leastUnread is how many of the largest files there may be at least that their clients have
-	// not read yet.
+	// leastUnread is the minimum number of files of maximum size that can be in memory until
+	// clients have read them.
 	leastUnread = 4
-	// actions, operations and builds are how many of these pages are made at a time: their data may
-	// come slowly. An action's input root has a turn of its own.
+	// actions, operations and builds limit how many of these pages are made at once: their data may
+	// arrive slowly. Reading an action's input root needs a separate turn.
 	actions, operations, builds = 4, 4, 2
-	// renders is how many of these pages are written at a time, which waits for nothing.
+	// renders limits how many of these pages are rendered at once. Rendering waits for nothing.
 	renders = 2
-	// inputBytes is what an input takes on a page, of usual names.
+	// inputBytes is the size of an input of usual name on a page.
 	inputBytes = 400
-	// enough is memory with which all that can be large is as large as it may.
-	enough = 64 << 30
+	// unlimited is the assumed memory if there is no limit: every maximum applies in full.
+	unlimited = 64 << 30
 )
 
-// A budget bounds what answers take that are much larger than others. Callers take turns to have them
-// made, and with those that are not read yet the caller who has most makes room.
+// A budget limits the memory of large answers. Callers take turns to have pages made. If the
+// answers that clients have not read yet exceed the budget, the caller with the most of them loses
+// one.
 type budget struct {
-	turns   map[string]*intake.Turns // of pages that take much memory while they are made, by their names
-	renders *intake.Turns            // of the same while they are written
-	unread  *intake.Permits          // in units
-	held    *intake.Permits          // of what pages that move keep, in units
-	page    int                      // bytes that a page may have
-	file    int64                    // bytes that a download may have
+	turns   map[string]*intake.Turns // for making large pages, by page name
+	renders *intake.Turns            // for rendering large pages
+	unread  *intake.Permits          // for answers that clients have not read yet, in units
+	held    *intake.Permits          // for the data of live pages, in units
+	page    int                      // maximum size of a page in bytes
+	file    int64                    // maximum size of a download in bytes
 }
 
-// newBudget returns the budget of so much memory; 0 is enough for all.
+// newBudget returns the budget for a memory limit in bytes; 0 means no limit.
 func newBudget(memory int64) *budget {
 	if memory == 0 {
-		memory = enough
+		memory = unlimited
 	}
 	o := &budget{
 		turns:   map[string]*intake.Turns{"action": intake.NewTurns(actions), "operation": intake.NewTurns(operations), "build": intake.NewTurns(builds)},
@@ -62,10 +63,10 @@ func newBudget(memory int64) *budget {
 	return o
 }
 
-// unitsOf returns the units that so many bytes take.
+// unitsOf returns the number of units for a size in bytes.
 func unitsOf(size int64) int { return int((size + usualAnswer - 1) / usualAnswer) }
 
-// inputs is how many of an action a page may show.
+// inputs is the maximum number of inputs on the page of an action.
 func (o *budget) inputs() int { return min(maxShownInputs, o.page/inputBytes) }
 
 // make waits for the turn to make a page. Errors are gRPC statuses.
@@ -73,7 +74,7 @@ func (o *budget) make(r *http.Request, name string) (leave func(), err error) {
 	return take(r, o.turns[name])
 }
 
-// render waits for the turn to write a page that has been made. Errors are gRPC statuses.
+// render waits for the turn to render a page. Errors are gRPC statuses.
 func (o *budget) render(r *http.Request, name string) (leave func(), err error) {
 	if o.turns[name] == nil {
 		return func() {}, nil
@@ -81,7 +82,7 @@ func (o *budget) render(r *http.Request, name string) (leave func(), err error) 
 	return take(r, o.renders)
 }
 
-// take waits for one of turns; nil: there is no need to wait.
+// take waits for a turn; if turns is nil it does not wait.
 func take(r *http.Request, turns *intake.Turns) (leave func(), err error) {
 	if turns == nil {
 		return func() {}, nil
@@ -94,9 +95,9 @@ func take(r *http.Request, turns *intake.Turns) (leave func(), err error) {
 	return leave, nil
 }
 
-// answer calls write, which sends an answer of so many bytes to the writer that it is given, and
-// reports whether it did: not where there is no room for it. Whoever has to make room finds that
-// the connection is closed.
+// answer reserves size bytes and calls write, which must send the answer to its writer. It returns
+// false, without a call, if there is no room. If the reservation is taken away later, the
+// connection closes.
 func (o *budget) answer(w http.ResponseWriter, r *http.Request, size int64, write func(http.ResponseWriter)) bool {
 	if size <= usualAnswer {
 		write(w)
@@ -113,18 +114,18 @@ func (o *budget) answer(w http.ResponseWriter, r *http.Request, size int64, writ
 	return true
 }
 
-// A yielding is the writer of an answer that may have to make room. Then nothing is written any
-// more, whatever deadline is set afterwards.
+// A yielding is the writer of an answer whose reservation may be taken away. After that, every
+// write fails, even if the deadline is set again.
 type yielding struct {
 	http.ResponseWriter
 	mu             sync.Mutex
 	yielded, ended bool // guarded by mu
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (y *yielding) Unwrap() http.ResponseWriter { return y.ResponseWriter }
 
-// SetWriteDeadline is for http.ResponseController.
+// SetWriteDeadline implements the interface of http.ResponseController.
 func (y *yielding) SetWriteDeadline(t time.Time) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -148,14 +149,14 @@ func (y *yielding) end() {
 	y.ended = true
 }
 
-// A hold is the room for what a page that moves keeps.
+// A hold is the reservation for the data of a live page.
 type hold struct {
 	units int
 	leave func()
 }
 
-// grow has it take room for so many bytes, if it has less. Without room it has none, and yield is
-// called if it has to make room later.
+// grow raises the reservation to size bytes. If there is no room, it releases all of it and returns
+// false. If the reservation is taken away later, it calls yield.
 func (h *hold) grow(o *budget, r *http.Request, size int64, yield func()) (ok bool) {
 	units := unitsOf(size)
 	if size <= usualAnswer || units <= h.units {
@@ -169,7 +170,7 @@ func (h *hold) grow(o *budget, r *http.Request, size int64, yield func()) (ok bo
 	return ok
 }
 
-// end gives the room back.
+// end releases the reservation.
 func (h *hold) end() {
 	if h.leave != nil {
 		h.leave()
@@ -177,16 +178,16 @@ func (h *hold) end() {
 	*h = hold{}
 }
 
-// errNoMemory is told who asks for more large answers at a time than there is room for.
+// errNoMemory is the error for callers whose large answers exceed the budget.
 var errNoMemory = status.Error(codes.Unavailable, "too many large pages and files are being read: try again in a moment")
 
-// A page is one while it is made.
+// A page is a buffer of limited size for a page that is being rendered.
 type page struct {
 	bytes.Buffer
 	most int
 }
 
-// errLargePage ends the making of a page.
+// errLargePage stops the rendering of a page.
 var errLargePage = status.Error(codes.FailedPrecondition,
 	"this page would be too large for the memory that the scheduler has (tuning.memory_limit): use the forerunner command")
 

@@ -18,10 +18,10 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestUnreadAnswers has a client ask for large files that it does not read: only so many of them
-// are in memory, and it is told so.
+// TestUnreadAnswers has a client request large files without reading them. Only a few are in
+// memory; for others the client gets an error.
 func TestUnreadAnswers(t *testing.T) {
-	const memory, size = 512 << 20, 8 << 20 // more than the kernel keeps for who does not read
+	const memory, size = 512 << 20, 8 << 20 // more than the kernel buffers for a client that does not read
 	b := newBrowser(t, true)
 	b.change(func(o *Options) { o.Memory = memory })
 	content := bytes.Repeat([]byte("x"), size)
@@ -61,8 +61,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestSmallAnswersTakeLittleMemory has room for many answers that are a little larger than usual, and
-// for many builds that somebody looks at.
+// TestSmallAnswersTakeLittleMemory has room for many answers slightly above the usual size, and for
+// many open pages of builds.
 func TestSmallAnswersTakeLittleMemory(t *testing.T) {
 	o := newBudget(1 << 30)
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
@@ -81,31 +81,32 @@ func TestSmallAnswersTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// TestAnswersThatYield has an answer make room before it sets its deadline.
+// TestAnswersThatYield takes an answer's reservation away before the answer sets its deadline.
 func TestAnswersThatYield(t *testing.T) {
 	w := &connection{ResponseRecorder: httptest.NewRecorder()}
 	y := &yielding{ResponseWriter: w}
 	e := events{}.to(y)
 	if err := e.send("main", []byte("a")); err != nil || time.Until(w.until) <= 0 {
-		t.Errorf("an answer that need not make room: %v, until %s", err, w.until)
+		t.Errorf("an answer with a reservation: %v, until %s", err, w.until)
 	}
 	y.yield()
 	if err := e.send("main", []byte("b")); err == nil || time.Until(w.until) > 0 || strings.Contains(w.Body.String(), "b\n") {
-		t.Errorf("an answer that has to make room: %v, until %s: %q", err, w.until, w.Body)
+		t.Errorf("an answer without its reservation: %v, until %s: %q", err, w.until, w.Body)
 	}
 	asFile(y, "x", "text/plain")
 	if time.Until(w.until) > 0 {
-		t.Errorf("a file that has to make room has until %s", w.until)
+		t.Errorf("a file without its reservation has deadline %s", w.until)
 	}
 	w.until = time.Time{}
 	y.end()
 	y.yield()
 	if !w.until.IsZero() {
-		t.Error("what follows an answer on its connection makes room")
+		t.Error("the next answer on the connection loses its reservation")
 	}
 }
 
-// TestSlowActions has others wait for the storage: who looks at another action need not.
+// TestSlowActions has some viewers wait for the storage. A viewer of another action must not wait
+// for them.
 func TestSlowActions(t *testing.T) {
 	b := newBrowser(t, true)
 	action := b.blobs.put(&repb.Action{CommandDigest: b.blobs.put(&repb.Command{Arguments: []string{"true"}}).Proto()})
@@ -119,10 +120,10 @@ func TestSlowActions(t *testing.T) {
 	expect(t, b.get(fmt.Sprintf("/actions/sha256/%s/%d", action.Hash(), action.SizeBytes()), 200), "true")
 }
 
-// TestLargeEventsAreNotCopied sends a large part of a page, which takes no memory again.
+// TestLargeEventsAreNotCopied sends a large part of a page. Sending must not copy it.
 func TestLargeEventsAreNotCopied(t *testing.T) {
 	part := bytes.Repeat([]byte("0123456789\r\n"), 1<<20)
-	e := events{}.to(nothing{})
+	e := events{}.to(discard{})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if err := e.send("main", part); err != nil {
@@ -134,7 +135,7 @@ func TestLargeEventsAreNotCopied(t *testing.T) {
 	}
 }
 
-// TestPagesHaveNoSpareMemory makes a page whose buffer is larger than it.
+// TestPagesHaveNoSpareMemory renders a page whose buffer has grown larger than the page.
 func TestPagesHaveNoSpareMemory(t *testing.T) {
 	d := newBrowser(t, true).site.display
 	d.templates["large"] = template.Must(template.New("main").Parse("{{.Data}}{{.Data}}{{.Data}}."))
@@ -144,17 +145,17 @@ func TestPagesHaveNoSpareMemory(t *testing.T) {
 	}
 }
 
-// A nothing keeps nothing of what it is given.
-type nothing struct{}
+// A discard discards all output.
+type discard struct{}
 
-func (nothing) Header() http.Header              { return http.Header{} }
-func (nothing) WriteHeader(int)                  {}
-func (nothing) Write(b []byte) (int, error)      { return len(b), nil }
-func (nothing) SetWriteDeadline(time.Time) error { return nil }
-func (nothing) FlushError() error                { return nil }
+func (discard) Header() http.Header              { return http.Header{} }
+func (discard) WriteHeader(int)                  {}
+func (discard) Write(b []byte) (int, error)      { return len(b), nil }
+func (discard) SetWriteDeadline(time.Time) error { return nil }
+func (discard) FlushError() error                { return nil }
 
-// TestPagesThatAreTooLarge has an action with an input root of many long names: its page says that
-// it cannot be shown, and takes no more memory than pages may.
+// TestPagesThatAreTooLarge has an action whose input root has many long names. Its page says that
+// it is too large, and uses no more memory than allowed.
 func TestPagesThatAreTooLarge(t *testing.T) {
 	b := newBrowser(t, true)
 	b.change(func(o *Options) { o.Memory = 64 << 20 })

@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// maxBuilt and maxBuiltBytes bound the actions of a build that its page has.
+	// maxBuilt and maxBuiltBytes limit the completed actions that the page of a build shows.
 	maxBuilt, maxBuiltBytes = timeline.Most, 32 << 20
-	// maxOpen bounds its actions that have not ended, of which the page knows.
+	// maxOpen limits the queued and running actions that the page shows.
 	maxOpen = 10_000
-	// maxNamed is how many targets, failures and mnemonics are listed.
+	// maxNamed limits the lists of targets, failures and mnemonics.
 	maxNamed = 20
-	// lateness is how much later than others a record may come of an operation that ended before
-	// theirs.
+	// lateness is the maximum delay of a record: an operation that ended earlier may get its record
+	// this much later.
 	lateness = 10 * time.Second
-	// leastWait is the least for which an action counts as one that waited.
+	// leastWait is the shortest wait that the list of waits shows.
 	leastWait = time.Second
 )
 
 // A buildView is an invocation.
 type buildView struct {
 	Invocation, User string
-	// Total have ended, Running and Waiting have not.
+	// Total counts completed operations; Running and Waiting count the others.
 	Total, Running, Waiting int
 	Outcomes                []tally
 	Mnemonics               []mnemonicRow
-	Failed, Slowest         []recordRow // the last maxNamed, and those that ran longest
-	Waited                  []recordRow // those that waited longest, of a second or more
+	Failed, Slowest         []recordRow // the last maxNamed failures, and the longest runs
+	Waited                  []recordRow // the longest waits of at least leastWait
 	MoreFailed              int
 	First, Last             time.Time
 	Lanes                   *timeline.Lanes
-	Cut, OpenCut            bool // there are more than maxBuilt, or maxOpen
-	// Published has the build events; nil: none.
+	Cut, OpenCut            bool // there are more than maxBuilt or maxOpen actions
+	// Published has the build events; nil if there are none.
 	Published *published
 
 	mnemonics map[string]*mnemonicRow
@@ -62,10 +62,10 @@ type buildView struct {
 	failed    least.List[recordRow]
 	slowest   least.List[recordRow]
 	waited    least.List[recordRow]
-	news      []byte // of the time line
+	news      []byte // additions to the time line
 }
 
-// actionBytes is what an action takes as long as somebody looks at its build.
+// actionBytes is the memory that each action of a build takes while its page is open.
 const actionBytes = 300
 
 // held implements holding.
@@ -74,13 +74,13 @@ func (v *buildView) held() int64 { return int64(v.Total) * actionBytes }
 // grown implements growing.
 func (v *buildView) grown() (event string, data []byte) { return "lanes", v.news }
 
-// form changes when viewers must load the page again to see all of it.
+// form changes when viewers must reload the page to see all of it.
 func (v *buildView) form() string { return fmt.Sprint(v.Live()) }
 
-// Live reports whether an operation of it waits or runs.
+// Live reports whether an operation of the build is queued or running, or its events continue.
 func (v *buildView) Live() bool { return v.Running+v.Waiting > 0 || v.Published.goesOn() }
 
-// Took returns the time from when the first operation was queued to when the last one ended.
+// Took returns the time from the first operation's queueing to the last one's end.
 func (v *buildView) Took() time.Duration { return v.Last.Sub(v.First) }
 
 type tally struct {
@@ -88,11 +88,11 @@ type tally struct {
 	Count       int
 }
 
-// A mnemonicRow has the outcomes of the actions of one mnemonic.
+// A mnemonicRow counts the actions of one mnemonic by their outcomes.
 type mnemonicRow struct {
 	Name                  string
 	Count, Cached, Failed int
-	Ran                   time.Duration // all together
+	Ran                   time.Duration // total duration of runs
 }
 
 // Hits returns the share of action cache hits.
@@ -101,13 +101,13 @@ func (m mnemonicRow) Hits() charts.Meter {
 	return charts.MeterOf(text.Percent(share)+" from the action cache", share)
 }
 
-// A builder makes the page of an invocation for one viewer, again and again while it is open.
-// Records are read once.
+// A builder makes the page of an invocation for one viewer, repeatedly while the page is open. It
+// reads each record once.
 type builder struct {
 	pages *buildPages
 	view  buildView
-	// known are the operations whose records were read, as far as they may be read again: those
-	// that ended since the last one, less lateness.
+	// known has the operations whose records were read and may be listed again: those that ended
+	// after last, less lateness.
 	known map[string]time.Time
 	last  time.Time
 	line  *timeline.Line
@@ -119,7 +119,7 @@ type buildPages struct {
 	*answers.Source
 }
 
-// serve answers with the page of an invocation.
+// serve sends the page of an invocation.
 func (p *buildPages) serve(w http.ResponseWriter, r *http.Request) {
 	b := &builder{pages: p, known: map[string]time.Time{}, line: &timeline.Line{Following: r.Header.Get("Accept") == eventStream}}
 	id, isTrace := strings.CutSuffix(r.PathValue("invocation"), traceSuffix)
@@ -135,13 +135,13 @@ func (p *buildPages) serve(w http.ResponseWriter, r *http.Request) {
 	p.page("build", b.load).ServeHTTP(w, r)
 }
 
-// pattern matches its operations, and those whose invocations differ in characters that patterns
-// cannot name.
+// pattern matches the operations of the invocation. It may match others, whose invocations differ
+// only in characters that patterns cannot contain.
 func (b *builder) pattern() *admin.Pattern {
 	return &admin.Pattern{Attributes: map[string]string{"invocation": text.Glob(b.view.Invocation)}}
 }
 
-// load is a loader.
+// load implements loader.
 func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 	p := b.pattern()
 	if err := b.read(ctx, p); err != nil {
@@ -172,7 +172,7 @@ func (b *builder) load(ctx context.Context, _ *http.Request) (any, error) {
 	return &v, nil
 }
 
-// open counts operations that have not ended, and returns the running ones.
+// open counts the operations that have not ended, and returns the running ones.
 func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (running []*admin.Operation, err error) {
 	b.line.Waiting = nil
 	for token := ""; ; {
@@ -203,7 +203,7 @@ func (b *builder) open(ctx context.Context, p *admin.Pattern, v *buildView) (run
 	}
 }
 
-// read reads the records that are new, and counts them.
+// read reads the new records and counts them.
 func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 	req := &admin.ListRecordsRequest{Pattern: p}
 	var since time.Time
@@ -233,14 +233,14 @@ func (b *builder) read(ctx context.Context, p *admin.Pattern) error {
 		}
 		b.view.Cut = b.view.Cut || read >= maxBuilt || bytes >= maxBuiltBytes
 	}
-	b.last = last // all before it were read, which they were not where one page of the list failed
+	b.last = last // not earlier: if a page of the list failed, records before last may be unread
 	since = b.last.Add(-lateness)
 	maps.DeleteFunc(b.known, func(_ string, ended time.Time) bool { return ended.Before(since) })
 	return nil
 }
 
-// lighten removes the parts of a record that the page of its build does not show, and returns its
-// new size.
+// lighten removes the parts of a record that the page of a build does not show, and returns its new
+// size.
 func lighten(r *historypb.Record) int {
 	if r.GetTarget() != "" {
 		r.Arguments = nil
@@ -291,7 +291,7 @@ func (v *buildView) count(r *historypb.Record) {
 	}
 }
 
-// finish turns the counts into the page.
+// finish turns the counts into the lists of the page.
 func (v *buildView) finish() {
 	for o, n := range v.outcomes {
 		v.Outcomes = append(v.Outcomes, tally{Name: facts.OutcomeName(o), Class: outcomeClass(o), Count: n})

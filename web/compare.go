@@ -15,13 +15,13 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// comparePatience is the time for reading all that is compared.
+// comparePatience is the timeout for reading everything that is compared.
 const comparePatience = 5 * time.Second
 
 // A compared explains why an action ran.
 type compared struct {
 	*comparison.Explanation
-	// Run is the run that it is compared with; nil: none is known.
+	// Run is the run that the action is compared with; nil if none is known.
 	Run *recordRow
 }
 
@@ -29,11 +29,11 @@ type compared struct {
 type comparer struct {
 	scheduler admin.SchedulerServer
 	blobs     func(instance string, fn digest.Function) stored.Blobs
-	profiles  record.Hints  // nil: not known here
-	trees     *intake.Turns // of input roots that are read
+	profiles  record.Hints  // nil: profiles are not available
+	trees     *intake.Turns // for reading input roots
 }
 
-// compare compares an operation with the nearest other one of the same target.
+// compare compares an operation with the most similar other run of the same target.
 func (c *comparer) compare(ctx context.Context, r *historypb.Record) *compared {
 	ctx, cancel := context.WithTimeout(ctx, comparePatience)
 	defer cancel()

@@ -1,17 +1,17 @@
-// Package web shows a scheduler to people: why builds wait, what runs where, and which inputs of an
-// action are never read.
+// Package web serves pages about a scheduler: why builds wait, which worker runs what, and which
+// inputs of an action are never read.
 //
-// Pages are rendered here, from templates that are part of the program; their data comes from the
-// scheduler's own services, called without a network. Live pages are sent again as server-sent
-// events whenever they look different, and one small script updates them; without it every page
+// Pages are rendered here, from templates that are part of the program. Their data comes from the
+// scheduler's own services, called without a network. The server sends the changed part of a live
+// page as a server-sent event, and one small script updates the page. Without the script every page
 // works, but does not update.
 //
 // # Structure
 //
-// A Site has the path and audience of each page. Each page has a type of its own, which knows
-// neither the Site nor other pages, except those that it embeds. Shared code is in packages below:
-// answers asks the scheduler; plots samples the farm and draws; printed shows the output of
-// commands; stored reads from storage.
+// A Site has the path and audience of each page. Each page has its own type, which uses neither the
+// Site nor other pages, except those that it embeds. Shared code is in subpackages: answers asks
+// the scheduler; plots samples the farm and draws charts; printed shows the output of commands;
+// stored reads from storage.
 //
 // # Limits
 //
@@ -20,10 +20,10 @@
 //
 // # Access
 //
-// Audience returns the audience of a page; a Guard of auth lets its members through, and Refused
-// answers others. Without a Guard, pages are for everyone that reaches the port. A change (drain,
-// cancel) is a form that browsers send only from these pages, and can be disabled. Users log in and
-// out on pages, by way of auth/login.
+// Each page has an Audience. A Guard of package auth admits its members; Refused answers other
+// viewers. Without a Guard, anyone who can reach the port sees every page. A change (drain, cancel)
+// is a form that browsers send only from these pages; ReadOnly disables changes. Users log in and
+// out on pages of auth/login.
 //
 // This package has no locks; answers, plots and intake never hold two at once.
 package web

@@ -18,18 +18,18 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// blobPath is where a blob can be had under a name.
+// blobPath returns the path from which a browser downloads a blob, as a file of that name.
 func blobPath(function, hashAndSize, instance, name string) string {
 	return fmt.Sprintf("/blobs/%s/%s?%s", function, hashAndSize, url.Values{"instance": {instance}, "name": {name}}.Encode())
 }
 
-// A downloads serves blobs of the storage.
+// A downloads serves blobs from the storage.
 type downloads struct {
 	*renderer
 	blobs func(instance string, fn digest.Function) stored.Blobs
 }
 
-// serve answers with a blob, to be saved as a file.
+// serve sends a blob as a file to save.
 func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
 	defer cancel()
@@ -39,7 +39,7 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 	case !auth.Allowed(ctx, auth.Read, instance):
 		err = missing("file", digest.ErrNotFound)
-	case d.SizeBytes() > p.budget.file: // it is read into memory
+	case d.SizeBytes() > p.budget.file: // the whole blob is in memory
 		err = status.Errorf(codes.FailedPrecondition, "files of more than %d MiB are not available here: get them from the storage", p.budget.file>>20)
 	}
 	if err == nil && !p.budget.answer(w, r, d.SizeBytes(), func(w http.ResponseWriter) { p.send(ctx, w, r, d) }) {
@@ -50,7 +50,7 @@ func (p *downloads) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send answers with a blob.
+// send sends a blob.
 func (p *downloads) send(ctx context.Context, w http.ResponseWriter, r *http.Request, d digest.Digest) {
 	content, err := p.blobs(r.FormValue("instance"), d.Function()).Read(ctx, d)
 	if err != nil {
@@ -60,18 +60,18 @@ func (p *downloads) send(ctx context.Context, w http.ResponseWriter, r *http.Req
 	name := r.FormValue("name")
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	w.Header().Set("Content-Length", strconv.Itoa(len(content)))
-	asFile(w, name, "application/octet-stream") // whatever it is, a browser is not to run it
+	asFile(w, name, "application/octet-stream") // a browser must never render or run the content
 	_, _ = w.Write(content)
 }
 
-// asFile makes a browser save the following output as a file, within a minute.
+// asFile makes a browser save the answer as a file. The client has a minute to read it.
 func asFile(w http.ResponseWriter, name, contentType string) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
 }
 
-// digestOf returns the digest that the path of a page names.
+// digestOf returns the digest in the path of a page.
 func digestOf(r *http.Request) (digest.Digest, error) {
 	fn, err := stored.Function(r.PathValue("function"))
 	n, sizeErr := strconv.ParseInt(r.PathValue("size"), 10, 64)

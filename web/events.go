@@ -16,8 +16,8 @@ import (
 
 const (
 	eventStream = "text/event-stream"
-	// stuck is how long a viewer may take no event: one whose machine sleeps keeps neither its
-	// place nor its data.
+	// stuck is the timeout of sending one event. After it, a viewer whose machine sleeps loses its
+	// place and its data.
 	stuck = 30 * time.Second
 )
 
@@ -28,13 +28,13 @@ type events struct {
 	yield   func() // ends the stream with errCrowded
 }
 
-// errCrowded is for viewers for which there is no room, or no longer.
+// errCrowded ends the streams of viewers for which there is no room.
 var errCrowded = errors.New("too many pages are open: this one stands still")
 
-// errLeft is for viewers whose session was ended early, by another page of their browser.
+// errLeft ends the streams of a session that another page of the same browser has ended.
 var errLeft = errors.New("you have logged out")
 
-// crowded reports whether another viewer got the place of a viewer, and tells it.
+// crowded reports whether the viewer lost its place to another one, and if so tells the viewer.
 func (e events) crowded(r *http.Request) bool {
 	if context.Cause(r.Context()) != errCrowded {
 		return false
@@ -43,9 +43,9 @@ func (e events) crowded(r *http.Request) bool {
 	return true
 }
 
-// over reports whether the session of a viewer has ended. If it has expired, the viewer's page must
-// be loaded again, which leads to the log-in. If the user has logged out, the page must go: loaded
-// again, it might log the user in silently.
+// over reports whether the viewer's session has ended. If the session expired, it makes the browser
+// reload the page, which leads to the log-in. If the user logged out, it makes the browser leave
+// the page: a reload might log the user in again silently.
 func (e events) over(r *http.Request) bool {
 	if context.Cause(r.Context()) == errLeft {
 		_ = e.send("left", []byte(errLeft.Error()))
@@ -58,18 +58,18 @@ func (e events) over(r *http.Request) bool {
 	return true
 }
 
-// to returns the same stream, whose events go to w.
+// to returns the same stream with another writer.
 func (e events) to(w http.ResponseWriter) events {
 	return events{w, http.NewResponseController(w), e.yield}
 }
 
-// send sends one event; data may have several lines, with any line ends. It is not copied. Browsers
-// skip events without data.
+// send sends one event without copying data. The data may have several lines, with any line ends.
+// Browsers skip events without data.
 func (e events) send(name string, data []byte) error {
 	if err := e.control.SetWriteDeadline(time.Now().Add(stuck)); err != nil {
 		return err
 	}
-	out := bufio.NewWriter(e.w) // keeps the first error
+	out := bufio.NewWriter(e.w) // a bufio.Writer keeps the first error
 	_, _ = out.WriteString("event: " + name + "\n")
 	for len(data) > 0 {
 		var line []byte
@@ -85,8 +85,8 @@ func (e events) send(name string, data []byte) error {
 	return e.control.Flush()
 }
 
-// cutLine returns the first line of data, and what follows its end, which is any that there is in
-// an event stream.
+// cutLine returns the first line of data and the rest after its line end. It knows every line end
+// of event streams.
 func cutLine(data []byte) (line, rest []byte) {
 	i := bytes.IndexAny(data, "\r\n")
 	if i < 0 {
@@ -99,7 +99,7 @@ func cutLine(data []byte) (line, rest []byte) {
 	return line, rest
 }
 
-// sendText sends output. Invalid text is sent as U+FFFD.
+// sendText sends the output of a command. Invalid UTF-8 becomes U+FFFD.
 func (e events) sendText(printed []byte) error {
 	text, err := json.Marshal(strings.ToValidUTF8(string(printed), "\ufffd"))
 	if err != nil {

@@ -36,7 +36,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A fakeScheduler answers with what it holds, and notes what it is told.
+// A fakeScheduler answers from its fields and records the requests for changes.
 type fakeScheduler struct {
 	admin.UnimplementedSchedulerServer
 	longrunningpb.UnimplementedOperationsServer
@@ -48,9 +48,9 @@ type fakeScheduler struct {
 	told   []string
 	done   bool
 	ended  []*historypb.Record
-	open   []*admin.Operation // of invocations
-	stderr digest.Digest      // of an operation that is done
-	over   bool               // its output is that of a run that counts, after one that did not
+	open   []*admin.Operation // the open operations of invocations
+	stderr digest.Digest      // of a completed operation
+	over   bool               // its output is from a second run; the first one does not count
 }
 
 const operationOf = "operations/11111111-2222"
@@ -168,7 +168,7 @@ func (f *fakeScheduler) GetSizes(context.Context, *admin.GetSizesRequest) (*admi
 	}, nil
 }
 
-// fakeOperations is the part of a fakeScheduler whose methods have the same names.
+// fakeOperations has the methods of a fakeScheduler whose names are also in fakeAdmin.
 type fakeOperations struct {
 	longrunningpb.UnimplementedOperationsServer
 	f *fakeScheduler
@@ -183,7 +183,7 @@ func (o fakeOperations) GetOperation(_ context.Context, req *longrunningpb.GetOp
 		response := packed(&repb.ExecuteResponse{
 			Message: "killed for want of memory",
 			Result: &repb.ActionResult{ExitCode: 137, StdoutRaw: []byte("a < b\xff"), StderrDigest: o.f.stderr.Proto(), ExecutionMetadata: &repb.ExecutedActionMetadata{
-				Worker: "w1", QueuedTimestamp: at(0), WorkerStartTimestamp: at(-3), // another machine's clock
+				Worker: "w1", QueuedTimestamp: at(0), WorkerStartTimestamp: at(-3), // the clock of another machine
 				ExecutionStartTimestamp: at(100), ExecutionCompletedTimestamp: at(400), WorkerCompletedTimestamp: at(500),
 				AuxiliaryMetadata: []*anypb.Any{
 					packed(&actionstats.Prefetch{Profile: "exact", HitRate: proto.Float64(0.75), Foreseen: &actionstats.Files{Files: 3, Bytes: 20 << 20}}),
@@ -205,7 +205,7 @@ func packed(m proto.Message) *anypb.Any {
 	return a
 }
 
-// fakeAdmin is the other part.
+// fakeAdmin has the methods of admin.SchedulerServer whose names are also in fakeOperations.
 type fakeAdmin struct{ *fakeScheduler }
 
 func (f fakeAdmin) GetOperation(_ context.Context, req *admin.GetOperationRequest) (*admin.Operation, error) {
@@ -235,7 +235,7 @@ func (f *fakeScheduler) Read(req *bytestream.ReadRequest, stream bytestream.Byte
 	return nil
 }
 
-// fakeBlobs holds blobs by their digest.
+// fakeBlobs has blobs by digest.
 type fakeBlobs map[digest.Digest][]byte
 
 func (b fakeBlobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
@@ -255,7 +255,7 @@ func (b fakeBlobs) put(m proto.Message) digest.Digest {
 	return d
 }
 
-// fakeProfiles holds records by their digest.
+// fakeProfiles has profiles by digest.
 type fakeProfiles map[digest.Digest][]byte
 
 func (p fakeProfiles) Get(_ context.Context, k record.Key) ([]byte, error) {
@@ -270,7 +270,7 @@ func (p fakeProfiles) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// A browser asks a Site.
+// A browser sends requests to a Site.
 type browser struct {
 	t         *testing.T
 	scheduler *fakeScheduler
@@ -291,7 +291,7 @@ func newBrowser(t *testing.T, readOnly bool) *browser {
 	}
 	b.server = httptest.NewUnstartedServer(nil)
 	b.server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		_ = conn.(*net.TCPConn).SetWriteBuffer(256 << 10) // who does not read has no more than that, whatever the machine's limit is
+		_ = conn.(*net.TCPConn).SetWriteBuffer(256 << 10) // limits the unread data of a client that does not read, whatever the machine's default is
 		return ctx
 	}
 	b.server.Start()
@@ -300,7 +300,7 @@ func newBrowser(t *testing.T, readOnly bool) *browser {
 	return b
 }
 
-// change has it ask a Site with other options.
+// change replaces the Site by one with other options.
 func (b *browser) change(how func(*Options)) {
 	b.t.Helper()
 	how(&b.options)
@@ -311,7 +311,7 @@ func (b *browser) change(how func(*Options)) {
 	b.site, b.server.Config.Handler = site, site.Handler()
 }
 
-// get returns a page, which must have that status.
+// get returns a page and checks the status of the answer.
 func (b *browser) get(path string, want int) string {
 	b.t.Helper()
 	resp, err := http.Get(b.server.URL + path)
@@ -329,7 +329,7 @@ func (b *browser) get(path string, want int) string {
 	return string(body)
 }
 
-// post sends a form as a page of that origin does and returns the status of the answer.
+// post sends a form as if from a page of that origin, and returns the status of the answer.
 func (b *browser) post(path, origin string, form url.Values) int {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.server.URL+path, strings.NewReader(form.Encode()))
@@ -346,7 +346,7 @@ func (b *browser) post(path, origin string, form url.Values) int {
 	return resp.StatusCode
 }
 
-// follow returns the events of a page, until it is told to stop or they end.
+// follow passes the events of a page to next until next returns false or the stream ends.
 func (b *browser) follow(path string, next func(name, data string) bool) {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.server.URL+path, nil)

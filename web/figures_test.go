@@ -2,7 +2,7 @@ package web
 
 import "testing"
 
-// TestSpans has pages of which nothing is known yet, and chooses among times.
+// TestSpans opens pages that have no samples yet, and chooses another span.
 func TestSpans(t *testing.T) {
 	b := newBrowser(t, false)
 	page := b.get("/?span=two-weeks", 200)

@@ -16,35 +16,35 @@ import (
 )
 
 const (
-	// maxTree bounds what the Tree of an output takes in memory, where there is memory for it. One
-	// is read at a time.
+	// maxTree limits the memory of the Tree of an output if memory is plentiful. One Tree is read
+	// at a time.
 	maxTree = 32 << 20
-	// maxEntries bounds what is listed of a folder.
+	// maxEntries limits the entries of a folder on its page.
 	maxEntries = 10_000
-	// wholeTree says that the digest of a page is of a Tree, whose root is shown.
+	// wholeTree means that the digest in the path is the digest of a Tree, whose root is shown.
 	wholeTree = "root"
 )
 
 // A folderView is a folder of an input root or of an output.
 type folderView struct {
-	// Title is its path, as the page before it says.
+	// Title is the path of the folder, as the linking page gives it.
 	Title   string
 	Entries []folderEntry
-	All     int // of which Entries are the first
+	All     int // number of entries, of which Entries are the first
 }
 
-// A folderEntry is what a folder has.
+// A folderEntry is an entry of a folder.
 type folderEntry struct {
 	Name string
-	// Folder is where the page of a folder is, File where a file can be had, Target where a link
-	// leads to; the others are empty.
+	// Folder is the page of a subfolder, File the path to download a file, Target the target of a
+	// symlink; the others are empty.
 	Folder, File, Target string
 	Bytes                int64
 	Executable           bool
 }
 
-// folderPath is where a folder can be looked at. Of an output, tree is the digest of its Tree, or
-// wholeTree if the folder's is that.
+// folderPath returns the path of the page of a folder. For a folder of an output, tree is the
+// digest of its Tree, or wholeTree if the given digest is the Tree's own.
 func folderPath(function, hashAndSize, instance, title, tree string) string {
 	query := url.Values{"instance": {instance}, "name": {title}}
 	if tree != "" {
@@ -53,11 +53,11 @@ func folderPath(function, hashAndSize, instance, title, tree string) string {
 	return fmt.Sprintf("/folders/%s/%s?%s", function, hashAndSize, query.Encode())
 }
 
-// A folderPages shows folders.
+// A folderPages serves the pages of folders.
 type folderPages struct {
 	blobs func(instance string, fn digest.Function) stored.Blobs
-	trees *intake.Turns // of Trees that are read
-	most  int64         // bytes of memory that a Tree may take
+	trees *intake.Turns // for reading Trees
+	most  int64         // limit of the memory of a Tree, in bytes
 }
 
 func (p *folderPages) one(ctx context.Context, r *http.Request) (any, error) {
@@ -113,7 +113,7 @@ func (p *folderPages) inTree(ctx context.Context, blobs stored.Blobs, d digest.D
 	return nil, "", digest.ErrNotFound
 }
 
-// add lists a folder: its folders, files and links, each by their names.
+// add lists the content of a folder: its subfolders, files and symlinks, each sorted by name.
 func (v *folderView) add(folder *repb.Directory, fn digest.Function, instance, tree string) {
 	below := func(name string) string {
 		if v.Title == "/" {
@@ -141,8 +141,8 @@ func (v *folderView) add(folder *repb.Directory, fn digest.Function, instance, t
 	}
 }
 
-// first returns at most n of some.
+// first returns the first n elements, or fewer if there are not n.
 func first[T any](some []T, n int) []T { return some[:min(n, len(some))] }
 
-// More is how many entries are not listed.
+// More returns the number of entries that are not listed.
 func (v *folderView) More() int { return v.All - len(v.Entries) }

@@ -12,7 +12,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// followed returns where the link leads that has a text, or begins with it.
+// followed returns the target of the link whose text is, or begins with, text.
 func followed(t *testing.T, page, text string) string {
 	t.Helper()
 	before, _, found := strings.Cut(page, ">"+text)
@@ -24,7 +24,7 @@ func followed(t *testing.T, page, text string) string {
 	return strings.ReplaceAll(path, "&amp;", "&")
 }
 
-// TestFolders goes from an action through the folders of its inputs to a file, and from an
+// TestFolders follows links from an action through its input folders to a file, and from an
 // operation through an output folder.
 func TestFolders(t *testing.T) {
 	b := newBrowser(t, false)
@@ -46,7 +46,7 @@ func TestFolders(t *testing.T) {
 	}
 
 	tree := b.blobs.put(&repb.Tree{Root: root, Children: []*repb.Directory{lib, {}}})
-	for d := range b.blobs { // an output's folders are in its Tree only
+	for d := range b.blobs { // the folders of an output are only in its Tree
 		if d != tree && d != content {
 			delete(b.blobs, d)
 		}

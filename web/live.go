@@ -14,46 +14,47 @@ import (
 )
 
 const (
-	// loadTimeout limits the wait of a page for its data.
+	// loadTimeout limits the time for loading the data of a page.
 	loadTimeout = 20 * time.Second
-	// maxViewers limits the live pages. Others do not update.
+	// maxViewers limits the open live pages. Further ones do not update.
 	maxViewers = 200
-	// livePeriod is how often a live page is checked for changes.
+	// livePeriod is the interval between checks of a live page for changes.
 	livePeriod = 2 * time.Second
-	// keepAlive is how often something is sent if nothing moves.
+	// keepAlive is the interval of messages on a stream without changes.
 	keepAlive = 15 * time.Second
 )
 
-// A display shows pages to viewers: once, or again whenever they look different.
+// A display renders pages: once, or again whenever they look different.
 type display struct {
 	*renderer
-	viewers *intake.Permits // of pages that move
+	viewers *intake.Permits // of live pages
 }
 
-// A loader gets the data of a page. Its errors are gRPC statuses.
+// A loader loads the data of a page. Its errors are gRPC statuses.
 type loader func(ctx context.Context, r *http.Request) (any, error)
 
-// A templated is the data of a page that is another one than usual.
+// A templated is data that needs another template than its page usually has.
 type templated interface{ template() string }
 
-// A former is the data of a page whose static parts depend on its form.
+// A former is the data of a page whose static parts depend on the form: if it changes, the viewer
+// must reload the page.
 type former interface{ form() string }
 
-// A growing is the data of a page with a part that is too large to be sent at each change:
-// additions to it are events of their own.
+// A growing is the data of a page with a part that is too large to send at each change. Separate
+// events send additions to it.
 type growing interface {
 	grown() (event string, data []byte)
 }
 
-// A holding is the data of a page that keeps so many bytes while somebody looks at it.
+// A holding is the data of a page that occupies held bytes while the page is open.
 type holding interface {
 	held() int64
 }
 
-// A lasting is the data of a page that has a turn until the page is written.
+// A lasting is data that holds a turn until the page is written.
 type lasting interface{ end() }
 
-// page answers with a page, or with the stream of its updates.
+// page serves a page, or the stream of its updates.
 func (d *display) page(name string, load loader) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept") == eventStream {
@@ -91,7 +92,7 @@ func (d *display) make(r *http.Request, name string, load loader) ([]byte, error
 	return d.whole(name, d.view(r, name, data))
 }
 
-// templateOf returns the template of a page: usual, unless its data are those of another one.
+// templateOf returns the template for data; the default is usual.
 func templateOf(data any, usual string) string {
 	if t, ok := data.(templated); ok {
 		return t.template()
@@ -99,7 +100,7 @@ func templateOf(data any, usual string) string {
 	return usual
 }
 
-// ended is told that the data of a page are no longer needed.
+// ended releases the turn of data that is no longer needed.
 func ended(data any) {
 	if l, ok := data.(lasting); ok {
 		l.end()
@@ -113,7 +114,7 @@ func (d *display) load(r *http.Request, load loader) (any, error) {
 }
 
 // follow sends the live part of a page whenever it looks different, until the viewer leaves or the
-// page ceases to exist.
+// page no longer exists.
 func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, load loader) {
 	e, r, leave, ok := d.events(w, r)
 	if !ok {
@@ -133,7 +134,7 @@ func (d *display) follow(w http.ResponseWriter, r *http.Request, name string, lo
 	}
 }
 
-// A follower is a viewer of a page that moves.
+// A follower is a viewer of a live page.
 type follower struct {
 	*display
 	e     events
@@ -141,8 +142,8 @@ type follower struct {
 	load  loader
 	keeps hold
 	seed  maphash.Seed
-	shown uint64    // of the part that was sent last
-	sent  time.Time // when something was
+	shown uint64    // hash of the part that was sent last
+	sent  time.Time // time of the last message
 	form  string
 }
 
@@ -150,8 +151,9 @@ func (d *display) follower(e events, name string, load loader) *follower {
 	return &follower{display: d, e: e, name: name, load: load, seed: maphash.MakeSeed()}
 }
 
-// round sends what is new, and reports whether the stream goes on. Browsers begin another stream,
-// with all that they do not have yet, unless they are told that the page is gone.
+// round sends the changes, and reports whether the stream continues. When a stream ends, browsers
+// open another one, which sends everything that they lack, unless they were told that the page is
+// gone.
 func (f *follower) round(r *http.Request) (goes bool) {
 	data, part, err := f.moving(r, f.name, f.load)
 	if f.e.crowded(r) || f.e.over(r) {
@@ -193,7 +195,7 @@ func (f *follower) round(r *http.Request) (goes bool) {
 	return err == nil
 }
 
-// send sends what there is of the part that moves, and of news.
+// send sends the live part, unless it is unchanged, and additions.
 func (f *follower) send(w http.ResponseWriter, part []byte, event string, news []byte) error {
 	e := f.e.to(w)
 	if len(part) > 0 {
@@ -207,7 +209,7 @@ func (f *follower) send(w http.ResponseWriter, part []byte, event string, news [
 	return e.send(event, news)
 }
 
-// alive has a viewer hear something now and then, and reports whether it can.
+// alive sends a message if the stream was silent for keepAlive. It returns false if that fails.
 func (f *follower) alive() bool {
 	if time.Since(f.sent) <= keepAlive {
 		return true
@@ -216,7 +218,7 @@ func (f *follower) alive() bool {
 	return f.e.send("alive", nil) == nil
 }
 
-// passing reports whether the same may succeed later.
+// passing reports whether a request that failed with err may succeed later.
 func passing(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
@@ -226,7 +228,7 @@ func passing(err error) bool {
 	}
 }
 
-// moving returns what a page shows and the part of it that moves. Errors are gRPC statuses.
+// moving returns the data of a page and the rendered live part. Errors are gRPC statuses.
 func (d *display) moving(r *http.Request, name string, load loader) (data any, part []byte, err error) {
 	leave, err := d.budget.make(r, name)
 	if err != nil {
@@ -246,9 +248,9 @@ func (d *display) moving(r *http.Request, name string, load loader) (data any, p
 	return data, part, err
 }
 
-// events begins a stream, if there is room for one more viewer; leave gives the room back. The
-// context of the request that is returned ends with errCrowded when the room is given to another
-// viewer, and with errLeft when he logs out.
+// events begins a stream if there is room for another viewer; leave releases the place. The context
+// of the returned request ends with errCrowded when another viewer gets the place, and with errLeft
+// when the user logs out.
 func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *http.Request, leave func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	giveBack, ok := d.viewers.Take(auth.CallerOf(ctx), func() { cancel(errCrowded) })
@@ -264,8 +266,8 @@ func (d *display) events(w http.ResponseWriter, r *http.Request) (e events, _ *h
 	return events{w, http.NewResponseController(w), func() { cancel(errCrowded) }}, r, func() { giveBack(); cancel(nil); <-watched }, true
 }
 
-// watch ends a stream with errLeft if its session is ended early. The returned channel is closed
-// when it has stopped, at the latest after the context of r.
+// watch ends a stream with errLeft if its session is ended early. It closes the returned channel
+// when it has stopped, at the latest after the end of the context of r.
 func (d *display) watch(r *http.Request, end context.CancelCauseFunc) <-chan struct{} {
 	stopped := make(chan struct{})
 	var who *auth.Identity

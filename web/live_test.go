@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
-// A grownView is the data of a page that keeps as much as it has, and has news.
+// A grownView is the data of a page with a given size and given additions.
 type grownView struct {
 	Text string
 	size int64
@@ -30,7 +30,7 @@ func (v *grownView) held() int64 { return v.size }
 
 func (v *grownView) grown() (event string, data []byte) { return "lanes", []byte(v.news) }
 
-// A following is a viewer of a page that is what its test says.
+// A following is a viewer of a page whose data the test sets.
 type following struct {
 	*follower
 	t    *testing.T
@@ -51,14 +51,14 @@ func newFollowing(t *testing.T) *following {
 	return f
 }
 
-// next returns what a round sends, and whether the stream goes on.
+// next runs a round, and returns its output and whether the stream continues.
 func (f *following) next() (sent string, goes bool) {
 	f.w.Body.Reset()
 	goes = f.round(f.r)
 	return f.w.Body.String(), goes
 }
 
-// expect has a round send something.
+// expect runs a round and checks its output.
 func (f *following) expect(want string, wantGoes bool) {
 	f.t.Helper()
 	if sent, goes := f.next(); goes != wantGoes || (want == "") != (sent == "") || !strings.Contains(sent, want) {
@@ -66,7 +66,7 @@ func (f *following) expect(want string, wantGoes bool) {
 	}
 }
 
-// TestPagesOutlastPassingErrors has a page fail for a while, and for good.
+// TestPagesOutlastPassingErrors has a page fail for a while, and then permanently.
 func TestPagesOutlastPassingErrors(t *testing.T) {
 	f := newFollowing(t)
 	f.data.Text = "first"
@@ -83,13 +83,13 @@ func TestPagesOutlastPassingErrors(t *testing.T) {
 	f.expect("event: gone\ndata: it is not there", false)
 }
 
-// TestPagesOutlastWantOfMemory has no room for a large part of a page for a while. News that cannot
-// be sent are had by another stream.
+// TestPagesOutlastWantOfMemory has no room for a large part of a page for a while. Another stream
+// sends the additions that this one could not send.
 func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f := newFollowing(t)
 	f.data.Text = "first"
 	f.expect("data: first", true)
-	leave, ok := f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {})
+	leave, ok := f.budget.unread.TakeUnits("", unitsOf(unlimited/16), func() {})
 	if !ok {
 		t.Fatal("no room")
 	}
@@ -97,7 +97,7 @@ func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f.expect("", true)
 	leave()
 	f.expect("data: xxx", true)
-	if leave, ok = f.budget.unread.TakeUnits("", unitsOf(enough/16), func() {}); !ok {
+	if leave, ok = f.budget.unread.TakeUnits("", unitsOf(unlimited/16), func() {}); !ok {
 		t.Fatal("no room")
 	}
 	defer leave()
@@ -105,11 +105,11 @@ func TestPagesOutlastWantOfMemory(t *testing.T) {
 	f.expect("", false)
 }
 
-// TestPagesThatGrow has a page keep little at first: it takes room when it keeps more, and ends
-// where there is none.
+// TestPagesThatGrow has the data of a page grow: its reservation grows too, and the stream ends
+// when there is no room.
 func TestPagesThatGrow(t *testing.T) {
 	f := newFollowing(t)
-	f.budget.held = newBudget(1 << 20).held // of one large build
+	f.budget.held = newBudget(1 << 20).held // for one large build
 	f.data.Text, f.data.size = "x", 1
 	f.expect("data: x", true)
 	for _, size := range []int64{usualAnswer + 1, maxBuilt * actionBytes} {
@@ -133,7 +133,7 @@ func TestPagesThatGrow(t *testing.T) {
 	}
 }
 
-// A failingRecords lists a record a page, the latest first, and fails at a page.
+// A failingRecords lists one record per page, the latest first, and fails at a given page.
 type failingRecords struct {
 	admin.SchedulerServer
 	records []*historypb.Record
@@ -155,8 +155,8 @@ func (f *failingRecords) ListRecords(_ context.Context, req *admin.ListRecordsRe
 	return resp, nil
 }
 
-// TestBuildsOutlastPassingErrors has the records of a build fail halfway: they are read again, and
-// counted once.
+// TestBuildsOutlastPassingErrors has the listing of a build's records fail halfway. The next
+// attempt reads the rest, and counts each record once.
 func TestBuildsOutlastPassingErrors(t *testing.T) {
 	from := &failingRecords{failsAt: 1}
 	for i, id := range []string{"c", "b", "a"} {

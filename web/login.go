@@ -12,11 +12,11 @@ import (
 	"github.com/forerunner-build/forerunner/auth/login"
 )
 
-// A loginPages has people log in and out.
+// A loginPages serves the pages for logging in and out.
 type loginPages struct{ *renderer }
 
-// refused answers a viewer without the right for a page: it redirects to the log-in, or shows a
-// page with the reason.
+// refused answers a viewer without the right to see a page: it redirects to the log-in, or shows
+// the reason on a page.
 func (l *loginPages) refused(w http.ResponseWriter, r *http.Request, why *status.Status) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		auth.Tell(w, why)
@@ -33,8 +33,9 @@ func (l *loginPages) refused(w http.ResponseWriter, r *http.Request, why *status
 	http.Redirect(w, r, logInAt(r.URL.RequestURI()), http.StatusSeeOther)
 }
 
-// sessionOver answers a form of a page whose session is over. It does not redirect: form-action of
-// the pages' policy also applies to redirects of forms, and browsers would not go on to the issuer.
+// sessionOver answers a form whose session has ended. It does not redirect: the form-action policy
+// of the pages also applies to redirects of forms, so browsers would not follow the redirect to the
+// issuer.
 func (l *loginPages) sessionOver(w http.ResponseWriter, r *http.Request) {
 	page := "/"
 	if from, err := url.Parse(r.Referer()); err == nil && from.Host == r.Host {
@@ -47,17 +48,17 @@ func (l *loginPages) sessionOver(w http.ResponseWriter, r *http.Request) {
 	l.render(w, http.StatusUnauthorized, "error", v)
 }
 
-// A provider is one with which one can log in.
+// A provider is an OpenID provider that users can log in with.
 type provider struct{ Title, Path string }
 
-// A loginView is the page for logging in and out.
+// A loginView is the data of the page for logging in and out.
 type loginView struct {
 	Choices []provider
 	Name    string // of the user
-	Out     bool   // the user has just logged out, or wants to
+	Out     bool   // the user has just logged out, or is about to
 }
 
-// logIn leads to the issuer that was chosen, or to the only one.
+// logIn redirects to the chosen issuer, or to the only one.
 func (l *loginPages) logIn(w http.ResponseWriter, r *http.Request) {
 	with, to := r.FormValue("with"), login.Local(r.FormValue("to"))
 	titles := l.login.Titles()
@@ -76,7 +77,7 @@ func (l *loginPages) logIn(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loggedIn is where issuers lead back to.
+// loggedIn serves the path to which issuers redirect.
 func (l *loginPages) loggedIn(w http.ResponseWriter, r *http.Request) {
 	to, err := l.login.Finish(w, r)
 	if err != nil {
@@ -86,8 +87,8 @@ func (l *loginPages) loggedIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// notLoggedIn says why the user has no session, and offers another try. The address of the page,
-// which contains data of the issuer, must not be shared.
+// notLoggedIn shows why the user has no session, and offers another attempt. It sends no referrer,
+// because the address of the page contains data of the issuer.
 func (l *loginPages) notLoggedIn(w http.ResponseWriter, r *http.Request, to string, err error) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	st := status.Convert(err)
@@ -106,7 +107,7 @@ func (l *loginPages) logOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/logout", http.StatusSeeOther)
 }
 
-// loggedOut shows that the session is over, if it is.
+// loggedOut shows the page after logging out.
 func (l *loginPages) loggedOut(w http.ResponseWriter, r *http.Request) {
 	v := l.view(r, "login", nil)
 	v.Data = loginView{Out: true, Name: v.Viewer.Name}

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/login/logintest"
 )
 
-// logins returns Logins with two issuers, neither of which answers.
+// logins returns Logins with two issuers that never answer.
 func logins(t *testing.T) *login.Logins {
 	t.Helper()
 	l, err := login.New(login.Options{
@@ -35,10 +35,10 @@ func logins(t *testing.T) *login.Logins {
 	return l
 }
 
-// TestLogInPage has people choose an issuer, and told why they are not logged in.
+// TestLogInPage chooses an issuer, and reads why the log-in failed.
 func TestLogInPage(t *testing.T) {
 	b := newBrowser(t, false)
-	b.get("/login", http.StatusNotFound) // nobody logs in
+	b.get("/login", http.StatusNotFound) // log-in is off
 	b.change(func(o *Options) { o.Login = logins(t) })
 	for _, path := range []string{"/login", "/login/callback", "/logout"} {
 		if got := b.site.Audience(httptest.NewRequest(http.MethodGet, path, nil)); got != Strangers {
@@ -51,13 +51,13 @@ func TestLogInPage(t *testing.T) {
 	page := b.get("/login/callback?error=evil%20text", 403)
 	expect(t, page, "You are not logged in", "begun in another browser")
 	if strings.Contains(page, "evil text") {
-		t.Error("a link has the page say what it likes")
+		t.Error("a link can put text on the page")
 	}
 	expect(t, b.get("/logout", 200), "You are logged out")
 	expect(t, b.get("/workers", 200), `href="/login?to=%2Fworkers">Log in`)
 }
 
-// TestRefused has browsers led to log in, and everybody else told.
+// TestRefused redirects browsers to the log-in. Other clients get an error.
 func TestRefused(t *testing.T) {
 	b := newBrowser(t, false)
 	b.change(func(o *Options) { o.Login = logins(t) })
@@ -104,11 +104,11 @@ func TestRefused(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept", "text/html")
 	if b.site.Refused(w, r, status.New(codes.Unauthenticated, "the reason")); w.Code != 401 {
-		t.Errorf("where nobody can log in: %d", w.Code)
+		t.Errorf("without log-in: %d", w.Code)
 	}
 }
 
-// An endless output sends something, and then nothing more.
+// An endless output sends something and then stays open.
 type endless struct {
 	bytestream.UnimplementedByteStreamServer
 }
@@ -121,10 +121,11 @@ func (*endless) Read(_ *bytestream.ReadRequest, stream bytestream.ByteStream_Rea
 	return stream.Context().Err()
 }
 
-// moving are a page that moves, and output.
+// moving are paths of streams: a live page, and output.
 func moving() []string { return []string{"/workers", "/" + operationOf + "/stdout"} }
 
-// TestPagesEndWithTheirSession has what moves loaded anew when the session of its viewer is over.
+// TestPagesEndWithTheirSession has streams make the browser reload the page when the session
+// expires.
 func TestPagesEndWithTheirSession(t *testing.T) {
 	b := newBrowser(t, true)
 	b.change(func(o *Options) { o.Output = &endless{} })
@@ -145,7 +146,7 @@ func TestPagesEndWithTheirSession(t *testing.T) {
 	}
 }
 
-// TestPagesEndWhenTheirViewerLogsOut has somebody log out while what moves is open in his browser.
+// TestPagesEndWhenTheirViewerLogsOut logs a user out while his browser has streams open.
 func TestPagesEndWhenTheirViewerLogsOut(t *testing.T) {
 	for _, path := range moving() {
 		t.Run(path, func(t *testing.T) {

@@ -22,14 +22,14 @@ import (
 
 func operationName(r *http.Request) string { return text.OperationPrefix + r.PathValue("id") }
 
-// An operationPages shows operations, and cancels them.
+// An operationPages serves the pages of operations, and cancels operations.
 type operationPages struct {
 	*renderer
 	*answers.Source
 	operations longrunningpb.OperationsServer
-	records    *recordPages // shows completed ones
+	records    *recordPages // shows completed operations
 	prints     *printed.Reader
-	output     bool // output of running commands can be watched
+	output     bool // whether the output of running commands is available
 }
 
 func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error) {
@@ -48,25 +48,25 @@ func (p *operationPages) list(ctx context.Context, r *http.Request) (any, error)
 	return rows[*admin.Operation]{list.GetOperations(), asked, list.GetNextPageToken()}, nil
 }
 
-// An operationView is one operation and its progress.
+// An operationView is an operation with its progress.
 type operationView struct {
 	*admin.Operation
 	Stage   string
 	Message string // for the client
-	Error   string // the status of the response, if it is none of success
-	Exit    *int32 // of the command, once it is known
-	Reused  bool   // the result was in the cache
+	Error   string // the status of the response, unless it is OK
+	Exit    *int32 // exit code of the command; nil until it is known
+	Reused  bool   // the result is from the action cache
 	Worker  string
 	Spans   []facts.Span
 	Facts   []facts.Table
-	Output  bool // can be watched
+	Output  bool // whether the page shows output while the command runs
 	Printed []printed.Text
 }
 
-// Failed reports whether it ended, and not with success.
+// Failed reports whether the operation ended without success.
 func (o operationView) Failed() bool { return o.Error != "" || o.Exit != nil && *o.Exit != 0 }
 
-// form changes when viewers must load the page again to see all of it.
+// form changes when viewers must reload the page to see all of it.
 func (o operationView) form() string { return o.Stage }
 
 // ActionPath returns the page of the action.
@@ -84,7 +84,7 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 			return p.records.one(ctx, record, r), nil
 		}
 		if err != nil && status.Code(recordErr) == codes.NotFound {
-			err = recordErr // which says how long records are kept
+			err = recordErr // this error says how long records are kept
 		}
 	}
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *operationPages) one(ctx context.Context, r *http.Request) (any, error) 
 	return v, nil
 }
 
-// respond copies the response.
+// respond copies the fields of the response.
 func (o *operationView) respond(resp *repb.ExecuteResponse) {
 	o.Message, o.Reused = resp.GetMessage(), resp.GetCachedResult()
 	if st := resp.GetStatus(); st.GetCode() != 0 {
@@ -131,11 +131,11 @@ func (o *operationView) respond(resp *repb.ExecuteResponse) {
 	o.Spans, o.Facts = facts.Spans(meta), facts.Packed(meta.GetAuxiliaryMetadata())
 }
 
-// cancel ends an operation in such a way that clients do not execute it again, as Bazel does after
-// CANCELLED. One that has ended meanwhile is unchanged.
+// cancel ends an operation with a status after which clients do not execute it again; Bazel does so
+// after CANCELLED. It does not change an operation that has already ended.
 func (p *operationPages) cancel(w http.ResponseWriter, r *http.Request) {
 	name := operationName(r)
-	// Only a known name: it becomes a pattern below.
+	// The operation must exist before its name becomes a pattern below.
 	_, err := p.Scheduler.GetOperation(r.Context(), &admin.GetOperationRequest{Name: name})
 	if err == nil {
 		_, err = p.Scheduler.KillOperations(r.Context(), &admin.KillOperationsRequest{

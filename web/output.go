@@ -15,13 +15,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// startedOver is shown below output that no longer counts.
+// startedOver appears below the output of a run that no longer counts.
 const startedOver = "The action was started over: the output above does not count."
 
 // An outputPages shows the output of running commands.
 type outputPages struct {
 	*display
-	from bytestream.ByteStreamServer // nil: that is not shown
+	from bytestream.ByteStreamServer // nil: output of running commands is not available
 }
 
 // serve sends the output of a running command.
@@ -53,7 +53,7 @@ func (p *outputPages) serve(w http.ResponseWriter, r *http.Request) {
 	_ = e.send("gone", []byte(text))
 }
 
-// ofRun sends the output of one run of a command to a stream.
+// ofRun sends the output of one run of a command to a stream of events.
 func (p *outputPages) ofRun(r *http.Request, e events, stream string) error {
 	out := &outputStream{r: r, events: e}
 	err := p.from.Read(&bytestream.ReadRequest{ResourceName: stream}, out)
@@ -63,18 +63,18 @@ func (p *outputPages) ofRun(r *http.Request, e events, stream string) error {
 	return err
 }
 
-// An outputStream is the reader of one stream of output.
+// An outputStream receives one stream of output.
 type outputStream struct {
 	grpc.ServerStreamingServer[bytestream.ReadResponse]
 	r      *http.Request
 	events events
-	begun  []byte // of an incomplete character
+	begun  []byte // an incomplete character
 }
 
 // Context implements grpc.ServerStream.
 func (o *outputStream) Context() context.Context { return o.r.Context() }
 
-// Send implements the stream, whose messages may end within a character.
+// Send implements bytestream.ByteStream_ReadServer. A message may end within a character.
 func (o *outputStream) Send(m *bytestream.ReadResponse) error {
 	data := append(o.begun, m.GetData()...)
 	whole := len(data) - cutOff(data)
@@ -85,7 +85,7 @@ func (o *outputStream) Send(m *bytestream.ReadResponse) error {
 	return o.events.sendText(data[:whole])
 }
 
-// cutOff returns how many bytes at the end of b begin a character that b does not have all of.
+// cutOff returns the length of the incomplete character at the end of b.
 func cutOff(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {

@@ -20,27 +20,27 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A published has the build events of a build.
+// A published has the build events of an invocation.
 type published struct {
 	*historypb.Build
 	Invocation string
-	// User and Instance are its owner.
+	// User and Instance own the build.
 	User, Instance string
-	// Ended is when the last of it was written.
+	// Ended is the time of the last stored event.
 	Ended   time.Time
 	outcome historypb.Outcome
-	// known is how many failed actions have records, which the page has, too.
+	// known counts the failed actions with records, which the page already shows.
 	known map[failedKind]int
 }
 
-// A failedKind is what a record and an event both have of a failed action.
+// A failedKind is a key that both the record and the build event of a failed action have.
 type failedKind struct{ target, mnemonic string }
 
-// maxPublishers limits the users whose builds of one invocation are searched.
+// maxPublishers limits the users whose builds are searched for one invocation.
 const maxPublishers = 10
 
-// published returns the build events of an invocation, nil if there are none. If several users
-// published under the same name, those of the user of these actions.
+// published returns the build events of an invocation, or nil if there are none. If several users
+// published an invocation of that name, it returns the events of the user who ran these actions.
 func (b *builder) published(ctx context.Context) (*published, error) {
 	id := b.view.Invocation
 	list, err := answers.Get(ctx, b.pages.Source, answers.KeyFor(ctx, "published "+id), func(ctx context.Context) (*admin.ListRecordsResponse, error) {
@@ -68,21 +68,21 @@ func publishedOf(r *historypb.Record) *published {
 	}
 }
 
-// What returns the patterns of targets.
+// What describes the command and target patterns of the build.
 func (p *published) What() string { return facts.Build(p.Build) }
 
-// Who returns the user: the authenticated one, or else the one in the events.
+// Who returns the user: the authenticated one or, if there is none, the one in the events.
 func (p *published) Who() string { return facts.BuildUser(p.User, p.Build) }
 
-// Word returns its outcome for a list.
+// Word returns the short outcome for a list.
 func (p *published) Word() string {
 	return facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
-// TargetCounts returns how many targets were built.
+// TargetCounts describes how many targets were built.
 func (p *published) TargetCounts() string { targets, _ := facts.BuildCounts(p.Build); return targets }
 
-// TestCounts returns how many tests passed.
+// TestCounts describes how many tests passed.
 func (p *published) TestCounts() string { _, tests := facts.BuildCounts(p.Build); return tests }
 
 // Words returns the command line as the user typed it.
@@ -90,8 +90,8 @@ func (p *published) Words() []string {
 	return slices.Concat([]string{"bazel", p.GetCommand()}, p.GetOptions(), p.GetPatterns())
 }
 
-// OtherFailures returns the failed actions that have no record: those that ran elsewhere. A record
-// stands for one of them.
+// OtherFailures returns the failed actions without a record, which ran elsewhere. Each record
+// accounts for one failed action.
 func (p *published) OtherFailures() (others []*historypb.Build_FailedAction) {
 	known := maps.Clone(p.known)
 	for _, a := range p.GetFailedActions() {
@@ -105,7 +105,7 @@ func (p *published) OtherFailures() (others []*historypb.Build_FailedAction) {
 	return others
 }
 
-// Class returns the style sheet's class for the outcome.
+// Class returns the CSS class of the outcome.
 func (p *published) Class() string {
 	if p.outcome == historypb.Outcome_OUTCOME_UNSPECIFIED {
 		if p.GetEnded() {
@@ -116,12 +116,12 @@ func (p *published) Class() string {
 	return outcomeClass(p.outcome)
 }
 
-// goesOn reports whether more of it may come.
+// goesOn reports whether the build may still send events.
 func (p *published) goesOn() bool {
 	return p != nil && facts.BuildGoesOn(p.Build, p.Ended)
 }
 
-// Verdict returns the outcome of the build.
+// Verdict describes the outcome of the build.
 func (p *published) Verdict() string {
 	switch p.outcome {
 	case historypb.Outcome_SUCCEEDED:
@@ -137,7 +137,7 @@ func (p *published) Verdict() string {
 	return "Failed: exit code " + text.Count(p.GetExitCode()) + ", " + facts.BuildOutcome(p.outcome, p.Build, p.Ended)
 }
 
-// Took returns the duration of the build; 0: unknown.
+// Took returns the duration of the build; 0 if unknown.
 func (p *published) Took() time.Duration {
 	if p.GetStarted() == nil || p.GetFinished() == nil {
 		return 0
@@ -163,10 +163,10 @@ type testRow struct {
 	Links []link
 }
 
-// A link is a log; without a Path it can be had nowhere here.
+// A link is a log; without a Path it is not available here.
 type link struct{ Title, Path string }
 
-// Rows returns the tests, those that did not pass first.
+// Rows returns the tests, failed ones first.
 func (p *published) Rows() (rows []testRow) {
 	for _, t := range p.GetTests() {
 		rows = append(rows, testRow{t, p.links(t.GetLogs())})
@@ -179,7 +179,7 @@ func rank(class string) int {
 	return slices.Index([]string{"failed", "executing", "queued", "completed"}, class)
 }
 
-// Class returns the style sheet's class for the status.
+// Class returns the CSS class of the status.
 func (t testRow) Class() string {
 	switch t.GetStatus() {
 	case "PASSED":
@@ -192,7 +192,7 @@ func (t testRow) Class() string {
 	return "failed"
 }
 
-// Word returns the status for people.
+// Word returns the status as text.
 func (t testRow) Word() string {
 	if t.Class() == "executing" {
 		return "not ended"
@@ -219,8 +219,8 @@ func (p *published) links(logs []*historypb.Build_Log) (list []link) {
 	return list
 }
 
-// storedPath is where a blob of the storage can be had that a bytestream URI names; empty: it names
-// none.
+// storedPath returns the path from which a browser downloads the blob of a bytestream URI; empty if
+// the URI names none.
 func storedPath(uri, name string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "bytestream" {

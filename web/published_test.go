@@ -12,8 +12,8 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// TestPublishedBuild shows what the build tool published, without and with actions, and not what
-// others published under its name.
+// TestPublishedBuild shows the build events of an invocation, without actions and with them, and
+// none that other users published under its name.
 func TestPublishedBuild(t *testing.T) {
 	b := newBrowser(t, false)
 	hash := strings.Repeat("ab", 32)
@@ -74,7 +74,7 @@ func TestPublishedBuild(t *testing.T) {
 	}
 	expect(t, page, "tests failed", "<dt>Actions</dt><dd>1</dd>", `href="/operations/1234"`)
 	if strings.Contains(page, "forged") {
-		t.Error("what eve published is on ann's page")
+		t.Error("eve's events are on ann's page")
 	}
 	mine.Build.FailedActions = append(mine.Build.FailedActions, &historypb.Build_FailedAction{Label: "//a:b", Mnemonic: "CppCompile", Message: "ran locally"})
 	b.scheduler.ended = []*historypb.Record{mine, action}
@@ -91,7 +91,7 @@ func TestPublishedBuild(t *testing.T) {
 		b.scheduler.ended = append(b.scheduler.ended, another)
 	}
 	if strings.Contains(b.get("/builds/build-1", 200), "told twice") {
-		t.Error("of more actions than are listed, some are listed as if they had no record")
+		t.Error("actions with records are listed as if they had none, because the list of records is limited")
 	}
 
 	goesOn := &historypb.Record{Invocation: "build-2", Ended: timestamppb.Now(), Build: &historypb.Build{Command: "build"}}
@@ -99,7 +99,7 @@ func TestPublishedBuild(t *testing.T) {
 	expect(t, b.get("/builds/build-2", 200), "Not ended, or its last event is missing", "data-live")
 }
 
-// TestBuildsOfHistory lists builds in place of operations.
+// TestBuildsOfHistory lists builds instead of operations.
 func TestBuildsOfHistory(t *testing.T) {
 	b := newBrowser(t, false)
 	expect(t, b.get("/history?show=builds", 200), "No build was published", "--bes_backend")

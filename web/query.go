@@ -16,10 +16,10 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// pageRows is how many rows of a long list are on a page.
+// pageRows is the number of rows per page of a long list.
 const pageRows = 100
 
-// A choice is a link to a page like this one.
+// A choice is a link to the same page with another parameter.
 type choice struct {
 	Title, Href string
 	Current     bool
@@ -28,7 +28,7 @@ type choice struct {
 // A rows is one page of a long list.
 type rows[T any] struct {
 	List []T
-	// Pattern is what was asked for, Next the token of the next page; both may be empty.
+	// Pattern is the viewer's search, Next the token of the next page; both may be empty.
 	Pattern, Next string
 }
 
@@ -37,7 +37,7 @@ func (r rows[T]) NextQuery() template.URL {
 	return template.URL(url.Values{"pattern": {r.Pattern}, "page": {r.Next}}.Encode())
 }
 
-// askedFor returns what the viewer looks for, nil for everything: a text, or names with values.
+// askedFor returns the viewer's search as text and as a pattern; nil matches everything.
 func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	asked = strings.TrimSpace(r.FormValue("pattern"))
 	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
@@ -57,11 +57,10 @@ func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	return asked, &admin.Pattern{Attributes: parsed.Map()}, nil
 }
 
-// spanField is the part of a query that says over which time lines are drawn.
+// spanField is the query parameter that chooses the span of charts.
 const spanField = "span"
 
-// spanOf returns the index of the span that is asked for, and the choices there are, on the same
-// page.
+// spanOf returns the index of the requested span, and links to the same page with each span.
 func spanOf(r *http.Request) (int, []choice, error) {
 	span, err := charts.SpanOf(r.FormValue(spanField))
 	if err != nil {

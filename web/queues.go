@@ -14,11 +14,11 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A queuePages shows the queues: as a whole, and by their branches.
+// A queuePages serves the queues: the overview, and the branches of each queue.
 type queuePages struct {
 	*answers.Source
 	plots *plots.Plots
-	// address and pages are those of the Options; used is set once the farm was used.
+	// address and pages are from Options; used is set once the farm has been used.
 	address, pages string
 	used           atomic.Bool
 }
@@ -30,8 +30,8 @@ type overview struct {
 	UnmatchedReason string
 	Spans           []choice
 	Plots           []charts.Plot
-	// Start are lines for .bazelrc, and Address is that of the scheduler, if the farm was never
-	// used.
+	// Start has lines for .bazelrc, and Address is the scheduler's address; both are empty once the
+	// farm has been used.
 	Start, Address string
 	plots.Sample
 }
@@ -58,15 +58,15 @@ type queueTree struct {
 	Omitted  int64
 }
 
-// A branch is a part of a queue whose operations have one key in common.
+// A branch is the part of a queue whose operations share one key.
 type branch struct {
 	*admin.Branch
-	// ID identifies it on the page, over time.
+	// ID identifies the branch on the page over time.
 	ID string
-	// Share is its share of the running work of its siblings; Fair is its fair share among those
+	// Share is its share of its siblings' running work. Fair is its fair share among the siblings
 	// with running or queued operations.
 	Share, Fair float64
-	// Open: it is shown with its branches unless the viewer closes it.
+	// Open: the page shows its subbranches until the viewer closes them.
 	Open     bool
 	Branches []branch
 }

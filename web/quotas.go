@@ -10,10 +10,10 @@ import (
 	"github.com/forerunner-build/forerunner/web/charts"
 )
 
-// A cohortView is a cohort with a row for each instance name.
+// A cohortView is a cohort with one row per instance name.
 type cohortView struct {
 	*admin.Cohort
-	Waiting int64 // actions, of all instance names
+	Waiting int64 // waiting actions of all instance names
 	Rows    []quotaRow
 }
 
@@ -23,7 +23,7 @@ type quotaRow struct {
 	Bar charts.Meter
 }
 
-// A quotaPages shows cohorts.
+// A quotaPages serves the page of cohorts.
 type quotaPages struct{ *answers.Source }
 
 func (p *quotaPages) list(ctx context.Context, _ *http.Request) (any, error) {

@@ -21,30 +21,30 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A recordView is an operation that has ended.
+// A recordView is a completed operation.
 type recordView struct {
 	recordRow
-	// Verdict is its outcome, in a sentence.
+	// Verdict describes the outcome in a sentence.
 	Verdict string
-	// Printed has its streams, standard error first.
+	// Printed has the output streams, standard error first.
 	Printed []printed.Text
-	// Again is a command line that runs it again; empty: the command is not known any more.
+	// Again is a shell command that runs the command again; empty if the command is unknown.
 	Again string
 	Spans []facts.Span
 	Facts []facts.Table
-	// Compared is with the run before, if that was asked for.
+	// Compared compares it with an earlier run, if the viewer asked for it.
 	Compared *compared
-	// WorkerName is that of its worker, WorkerPath its page.
+	// WorkerName is the name of the worker, WorkerPath its page.
 	WorkerName, WorkerPath string
 }
 
 // template implements templated.
 func (*recordView) template() string { return "record" }
 
-// form is that of a page that has nothing to wait for.
+// form is constant, because a completed operation does not change.
 func (*recordView) form() string { return "completed" }
 
-// Failed reports whether it ended without success.
+// Failed reports whether the operation ended without success.
 func (v *recordView) Failed() bool { return v.Class() == "failed" }
 
 // ActionPath returns the page of the action.
@@ -53,12 +53,12 @@ func (v *recordView) ActionPath() string {
 		url.Values{"instance": {v.GetInstanceName()}, "mnemonic": {v.GetMnemonic()}}.Encode())
 }
 
-// ComparePath returns the page that explains why it ran.
+// ComparePath returns the page that explains why the operation ran.
 func (v *recordView) ComparePath() string {
 	return "/" + v.GetOperation() + "?compare=1#compared"
 }
 
-// Others returns the page of other runs of the same target.
+// Others returns the page with other runs of the same target.
 func (v *recordView) Others() string { return runsPath(v.GetTarget()) }
 
 // OutputPath returns the URL of an output.
@@ -81,7 +81,7 @@ func (v *recordView) SizeOf(o *historypb.Output) (bytes int64) {
 // More returns the number of outputs that are not listed.
 func (v *recordView) More() int { return int(v.GetAllOutputs()) - len(v.GetOutputs()) }
 
-// A recordPages shows operations that have ended.
+// A recordPages serves the pages of completed operations.
 type recordPages struct {
 	*answers.Source
 	blobs    func(instance string, fn digest.Function) stored.Blobs
@@ -89,7 +89,7 @@ type recordPages struct {
 	comparer *comparer
 }
 
-// one returns the page of an operation that has ended, and compares it if r asks for that.
+// one returns the page of a completed operation, with a comparison if req asks for it.
 func (p *recordPages) one(ctx context.Context, r *historypb.Record, req *http.Request) *recordView {
 	v := p.viewOf(ctx, r)
 	if req.FormValue("compare") != "" {
@@ -107,7 +107,7 @@ func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordVi
 	}
 }
 
-// verdictOf is the outcome of an operation in a sentence.
+// verdictOf describes the outcome of an operation in a sentence.
 func verdictOf(r *historypb.Record) string {
 	switch r.GetOutcome() {
 	case historypb.Outcome_SUCCEEDED:
@@ -126,7 +126,7 @@ func verdictOf(r *historypb.Record) string {
 	return "Failed without a result: " + facts.Outcome(r)
 }
 
-// kept returns the stored part of a stream.
+// kept returns the stored part of an output stream.
 func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title string, stream *historypb.Stream) printed.Text {
 	hash, size, _ := strings.Cut(stream.GetDigest(), "/")
 	n, err := strconv.ParseInt(size, 10, 64)
@@ -143,8 +143,9 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 	return of
 }
 
-// again returns a command line that runs the command again in a copy of its inputs, such as Bazel's
-// execution root. Its environment is content, which not every owner of an operation may read.
+// again returns a shell command that runs the command again in a copy of its inputs, such as
+// Bazel's execution root. It omits the environment for viewers who may not read the content of the
+// instance name, as some owners of operations may not.
 func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	command := &repb.Command{Arguments: r.GetArguments()}
 	fn, err := stored.Function(r.GetDigestFunction())

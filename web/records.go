@@ -23,15 +23,15 @@ import (
 
 // A Kind is a selection of completed operations, or of builds.
 type Kind struct {
-	// Name is its name in URLs and of the flag, Title its name on the page.
+	// Name is the kind's name in URLs and in the flag, Title its name on the page.
 	Name, Title string
 	choose      func(*admin.ListRecordsRequest)
 }
 
-// BuildsKind is the kind of builds with published events.
+// BuildsKind is the kind of builds that published events.
 const BuildsKind = "builds"
 
-// Kinds are all Kinds; the first selects everything.
+// Kinds returns all kinds; the first selects everything.
 func Kinds() []Kind {
 	outcomes := func(list ...historypb.Outcome) func(*admin.ListRecordsRequest) {
 		return func(req *admin.ListRecordsRequest) { req.Outcomes = list }
@@ -47,9 +47,9 @@ func Kinds() []Kind {
 	}
 }
 
-// RecordsOf returns the request for a kind of completed operations, by the text of a search box:
-// name=value is a pattern, any other text must be part of a name. since limits how long ago they
-// ended; 0: any time.
+// RecordsOf returns the request for completed operations of a kind. typed is the text of the search
+// box: name=value is a pattern, any other text must be part of a name. since limits the age of the
+// operations; 0 means any age.
 func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsRequest, error) {
 	req := &admin.ListRecordsRequest{}
 	kinds := Kinds()
@@ -80,7 +80,7 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	return req, nil
 }
 
-// times are the choices of the page, the default first.
+// times are the choices of age on the page, the default first.
 var times = []struct {
 	Name, Title string
 	since       time.Duration
@@ -88,28 +88,29 @@ var times = []struct {
 	{"all", "any time", 0}, {"1h", "the last hour", time.Hour}, {"24h", "the last day", 24 * time.Hour}, {"168h", "the last week", 7 * 24 * time.Hour},
 }
 
-// A recordsView is a page of operations that have ended.
+// A recordsView is a page of the list of completed operations.
 type recordsView struct {
 	Kinds, Times      []choice
 	Kind, Time, Typed string
 	List              []recordRow
 	Builds            []published
-	Next              string // the path of the next page; empty: there is none
-	// Elsewhere is the path of the same search among builds, or among operations if it is of builds.
+	Next              string // path of the next page; empty if there is none
+	// Elsewhere is the path of the same search among builds or, on the list of builds, among
+	// operations.
 	Elsewhere string
 }
 
-// OfBuilds reports whether builds are listed.
+// OfBuilds reports whether the page lists builds.
 func (v *recordsView) OfBuilds() bool { return v.Kind == BuildsKind }
 
-// A recordRow is an operation that has ended.
+// A recordRow is a completed operation in a list.
 type recordRow struct {
 	*historypb.Record
 	Ended        time.Time
 	Queued, Took time.Duration
 }
 
-// Name is what the operation is called in a list.
+// Name returns the name of the operation in a list.
 func (r recordRow) Name() string { return facts.Name(r.Record) }
 
 func (r recordRow) Class() string { return outcomeClass(r.GetOutcome()) }
@@ -124,7 +125,7 @@ func rowOf(r *historypb.Record) recordRow {
 	return row
 }
 
-// outcomeClass is an outcome for the style sheet.
+// outcomeClass returns the CSS class of an outcome.
 func outcomeClass(o historypb.Outcome) string {
 	switch o {
 	case historypb.Outcome_SUCCEEDED:

@@ -23,7 +23,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// ListRecords returns all that the fake has, of an invocation if that is asked for.
+// ListRecords returns all records of the fake, or those of the requested invocation.
 func (f *fakeScheduler) ListRecords(_ context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
 	f.tell(fmt.Sprintf("records %v %q %v %t", req.GetPattern().GetAttributes(), req.GetText(), req.GetOutcomes(), req.GetSlowest()))
 	f.mu.Lock()
@@ -55,7 +55,7 @@ func (f *fakeScheduler) GetRecord(_ context.Context, req *admin.GetRecordRequest
 	return nil, status.Errorf(codes.NotFound, "operation %q is unknown, or ended too long ago", req.GetOperation())
 }
 
-// failed is an operation that ended with exit code 139, of a command in the storage.
+// failed returns an operation that ended with exit code 139, whose command is in the storage.
 func failed(b *browser) *historypb.Record {
 	command := b.blobs.put(&repb.Command{
 		Arguments: []string{"cc", "-o", "a b"}, WorkingDirectory: "sub",
@@ -90,7 +90,7 @@ func TestRecordPage(t *testing.T) {
 	if strings.Contains(page, "javascript:") {
 		t.Error("a command can make links")
 	}
-	expect(t, b.get("/actions/sha256/"+r.GetAction()+"?instance=main", 200), "Failed: exit code 139") // the action itself is gone
+	expect(t, b.get("/actions/sha256/"+r.GetAction()+"?instance=main", 200), "Failed: exit code 139") // the storage no longer has the action
 	if got := b.get("/blobs/sha256/"+r.GetStderr().GetDigest()+"?instance=main&name=x/stderr.txt", 200); !strings.Contains(got, "error:") {
 		t.Errorf("the download is %q", got)
 	}
@@ -98,12 +98,12 @@ func TestRecordPage(t *testing.T) {
 	r.Outcome, r.ExitCode = historypb.Outcome_SUCCEEDED, 0
 	page = b.get("/operations/1234", 200)
 	if strings.Index(page, "Standard error") < strings.Index(page, "<dt>Worker") {
-		t.Error("of a success, standard error is before the facts")
+		t.Error("on the page of a success, standard error is before the facts")
 	}
 }
 
-// TestRecordPageWithoutContent has a viewer who may execute and not read. The environment of a
-// command is content.
+// TestRecordPageWithoutContent has a viewer with the right to execute but not to read. A command's
+// environment is content.
 func TestRecordPageWithoutContent(t *testing.T) {
 	b := newBrowser(t, false)
 	r := failed(b)
@@ -139,7 +139,7 @@ func TestHistoryPage(t *testing.T) {
 	b.get("/history?show=nonsense", 400)
 }
 
-// TestBuildPage has a build of 20,000 actions on 64 positions.
+// TestBuildPage has a build of 20,000 actions in 64 positions.
 func TestBuildPage(t *testing.T) {
 	b := newBrowser(t, false)
 	b.get("/builds/build-1", 404)
@@ -173,7 +173,7 @@ func TestBuildPage(t *testing.T) {
 	}
 }
 
-// TestBuildPageSendsWhatIsNew has a build of 20,000 actions go on while its page is looked at.
+// TestBuildPageSendsWhatIsNew has a build of 20,000 actions continue while its page is open.
 func TestBuildPageSendsWhatIsNew(t *testing.T) {
 	b := newBrowser(t, false)
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -195,7 +195,7 @@ func TestBuildPageSendsWhatIsNew(t *testing.T) {
 	page := b.get("/builds/build-1", 200)
 	have := regexp.MustCompile(`data-have="(\d+)"`).FindStringSubmatch(page)
 	if have == nil {
-		t.Fatal("the page does not say what it has")
+		t.Fatal("the page does not say which actions it has")
 	}
 	t.Logf("the page has %d bytes", len(page))
 	sent, added, seen, looks := 0, false, false, 0
@@ -214,12 +214,12 @@ func TestBuildPageSendsWhatIsNew(t *testing.T) {
 		case name == "lanes" && seen:
 			expect(t, data, "//a:20000", "//a:running")
 			if strings.Contains(data, "//a:19000") {
-				t.Error("what the page has is sent again")
+				t.Error("actions that the page has are sent again")
 			}
 			return false
 		}
 		if !seen {
-			sent = 0 // the scheduler was asked before; what ended last may be sent once more
+			sent = 0 // the scheduler has answered before; the last actions may be sent once more
 		}
 		looks++
 		return looks < 20
@@ -232,7 +232,7 @@ func TestBuildPageSendsWhatIsNew(t *testing.T) {
 	}
 }
 
-// TestBuildTrace has what ran of a build as a Chrome trace.
+// TestBuildTrace returns the completed actions of a build as a Chrome trace.
 func TestBuildTrace(t *testing.T) {
 	b := newBrowser(t, false)
 	b.get("/builds/build-1.trace.json", 404)
@@ -273,7 +273,7 @@ func TestBuildTrace(t *testing.T) {
 	}
 }
 
-// TestComparedRecord says why a result was not in the action cache.
+// TestComparedRecord explains why a result was not in the action cache.
 func TestComparedRecord(t *testing.T) {
 	b := newBrowser(t, false)
 	file := func(name, content string) *repb.FileNode {
@@ -299,7 +299,7 @@ func TestComparedRecord(t *testing.T) {
 		expect(t, page, `<td>-O1</td><td>-O2</td>`, `<th scope="row">PATH</th><td>/bin</td><td>/usr/bin</td>`, `<th scope="row">include/&lt;b&gt;.h</th>`,
 			`href="/operations/1"`, "<li>Input include/&lt;b&gt;.h differs.</li>")
 		_, page, _ = strings.Cut(page, `id="compared"`)
-		page, _, _ = strings.Cut(page, "<h2>") // an action's page lists all of it behind
+		page, _, _ = strings.Cut(page, "<h2>") // the page of an action lists all inputs below
 		for _, same := range []string{"LANG</th>", "same.h", "never.h"} {
 			if strings.Contains(page, same) {
 				t.Errorf("%s: %s is the same, and listed", path, same)

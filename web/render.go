@@ -21,9 +21,9 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// A renderer makes whole pages, also of errors.
+// A renderer renders whole pages, including error pages.
 type renderer struct {
-	templates map[string]*template.Template // by the name of a page
+	templates map[string]*template.Template // by page name
 	login     *login.Logins                 // nil: no log-in
 	budget    *budget
 	readOnly  bool
@@ -54,9 +54,9 @@ func (p *renderer) parse() error {
 	return nil
 }
 
-// A view is the data of templates.
+// A view is the data of a template.
 type view struct {
-	Page     string // the open one of the navigation
+	Page     string // the selected page of the navigation
 	ReadOnly bool
 	Viewer   viewer
 	Data     any
@@ -64,10 +64,10 @@ type view struct {
 
 // A viewer is the user of a page.
 type viewer struct {
-	Name     string // empty: not known
-	LoggedIn bool   // with a session, which he can end
-	LogIn    string // where the user can log in; empty: logged in, or no log-in
-	Observes bool   // all of the farm
+	Name     string // empty if unknown
+	LoggedIn bool   // has a session, which the user can end
+	LogIn    string // the log-in page; empty if the user is logged in or log-in is off
+	Observes bool   // may see the whole farm
 }
 
 // view returns the data for the template of a page.
@@ -88,10 +88,10 @@ func (p *renderer) view(r *http.Request, page string, data any) view {
 	return view{Page: page, ReadOnly: p.readOnly || !auth.Allowed(ctx, auth.Administer, ""), Viewer: v, Data: data}
 }
 
-// logInAt is where one logs in to see a page.
+// logInAt returns the path of the log-in page that leads back to page.
 func logInAt(page string) string { return "/login?" + url.Values{"to": {login.Local(page)}}.Encode() }
 
-// render writes a whole page, which is small.
+// render sends a whole page that is small.
 func (p *renderer) render(w http.ResponseWriter, code int, name string, v view) {
 	b, err := p.whole(name, v)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *renderer) whole(name string, v view) ([]byte, error) {
 	return p.execute(name, "layout.html", v)
 }
 
-// execute returns what a part of the template of a page makes of v. Errors are gRPC statuses.
+// execute renders a part of the template of a page. Errors are gRPC statuses.
 func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 	b := page{most: p.budget.page}
 	err := p.templates[name].ExecuteTemplate(&b, part, v)
@@ -117,22 +117,22 @@ func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
 		return nil, status.Error(codes.Internal, "this page cannot be shown: see the scheduler's log")
 	}
-	if b.Cap()-b.Len() > usualAnswer { // a page is kept until it is read: without what is left of its buffer
+	if b.Cap()-b.Len() > usualAnswer { // the page stays in memory until it is read, so copy it out of a much larger buffer
 		return bytes.Clone(b.Bytes()), nil
 	}
 	return b.Bytes(), nil
 }
 
-// write writes a page.
+// write sends a page.
 func write(w http.ResponseWriter, code int, page []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(page) // the viewer may have left
+	_, _ = w.Write(page) // fails if the viewer has left
 }
 
-// main returns the part of a page that moves. Errors are gRPC statuses.
+// main renders the live part of a page. Errors are gRPC statuses.
 func (p *renderer) main(r *http.Request, name string, data any) ([]byte, error) {
 	return p.execute(name, "main", p.view(r, name, data))
 }
@@ -140,24 +140,24 @@ func (p *renderer) main(r *http.Request, name string, data any) ([]byte, error) 
 // A failure is the data of an error page.
 type failure struct {
 	Title, Text string
-	Again       string // where one can try again; empty: nowhere
+	Again       string // path for another attempt; empty: none
 }
 
-// fail shows an error, by its gRPC status.
+// fail sends an error page for a gRPC status.
 func (p *renderer) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
 	st := status.Convert(err)
-	code, title := http.StatusInternalServerError, "This did not work"
+	code, title := http.StatusInternalServerError, "This request failed"
 	switch st.Code() {
 	case codes.NotFound:
 		code, title = http.StatusNotFound, "Not here"
 	case codes.InvalidArgument:
-		code, title = http.StatusBadRequest, "That is not understood"
+		code, title = http.StatusBadRequest, "Invalid request"
 	case codes.FailedPrecondition:
 		code, title = http.StatusConflict, "Not possible"
 	case codes.Unauthenticated:
-		code, title = http.StatusUnauthorized, "Who are you?"
+		code, title = http.StatusUnauthorized, "Not logged in"
 	case codes.PermissionDenied:
-		code, title = http.StatusForbidden, "Not for you"
+		code, title = http.StatusForbidden, "No permission"
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted:
 		code, title = http.StatusServiceUnavailable, "Not now"
 	}

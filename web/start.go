@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-// Bazelrc returns the lines with which Bazel uses a farm: the address of its scheduler, its pages
-// (empty if their address is unknown), and so many concurrent actions.
+// Bazelrc returns the lines of .bazelrc that make Bazel use a farm. executor is the address of the
+// scheduler, pages the URL of the pages (empty if unknown), jobs the number of concurrent actions.
 func Bazelrc(executor, pages string, jobs int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "build --remote_executor=%s\n", executor)
@@ -28,10 +28,11 @@ func Bazelrc(executor, pages string, jobs int) string {
 	return b.String()
 }
 
-// customaryJobs is a suitable --jobs of Bazel for farms of a few machines.
+// customaryJobs is a suitable --jobs of Bazel for a farm of a few machines.
 const customaryJobs = 50
 
-// start returns the lines for a first use of the farm; empty: it was used.
+// start returns the lines of .bazelrc for a farm that has never been used; empty if the farm has
+// been used.
 func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 	if p.address == "" || p.used.Load() {
 		return ""
@@ -57,8 +58,8 @@ func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 	return Bazelrc(reachable(p.address, r.Host), pages, customaryJobs)
 }
 
-// reachable returns an address for viewers of the pages at a host: if a port is open on all
-// addresses, it is open there, too.
+// reachable returns the address as the viewers of the pages can reach it: if the port is open on
+// all addresses, it replaces the host by the host of the pages.
 func reachable(address, host string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// TestBazelrc compares the lines with those that people read.
+// TestBazelrc compares the lines with those in the documentation.
 func TestBazelrc(t *testing.T) {
 	lines := Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", customaryJobs)
 	for _, page := range []string{"../README.md", "../docs/QUICKSTART.md"} {
@@ -25,7 +25,8 @@ func TestBazelrc(t *testing.T) {
 	}
 }
 
-// TestStart shows whoever opens the overview of a new farm how to use it, until somebody has.
+// TestStart opens the overview of a new farm: it shows how to use the farm until someone has used
+// it.
 func TestStart(t *testing.T) {
 	b := newBrowser(t, false)
 	if page := b.get("/", 200); strings.Contains(page, "--remote_executor") {

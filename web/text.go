@@ -16,22 +16,22 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// functions are those of templates.
+// functions are the functions of templates.
 var functions = template.FuncMap{
 	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
 	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "runsPath": runsPath, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
 
-// dash stands for nothing.
+// dash returns a dash for an empty text.
 func dash(s string) string { return cmp.Or(s, "–") }
 
-// breakable is a name whose parts may be on separate lines.
+// breakable allows line breaks between the parts of a name.
 func breakable(name string) template.HTML {
 	return template.HTML(strings.NewReplacer("/", "/<wbr>", ":", ":<wbr>", "_", "_<wbr>").Replace(template.HTMLEscapeString(name)))
 }
 
-// buildPath is where the page of an invocation is.
+// buildPath returns the page of an invocation.
 func buildPath(invocation string) string { return "/builds/" + url.PathEscape(invocation) }
 
 func short(s string) string { return dash(text.Short(s)) }
@@ -40,7 +40,7 @@ func ago(at *timestamppb.Timestamp) string { return dash(text.Ago(at)) }
 
 func platform(list []*admin.Property) string { return dash(text.Platform(list, ", ")) }
 
-// noun is the noun after a number: the given singular, or its plural.
+// noun returns the given singular noun, or its plural, to follow the number n.
 func noun(n any, one string) string {
 	v := reflect.ValueOf(n)
 	if v.CanUint() {
@@ -49,7 +49,7 @@ func noun(n any, one string) string {
 	return plural.Noun(v.Int(), one)
 }
 
-// others says how many workers of a queue are neither idle nor busy, and why.
+// others describes how many workers of a queue are neither idle nor busy, and why.
 func others(q *admin.Queue) string {
 	var parts []string
 	for _, part := range []struct {
@@ -63,10 +63,10 @@ func others(q *admin.Queue) string {
 	return strings.Join(parts, ", ")
 }
 
-// more is how many there are beside the shown one.
+// more returns how many there are besides the one that is shown.
 func more(all int32) string { return text.Count(all - 1) }
 
-// seconds drops parts of a second.
+// seconds drops fractions of a second.
 func seconds(d time.Duration) string {
 	if d < time.Second {
 		return dash("")
@@ -74,7 +74,7 @@ func seconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// workerPath is the page of the machine of a worker's key; empty if the key lacks it.
+// workerPath returns the page of the machine in a worker's key; empty if the key has no machine.
 func workerPath(key string) string {
 	host := text.Host(key)
 	if host == "" {
@@ -83,19 +83,19 @@ func workerPath(key string) string {
 	return "/workers?" + url.Values{"pattern": {"host=" + strings.ReplaceAll(host, ",", "?")}}.Encode()
 }
 
-// workerText is the machine of a worker: its host, if it has one.
+// workerText returns the host of a worker or, without a host, its machine.
 func workerText(key string) string { return dash(cmp.Or(text.Host(key), text.Machine(key))) }
 
-// runsPath is the page with the runs of a target.
+// runsPath returns the page with the runs of a target.
 func runsPath(target string) string {
 	return "/history?" + url.Values{"q": {"target=" + strings.NewReplacer("*", "?", ",", "?", " ", "?").Replace(target)}}.Encode()
 }
 
-// maxWhole is how long an argument may be that is not broken, in bytes.
+// maxWhole is the maximum length in bytes of an argument that is kept on one line.
 const maxWhole = 200
 
-// commandLine writes a command as a shell would take it. An option is not broken at its dashes if
-// there is room on the next line.
+// commandLine writes a command in shell syntax. An option is not broken at its dashes if it fits on
+// the next line.
 func commandLine(args []string) template.HTML {
 	var b strings.Builder
 	for i, a := range args {
@@ -111,7 +111,7 @@ func commandLine(args []string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// queueID identifies a queue.
+// queueID returns an identifier of a queue.
 func queueID(q *admin.Queue) string {
 	return fmt.Sprintf("%s|%s|%d", q.GetInstanceNamePrefix(), platform(q.GetPlatform()), q.GetSizeClass())
 }

@@ -11,14 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// traceSuffix is that of a build's path where its trace is.
+// traceSuffix follows the path of a build's page in the path of its trace.
 const traceSuffix = ".trace.json"
 
-// tracePath is where the trace of an invocation is.
+// tracePath returns the path of the trace of an invocation.
 func tracePath(invocation string) string { return "/builds/" + url.PathEscape(invocation+traceSuffix) }
 
-// trace answers with the completed operations of an invocation as a Chrome trace: a process for
-// each machine, a thread for each position.
+// trace sends the completed operations of an invocation as a Chrome trace: a process for each
+// machine, a thread for each position.
 func (b *builder) trace(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), loadTimeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func (b *builder) events(w http.ResponseWriter) {
 	for e := range b.line.Events {
 		line, err := json.Marshal(e)
 		if err != nil {
-			continue // all its fields can be encoded
+			continue // every field can be encoded
 		}
 		_, _ = out.WriteString(before)
 		if _, err := out.Write(line); err != nil {
@@ -55,7 +55,7 @@ func (b *builder) events(w http.ResponseWriter) {
 		}
 		before = ",\n"
 	}
-	if before != ",\n" { // nothing ran
+	if before != ",\n" { // no event was written
 		_, _ = out.WriteString(before)
 	}
 	_, _ = out.WriteString("\n]}\n")

@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// TestCrowdedPages has one viewer have all pages that move: one of them makes room for another
-// viewer, and says so.
+// TestCrowdedPages fills all places with live pages of one viewer. One of them must give its place
+// to another viewer, and say so.
 func TestCrowdedPages(t *testing.T) {
 	b := newBrowser(t, true)
 	b.site.display.viewers = intake.NewPermits(2)

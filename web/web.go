@@ -21,47 +21,48 @@ import (
 
 // Options are the data sources and settings of a Site.
 type Options struct {
-	// Scheduler and Operations provide everything that changes. Both are required.
+	// Scheduler and Operations provide all data of the scheduler. Both are required.
 	Scheduler  admin.SchedulerServer
 	Operations longrunningpb.OperationsServer
-	// Output has the output of running commands; nil: it is not shown.
+	// Output has the output of running commands; nil: pages do not show it.
 	Output bytestream.ByteStreamServer
-	// Blobs returns the storage of an instance name, which has its actions.
+	// Blobs returns the storage of an instance name.
 	Blobs func(instance string, fn digest.Function) Blobs
-	// Profiles has the profiles of actions; nil: unknown.
+	// Profiles has the profiles of actions; nil: pages do not show them.
 	Profiles record.Hints
-	// Figures stores charts over restarts, as hints under keys that contain Farm; nil: they are not
-	// stored.
+	// Figures stores charts, so that they survive restarts, as hints under keys that contain Farm;
+	// nil: charts start empty.
 	Figures record.Hints
 	Farm    string
-	// Login handles log-ins; nil: none.
+	// Login handles log-ins; nil: log-in is off.
 	Login *login.Logins
-	// Address is the scheduler's address for clients, such as grpc://host:8980, and Pages the URL
-	// of these pages, with a slash at its end. Empty: no instructions are shown; the pages are at
-	// the viewer's address.
+	// Address is the scheduler's address for clients, such as grpc://host:8980; empty: the overview
+	// shows no instructions. Pages is the URL of these pages, ending in a slash; empty:
+	// instructions use the viewer's address.
 	Address, Pages string
-	// Memory is the memory limit of the program, of which large pages get a part; 0: no limit.
+	// Memory is the memory limit of the program in bytes, of which large pages may use a part; 0:
+	// no limit.
 	Memory int64
 	// ReadOnly disables changes.
 	ReadOnly bool
 	Logger   *zap.Logger
 }
 
-// Blobs is storage.
+// Blobs reads from a storage.
 type Blobs = stored.Blobs
 
-// A Site is a set of pages. It knows their paths and audiences; other types make them.
+// A Site is a set of pages. It knows their paths and audiences. Other types make the pages.
 type Site struct {
 	display *display
 	queues  *queuePages
-	sampler *plots.Sampler // asks for samples while it runs
+	sampler *plots.Sampler // takes samples during Run
 	login   *loginPages
 	mux     *http.ServeMux
-	// audiences are those of the patterns of mux.
+	// audiences has the audience of each pattern of mux.
 	audiences map[string]Audience
 }
 
-// New returns a Site. It asks for nothing yet.
+// New returns a Site. It makes no requests yet.
 func New(o Options) (*Site, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -85,7 +86,7 @@ func New(o Options) (*Site, error) {
 	return s, nil
 }
 
-// Handler answers every request, those for unknown pages with an error. It does not authenticate:
+// Handler answers every request, with an error if there is no such page. It does not authenticate:
 // see Audience.
 func (s *Site) Handler() http.Handler {
 	// Browsers report whether a form comes from one of these pages.
@@ -98,7 +99,7 @@ func (s *Site) Refused(w http.ResponseWriter, r *http.Request, why *status.Statu
 	s.login.refused(w, r, why)
 }
 
-// Run takes samples until ctx ends, keeps them, and returns nil.
+// Run takes samples until ctx ends, saves them, and returns nil.
 func (s *Site) Run(ctx context.Context) error { return s.sampler.Run(ctx) }
 
 func withHeaders(next http.Handler) http.Handler {
@@ -108,7 +109,7 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders limits the rights of an answer in browsers.
+// setHeaders restricts what browsers allow the answer to do.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "+
 		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")

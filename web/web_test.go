@@ -17,7 +17,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// expect fails the test for each text that a page does not have.
+// expect fails the test for each text that the page lacks.
 func expect(t *testing.T, page string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -41,7 +41,7 @@ func TestPages(t *testing.T) {
 	if !slices.Contains(b.scheduler.told, "list target=//a*") {
 		t.Errorf("asked %q", b.scheduler.told)
 	}
-	expect(t, b.get("/operations?pattern=nonsense", 400), "That is not understood")
+	expect(t, b.get("/operations?pattern=nonsense", 400), "Invalid request")
 	expect(t, b.get("/workers", 200), "scrub 42 %, ends in 4 days", "50 GiB of 80 GiB", "321 blobs: 3 damaged; no scrub", "host=w,1,slot=0", "executing", "old-*", "page=more%26",
 		">executing<", ">drained<", "1 of 6 slots busy", "1 action, 6 slots", "cdcdcdcdcdcd", " and 2 more", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
 	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
@@ -64,7 +64,7 @@ func TestPages(t *testing.T) {
 	expect(t, b.get("/static/live.js", 200), "EventSource", "no longer updated: ${event.data}")
 }
 
-// TestAction lays a profile over the inputs of an action.
+// TestAction compares the inputs of an action with a profile.
 func TestAction(t *testing.T) {
 	b := newBrowser(t, false)
 	file := func(name string, size int64) *repb.FileNode {
@@ -83,7 +83,7 @@ func TestAction(t *testing.T) {
 		"starts on class 1", "it was fast enough", "90 %",
 		`<path d="M400 10h.01"/><path class="bad" d="M1000 10h.01"/><path class="accept" d="M800 0v20"/>`, ">large<")
 	if strings.Contains(page, "never-read") {
-		t.Error("what is not known is taken for never read")
+		t.Error("unknown files are shown as never read")
 	}
 
 	profiles := prefetch.NewProfiles(b.profiles, prefetch.ProfilesOptions{})
@@ -97,7 +97,7 @@ func TestAction(t *testing.T) {
 	expect(t, page, "Never read: 1 file, 30 MiB", `<span class="key">large</span><span class="n less"></span><span class="n">30 MiB</span><span class="n">30 MiB</span><span class="n mark never-read">never read</span>`,
 		`<span class="key">main.c</span><span class="n less"></span><span class="n">5 B</span><span class="n"></span><span class="n mark read">read</span>`)
 	if strings.Index(page, "lib/") > strings.Index(page, "main.c") || strings.Index(page, "large") > strings.Index(page, ">used") {
-		t.Error("what is never read does not come first")
+		t.Error("files that are never read do not come first")
 	}
 
 	delete(b.blobs, lib)
@@ -145,7 +145,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestLive has a page that is sent again when it looks different.
+// TestLive has a live page that is sent again when it looks different.
 func TestLive(t *testing.T) {
 	b := newBrowser(t, false)
 	seen := 0
@@ -172,12 +172,12 @@ func TestLive(t *testing.T) {
 		return true
 	})
 	if last != "gone" {
-		t.Errorf("the page of what is not there ends with %q", last)
+		t.Errorf("the page of a missing operation ends with %q", last)
 	}
 }
 
-// TestLiveOperation has an operation end while its page is open. What the page shows then is of
-// another kind if there is a record of the operation.
+// TestLiveOperation has an operation end while its page is open. If the operation has a record, the
+// page then has another form.
 func TestLiveOperation(t *testing.T) {
 	for name, hasRecord := range map[string]bool{"with a record": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestLiveOperation(t *testing.T) {
 	}
 }
 
-// A connection takes what is sent to a viewer, until a deadline.
+// A connection accepts data until a deadline.
 type connection struct {
 	*httptest.ResponseRecorder
 	until time.Time
@@ -215,7 +215,8 @@ func (c *connection) SetWriteDeadline(until time.Time) error {
 	return nil
 }
 
-// TestViewersThatTakeNothing has events with a time by which each has to be taken.
+// TestViewersThatTakeNothing sends events to a viewer that does not read. Each event has a
+// deadline.
 func TestViewersThatTakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &connection{ResponseRecorder: httptest.NewRecorder()}
@@ -231,7 +232,7 @@ func TestViewersThatTakeNothing(t *testing.T) {
 	})
 }
 
-// TestEventsHaveOneKindOfLine sends what ends an event for browsers, if it is taken as it is.
+// TestEventsHaveOneKindOfLine sends text with every line end that browsers accept.
 func TestEventsHaveOneKindOfLine(t *testing.T) {
 	w := &connection{ResponseRecorder: httptest.NewRecorder()}
 	if err := (events{w: w, control: http.NewResponseController(w)}).send("main", []byte("a\r\nb\r\revent: reload\rdata: c\n\nd\r")); err != nil {
@@ -243,8 +244,8 @@ func TestEventsHaveOneKindOfLine(t *testing.T) {
 	}
 }
 
-// TestOutput has a command that prints a character in two pieces, and no end of another, after a
-// run that does not count.
+// TestOutput has a command whose output splits a character over two messages and ends within
+// another one, after a run that does not count.
 func TestOutput(t *testing.T) {
 	b := newBrowser(t, false)
 	var got []string

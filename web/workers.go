@@ -19,23 +19,23 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A workersView is one page of workers, and all drains.
+// A workersView is one page of the list of workers, and all drains.
 type workersView struct {
 	rows[*admin.Worker]
 	Programs []program
 	Drains   []*admin.ActiveDrain
 	Lost     []*admin.LostWorker
-	Storage  *admin.Store // the scheduler's own; nil: it has none
+	Storage  *admin.Store // the scheduler's own store; nil if it has none
 	Spans    []choice
-	Span     charts.Span // of the lines
+	Span     charts.Span // of the charts
 }
 
-// NextQuery is the query of the next page.
+// NextQuery returns the query of the next page.
 func (v workersView) NextQuery() template.URL {
 	return template.URL(url.Values{"pattern": {v.Pattern}, "page": {v.Next}, spanField: {v.Span.Name}}.Encode())
 }
 
-// A workerPages shows workers, and drains them.
+// A workerPages serves the page of workers, and drains workers.
 type workerPages struct {
 	*renderer
 	*answers.Source
@@ -88,7 +88,7 @@ func (p *workerPages) undrain(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// change does something with the pattern of a form and goes back to the workers.
+// change calls do with the pattern of a form, and redirects to the workers.
 func (p *workerPages) change(w http.ResponseWriter, r *http.Request, do func(context.Context, *admin.Pattern) error) {
 	_, which, err := askedFor(r)
 	if err == nil && which == nil {
@@ -105,10 +105,10 @@ func (p *workerPages) change(w http.ResponseWriter, r *http.Request, do func(con
 	http.Redirect(w, r, "/workers", http.StatusSeeOther)
 }
 
-// A program is a worker of the list.
+// A program is a worker process in the list.
 type program struct {
 	*admin.Worker
-	Line charts.Plot // of the share of its slots that were busy
+	Line charts.Plot // share of busy slots
 }
 
 func (p *workerPages) programs(list []*admin.Worker, span int) (all []program) {
@@ -118,16 +118,16 @@ func (p *workerPages) programs(list []*admin.Worker, span int) (all []program) {
 	return all
 }
 
-// ID identifies it on the page, over time.
+// ID identifies the worker on the page over time.
 func (p program) ID() string { return plots.IDOf(p.Worker) }
 
-// Slots is how many of its slots are taken.
+// Slots returns how many of its slots are busy.
 func (p program) Slots() charts.Meter {
 	busy, all := plots.BusyOf(p.Worker)
 	return charts.MeterOf(fmt.Sprintf("%d of %s busy", busy, plural.Of(all, "slot")), float64(busy)/float64(all))
 }
 
-// Doing are its actions.
+// Doing returns its actions.
 func (p program) Doing() (list []doing) {
 	for _, position := range p.GetPositions() {
 		if position.GetAction() != "" {
@@ -137,21 +137,23 @@ func (p program) Doing() (list []doing) {
 	return list
 }
 
-// A doing is an action of a worker.
+// A doing is an action on a worker.
 type doing struct{ *admin.Position }
 
-// Query finds its operations.
+// Query returns the query that finds the action's operations.
 func (d doing) Query() template.URL {
 	return template.URL(url.Values{"pattern": {"stage=executing,action=" + d.GetAction()}}.Encode())
 }
 
-// CanDrain reports whether some of it takes work unless it is drained.
+// CanDrain reports whether a drain would change anything: some position of the worker is not
+// drained yet.
 func (p program) CanDrain() bool { return !p.GetDrainedByPattern() }
 
-// Hindrance says why it gets no actions for a while, or only one; empty: nothing is known.
+// Hindrance says why the scheduler gives the worker no actions for a while, or only one; empty if
+// unknown.
 func (p program) Hindrance() string { return text.Hindrance(p.Worker) }
 
-// Store is how full its store is; nil: unknown.
+// Store returns how full its store is; nil if unknown.
 func (p program) Store() *charts.Meter {
 	r := p.GetReport()
 	if r.GetStoreMaxBytes() == 0 {
@@ -162,13 +164,13 @@ func (p program) Store() *charts.Meter {
 	return &m
 }
 
-// StoreHits is the share of the files that commands opened which its store had.
+// StoreHits returns the share of opened files that its store already had.
 func (p program) StoreHits() string {
 	r := p.GetReport()
 	return rate(r.GetFilesLocal(), r.GetFilesLocal()+r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())
 }
 
-// Ahead is the share of the others that arrived before they were requested.
+// Ahead returns the share of the other opened files that arrived before they were requested.
 func (p program) Ahead() string {
 	r := p.GetReport()
 	return rate(r.GetFilesForeseen(), r.GetFilesForeseen()+r.GetFilesLate()+r.GetFilesMissed())

@@ -30,7 +30,7 @@ func (f *farm) latin(t *testing.T, content string) digest.Digest {
 	return f.blob(t, strings.Replace(string(raw), "caf\x01", "caf\xe9", 1))
 }
 
-// TestNamesInAnyEncoding has what Latin-1 makes of café as an input.
+// TestNamesInAnyEncoding has an input whose name is "café" in Latin-1.
 func TestNamesInAnyEncoding(t *testing.T) {
 	f := newFarm(t)
 	f.blob(t, "content")
@@ -142,8 +142,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// TestAllThatIsMissing has a command that reads one of several inputs that nobody has: the client
-// is told of all of them at once.
+// TestAllThatIsMissing has a command that reads one of several inputs that are missing everywhere.
+// The error must name all of them.
 func TestAllThatIsMissing(t *testing.T) {
 	f := newFarm(t)
 	of := func(content string) digest.Digest { return digest.Of(digest.SHA256, []byte(content)) }
@@ -190,7 +190,7 @@ func assertMissing(t *testing.T, r *repb.ExecuteResponse, d digest.Digest) {
 	t.Errorf("status %v has no violation that names %s", r.GetStatus(), d)
 }
 
-// TestHugeDirectory has 100,000 files of which storage has but one.
+// TestHugeDirectory has 100,000 files, of which storage has only one.
 func TestHugeDirectory(t *testing.T) {
 	f := newFarm(t)
 	m := &repb.Directory{}
@@ -236,8 +236,8 @@ func TestMillionfoldDirectory(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestMillionfoldOutput returns such a directory as an output, untouched. Where its messages are
-// not encoded in the usual way, those of the output are.
+// TestMillionfoldOutput returns such a directory unchanged as an output. If its messages have an
+// unusual encoding, the messages of the output must have the usual one.
 func TestMillionfoldOutput(t *testing.T) {
 	f := newFarm(t)
 	millionfold := func(d digest.Digest) digest.Digest {

@@ -135,7 +135,7 @@ func decisions() map[string]map[string]decision {
 	}
 }
 
-// optionDecisions are those of Options.
+// optionDecisions returns the decisions about Options.
 func optionDecisions() map[string]decision {
 	all := map[string]decision{
 		"InstancePrefix": out("part of the instance name, which is in the key"),
@@ -190,8 +190,8 @@ func (c *circumstances) key() []byte {
 	return b
 }
 
-// ownKey is key for runs of this worker: what commands find on a machine beside their inputs no
-// record says.
+// ownKey is the key for runs of this worker only: no record says which files of the machine a
+// command read.
 func (c *circumstances) ownKey() []byte {
 	b, machine := c.key(), c.options.Setting.Machine
 	return append(binary.AppendUvarint(b, uint64(len(machine))), machine...)

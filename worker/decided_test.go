@@ -17,9 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
-// TestDecisions wants a decision for each field of all that says how commands are run, and a field
-// for each decision. Whoever adds a field decides whether runs that differ in it may stand for one
-// another.
+// TestDecisions requires a decision for each field that affects how commands run, and a field for
+// each decision. If you add a field, decide whether runs that differ in it may replace each other.
 func TestDecisions(t *testing.T) {
 	types := map[string]reflect.Type{}
 	for _, v := range []any{

@@ -98,8 +98,9 @@ func rests(r *remoteworker.SynchronizeRequest) bool {
 	return r.GetPreferBeingIdle() && r.GetCurrentState().GetIdle() != nil
 }
 
-// TestFullDisk has an action fail because somebody else fills the disk: that is no outcome, but for
-// another worker, and this one takes nothing until there is room.
+// TestFullDisk has an action fail because another process fills the disk. That must not be reported
+// as its outcome: another worker must run the action, and this worker must take none until there is
+// space.
 func TestFullDisk(t *testing.T) {
 	f, disk, elsewhere := newFarmOnSmallDisk(t)
 	gate, ballast := filepath.Join(elsewhere, "gate"), filepath.Join(disk, "ballast")
@@ -123,8 +124,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestDiskThatIsFullForAMoment: what a command makes of a disk without room is not for others,
-// however soon there is room again and whatever the command says.
+// TestDiskThatIsFullForAMoment: a result from a disk without space must not be reported, however
+// soon there is space again and whatever the command says.
 func TestDiskThatIsFullForAMoment(t *testing.T) {
 	f, disk, elsewhere := newFarmOnSmallDisk(t)
 	for i := range 5 {
@@ -153,8 +154,8 @@ func TestDiskThatIsFullForAMoment(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestQuota: what a command makes of a quota that it has used up is not for others, whether or not
-// it gives the room back; then the worker goes on by itself.
+// TestQuota: a result from a disk whose quota the command used up must not be reported, whether or
+// not the command frees the space. The worker must then continue by itself.
 func TestQuota(t *testing.T) {
 	disk := newDisk(t, 900<<20, "mkfs.btrfs", "-q")
 	limited := filepath.Join(disk, "limited")
@@ -216,7 +217,7 @@ func TestActionFillsDisk(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestStoreGivesWay has blobs fill the disk that nobody uses.
+// TestStoreGivesWay has unused blobs fill the disk.
 func TestStoreGivesWay(t *testing.T) {
 	f, _, _ := newFarmOnSmallDisk(t)
 	for i := range smallDisk / (1 << 20) {
@@ -294,7 +295,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestMovedFolder has somebody move the store's folder away, and back. No check tells.
+// TestMovedFolder moves the store's folder away, and back. No check notices that.
 func TestMovedFolder(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
 	f.assertGood(t)
@@ -305,7 +306,7 @@ func TestMovedFolder(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestFullMemory: what a command makes of memory that is too small for it is not for others.
+// TestFullMemory: a result that is due to too little memory must not be reported.
 func TestFullMemory(t *testing.T) {
 	f := newFarmOn(t, vfs.Options{Method: vfs.FUSE, UpperMemory: 8 << 20})
 	for shell, cached := range map[string]bool{

@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestFiguresOfRoots runs commands in roots of each kind, of which some files are in the store
-// before, and compares the figures with what the command opened and what had to be fetched from
+// TestFiguresOfRoots runs commands in roots of each kind, with some files already in the store. It
+// compares the figures with the files that the command opened and those that had to be fetched from
 // storage.
 func TestFiguresOfRoots(t *testing.T) {
 	for _, kind := range []struct {

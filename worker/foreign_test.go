@@ -17,7 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// A liveService is a scheduler's service for live output as far as a worker can tell who serves it.
+// A liveService is a scheduler's service for live output, as far as a worker needs it to detect the
+// kind of scheduler.
 type liveService struct {
 	livepb.OutputsClient
 	answer codes.Code    // to every call
@@ -26,7 +27,7 @@ type liveService struct {
 }
 
 func (s *liveService) Serve(context.Context, *livepb.ServeRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[livepb.Watch], error) {
-	return nil, status.Error(cmp.Or(s.answer, codes.Unavailable), "the test's answer") // a call that goes well has no end
+	return nil, status.Error(cmp.Or(s.answer, codes.Unavailable), "the test's answer") // a successful call does not end
 }
 
 func (s *liveService) Tell(ctx context.Context, _ *livepb.Report, _ ...grpc.CallOption) (*livepb.Told, error) {
@@ -100,7 +101,7 @@ func TestRestlessScheduler(t *testing.T) {
 	f.scheduler.mu.Unlock()
 	f.runsTwo(t)
 	before := f.scheduler.idleCalls()
-	assertOK(t, f.run(t, spec{shell: "sleep 2"})) // beside which a position is idle
+	assertOK(t, f.run(t, spec{shell: "sleep 2"})) // besides this, a position is idle
 	if n := f.scheduler.idleCalls() - before; n > 200 {
 		t.Errorf("the worker has called %d times for work", n)
 	}
@@ -133,8 +134,8 @@ func TestOwnScheduler(t *testing.T) {
 	}
 }
 
-// TestSilentScheduler has a scheduler that gives work and does not say who it is until a while
-// later, or until the worker drains: the worker runs what it has slots for meanwhile.
+// TestSilentScheduler has a scheduler that assigns work, but says who it is only later, or when the
+// worker drains. Until then the worker must run as many actions as it has slots.
 func TestSilentScheduler(t *testing.T) {
 	for name, says := range map[string]bool{"says it late": true, "never says it": false} {
 		t.Run(name, func(t *testing.T) {

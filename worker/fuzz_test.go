@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzCommand reads any Command: what is taken can be run, and stays in its input root.
+// FuzzCommand reads arbitrary Commands. An accepted one can be run, and stays in its input root.
 func FuzzCommand(f *testing.F) {
 	for _, m := range []*repb.Command{
 		{Arguments: []string{"/bin/true"}, OutputPaths: []string{"a", "../b/c", ""}, WorkingDirectory: "x/y"},
@@ -49,7 +49,7 @@ func FuzzCommand(f *testing.F) {
 				t.Errorf("%q contains NUL", text)
 			}
 		}
-		// What it names is made below the root, whatever is there.
+		// Everything that it names is created below the root, whatever exists there.
 		dir := t.TempDir()
 		root, err := os.OpenRoot(dir)
 		if err != nil {

@@ -48,7 +48,7 @@ const patience = 2 * time.Minute
 // A farm is a Worker, with one position unless a test wants more, real storage and a
 // fake scheduler.
 type farm struct {
-	storage   *disk.Store // what clients upload to
+	storage   *disk.Store // clients upload to it
 	actions   *disk.Actions
 	local     *disk.Store // the worker's own
 	roots     *vfs.FS
@@ -89,14 +89,14 @@ func newFarmThatRemembers(t *testing.T, o vfs.Options, profiles *prefetch.Profil
 	return newFarmWith(t, o, profiles, farmOptions{})
 }
 
-// farmOptions is what few farms have.
+// farmOptions are options that few farms need.
 type farmOptions struct {
 	slot    *cgroup.Slot     // nil: no group
 	sandbox *sandbox.Options // nil: none
 	own     bool             // commands are root of user namespaces
 	slots   int              // 0 is one
-	disk    string           // for all that is the worker's; empty: that of the test
-	storage string           // what storage has at the start; empty: nothing
+	disk    string           // folder for all the worker's data; empty: the test's own
+	storage string           // storage's folder at the start; empty: a new one
 	breaks  bool             // the disk does, so that the worker cannot clear it
 	change  func(*Options)
 }
@@ -298,15 +298,15 @@ type readLog struct {
 	hashes map[string]int
 	held   map[string]chan struct{} // closed when they may go on: uploads, or reads of a hash
 	free   map[string]bool          // hashes that allReads does not hold up
-	lies   map[string]int           // uploads, and hashes of which wrong bytes are sent; how often
+	lies   map[string]int           // by hash, how often to send wrong bytes
 	waited map[string]chan struct{} // closed when it has come
 	parts  map[string][]span.Span   // of large blobs, in the order in which they were asked for; to the end has no To
 }
 
-// What can be held up beside reads of a hash.
+// Calls that can be held up, besides reads of a hash.
 const (
 	uploads  = "uploads"
-	asking   = "asking"    // what is missing
+	asking   = "asking"    // the search for missing blobs
 	allReads = "all reads" // of small blobs
 )
 
@@ -425,18 +425,18 @@ func (l *readLog) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo,
 type loggedStream struct {
 	grpc.ServerStream
 	log  *readLog
-	hash string // that is read; empty: none is
+	hash string // of the blob being read; empty: none
 }
 
-// misread has so many batches of small uploads arrive with a wrong byte.
+// misread makes that many batches of small uploads arrive with a wrong byte.
 func (l *readLog) misread(times int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lies = map[string]int{uploads: times}
 }
 
-// lie has storage that does not look at what it sends get the first byte of so many pieces of a
-// large blob wrong.
+// lie has storage that does not verify blobs send a wrong first byte in that many pieces of a large
+// blob.
 func (l *readLog) lie(d digest.Digest, times int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -478,18 +478,18 @@ func (s *loggedStream) RecvMsg(m any) error {
 	return err
 }
 
-// The values that a tree may have beside string, which is a file.
+// The values of a tree, besides string, which is a file.
 type (
 	executable string
 	symlink    string
-	// subtree is a directory of which only the digest is known.
+	// subtree is a directory whose digest alone is known.
 	subtree digest.Digest
 	// absent is a file whose content storage lacks.
 	absent string
 )
 
-// A tree is an input root: paths and what is there. Parents need not be named;
-// a path that ends in a slash, with a nil value, is an empty directory.
+// A tree is an input root: paths with their content. Parents may be omitted. A path that ends in a
+// slash, with a nil value, is an empty directory.
 type tree map[string]any
 
 // put uploads a tree and returns the digest of its root.

@@ -26,7 +26,7 @@ func newFarmWithBrowser(t *testing.T) *farm {
 	}})
 }
 
-// linkForm is what pages of Buildbarn make of a link.
+// linkForm is the form of links that Buildbarn's pages accept.
 var linkForm = regexp.MustCompile(
 	`^Action details \(uncached result\): http://10\.0\.0\.9:7984/pages/blobs/sha256/historical_execute_response/([0-9a-f]{64})-([0-9]+)/$`)
 
@@ -46,7 +46,8 @@ func (f *farm) followed(t *testing.T, r *repb.ExecuteResponse) (*historicalpb.Hi
 	return stored, rest
 }
 
-// TestUncachedResults has pages of Buildbarn show what no action cache has, and nothing else.
+// TestUncachedResults: Buildbarn's pages show results that are not in the action cache, and no
+// others.
 func TestUncachedResults(t *testing.T) {
 	f := newFarmWithBrowser(t)
 	for _, c := range []struct {
@@ -54,7 +55,7 @@ func TestUncachedResults(t *testing.T) {
 		spec    spec
 		code    codes.Code
 		stored  bool
-		message string // beside the link
+		message string // besides the link
 	}{
 		{"success", spec{shell: "echo fine"}, codes.OK, false, ""},
 		{"exit code", spec{shell: "echo made > out; echo broken >&2; exit 1", paths: []string{"out"}}, codes.OK, true, ""},
@@ -87,8 +88,8 @@ func TestUncachedResults(t *testing.T) {
 	}
 }
 
-// TestUncachedResultThatIsNotStored has storage take nothing, and actions of which not even the
-// storage is known: each ends as it would without pages.
+// TestUncachedResultThatIsNotStored has a storage that accepts nothing, and actions whose storage
+// is unknown. Each ends as it would without pages.
 func TestUncachedResultThatIsNotStored(t *testing.T) {
 	f := newFarmWithBrowser(t)
 	f.reads.misread(1 << 20)

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestRootsWithAnImage runs commands in roots of which a metadata image shows a
-// part: they see the same, write to their own copies, and what they read is
-// known, from their own mount namespace too.
+// TestRootsWithAnImage runs commands in roots of which a metadata image shows a part. They must see
+// the same content, write to copies of their own, and their reads must be reported, including those
+// from a mount namespace of their own.
 func TestRootsWithAnImage(t *testing.T) {
 	f := newFarm(t)
 	in := func(own string) tree {
@@ -37,8 +37,8 @@ func TestRootsWithAnImage(t *testing.T) {
 		if got, want := string(r.GetResult().GetStdoutRaw()), fmt.Sprintf("library 7third %d301\nlibrary 9", i); got != want {
 			t.Errorf("stdout is %q, want %q", got, want)
 		}
-		// The tool, what it prints, own, and the file that was moved; "echo" truncates what it
-		// writes to.
+		// The tool, the file that it prints, own, and the moved file; "echo" truncates the file
+		// that it writes to.
 		if use := inputUse(t, r); use.GetFilesRead() < 4 || use.GetFilesRead() > 5 {
 			t.Errorf("input use is %v", use)
 		}

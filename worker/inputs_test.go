@@ -82,12 +82,12 @@ func TestLargeInputsThatAreWrong(t *testing.T) {
 			f.assertGood(t)
 		})
 	}
-	// Who does not read it does not mind.
+	// A command that does not read it is not affected.
 	assertOK(t, f.run(t, spec{root: root, shell: "cat small; ls -l in"}))
 }
 
-// TestStorageThatLies: one that does not look at what it sends cannot get wrong bytes into a
-// result, not even with a part that the command reads before the rest is there.
+// TestStorageThatLies: a storage that does not verify blobs cannot get wrong bytes into a result,
+// not even with a part that the command reads before the rest has arrived.
 func TestStorageThatLies(t *testing.T) {
 	f := newFarm(t)
 	content := largeInput("the storage lies")

@@ -72,8 +72,7 @@ var lateFarms = map[string]struct {
 	"no sandbox, links": {vfs.Options{Method: vfs.HardLink, DisableOverlay: true}, nil, tree{"in": "input"}},
 }
 
-// TestLateWriters: what a command does to its outputs after its end reaches no blob, by
-// whichever way it does it.
+// TestLateWriters: whatever a command does to its outputs after its end, no blob changes.
 func TestLateWriters(t *testing.T) {
 	program := lateWriter(t)
 	for name, c := range lateFarms {
@@ -170,7 +169,8 @@ func assertAllRight(t *testing.T, s *disk.Store) (blobs int) {
 	return blobs
 }
 
-// TestSparseOutput: what is too large is refused before it is read, and the next action runs.
+// TestSparseOutput: an output that is too large is refused before it is read, and the next action
+// runs.
 func TestSparseOutput(t *testing.T) {
 	f := newFarmOn(t, vfs.Options{Method: vfs.FUSE})
 	for _, c := range []struct{ name, shell, want string }{
@@ -189,8 +189,8 @@ func TestSparseOutput(t *testing.T) {
 	}
 }
 
-// TestHashingEnds: an output that takes an hour to hash holds nobody up: neither the next action
-// when nobody wants it any more, nor the worker that is to end at once.
+// TestHashingEnds: an output that takes an hour to hash delays neither the next action after a
+// cancellation nor the end of the worker.
 func TestHashingEnds(t *testing.T) {
 	for name, sandbox := range map[string]*sandbox.Options{"moved": {}, "copied": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 	"github.com/forerunner-build/forerunner/worker/pipeline"
 )
 
-// untilOpen is a script that ends when the file $GATE is there.
+// untilOpen is a script that ends when the file $GATE exists.
 const untilOpen = `echo waiting; while [ ! -e "$GATE" ]; do sleep 0.02; done; echo through`
 
-// newGate names a file that is not there yet, where the commands of newFarm see it.
+// newGate returns the path of a file that does not exist yet, where the commands of newFarm see it.
 func newGate(t *testing.T) string { return filepath.Join(gates(t), "gate") }
 
 // gates is a folder of this test that sandboxes can show.
@@ -42,7 +42,7 @@ func TestCancel(t *testing.T) {
 	})
 	j.reaches(t, "running")
 	f.scheduler.withdraw(j)
-	// The position asks for work again only when the command is gone.
+	// The position asks for work again only when the command has ended.
 	f.assertGood(t)
 	if marked(t, mark) {
 		t.Error("a process of the command is still alive")
@@ -75,8 +75,8 @@ func TestRelaunch(t *testing.T) {
 	f.assertGood(t)
 }
 
-// TestRelaunchOfACancelledAction: the slot needs a launcher, whatever becomes of the action that
-// lost it.
+// TestRelaunchOfACancelledAction: the slot needs a new launcher, whatever happens to the action
+// that lost the old one.
 func TestRelaunchOfACancelledAction(t *testing.T) {
 	launcher := &runner.Launcher{}
 	w := &Worker{log: zaptest.NewLogger(t), opts: Options{
@@ -196,7 +196,7 @@ func TestStatesAreReportedInOrder(t *testing.T) {
 	}
 }
 
-// TestActionWithoutTimeout must not run: what it may take is the scheduler's to say.
+// TestActionWithoutTimeout must not run: the scheduler has to set the timeout.
 func TestActionWithoutTimeout(t *testing.T) {
 	f := newFarm(t)
 	for _, timeout := range []*durationpb.Duration{nil, durationpb.New(0), durationpb.New(-time.Second)} {

@@ -29,7 +29,7 @@ func TestWithOtherRoots(t *testing.T) {
 	}
 }
 
-// TestInputsAreLinkedFirst: what the command does not read is missing as well.
+// TestInputsAreLinkedFirst: an input that the command does not read counts as missing, too.
 func TestInputsAreLinkedFirst(t *testing.T) {
 	f := newFarmOn(t, vfs.Options{Method: vfs.HardLink})
 	r := f.run(t, spec{inputs: tree{"a/unread": absent("never came"), "b": "b"}, shell: "cat b"})
@@ -44,8 +44,8 @@ func TestInputsAreLinkedFirst(t *testing.T) {
 	}
 }
 
-// TestUnchangedLinkedInput: inputs that are asked for as outputs are neither
-// stored again nor mistaken for what took their place.
+// TestUnchangedLinkedInput: inputs that are also outputs are neither stored again nor confused with
+// files that replaced them.
 func TestUnchangedLinkedInput(t *testing.T) {
 	for _, bare := range []bool{true, false} {
 		f := newFarmOn(t, vfs.Options{Method: vfs.HardLink, DisableOverlay: bare})
@@ -105,8 +105,8 @@ func TestInputWrittenAboveOverlay(t *testing.T) {
 	}
 }
 
-// TestInputsBelongToTheCommand: whatever shows inputs, a command in a sandbox finds the same, and
-// may change what it finds, which nobody else sees.
+// TestInputsBelongToTheCommand: whatever layer shows the inputs, a command in a sandbox finds the
+// same, and may change it without affecting others.
 func TestInputsBelongToTheCommand(t *testing.T) {
 	const script = `stat -c '%n %u %g %a' in ln big big/f1 sub sub/tool
 echo more >> in && chmod 755 big/f1 && echo more >> big/f1 && touch sub/tool && mv sub/tool big/f2 && truncate -s 1 big/f3 &&
@@ -131,7 +131,7 @@ big/f3 0 0 444
 			for i := range 300 {
 				in[fmt.Sprintf("big/f%d", i)] = fmt.Sprintf("file %d", i)
 			}
-			for i := range 4 { // from the third on, big is what the others had
+			for i := range 4 { // from the third on, big is the same as in the earlier ones
 				in["own"] = fmt.Sprint(i)
 				r := f.run(t, spec{inputs: in, shell: script})
 				assertOK(t, r)

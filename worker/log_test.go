@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestLine: each action has one line in the log, which says what was fetched ahead of it and
-// how long it stood waiting.
+// TestLine: each action has one line in the log, with what was prefetched for it and how long it
+// waited.
 func TestLine(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{}),

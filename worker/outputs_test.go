@@ -34,7 +34,7 @@ func (f *farm) treeOf(t *testing.T, d *repb.OutputDirectory) *repb.Tree {
 	return m
 }
 
-// everythingTree is what the client must get for dir.
+// everythingTree returns the Tree that the client must get for dir.
 func everythingTree(t *testing.T) *repb.Tree {
 	t.Helper()
 	node := func(name, content string, exec bool) *repb.FileNode {
@@ -130,8 +130,9 @@ func TestOlderOutputFields(t *testing.T) {
 	assertCode(t, f.run(t, spec{shell: "rmdir f; : > f", dirs: []string{"f"}}), codes.InvalidArgument, "is a file")
 }
 
-// TestOverlappingOutputs has outputs that are part of others, as REv2 allows, and outputs that
-// are named twice. What could be moved into the store for one of them is there for the other.
+// TestOverlappingOutputs has outputs that are part of others, as REv2 allows, and outputs that are
+// named twice. A file that could be moved into the store for one output must still be there for the
+// other.
 func TestOverlappingOutputs(t *testing.T) {
 	f := newSandboxedFarm(t, vfs.FUSE, func(o *Options) { o.Isolation.Sandboxed, o.Isolation.Sandbox.NoNetwork = true, true })
 	inner := &repb.Directory{Files: []*repb.FileNode{fileNode("f", "deep\n")}}
@@ -204,8 +205,8 @@ func TestOutputDirectoryFormats(t *testing.T) {
 	}
 }
 
-// TestUnchangedInput returns inputs as outputs, which nobody reads. One that storage lacks as well
-// is missing.
+// TestUnchangedInput returns unread inputs as outputs. If storage lacks one too, it is reported as
+// missing.
 func TestUnchangedInput(t *testing.T) {
 	f := newFarm(t)
 	in := tree{"file": "1", "d/e/f": "4", "d/g": "5", "part/kept": "6"}

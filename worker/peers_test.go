@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// serveStore serves the store of a worker to others, who find it over the connection.
+// serveStore serves a worker's store to other workers, over the returned connection.
 func serveStore(t *testing.T, store *disk.Store, options ...grpc.ServerOption) *grpc.ClientConn {
 	return serve(t, func(s *grpc.Server) { peer.NewServer(store, nil).Register(s) }, options...)
 }
@@ -31,8 +31,8 @@ func garble(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.Unary
 	return answer, err
 }
 
-// TestInputsFromPeers has an action that one worker has run run on another one, and then on a
-// third, for whom storage has its command and nothing else, ever.
+// TestInputsFromPeers runs an action of one worker on a second one, and then on a third one for
+// which storage has only its command.
 func TestInputsFromPeers(t *testing.T) {
 	needRoot(t)
 	first := newFarm(t)

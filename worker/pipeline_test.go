@@ -108,7 +108,7 @@ func TestCancelWhileWaitingForASlot(t *testing.T) {
 }
 
 // TestSuccessorHasTheSlot has one action give way to another while a third one waits for its slot
-// with its inputs fetched: that is not whom it was stopped for.
+// with its inputs fetched. The third one must not get the slot.
 func TestSuccessorHasTheSlot(t *testing.T) {
 	f := newPipelineFarm(t, 1, 1, 0)
 	victim, _ := gated(t, "victim")
@@ -136,7 +136,7 @@ func TestSuccessorHasTheSlot(t *testing.T) {
 func TestSameActionTwice(t *testing.T) {
 	f := newPipelineFarm(t, 0, 2, 0)
 	gate := newGate(t)
-	// It fails when another run of it is there.
+	// The script fails if another run of it exists.
 	s := spec{
 		shell:      `mkdir "$MARK" || exit 3; while [ ! -e "$GATE" ]; do sleep 0.02; done; rmdir "$MARK"`,
 		env:        map[string]string{"GATE": gate, "MARK": gate + "-running"},
@@ -159,8 +159,8 @@ func TestSameActionTwice(t *testing.T) {
 	assertOK(t, second.result(t))
 }
 
-// TestSameActionOfAnotherInstanceName has one take the place of the other: it is run for itself, as
-// its client may not see the outputs of the first.
+// TestSameActionOfAnotherInstanceName has one action give way to the same action of another
+// instance name. It must run again, because its client may not see the outputs of the first one.
 func TestSameActionOfAnotherInstanceName(t *testing.T) {
 	f := newPipelineFarm(t, 0, 1, 0)
 	one, open := gated(t, "one")

@@ -24,8 +24,9 @@ func TestReportOfEndingAction(t *testing.T) {
 	for range 5 {
 		ends := &task{desired: &remoteworker.DesiredState_Executing{}, changed: make(chan struct{}, 1)}
 		ends.enter(runningCommand())
-		// The report waits for its first look at the action, and the end of that for its turn. A mutex
-		// that somebody missed after so long is passed on in order: the end comes right after that look.
+		// The report waits for its first look at the action, and the end of the action waits for
+		// the report. A mutex that a goroutine has waited for too long is passed on in order, so
+		// the end comes right after that look.
 		ends.mu.Lock()
 		reported, ended := make(chan *remoteworker.SynchronizeRequest, 1), make(chan struct{})
 		go func() { reported <- p.report(ends, false) }()

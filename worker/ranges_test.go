@@ -12,10 +12,10 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestRangesComeFirst has a command read a few places of a large input, on a worker that does not
-// have it, and again on another one that knows of the first run: that one asks storage for these
-// places before the command is there, and before the rest. All of the input is verified all the
-// same, and a storage that lies is found out.
+// TestRangesComeFirst has a command read a few parts of a large input on one worker, and again on
+// another one that knows of the first run. The second worker must request these parts before the
+// command starts, and before the rest. The whole input must still be verified, and a storage that
+// sends wrong bytes must be detected.
 func TestRangesComeFirst(t *testing.T) {
 	profiles := prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{})
 	content := inputOf(20<<20, "ranges")

@@ -62,7 +62,8 @@ func TestScratchPolicy(t *testing.T) {
 				assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
 				assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
 			}
-			// Inputs are not written, however large, and what is removed does not count in the end.
+			// Inputs are not written, however large they are, and removed files do not count at the
+			// end.
 			assertOK(t, f.run(t, spec{
 				inputs: tree{"in": string(make([]byte, 6<<20))},
 				shell:  "cat in >/dev/null; head -c 2000000 /dev/zero >out", paths: []string{"out"},
@@ -71,8 +72,8 @@ func TestScratchPolicy(t *testing.T) {
 	}
 }
 
-// TestScratchWithoutNames has a command write to a file that it has removed: as much as there may
-// be, and more.
+// TestScratchWithoutNames has a command write to a file that it has removed, up to the limit and
+// beyond.
 func TestScratchWithoutNames(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
 		slot: launchertest.Slot(t, 0), sandbox: &sandbox.Options{}, change: func(o *Options) { o.Outputs.Scratch = 4 << 20 },
@@ -86,7 +87,7 @@ func TestScratchWithoutNames(t *testing.T) {
 	}
 }
 
-// TestScratchHasABound has one that nobody gave, and an action that goes beyond it.
+// TestScratchHasABound has a default limit and an action that exceeds it.
 func TestScratchHasABound(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
 	s := spec{shell: "fallocate -l 1100M file; sleep 1000"}

@@ -105,8 +105,8 @@ func TestResourcesAreReported(t *testing.T) {
 	}
 }
 
-// TestKilledOnce: who killed a command nobody knows; it runs once more, and only the second death
-// is its end.
+// TestKilledOnce: a command is killed by an unknown process. It runs once more, and only a second
+// kill is its result.
 func TestKilledOnce(t *testing.T) {
 	f := newFarm(t)
 	flag := filepath.Join(t.TempDir(), "flag")

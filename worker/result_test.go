@@ -219,8 +219,8 @@ func TestLongStreams(t *testing.T) {
 	}
 }
 
-// TestResultTooLargeForAMessage has a scheduler that takes messages of 4 MiB, as gRPC does by
-// default, and a result of more: the client is told, and the position goes on.
+// TestResultTooLargeForAMessage has a scheduler that accepts messages of 4 MiB, the default of gRPC,
+// and a larger result. The client must get an error, and the position must continue.
 func TestResultTooLargeForAMessage(t *testing.T) {
 	f := newFarm(t)
 	paths := make([]string, 1200)

@@ -67,15 +67,15 @@ func TestReuseProof(t *testing.T) {
 	}
 }
 
-// outcome is what a run leaves, without how it came about.
+// outcome returns the result of a run without the fields that say how it was made.
 func outcome(r *repb.ExecuteResponse) *repb.ActionResult {
 	result := proto.CloneOf(r.GetResult())
 	result.ExecutionMetadata = nil
 	return result
 }
 
-// compile is the command for a source. It searches several folders for headers, one of
-// which need not be there, and names in out/d what it has read.
+// compile returns the command for a source. It searches several folders for headers, one of which
+// may be missing, and writes the names of the files that it has read to out/d.
 func compile(source int) []string {
 	return []string{
 		"gcc", "-c", "-Wall", "-iquote", ".", "-I", "inc0", "-I", "inc1", "-isystem", "inc2", "-I", "gen",
@@ -95,8 +95,8 @@ const (
 	proofHeaders = 12
 )
 
-// newProgram makes sources, and headers of which each includes some with a larger number
-// and asks whether there are others.
+// newProgram makes sources and headers. Each header includes some headers with larger numbers and
+// checks whether others exist.
 func newProgram(r *rand.Rand) *program {
 	p := &program{random: r, files: tree{"src/local.h": "#define LOCAL 1\n", "README": "nobody reads this"}}
 	for i := range proofHeaders {
@@ -130,7 +130,8 @@ func (p *program) header(i int) string {
 	return b.String()
 }
 
-// include uses a header if it is there, now and then even if it is not, or only asks for one.
+// include includes a header if it exists, sometimes even if it does not, or only checks whether it
+// exists.
 func (p *program) include(i int) string {
 	switch n := p.random.IntN(20); {
 	case n == 0:
@@ -160,7 +161,7 @@ func (p *program) source(i int) string {
 	return b.String()
 }
 
-// edit changes one thing and says what.
+// edit changes one thing and describes the change.
 func (p *program) edit() string {
 	files := maps.Clone(p.files)
 	defer func() { p.files = files }()
@@ -170,7 +171,7 @@ func (p *program) edit() string {
 	switch p.random.IntN(10) {
 	case 0:
 		if v, ok := was.(string); ok {
-			digit := strings.LastIndexByte(v, ';') - 1 // of what a function returns: the size stays
+			digit := strings.LastIndexByte(v, ';') - 1 // change a function's return value: the size stays the same
 			files[at] = v[:digit] + string('0'+(v[digit]-'0'+1)%10) + v[digit+1:]
 		}
 		return "edit " + at
@@ -190,7 +191,7 @@ func (p *program) edit() string {
 			files[to] = was
 		}
 		return "rename " + at + " to " + to
-	case 5: // what is only asked for
+	case 5: // a file that is only checked for
 		name := path.Join(p.folder(), fmt.Sprintf("extra%d.h", h))
 		if files[name] == nil {
 			files[name] = "#error nobody includes this\n"
@@ -201,11 +202,11 @@ func (p *program) edit() string {
 	case 6:
 		files["README"] = fmt.Sprint("edit ", p.random.Int())
 		return "edit README"
-	case 7: // beside headers
+	case 7: // next to headers
 		name := path.Join(p.folder(), fmt.Sprintf("unused%d.h", p.random.IntN(5)))
 		files[name] = fmt.Sprint("#error ", p.random.Int())
 		return "add " + name
-	case 8: // the same, by way of a link
+	case 8: // the same, through a link
 		if v, ok := was.(string); ok {
 			files["real/"+header(h)], files[at] = v, symlink("../real/"+header(h))
 		}

@@ -104,11 +104,11 @@ func (s *scripts) edit(dir map[string]any) {
 	}
 }
 
-// silent is for what does things in the order of inode numbers, which are random.
+// silent is for commands that process files in the order of inode numbers, which are random.
 const silent = " 2>/dev/null"
 
-// script does some things, each whether or not the one before went well. What it prints
-// depends on its inputs alone.
+// script returns some steps, each of which runs whether or not the previous one succeeded. The
+// output depends only on the inputs.
 func (s *scripts) script() string {
 	b := strings.Builder{}
 	b.WriteString("exec 2>&1\n")

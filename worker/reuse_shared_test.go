@@ -19,25 +19,25 @@ import (
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
-// forget empties the store, as if it were that of a worker that has run nothing yet.
+// forget empties the store, as if the worker had run nothing yet.
 func (s *reuseStore) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.records = nil
 }
 
-// sharing is what a worker has of a scheduler that keeps runs for all. Finding one can be held up.
+// sharing is a worker's connection to a scheduler that keeps runs for all workers. The test can
+// hold up a search.
 type sharing struct {
 	own  *reuseStore
 	kept chan struct{} // gets a token for each run that all have
 
 	mu    sync.Mutex
-	asked chan struct{} // closed when somebody asks; guarded by mu
+	asked chan struct{} // closed when a worker asks; guarded by mu
 	held  chan struct{} // closed when he gets an answer; nil: at once; guarded by mu
 }
 
-// share has a worker be one of those that share runs, with the blobs that read returns in their
-// storage.
+// share makes a worker share runs, with a storage that has the blobs that read returns.
 func (s *sharing) share(t *testing.T, o *Options, read func(context.Context, digest.Digest) ([]byte, error)) {
 	t.Helper()
 	conn := serve(t, func(g *grpc.Server) {
@@ -73,7 +73,7 @@ func (s *sharing) intercept(ctx context.Context, r any, _ *grpc.UnaryServerInfo,
 	return answer, err
 }
 
-// hold has the next who looks for a run wait until release is called. asked is closed when he does.
+// hold makes the next search for a run wait until release is called. asked is closed when it waits.
 func (s *sharing) hold() (asked <-chan struct{}, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func TestSharedRuns(t *testing.T) {
 	t.Error("the worker never asked for runs of others")
 }
 
-// spares is TestSharedRuns with a farm of its own; false: the machine is so busy that the worker
-// asks nobody for a while, because an answer took longer than a second.
+// spares runs TestSharedRuns with a farm of its own. It returns false if the machine was so busy
+// that an answer took longer than a second, after which the worker does not ask for a while.
 func spares(t *testing.T) bool {
 	t.Helper()
 	s := &sharing{own: &reuseStore{}, kept: make(chan struct{}, 10)}
@@ -129,8 +129,7 @@ func spares(t *testing.T) bool {
 	case <-done:
 		return false
 	}
-	// What does not happen cannot be waited for. This is time enough to fetch something, if that
-	// were begun.
+	// Give a wrong fetch the time to begin.
 	changed := digestOfBytes(in["a"].(string))
 	for end := time.Now().Add(time.Second / 8); f.reads.count(changed) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)

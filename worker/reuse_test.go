@@ -79,8 +79,7 @@ func TestReusedFetchesNothing(t *testing.T) {
 	done := make(chan *repb.ExecuteResponse)
 	go func() { done <- f.run(t, spec{inputs: in, shell: "cat $(cat which) > out", paths: []string{"out"}}) }()
 	<-asked
-	// What does not happen cannot be waited for. This is time enough to fetch something, if that
-	// were begun.
+	// Give a wrong fetch the time to begin.
 	changed := digestOfBytes(in["a"].(string))
 	for end := time.Now().Add(time.Second); f.reads.count(changed) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
@@ -128,8 +127,8 @@ func TestReusedAreVouchedFor(t *testing.T) {
 	}
 }
 
-// TestReusedOnAnotherMachine: records that come to another machine with their folder say nothing of
-// what commands find there.
+// TestReusedOnAnotherMachine: records that are copied to another machine with their folder are not
+// used there, because commands may find other files of the machine.
 func TestReusedOnAnotherMachine(t *testing.T) {
 	store, storage := &reuseStore{}, t.TempDir()
 	for i, c := range []struct {
@@ -252,7 +251,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// assertReused wants the response to the second action to be that of the first, and to say so.
+// assertReused checks that the response to the second action is that of the first, and says so.
 func (f *farm) assertReused(t *testing.T, first, second *job, r *repb.ExecuteResponse) {
 	t.Helper()
 	from := reusedFrom(t, r)

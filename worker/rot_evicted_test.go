@@ -12,9 +12,9 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestRotBehindAnImageThatIsEvicted: nobody has looked at a damaged blob that the kernel reads
-// without a word, and nobody can any more once its file is gone. In most of the tries the worker
-// hears only afterwards that it was opened; else it looks in time.
+// TestRotBehindAnImageThatIsEvicted: a damaged blob, which the kernel reads without telling the
+// worker, is evicted before it is checked. In most attempts the worker learns only afterwards that
+// it was opened; otherwise it checks in time.
 func TestRotBehindAnImageThatIsEvicted(t *testing.T) {
 	const tries = 5
 	dir := t.TempDir()
@@ -53,8 +53,7 @@ func TestRotBehindAnImageThatIsEvicted(t *testing.T) {
 
 func library(i int) string { return fmt.Sprintf("library %d", i) }
 
-// fillWithRot makes a store with so many libraries, all of them damaged, which has no notes of what
-// is verified.
+// fillWithRot makes a store with that many damaged libraries and without notes of verifications.
 func fillWithRot(t *testing.T, dir string, count int) {
 	t.Helper()
 	store, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 20})

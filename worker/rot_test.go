@@ -59,8 +59,8 @@ func (f *rottingFarm) damagedRuns(t *testing.T) (n int) {
 	return n
 }
 
-// assertRuns fails the test unless so many runs saw something wrong, and so many blobs of the
-// worker's store are kept aside.
+// assertRuns fails the test unless that many runs read damaged bytes, and that many blobs of the
+// worker's store are set aside.
 func (f *rottingFarm) assertRuns(t *testing.T, damaged int, aside int64) {
 	t.Helper()
 	if got := f.damagedRuns(t); got != damaged {
@@ -144,7 +144,7 @@ var rottingRoots = map[string]vfs.Options{
 	"bare links":   {Method: vfs.HardLink, DisableOverlay: true},
 }
 
-// TestRotBetweenActions has the byte of a blob flip when nobody uses it.
+// TestRotBetweenActions flips a bit of an unused blob.
 func TestRotBetweenActions(t *testing.T) {
 	for name, o := range rottingRoots {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestRotBetweenActions(t *testing.T) {
 			f.rot(t, "good bytes")
 			damaged := 1
 			if o.Method == vfs.HardLink {
-				in = tree{"in": executable("good bytes")} // of which there is no copy yet
+				in = tree{"in": executable("good bytes")} // without a copy so far
 				damaged = 0                               // that is seen while it is made
 			}
 			j := f.start(t, spec{inputs: in, shell: "cat in > out; echo ran", paths: []string{"out"}})
@@ -197,7 +197,7 @@ func TestRotWhileACommandRuns(t *testing.T) {
 	}
 }
 
-// TestRotOfAnInputThatIsReturned: nobody reads it, and what is wrong with it is known before the
+// TestRotOfAnInputThatIsReturned: an unread input is damaged. The damage must be found before the
 // result names it.
 func TestRotOfAnInputThatIsReturned(t *testing.T) {
 	for name, c := range map[string]spec{
@@ -215,8 +215,8 @@ func TestRotOfAnInputThatIsReturned(t *testing.T) {
 	}
 }
 
-// TestRotOfWhatStorageHas: what storage says to have, and what the worker therefore does not bring,
-// is right when a result names it.
+// TestRotOfWhatStorageHas: a blob that storage reports as present, so that the worker does not
+// upload it, must be right when a result names it.
 func TestRotOfWhatStorageHas(t *testing.T) {
 	for name, c := range map[string]spec{
 		"an output":     {shell: "echo made > out", paths: []string{"out"}},
@@ -270,7 +270,7 @@ func (v *viewer) Tell(context.Context, *livepb.Report, ...grpc.CallOption) (*liv
 	return &livepb.Told{}, nil
 }
 
-// TestRotIsToldToWhoWatches: what a run printed is marked as of no account before the next one
+// TestRotIsToldToWhoWatches: the output of a void run must be marked as such before the next run
 // ends.
 func TestRotIsToldToWhoWatches(t *testing.T) {
 	v := &viewer{watches: make(chan *livepb.Watch, 1), chunks: make(chan *livepb.Chunk, 100)}
@@ -305,8 +305,8 @@ func TestRotIsToldToWhoWatches(t *testing.T) {
 	}
 }
 
-// TestRotIsNotRemembered: what a command looked at for a wrong byte is not what its result depends
-// on.
+// TestRotIsNotRemembered: the reads of a run that was affected by a wrong byte must not be
+// recorded.
 func TestRotIsNotRemembered(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{
 		change: func(o *Options) { o.Reuse, o.Setting.Program = reuse.New(&reuseStore{}), "test" },
@@ -324,7 +324,7 @@ func TestRotIsNotRemembered(t *testing.T) {
 	}
 }
 
-// TestRotOfATool: what cannot be started for it is started again.
+// TestRotOfATool: a command that cannot start because of damage is started again.
 func TestRotOfATool(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
 	const tool = "#!/bin/sh\necho made > out\n"
@@ -378,7 +378,7 @@ func TestRotOfADirectory(t *testing.T) {
 	}
 }
 
-// TestRotAgainAndAgain: a command of which each run sees something wrong ends with an error.
+// TestRotAgainAndAgain: a command that reads damaged bytes in each run ends with an error.
 func TestRotAgainAndAgain(t *testing.T) {
 	f := newRottingFarm(t, vfs.Options{Method: vfs.FUSE}, farmOptions{})
 	d := digestOfBytes("never right")
@@ -423,8 +423,8 @@ func TestUploadThatArrivesWrong(t *testing.T) {
 	f.assertRuns(t, 0, 0)
 }
 
-// TestRotFindsASlot: who has to run again gets the slot that is kept for an action to come, and
-// who waits for a place to report from does not wait for one that waits for his slot.
+// TestRotFindsASlot: an action that must run again gets the slot that is reserved for a future
+// action. An action that waits to report does not wait for one that waits for its slot.
 func TestRotFindsASlot(t *testing.T) {
 	for _, widths := range [][3]int{{0, 1, 1}, {1, 1, 1}, {0, 2, 0}, {0, 2, 1}} {
 		t.Run(fmt.Sprint(widths), func(t *testing.T) {
@@ -466,7 +466,8 @@ func (f *farm) awaitImage(t *testing.T) {
 	}
 }
 
-// TestRotBehindAnImage: what the kernel reads without a word is vouched for, however it is used.
+// TestRotBehindAnImage: files that the kernel reads without telling the worker are verified,
+// however they are used.
 func TestRotBehindAnImage(t *testing.T) {
 	f, in := readImageFarm(t)
 	for i, c := range []struct{ shell, want string }{
@@ -482,7 +483,7 @@ func TestRotBehindAnImage(t *testing.T) {
 		if got := f.damagedRuns(t); got != i+1 {
 			t.Errorf("%s: %d runs were damaged, want %d", c.shell, got, i+1)
 		}
-		// Nobody may have read it the second time.
+		// Possibly no process has read it the second time.
 		assertOK(t, f.run(t, spec{inputs: in(fmt.Sprint("own ", i)), shell: "cat sdk/lib7/file"}))
 	}
 }

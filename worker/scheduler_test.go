@@ -306,7 +306,7 @@ func (j *job) reaches(t *testing.T, state string) {
 	}
 }
 
-// assertGood runs an action that must work, whatever was before.
+// assertGood runs an action that must succeed, whatever happened before.
 func (f *farm) assertGood(t *testing.T) {
 	t.Helper()
 	r := f.run(t, spec{inputs: tree{"in": "good\n"}, shell: "cat in > out/copy", paths: []string{"out/copy"}, env: map[string]string{"TEST": t.Name()}})

@@ -16,8 +16,7 @@ import (
 // immutable is FS_IMMUTABLE_FL of ioctl_iflags(2).
 const immutable = 0x10
 
-// hold makes the file of a blob in the worker's store one that nobody can move or remove, as chattr
-// +i does.
+// hold makes the file of a blob in the worker's store immutable, as chattr +i does.
 func (f *farm) hold(t *testing.T, content string) (letGo func()) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(f.local.Dir(), disk.BlobPath(digestOfBytes(content))))
@@ -49,7 +48,7 @@ func TestRotThatStays(t *testing.T) {
 			assertOK(t, f.run(t, spec{inputs: in, shell: "cat in"}))
 			f.rot(t, "good bytes")
 			letGo := f.hold(t, "good bytes")
-			in = tree{"in": executable("good bytes")} // of which there is no copy to link yet
+			in = tree{"in": executable("good bytes")} // without a copy to link so far
 			for _, own := range []string{"one", "two"} {
 				in["own"] = own
 				j := f.start(t, spec{inputs: in, shell: "cat in > out", paths: []string{"out"}})
@@ -66,7 +65,7 @@ func TestRotThatStays(t *testing.T) {
 	}
 }
 
-// TestRotThatStaysBehindAnImage: the kernel goes on showing the file.
+// TestRotThatStaysBehindAnImage: the kernel continues to show the damaged file.
 func TestRotThatStaysBehindAnImage(t *testing.T) {
 	f, in := readImageFarm(t)
 	f.rot(t, "library 7")

@@ -27,8 +27,8 @@ func (c *termClient) Synchronize(
 	return &remoteworker.SynchronizeResponse{}, nil
 }
 
-// TestTermsThatAreOver has two schedulers answer in turn, one of which does not know that it is
-// over.
+// TestTermsThatAreOver has two schedulers answer in turn. One of them does not know that its term
+// is over.
 func TestTermsThatAreOver(t *testing.T) {
 	from := &termClient{}
 	c := &leaseClient{OperationQueueClient: from}

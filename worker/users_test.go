@@ -38,8 +38,8 @@ func TestUsersMustSuffice(t *testing.T) {
 	}
 }
 
-// Two commands at once are of two users, who can do nothing to each other and cannot
-// see each other's input roots, whatever the modes in them: also without a sandbox.
+// TestUsersOfARange: two concurrent commands have different users. They cannot affect each other,
+// nor see each other's input roots, whatever the modes in these, even without a sandbox.
 func TestUsersOfARange(t *testing.T) {
 	for name, o := range map[string]vfs.Options{
 		"FUSE": {Method: vfs.FUSE}, "memory": {Method: vfs.FUSE, UpperMemory: 16 << 20},
@@ -118,7 +118,7 @@ func openParents(t *testing.T, dir string) {
 	}
 }
 
-// TestUserOfAnUnkillable: an action is not of the user of whom the kernel holds a process.
+// TestUserOfAnUnkillable: no action gets the user of a process that the kernel holds.
 func TestUserOfAnUnkillable(t *testing.T) {
 	mark := newMark("unkillable")
 	freeze, thaw := frozen(t)
@@ -151,7 +151,8 @@ func TestUserOfAnUnkillable(t *testing.T) {
 	}
 }
 
-// frozen is a group of the v1 freezer that is nobody's: what is in it takes no signal.
+// frozen makes a group of the v1 freezer outside of the worker's groups: processes in it react to
+// no signal.
 func frozen(t *testing.T) (freeze func(pid string), thaw func()) {
 	t.Helper()
 	dir := fmt.Sprintf("/sys/fs/cgroup/freezer/worker-test-%d", os.Getpid())

@@ -9,9 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestFreshFolders: whatever an action without inputs does in its root and in /tmp, and
-// whatever it prints, the next one finds both as the first found them, and prints to
-// empty files.
+// TestFreshFolders: whatever an action without inputs does in its root and in /tmp, and whatever it
+// prints, the next one finds both in their original state, and empty output files.
 func TestFreshFolders(t *testing.T) {
 	for _, method := range []vfs.Method{vfs.FUSE, vfs.HardLink} {
 		t.Run(string(method), func(t *testing.T) {
@@ -53,8 +52,8 @@ func TestFoldersOfCommandsTogether(t *testing.T) {
 	}
 }
 
-// TestWorkFolder: what is printed goes from the folder before another action gets it,
-// which it does only with an untouched folder for temporary files.
+// TestWorkFolder: output files are removed from the folder before another action gets it. The
+// folder is reused only if its folder for temporary files is untouched.
 func TestWorkFolder(t *testing.T) {
 	f, err := makeWorkFolder(filepath.Join(t.TempDir(), "0"))
 	check(t, err)

@@ -14,12 +14,12 @@ import (
 	"github.com/forerunner-build/forerunner/auth/reload"
 )
 
-// Files name PEM files. Cert and Key are the program's own identity. CA are the authorities that
-// must have signed the other side's certificate; without it a client trusts those of the system,
-// and a server asks for no certificate.
+// Files are names of PEM files. Cert and Key are the program's own identity. CA has the authorities
+// that must have signed the peer's certificate. Without CA, a client trusts the authorities of the
+// system, and a server requests no certificate.
 type Files struct{ Cert, Key, CA string }
 
-// agreed is what a handshake needs, in both forms.
+// agreed is the TLS configuration for a handshake, in both forms.
 type agreed struct {
 	config *tls.Config
 	grpc   credentials.TransportCredentials

@@ -19,7 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 )
 
-// serve starts a server whose calls tell who made them, by common name.
+// serve starts a server. Each call sends the common name of its caller to callers.
 func serve(t *testing.T, f certs.Files) (address string, callers chan string) {
 	t.Helper()
 	source, err := certs.NewServer(f, nil)
@@ -110,8 +110,8 @@ func TestBothSidesShowWhoTheyAre(t *testing.T) {
 	}
 }
 
-// TestFilesAreTakenUpByNewConnections replaces the server's authority and everybody's
-// certificate: who connects then is shown the new ones, and who was connected goes on.
+// TestFilesAreTakenUpByNewConnections replaces the server's authority and all certificates. New
+// connections must use the new files; existing connections must continue.
 func TestFilesAreTakenUpByNewConnections(t *testing.T) {
 	before, after := certtest.New(t), certtest.New(t)
 	dir := t.TempDir()

@@ -24,8 +24,8 @@ func TestLeeway(t *testing.T) {
 	d.expect(codes.OK, "", "ann@example.com")
 }
 
-// TestAnswersWithoutName have no effect if the issuer says that it names itself, which also holds
-// for answers that say what went wrong. Other issuers need not.
+// TestAnswersWithoutName: if an issuer announces that it names itself in answers, answers without
+// the name have no effect, including error answers. Answers of other issuers need no name.
 func TestAnswersWithoutName(t *testing.T) {
 	for _, signs := range []bool{true, false} {
 		d := newDesk(t)
@@ -60,8 +60,8 @@ func TestAnswersWithoutName(t *testing.T) {
 	}
 }
 
-// TestKeysHang has an issuer that does not answer who asks for its keys: the log-in ends, and the
-// next one asks anew.
+// TestKeysHang has an issuer that does not answer requests for its keys. The log-in must fail, and
+// the next one must request the keys again.
 func TestKeysHang(t *testing.T) {
 	d := newDesk(t)
 	synctest.Test(t, func(t *testing.T) {

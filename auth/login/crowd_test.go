@@ -67,14 +67,14 @@ func (d *desk) logInFrom(ctx context.Context, from string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// TestCrowdOfOneAddress has one address take all exchanges with an issuer that is slow: somebody at
-// another address logs in all the same, and one of the crowd makes room.
+// TestCrowdOfOneAddress has one address use all exchanges with a slow issuer. A user at another
+// address must still be able to log in: one of the crowd loses its exchange.
 func TestCrowdOfOneAddress(t *testing.T) {
 	d := newDesk(t)
 	d.options.Pages = d.serveFrom()
 	d.open()
 	d.logins.issuers[0].client.Transport = d.issuer
-	d.logins.ask, d.logins.issuers[0].client.Timeout = time.Hour, time.Hour // none ends before all are there
+	d.logins.ask, d.logins.issuers[0].client.Timeout = time.Hour, time.Hour // so that none ends before all have begun
 	d.issuer.Stall(true)
 	ctx, leave := context.WithCancel(t.Context())
 	answers := make(chan string, 2*exchanges)

@@ -25,7 +25,7 @@ type desk struct {
 	server  *httptest.Server
 	options Options
 	browser *http.Client
-	// to and err are what the last log-in came to.
+	// to and err are the results of the last log-in.
 	to  string
 	err error
 }
@@ -136,7 +136,7 @@ func (d *desk) callback() string {
 	return back
 }
 
-// cookies returns those of the browser.
+// cookies returns the cookies of the browser.
 func (d *desk) cookies() map[string]string {
 	d.Helper()
 	u, err := url.Parse(d.server.URL)

@@ -253,8 +253,8 @@ func (i *issuer) explain(err error) error {
 	return status.Errorf(codes.Unavailable, "%s did not log you in: %s", i.title(), cmp.Or(refused.ErrorCode, refused.Response.Status))
 }
 
-// seldom returns a log that has each of log's messages once a second. Everyone who reaches the
-// pages can make log-ins fail, many times a second.
+// seldom returns a logger that logs each message at most once a second. Anyone who can reach the
+// pages can make log-ins fail many times a second.
 func seldom(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, 1, 0)

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestFailuresAreLoggedSeldom has many log-ins fail, as whoever reaches the pages can have them do:
-// one line a second says so.
+// TestFailuresAreLoggedSeldom has many log-ins fail, as anyone who can reach the pages can do. The
+// log must have at most one line a second.
 func TestFailuresAreLoggedSeldom(t *testing.T) {
 	d := newDesk(t)
 	core, lines := observer.New(zapcore.WarnLevel)

@@ -33,8 +33,8 @@ const (
 	patience = 10 * time.Minute
 	// maxReturn bounds the path to return to.
 	maxReturn = 1 << 10
-	// exchanges is how many log-ins may ask their issuers at a time. Whoever asks for a page can
-	// begin them.
+	// exchanges limits the log-ins that contact an issuer concurrently. Anyone who can reach the
+	// pages can start them.
 	exchanges = 16
 	// Callback is the path to which issuers redirect users.
 	Callback = "login/callback"
@@ -167,7 +167,7 @@ func (l *Logins) issuer(is func(*issuer) bool) *issuer {
 var errAgain = status.Error(codes.FailedPrecondition,
 	"this log-in was begun in another browser, took more than 10 minutes, or is from before a change of the scheduler: log in again")
 
-// errCrowded is what people are told while many others come back from their issuers.
+// errCrowded is the error for users while too many others log in.
 var errCrowded = status.Error(codes.Unavailable, "too many people log in at the moment: try again")
 
 // Finish ends a log-in with a session, and returns the path for the browser. Errors are gRPC

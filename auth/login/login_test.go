@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 )
 
-// TestLogIn has somebody log in, over a restart, and log out; his cookie is of no use then.
+// TestLogIn logs a user in, restarts, and logs the user out. The cookie must be useless afterwards.
 func TestLogIn(t *testing.T) {
 	d := newDesk(t)
 	d.expect(codes.OK, "", "")
@@ -116,7 +116,7 @@ func TestIssuerAway(t *testing.T) {
 	d.expect(codes.Unavailable, "did not log you in", "ann@example.com")
 }
 
-// TestRefusals has an issuer that does not log somebody in, and one that does not know the pages.
+// TestRefusals has an issuer that refuses a log-in, and one that does not know the pages.
 func TestRefusals(t *testing.T) {
 	d := newDesk(t)
 	d.issuer.Refuse("access_denied")

@@ -83,7 +83,7 @@ func (l *Logins) begin(w http.ResponseWriter, who *auth.Identity) error {
 	return nil
 }
 
-// session returns that of a request, if it is good.
+// session returns the session of a request, if it is valid.
 func (l *Logins) session(r *http.Request) (s session, ok bool) {
 	c, err := r.Cookie(l.cookieName(sessionCookie))
 	if err != nil || l.keys.open(l.purpose, c.Value, &s) != nil || !time.Now().Before(s.Until) || l.ended.has(s.ID) {

@@ -29,13 +29,13 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestOthersLogIns has log-ins that somebody else began, or that were ended before.
+// TestOthersLogIns has log-ins that another browser began, or that have already ended.
 func TestOthersLogIns(t *testing.T) {
 	d := newDesk(t)
 	back := d.callback()
 	mine := d.browser
 	d.browser = d.newBrowser()
-	d.get(back) // as of a link that somebody was sent
+	d.get(back) // like a link that an attacker sent
 	d.expect(codes.FailedPrecondition, "another browser", "")
 	other := d.callback()
 	d.get(back) // in a browser that has begun another

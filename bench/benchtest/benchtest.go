@@ -14,7 +14,7 @@ func Check(t *testing.T, err error) {
 	}
 }
 
-// NewDir returns a folder on the disk, below which no mount may be left at the end.
+// NewDir returns a folder on the disk. The test fails if it ends with a mount below the folder.
 func NewDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "bench-test-")

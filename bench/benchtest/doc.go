@@ -1,2 +1,2 @@
-// Package benchtest is what tests of benchmarks share.
+// Package benchtest has helpers for the tests of benchmarks.
 package benchtest

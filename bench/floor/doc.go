@@ -1,5 +1,5 @@
-// Package floor measures what the kernel and a call take for the parts of an action on this
-// machine, so that benchmarks can say how far from that a farm is.
+// Package floor measures the minimum cost of an action's parts on this machine: a process, a call
+// and a mount. Benchmarks report how close a farm comes to this minimum.
 //
-// Its goroutines end before Measure returns.
+// All goroutines end before Measure returns.
 package floor

@@ -28,23 +28,22 @@ const (
 	Mount = "floor_mount_ms"
 )
 
-// Names are those of all rows.
+// Names returns the names of all rows.
 func Names() []string { return []string{Noop, exec, rpc, Mount} }
 
-// Floors are the machine's own times for the parts of an action, in milliseconds: nothing that
-// consists of them can be faster.
+// Floors has the machine's own times for the parts of an action, in milliseconds. Nothing that
+// consists of these parts can be faster.
 type Floors struct {
 	exec  []float64 // a process in private namespaces: fork, exec, wait
 	rpc   []float64 // a call over loopback
 	mount []float64 // an overlay: mount and unmount
 }
 
-// callsOfAction is how many calls an action takes at least: one of its client, and one of its
+// callsOfAction is the minimum number of calls for an action: one by its client, and one by its
 // worker.
 const callsOfAction = 2
 
-// Measure takes n samples of each, beside earlier ones. It uses the folder dir, which must not be
-// there.
+// Measure adds n samples of each part. It uses the folder dir, which must not exist.
 func (f *Floors) Measure(ctx context.Context, dir string, n int) (err error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -66,7 +65,7 @@ func (f *Floors) Measure(ctx context.Context, dir string, n int) (err error) {
 	return nil
 }
 
-// runTrue runs /bin/true in the kinds of namespaces that are made for each command.
+// runTrue runs /bin/true in the same kinds of namespaces as commands get.
 func runTrue() error {
 	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{
 		Dir: "/", Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP},
@@ -96,7 +95,7 @@ func (f *Floors) measureMount(dir string, n int) error {
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", folders["lower"], folders["upper"], folders["work"])
 	for range n {
-		// Leftovers of a volatile mount prevent the next one of the same folders.
+		// The next volatile mount of the same folders would fail on these remains.
 		if err := os.RemoveAll(filepath.Join(folders["work"], "work", "incompat")); err != nil {
 			return err
 		}
@@ -131,7 +130,7 @@ func (f *Floors) measureCall(ctx context.Context, n int) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	client := healthpb.NewHealthClient(conn)
-	for i := range n + 1 { // the first connects
+	for i := range n + 1 { // the first call connects
 		began := time.Now()
 		if _, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 			return err
@@ -143,7 +142,7 @@ func (f *Floors) measureCall(ctx context.Context, n int) (err error) {
 	return nil
 }
 
-// Rows has the medians; none without samples.
+// Rows returns the medians; without samples it returns no rows.
 func (f *Floors) Rows() []report.Row {
 	if len(f.exec) == 0 {
 		return nil

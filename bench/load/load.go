@@ -26,31 +26,31 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
-// Clients is how many call Execute at a time.
+// Clients is the number of clients that call Execute concurrently.
 const Clients = 1000
 
-// A Load is the clients and workers of a scheduler, and what they do.
+// A Load has the actions of simulated clients and workers, and their times.
 type Load struct {
 	Actions []Action
 	index   map[string]int // of actions, by hash
-	// asked and began are when a client called Execute for an action and when a worker got
-	// it, in nanoseconds since start.
+	// asked has the time when a client called Execute for an action, began the time when a worker
+	// got it, both in nanoseconds since start.
 	asked, began []atomic.Int64
 	start        time.Time
 	platform     *repb.Platform
-	// anew: clients ask that no result be looked up.
-	Anew bool
+	// SkipLookup makes clients set skip_cache_lookup.
+	SkipLookup bool
 }
 
-// A Action is an action with all that a client says about it.
+// An Action is an action with the request metadata of its client.
 type Action struct {
 	action, command []byte
 	Digest          digest.Digest
 	commandDigest   digest.Digest
-	Who             string // RequestMetadata, encoded
+	Who             string // encoded RequestMetadata
 }
 
-// New makes actions of one command each, as a build has, in invocations of so many.
+// New makes actions with one command each, as in a build, and groups them into invocations.
 func New(actions, perInvocation int) (*Load, error) {
 	l := &Load{
 		Actions: make([]Action, actions), index: make(map[string]int, actions),
@@ -96,7 +96,7 @@ func (l *Load) newAction(i, invocation int) (a Action, err error) {
 	return a, err
 }
 
-// Upload brings all actions to a storage.
+// Upload uploads all actions to a storage.
 func (l *Load) Upload(ctx context.Context, conn *grpc.ClientConn) error {
 	blobs := make([]casclient.Blob, 0, 2*len(l.Actions))
 	for _, a := range l.Actions {
@@ -105,7 +105,7 @@ func (l *Load) Upload(ctx context.Context, conn *grpc.ClientConn) error {
 	return casclient.New(conn, casclient.Options{NoCompression: true}).Upload(ctx, blobs, nil)
 }
 
-// Connect opens connections for so many streams.
+// Connect opens enough connections for that many streams.
 func Connect(address string, streams, perConnection int) (conns []*grpc.ClientConn, closeAll func() error, err error) {
 	closeAll = func() error {
 		var err error
@@ -124,22 +124,23 @@ func Connect(address string, streams, perConnection int) (conns []*grpc.ClientCo
 	return conns, closeAll, nil
 }
 
-// execute asks for action i and returns the stream of its states.
+// execute requests action i and returns the stream of its states.
 func (l *Load) execute(ctx context.Context, conn *grpc.ClientConn, i int) (repb.Execution_ExecuteClient, error) {
 	a := &l.Actions[i]
 	l.asked[i].Store(int64(time.Since(l.start)))
 	return repb.NewExecutionClient(conn).Execute(
 		metadata.AppendToOutgoingContext(ctx, names.RequestMetadataHeader, a.Who),
-		&repb.ExecuteRequest{ActionDigest: a.Digest.Proto(), SkipCacheLookup: l.Anew})
+		&repb.ExecuteRequest{ActionDigest: a.Digest.Proto(), SkipCacheLookup: l.SkipLookup})
 }
 
-// await reads a stream to its end, which must be a success.
+// await reads a stream to its end. It returns an error unless the action succeeded.
 func await(stream repb.Execution_ExecuteClient) error {
 	_, err := AwaitAnswer(stream)
 	return err
 }
 
-// AwaitAnswer is await that returns what the stream said at its end.
+// AwaitAnswer reads a stream to its end and returns the response. It returns an error unless the
+// action succeeded.
 func AwaitAnswer(stream repb.Execution_ExecuteClient) (*repb.ExecuteResponse, error) {
 	for {
 		op, err := stream.Recv()
@@ -160,7 +161,8 @@ func AwaitAnswer(stream repb.Execution_ExecuteClient) (*repb.ExecuteResponse, er
 	}
 }
 
-// AnswerOf returns what an operation that is done says, which must be a success.
+// AnswerOf returns the response of a completed operation. It returns an error unless the action
+// succeeded.
 func AnswerOf(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
 	answer := &repb.ExecuteResponse{}
 	if err := op.GetResponse().UnmarshalTo(answer); err != nil {
@@ -172,8 +174,8 @@ func AnswerOf(op *longrunningpb.Operation) (*repb.ExecuteResponse, error) {
 	return answer, nil
 }
 
-// Run has clients execute the actions from..to, each of them one after the other, and
-// returns how long that took.
+// Run has clients execute the actions from..to, each client one at a time, and returns how long
+// that took.
 func (l *Load) Run(ctx context.Context, conns []*grpc.ClientConn, from, to int) (time.Duration, error) {
 	began := time.Now()
 	g, ctx := errgroup.WithContext(ctx)
@@ -195,8 +197,8 @@ func (l *Load) Run(ctx context.Context, conns []*grpc.ClientConn, from, to int) 
 	return time.Since(began), err
 }
 
-// Queue asks for the actions from..to and returns when all are queued. Their streams stay
-// open until ctx ends.
+// Queue requests the actions from..to and returns when all are queued. Their streams stay open
+// until ctx ends.
 func (l *Load) Queue(ctx context.Context, conns []*grpc.ClientConn, from, to int) error {
 	var g errgroup.Group
 	g.SetLimit(Clients)
@@ -215,7 +217,7 @@ func (l *Load) Queue(ctx context.Context, conns []*grpc.ClientConn, from, to int
 	return g.Wait()
 }
 
-// Work is a worker whose actions take no time. It returns when ctx ends.
+// Work runs a worker whose actions take no time, until ctx ends.
 func (l *Load) Work(ctx context.Context, conn *grpc.ClientConn, number int) error {
 	queue := remoteworker.NewOperationQueueClient(conn)
 	req := l.Worker(number)
@@ -239,8 +241,8 @@ func (l *Load) Work(ctx context.Context, conn *grpc.ClientConn, number int) erro
 	}
 }
 
-// Cling is a worker that never ends its first action. It returns when ctx ends.
-func (l *Load) Cling(ctx context.Context, conn *grpc.ClientConn) error {
+// Hang runs a worker that never completes its first action, until ctx ends.
+func (l *Load) Hang(ctx context.Context, conn *grpc.ClientConn) error {
 	queue := remoteworker.NewOperationQueueClient(conn)
 	req := l.Worker(0)
 	for {
@@ -264,7 +266,7 @@ func (l *Load) Cling(ctx context.Context, conn *grpc.ClientConn) error {
 	}
 }
 
-// Worker is what a worker says of itself that is idle.
+// Worker returns the request of an idle worker.
 func (l *Load) Worker(number int) *remoteworker.SynchronizeRequest {
 	return &remoteworker.SynchronizeRequest{
 		WorkerId: map[string]string{"host": "worker-" + strconv.Itoa(number), "slot": "0"},
@@ -275,12 +277,12 @@ func (l *Load) Worker(number int) *remoteworker.SynchronizeRequest {
 	}
 }
 
-// Executing is the state of a worker that has an action.
+// Executing returns the state of a worker that runs an action.
 func Executing(x *remoteworker.CurrentState_Executing) *remoteworker.CurrentState {
 	return &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: x}}
 }
 
-// Completed is a success with one output, at this time.
+// Completed returns a successful response with one output, completed now.
 func Completed(todo *remoteworker.DesiredState_Executing) *repb.ExecuteResponse {
 	now := timestamppb.Now()
 	return &repb.ExecuteResponse{Result: &repb.ActionResult{
@@ -295,7 +297,7 @@ func Completed(todo *remoteworker.DesiredState_Executing) *repb.ExecuteResponse 
 	}}
 }
 
-// Latencies returns how long the actions from..to waited for their worker, in milliseconds.
+// Latencies returns how long the actions from..to waited for a worker, in milliseconds.
 func (l *Load) Latencies(from, to int) []float64 {
 	ms := make([]float64, 0, to-from)
 	for i := from; i < to; i++ {

@@ -11,14 +11,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A Storage is a storage that holds the actions and commands of a load, in memory, and no results.
+// A Storage is a storage in memory with the actions and commands of a load. It has no results.
 type Storage struct {
 	repb.UnimplementedContentAddressableStorageServer
 	repb.UnimplementedActionCacheServer
 	Blobs map[string][]byte // by hash
 }
 
-// NewStorage returns storage that has the actions of a load.
+// NewStorage returns a storage with the actions of a load.
 func NewStorage(l *Load) *Storage {
 	s := &Storage{Blobs: make(map[string][]byte, 2*len(l.Actions))}
 	for _, a := range l.Actions {
@@ -28,7 +28,7 @@ func NewStorage(l *Load) *Storage {
 	return s
 }
 
-// Register serves it.
+// Register registers the services of the storage.
 func (s *Storage) Register(g *grpc.Server) {
 	repb.RegisterContentAddressableStorageServer(g, s)
 	repb.RegisterActionCacheServer(g, s)
@@ -56,7 +56,7 @@ func (s *Storage) GetActionResult(context.Context, *repb.GetActionResultRequest)
 	return nil, status.Error(codes.NotFound, "nothing is cached")
 }
 
-// loadCapabilities are those of a Storage.
+// loadCapabilities serves the capabilities of a Storage.
 type loadCapabilities struct {
 	repb.UnimplementedCapabilitiesServer
 }

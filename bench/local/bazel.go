@@ -20,7 +20,7 @@ import (
 type bazel struct {
 	program, workspace string
 	startup            []string
-	server             int // its process
+	server             int // its PID
 }
 
 // newBazel starts the server.
@@ -51,7 +51,7 @@ func (b *bazel) command(ctx context.Context, args ...string) (string, error) {
 	return out, err
 }
 
-// timed is command with the CPU time of the client.
+// timed runs bazel and returns its output and the CPU time of the client.
 func (b *bazel) timed(ctx context.Context, args ...string) (out string, cpu time.Duration, err error) {
 	cmd := exec.CommandContext(ctx, b.program, append(append([]string(nil), b.startup...), args...)...)
 	cmd.Dir = b.workspace
@@ -66,12 +66,13 @@ func (b *bazel) timed(ctx context.Context, args ...string) (out string, cpu time
 
 var processesLine = regexp.MustCompile(`(?m)^INFO: \d+ processes?: (.*)\.$`)
 
-// build builds and tests everything from nothing by a strategy, which must run so many actions.
+// build builds and tests everything from scratch with a strategy. It returns an error unless Bazel
+// ran that many actions.
 func (b *bazel) build(ctx context.Context, strategy string, actions int, flags ...string) (took, client time.Duration, err error) {
 	args := append([]string{
 		"test", "--noshow_progress", "--color=no", "--curses=no", "--incompatible_strict_action_env", "--nobuild_runfile_links",
 		"--spawn_strategy=" + strategy, "--genrule_strategy=" + strategy, "--strategy=TestRunner=" + strategy, "--test_output=errors",
-		"--nosandbox_debug", // which Debian sets for all
+		"--nosandbox_debug", // Debian enables it by default
 	}, append(flags, "//actions/...")...)
 	began := time.Now()
 	said, client, err := b.timed(ctx, args...)
@@ -92,13 +93,13 @@ func (b *bazel) build(ctx context.Context, strategy string, actions int, flags .
 	return 0, 0, fmt.Errorf("bazel ran %q, want %d %s", m[1], actions, strategy)
 }
 
-// clean has the next build begin from nothing.
+// clean makes the next build start from scratch.
 func (b *bazel) clean(ctx context.Context) error {
 	_, err := b.command(ctx, "clean")
 	return err
 }
 
-// close ends the server, and lets its read-only files be removed.
+// close ends the server and makes its read-only files removable.
 func (b *bazel) close(ctx context.Context) error {
 	_, err := b.command(context.WithoutCancel(ctx), "shutdown")
 	return err

@@ -12,41 +12,42 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// The strategies of Bazel that are compared.
+// The compared strategies of Bazel.
 const (
 	byLocal   = "local"
 	bySandbox = "linux-sandbox"
 	byRemote  = "remote"
 )
 
-// usualJobs is the recommendation of forerunner up for .bazelrc on a machine with these slots.
+// usualJobs is the value of --jobs that forerunner up recommends on a machine with these slots.
 const (
 	slots     = 2
 	usualJobs = 8
 )
 
-// A buildCell is a way to build.
+// A buildCell is a way to build, with its measurements.
 type buildCell struct {
 	strategy string
-	jobs     int    // of byRemote; the others use Bazel's default
-	programs string // folder; empty unless byRemote
+	jobs     int    // only for byRemote; the others use Bazel's default
+	programs string // folder; only for byRemote
 }
 
-// A buildSample is one build from nothing.
+// A buildSample has the measurements of one build from scratch.
 type buildSample struct {
 	wall float64 // seconds
-	// CPU in seconds: of Bazel's client and server, of the server's children, of scheduler and
-	// worker (which are one process), of launchers, and of their children.
+	// CPU time in seconds of Bazel's client and server (bazel), of the server's children (ran), of
+	// scheduler and worker in one process (farm), of launchers, and of the launchers' children
+	// (commands).
 	bazel, ran, farm, launchers, commands float64
-	mounts                                []float64 // milliseconds, of each action
+	mounts                                []float64 // of each action, in milliseconds
 }
 
 func (s buildSample) cpu() float64 { return s.bazel + s.ran + s.farm + s.launchers + s.commands }
 
-// otherJobs are those of the rows beside the usual one.
+// otherJobs are further values of --jobs with rows.
 var otherJobs = []int{2, 50, 200, 1000}
 
-// buildCells are those to measure.
+// buildCells returns the cells to measure.
 func (b *localBench) buildCells() []buildCell {
 	if !b.o.Wants(buildRows()...) {
 		return nil
@@ -81,7 +82,7 @@ func (b *localBench) measureBuilds(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, z.close(ctx)) }()
-	for run := -1; run < b.o.Runs; run++ { // the first warms Bazel up
+	for run := -1; run < b.o.Runs; run++ { // the first run warms Bazel up
 		for _, c := range turn(cells, run+1) {
 			s, err := b.build(ctx, z, c)
 			if err != nil {
@@ -97,7 +98,7 @@ func (b *localBench) measureBuilds(ctx context.Context) (err error) {
 	return nil
 }
 
-// build takes a sample. A farm is started for it, and has seen nothing of the workspace.
+// build takes a sample with a new farm that has never seen the workspace.
 func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildSample, err error) {
 	if err := z.clean(ctx); err != nil {
 		return s, err
@@ -140,7 +141,7 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	return s, err
 }
 
-// usedNow is the usage of Bazel's server and the farm so far.
+// usedNow returns the usage of Bazel's server and of the farm so far.
 func usedNow(z *bazel, up *program.Program) (server, farm program.Usage, err error) {
 	if server, err = program.UsageOf(z.server); err == nil && up != nil {
 		farm, err = program.UsageOf(up.PID())

@@ -17,10 +17,10 @@ import (
 // localOptions are the options of this benchmark, besides the common ones.
 type localOptions struct {
 	report.Options
-	programs string // folder of the programs that are measured
-	compare  string // folder of other programs, which take turns with them; empty: none
+	programs string // folder of the measured programs
+	compare  string // folder of other programs, measured in alternation; empty: none
 	bazel    string
-	packages int // of the workspace, of perPackage actions each
+	packages int // of the workspace, with perPackage actions each
 	noops    int // actions in each run
 }
 
@@ -39,9 +39,9 @@ func NewCommand() *cobra.Command {
 	o.Flags(cmd, 3, "runs of each row")
 	o.DiskFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure (default that of this program)")
-	f.StringVar(&o.compare, "compare", "", "`folder` of programs of another build, which take turns with them")
-	f.StringVar(&o.bazel, "bazel", "bazel", "the Bazel that builds")
+	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure (default the folder of this program)")
+	f.StringVar(&o.compare, "compare", "", "`folder` of another build's programs, measured in alternation for comparison")
+	f.StringVar(&o.bazel, "bazel", "bazel", "`program` to use as Bazel")
 	f.IntVar(&o.packages, "packages", 60, fmt.Sprintf("`packages` of the workspace, with %d actions each", perPackage))
 	f.IntVar(&o.noops, "noops", 400, "`actions` that do nothing in each run")
 	return cmd
@@ -70,7 +70,7 @@ func (o *localOptions) validate() error {
 	return err
 }
 
-// folders are those of the programs that take turns.
+// folders returns the folders of the programs that are measured in alternation.
 func (o *localOptions) folders() []string {
 	if o.compare == "" {
 		return []string{o.programs}
@@ -94,11 +94,12 @@ func benchLocal(ctx context.Context, o *localOptions, w io.Writer) (err error) {
 	return errors.Join(err, printErr, report.Print(w, rows), report.Write(o.Out, name, rows))
 }
 
-// A localBench has the results, by the folder of the programs; those without our programs, by "".
+// A localBench has the results by folder of the programs. Results without our programs are under
+// "".
 type localBench struct {
 	o      *localOptions
 	dir    string
-	starts int // of farms, to name their folders
+	starts int // number of started farms, to name their folders
 	builds map[buildCell][]buildSample
 	noops  map[noopCell][]noopSample
 	floors floor.Floors
@@ -108,7 +109,7 @@ func newLocalBench(o *localOptions, dir string) *localBench {
 	return &localBench{o: o, dir: dir, builds: map[buildCell][]buildSample{}, noops: map[noopCell][]noopSample{}}
 }
 
-// measure takes all samples: in each run every cell has its turn, and which comes first changes.
+// measure takes all samples. Each run measures every cell once; each run starts with another cell.
 func (b *localBench) measure(ctx context.Context) error {
 	if err := b.measureNoops(ctx); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (b *localBench) measure(ctx context.Context) error {
 	return b.measureBuilds(ctx)
 }
 
-// turn returns cells in the order of a run.
+// turn returns the cells in the order of a run.
 func turn[T any](cells []T, run int) []T {
 	n := run % max(len(cells), 1)
 	return append(append([]T(nil), cells[n:]...), cells[:n]...)

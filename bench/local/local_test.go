@@ -12,7 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestLocalRows sees that real programs give each row that is asked for a value, and leave nothing.
+// TestLocalRows checks that the real programs give each requested row a value and leave nothing
+// behind.
 func TestLocalRows(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -23,7 +24,7 @@ func TestLocalRows(t *testing.T) {
 		{"builds", true, []string{rowWallLocal, rowCPULocal, rowMount}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			// An action may take so little of these that it counts as nothing.
+			// An action may take so little of these that the value is 0.
 			mayBeNothing := []string{rowCommandCPU, rowOfStage("wait"), rowOfStage("report")}
 			if os.Geteuid() != 0 {
 				programs.Needs(t, "a worker needs root")

@@ -23,32 +23,32 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
-// A noopCell is a farm of separate programs, whose worker has as many slots as there are clients.
+// A noopCell is a farm of separate programs. Its worker has as many slots as there are clients.
 type noopCell struct {
 	clients  int
 	programs string
 }
 
-// A noopSample is one run: each value is of one action.
+// A noopSample has the measurements of one run; each value is per action.
 type noopSample struct {
-	ms                 []float64            // from Execute to its answer
-	stages             map[string][]float64 // milliseconds, those of the worker and beforeWorker, afterWorker
+	ms                 []float64            // from Execute to its response
+	stages             map[string][]float64 // milliseconds in the worker's stages, and in beforeWorker and afterWorker
 	perSecond          float64
 	scheduler, worker  used
 	launchers, clients used
-	commands           float64 // microseconds of CPU
+	commands           float64 // CPU time in microseconds
 }
 
-// used is the CPU time in microseconds, and how often threads waited.
+// used has the CPU time in microseconds, and the number of context switches.
 type used struct{ us, switches float64 }
 
-// The stages of an action that the worker's log does not have.
+// The stages of an action that are not in the worker's log.
 const (
-	beforeWorker = "queue"  // from Execute until the worker has it
-	afterWorker  = "answer" // from its end on the worker until the client knows
+	beforeWorker = "queue"  // from Execute until the worker has the action
+	afterWorker  = "answer" // from the end on the worker until the client has the response
 )
 
-// manyClients keep all slots of the farm busy.
+// manyClients is enough clients to keep all slots busy.
 const manyClients = 8
 
 func (b *localBench) noopCells() []noopCell {
@@ -64,7 +64,7 @@ func (b *localBench) noopCells() []noopCell {
 	return cells
 }
 
-// measureNoops takes all samples, and those of the floors between them.
+// measureNoops takes all samples, and in between samples of the floors.
 func (b *localBench) measureNoops(ctx context.Context) error {
 	cells := b.noopCells()
 	if len(cells) == 0 && !b.o.Wants(floor.Names()...) {
@@ -88,7 +88,7 @@ func (b *localBench) measureNoops(ctx context.Context) error {
 	return nil
 }
 
-// A farm is a scheduler with its storage, and a worker, each a program.
+// A farm is a scheduler with storage and a worker, each in a process of its own.
 type farm struct {
 	dir               string
 	scheduler, worker *program.Program
@@ -133,10 +133,10 @@ func (f *farm) end() error {
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
 }
 
-// noopsBefore is how many actions run before the measured ones.
+// noopsBefore is the number of actions before the measured ones.
 const noopsBefore = 40
 
-// noop takes a sample on a new farm.
+// noop takes a sample with a new farm.
 func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err error) {
 	f, err := b.startFarm(ctx, c)
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 	return s, nil
 }
 
-// farmUsed is the usage of a farm's programs, and of the clients in this process.
+// farmUsed has the usage of a farm's programs, and of the clients in this process.
 type farmUsed struct{ scheduler, worker, clients program.Usage }
 
 func (f *farm) usedNow() (u farmUsed, err error) {
@@ -189,7 +189,7 @@ func (f *farm) usedNow() (u farmUsed, err error) {
 	return u, errors.Join(errs[:]...)
 }
 
-// count adds the average usage of n actions.
+// count adds the average usage per action of n actions.
 func (s *noopSample) count(before, after farmUsed, n float64) {
 	us := func(d time.Duration) float64 { return d.Seconds() * 1e6 / n }
 	scheduler, worker, clients := after.scheduler.Less(before.scheduler), after.worker.Less(before.worker), after.clients.Less(before.clients)
@@ -200,13 +200,13 @@ func (s *noopSample) count(before, after farmUsed, n float64) {
 	s.commands = us(worker.Ended)
 }
 
-// An answered action has the times of its request and of its result at the client.
+// An answered action has the times of its request and its response at the client.
 type answered struct {
 	asked, known time.Time
 	response     *repb.ExecuteResponse
 }
 
-// execute has clients execute the actions, each client one after the other.
+// execute has clients execute the actions, each client one at a time.
 func (f *farm) execute(ctx context.Context, actions []digest.Digest, clients int) ([]answered, error) {
 	answers := make([]answered, len(actions))
 	g, ctx := errgroup.WithContext(ctx)

@@ -24,7 +24,7 @@ const (
 	rowPerSecond  = "noop_per_s_8"
 )
 
-// rowOfJobs is that of a build with so many jobs.
+// rowOfJobs returns the name of the row for a value of --jobs.
 func rowOfJobs(jobs int) string { return fmt.Sprintf("jobs%d_over_local", jobs) }
 
 func buildRows() []string {
@@ -35,14 +35,14 @@ func buildRows() []string {
 	return append(names, rowMount, rowMount95)
 }
 
-// stagesInOrder are all of an action.
+// stagesInOrder returns all stages of an action.
 func stagesInOrder() []string {
 	return append(append([]string{beforeWorker}, stages...), afterWorker)
 }
 
 func rowOfStage(stage string) string { return "noop_" + stage + "_ms" }
 
-// A programRow is the CPU time of one program.
+// A programRow is a row with the CPU time of one program.
 type programRow struct {
 	name string
 	of   func(s *noopSample) used
@@ -73,13 +73,13 @@ func rowNames() []string {
 	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floor.Names())
 }
 
-// rows makes the rows from the results.
+// rows returns the rows of the results.
 func (b *localBench) rows() []report.Row {
 	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floors.Rows())
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
-// row makes one from the values of the measured programs, and of the programs for comparison.
+// row makes a row from the values of the measured programs and of the programs for comparison.
 func row(name, unit, note string, values, others []float64) report.Row {
 	if len(values) == 0 {
 		return report.Row{}
@@ -95,7 +95,8 @@ func row(name, unit, note string, values, others []float64) report.Row {
 	return r
 }
 
-// ratios has for each run the time of the farm divided by Bazel's time without one.
+// ratios returns the time of each build on the farm divided by the time of the build without a farm
+// in the same run.
 func (b *localBench) ratios() []report.Row {
 	wall := func(s buildSample) float64 { return s.wall }
 	of := func(name string, jobs int, without string, value func(buildSample) float64, wanted string) report.Row {
@@ -130,7 +131,7 @@ func (b *localBench) ratios() []report.Row {
 	return rows
 }
 
-// buildNote has the medians of both sides.
+// buildNote describes the medians of both sides.
 func (b *localBench) buildNote(farm, plain buildCell) string {
 	with, without := b.builds[farm], b.builds[plain]
 	if len(with) == 0 || len(without) == 0 {

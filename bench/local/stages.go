@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// stages are those of an action on the worker, in their order (docs/METRICS.md).
+// stages are the stages of an action on the worker, in order (docs/METRICS.md).
 var stages = []string{"accept", "fetch", "mount", "prepare", "wait", "execute", "upload", "report"}
 
-// stagesOf returns how long each action was in each stage, in milliseconds, from the log that a
-// worker writes; the lines of the first skip actions do not count.
+// stagesOf returns the milliseconds of each action in each stage, from the log of a worker. It
+// skips the lines of the first skip actions.
 func stagesOf(log string, skip int) (map[string][]float64, error) {
 	text, err := os.ReadFile(log)
 	if err != nil {

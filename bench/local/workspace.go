@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// The contents of each package of the workspace: perPackage actions, a compilation for each unit,
-// one archive, a sort for each list, and a test with the action that writes its report.
+// The files of each package of the workspace. A package has perPackage actions: a compilation for
+// each unit, one archive, a sort for each list, and a test with the action that writes its report.
 const (
 	units, lists = 5, 3
 	perPackage   = units + 1 + lists + 2
@@ -16,7 +16,8 @@ const (
 	unitFunctions, listLines = 12, 2000
 )
 
-// stubs replace repositories that Bazel's own files require and that it would download.
+// stubs replace external repositories that Bazel's own files require, so that Bazel does not
+// download them.
 var stubs = map[string]string{
 	"WORKSPACE": `workspace(name = "forerunner_bench")
 
@@ -36,7 +37,7 @@ var stubs = map[string]string{
 	"stubs/rules_java/java/defs.bzl": natives("java", "binary", "import", "library", "plugin", "proto_library", "runtime", "test", "toolchain"),
 }
 
-// natives forwards names to the rules that are built in.
+// natives returns a .bzl file that forwards names to built-in rules.
 func natives(language string, rules ...string) string {
 	var b strings.Builder
 	for _, r := range rules {
@@ -45,8 +46,8 @@ func natives(language string, rules ...string) string {
 	return b.String()
 }
 
-// writeWorkspace makes a workspace of so many packages in a folder that is not there yet. No two
-// actions are the same.
+// writeWorkspace writes a workspace with that many packages to a folder that must not exist. All
+// actions differ.
 func writeWorkspace(dir string, packages int) error {
 	for name, text := range stubs {
 		if err := writeSource(dir, name, text); err != nil {
@@ -111,7 +112,7 @@ sh_test(
 		var b strings.Builder
 		seed := uint32(p*lists + l + 1)
 		for range listLines {
-			seed = seed*1664525 + 1013904223 // a linear congruential generator: the same lists on every machine
+			seed = seed*1664525 + 1013904223 // a linear congruential generator makes the same lists on every machine
 			fmt.Fprintf(&b, "%08x\n", seed)
 		}
 		files[fmt.Sprintf("list%d.txt", l)] = b.String()

@@ -1,3 +1,3 @@
-// Package pages measures the scheduler's pages over a long queue and over many records of completed
-// operations, and the cost of viewers and records for dispatch.
+// Package pages measures the scheduler's pages with a long queue and with many records of completed
+// operations, and how much viewers and records slow down dispatch.
 package pages

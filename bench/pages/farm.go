@@ -37,9 +37,9 @@ import (
 
 const pagesCohort = "linux"
 
-// A pagesFarm is a scheduler with its pages, over HTTP on 127.0.0.1. Clients and workers call it
-// within the process: each client executes one action again and again, so that the queue keeps its
-// length. Most workers never end their action; the others report success at once.
+// A pagesFarm is a scheduler with its pages, served over HTTP on 127.0.0.1. Clients and workers
+// call it within the process. Each client executes one action over and over, so the queue keeps its
+// length. Most workers never complete their action; the others report success at once.
 type pagesFarm struct {
 	shape pagesShape
 	load  *load.Load
@@ -49,20 +49,20 @@ type pagesFarm struct {
 	execution repb.ExecutionServer
 	queue     remoteworker.OperationQueueServer
 	address   string
-	// clinging is the operation of the first worker.
-	clinging string
+	// hanging is the operation of the first worker, which never completes.
+	hanging string
 
-	recorder *finished.Recorder // nil: it keeps no records
+	recorder *finished.Recorder // nil: no records
 
-	ended atomic.Int64 // actions
-	// calling is held for reading by workers that call.
+	ended atomic.Int64 // completed actions
+	// Workers hold calling for reading during a call.
 	calling sync.RWMutex
 
 	stop  context.CancelFunc
 	group *errgroup.Group
 }
 
-// startPagesFarm returns a farm in which all are busy.
+// startPagesFarm returns a farm whose workers are all busy.
 func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err error) {
 	f := &pagesFarm{shape: shape}
 	if f.load, err = load.New(shape.queued+shape.workers, shape.perInvocation); err != nil {
@@ -105,7 +105,8 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 	return f, nil
 }
 
-// options are those of a scheduler whose workers are one cohort, each instance with a quota.
+// options returns the options of a scheduler whose workers form one cohort, with a quota for each
+// instance name.
 func (f *pagesFarm) options() scheduler.ServerOptions {
 	o := scheduler.ServerOptions{
 		Storage: func(string, digest.Function) scheduler.Storage { return f },
@@ -132,13 +133,13 @@ func (f *pagesFarm) options() scheduler.ServerOptions {
 	return o
 }
 
-// instance is the instance name of the i-th action.
+// instance returns the instance name of the i-th action.
 func (f *pagesFarm) instance(i int) string {
 	return fmt.Sprintf("team-%02d", i/f.shape.perInvocation%f.shape.instances)
 }
 
-// fill starts the clients and workers, and returns when all workers are busy and the others'
-// actions queued.
+// fill starts the clients and workers. It returns when all workers are busy and the remaining
+// actions are queued.
 func (f *pagesFarm) fill(ctx context.Context) error {
 	if f.shape.workers == 0 {
 		return nil
@@ -160,7 +161,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
 		"worker": names.WorkerKey("", f.load.Worker(0).GetWorkerId()),
 	}}}
-	for f.clinging == "" { // it may be the last to get one
+	for f.hanging == "" { // this worker may be the last to get an action
 		list, err := f.sched.Admin().ListOperations(ctx, first)
 		if err == nil {
 			err = pause.For(ctx, 10*time.Millisecond)
@@ -169,7 +170,7 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 			return err
 		}
 		for _, op := range list.GetOperations() {
-			f.clinging = op.GetName()
+			f.hanging = op.GetName()
 		}
 	}
 	return nil
@@ -190,17 +191,17 @@ func (f *pagesFarm) close() error {
 	return f.group.Wait()
 }
 
-// rate is how many actions a second end in a window that begins now.
+// rate returns the number of actions that complete per second, in a window that begins now.
 func (f *pagesFarm) rate(ctx context.Context) (float64, error) {
 	began, ended := time.Now(), f.ended.Load()
 	err := pause.For(ctx, f.shape.window)
 	return float64(f.ended.Load()-ended) / time.Since(began).Seconds(), err
 }
 
-// lost is how many records were not kept.
+// lost returns the number of records that were not stored.
 func (f *pagesFarm) lost() uint64 { return f.recorder.Lost() }
 
-// ask is a client. It returns when ctx ends.
+// ask runs a client until ctx ends.
 func (f *pagesFarm) ask(ctx context.Context, i int) error {
 	stream := &pagesStream{ctx: metadata.NewIncomingContext(ctx, metadata.Pairs(names.RequestMetadataHeader, f.load.Actions[i].Who))}
 	req := &repb.ExecuteRequest{InstanceName: f.instance(i), ActionDigest: f.load.Actions[i].Digest.Proto()}
@@ -215,7 +216,7 @@ func (f *pagesFarm) ask(ctx context.Context, i int) error {
 	}
 }
 
-// work is a worker. It returns when ctx ends.
+// work runs a worker until ctx ends.
 func (f *pagesFarm) work(ctx context.Context, number int) error {
 	req := f.load.Worker(number)
 	idle := req.CurrentState
@@ -253,8 +254,7 @@ func (f *pagesFarm) work(ctx context.Context, number int) error {
 	}
 }
 
-// RegisterService implements grpc.ServiceRegistrar: it registers the services for clients and
-// workers.
+// RegisterService implements grpc.ServiceRegistrar for the services of clients and workers.
 func (f *pagesFarm) RegisterService(_ *grpc.ServiceDesc, service any) {
 	if s, ok := service.(repb.ExecutionServer); ok {
 		f.execution = s
@@ -277,7 +277,7 @@ func (f *pagesFarm) GetActionResult(context.Context, digest.Digest) (*repb.Actio
 	return nil, cas.ErrNotFound
 }
 
-// A pagesStream is a client's end of Execute.
+// A pagesStream is the client's side of Execute.
 type pagesStream struct {
 	grpc.ServerStream
 	ctx context.Context

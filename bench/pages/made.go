@@ -17,15 +17,15 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// The farm of the generated records.
+// The farm in the generated records.
 const (
 	madeWorkers  = 40
 	madeSlots    = 32
-	madePerBuild = 250 // operations of an invocation
+	madePerBuild = 250 // operations per invocation
 	madePackages = 5000
 )
 
-// A maker makes records as workers and clients of a farm leave them.
+// A maker generates records like those of a real farm.
 type maker struct {
 	*rand.Rand
 	begin time.Time
@@ -33,17 +33,18 @@ type maker struct {
 
 func newMaker(begin time.Time) *maker { return &maker{rand.New(rand.NewPCG(1, 2)), begin} }
 
-// digest is as random as one is, so that it compresses as badly.
+// digest returns a random digest, which compresses as badly as a real one.
 func (m *maker) digest(size int) string {
 	return fmt.Sprintf("%016x%016x%016x%016x/%d", m.Uint64(), m.Uint64(), m.Uint64(), m.Uint64(), size)
 }
 
-// name is a UUID.
+// name returns a UUID.
 func (m *maker) name() string {
 	return fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", m.Uint32(), m.Uint32()&0xffff, m.Uint32()&0xfff, m.Uint32()&0xffff, m.Uint64()>>16)
 }
 
-// record is the i-th: a C++ compilation that succeeded, failed or was in the cache.
+// record returns the i-th record: a C++ compilation that succeeded, failed or was in the action
+// cache.
 func (m *maker) record(i int, invocation string) *historypb.Record {
 	started := m.begin.Add(time.Duration(i) * time.Second / (madeWorkers * madeSlots))
 	queued := started.Add(-time.Duration(m.IntN(5000)) * time.Millisecond)
@@ -73,7 +74,7 @@ func (m *maker) record(i int, invocation string) *historypb.Record {
 	return r
 }
 
-// compilation is a command line.
+// compilation returns a command line.
 func compilation(file, out string) []string {
 	return append([]string{"/usr/bin/gcc"}, append([]string{
 		"-U_FORTIFY_SOURCE", "-fstack-protector", "-Wall", "-Wunused-but-set-parameter", "-Wno-free-nonheap-object", "-fno-omit-frame-pointer",
@@ -83,7 +84,7 @@ func compilation(file, out string) []string {
 	}, "-MF", out+".d", "-frandom-seed="+out+".o", "-c", file+".cc", "-o", out+".o")...)
 }
 
-// metadata is the metadata of a worker.
+// metadata returns the metadata of a worker.
 func (m *maker) metadata(worker string, queued, started, ended time.Time) *repb.ExecutedActionMetadata {
 	at := func(part int) *timestamppb.Timestamp {
 		return timestamppb.New(started.Add(ended.Sub(started)*time.Duration(part)/100 + time.Duration(m.IntN(1e6))))
@@ -98,14 +99,14 @@ func (m *maker) metadata(worker string, queued, started, ended time.Time) *repb.
 		&actionstats.InputRoot{}, &actionstats.Prefetch{}, &actionstats.Files{}, &actionstats.Resources{}, &resourceusage.POSIXResourceUsage{},
 	} {
 		m.fill(figures.ProtoReflect())
-		if packed, err := anypb.New(figures); err == nil { // messages of this program have no faults
+		if packed, err := anypb.New(figures); err == nil { // messages of this program always encode
 			told.AuxiliaryMetadata = append(told.AuxiliaryMetadata, packed)
 		}
 	}
 	return told
 }
 
-// fill gives each figure and duration of a message some value.
+// fill sets every number and duration of a message.
 func (m *maker) fill(message protoreflect.Message) {
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {

@@ -14,17 +14,17 @@ import (
 	"github.com/forerunner-build/forerunner/history"
 )
 
-// A pagesShape is the size of a viewed scheduler, and the duration.
+// A pagesShape has the size of the farm and the duration of the measurement.
 type pagesShape struct {
 	queued, workers, instances int
-	quick                      int            // workers whose actions take no time
-	perInvocation              int            // operations
-	window                     time.Duration  // each half of a pair
-	pause                      time.Duration  // of the viewer, between two rounds through the pages
-	records                    *history.Store // of completed operations; nil: none are kept
+	quick                      int            // workers whose actions take no time; the others hang
+	perInvocation              int            // operations per invocation
+	window                     time.Duration  // duration of each half of a pair
+	pause                      time.Duration  // of the viewer, between two rounds through all pages
+	records                    *history.Store // nil: no records
 }
 
-// longQueue is the shape of the rows.
+// longQueue returns the shape for the rows.
 func longQueue() pagesShape {
 	return pagesShape{
 		queued: 100_000, workers: 5000, quick: 100, instances: 20, perInvocation: 25,
@@ -42,7 +42,7 @@ type pagesOptions struct {
 func NewCommand() *cobra.Command {
 	o := &pagesOptions{}
 	cmd := &cobra.Command{
-		Use: "pages", Short: "measure the scheduler's pages and records over a long queue and a long history, and what they cost dispatch", Args: cobra.NoArgs,
+		Use: "pages", Short: "measure the scheduler's pages and records with a long queue and a long history, and how much they slow down dispatch", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.runs < 1 {
 				return errors.New("--runs must be at least 1")
@@ -51,10 +51,10 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.runs, "runs", 10, "pairs of windows without and with a viewer")
+	f.IntVar(&o.runs, "runs", 10, "pairs of measurements, without and with a viewer")
 	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
-	f.StringVar(&o.dir, "dir", "", "`folder` for records, 3 GiB (default that of temporary files)")
-	f.BoolVar(&o.recordsOnly, "records-only", false, "leave out the pages over a long queue")
+	f.StringVar(&o.dir, "dir", "", "`folder` for records, which take 3 GiB (default the folder for temporary files)")
+	f.BoolVar(&o.recordsOnly, "records-only", false, "measure only records, not pages with a long queue")
 	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the pairs")
 	return cmd
 }
@@ -87,7 +87,7 @@ func benchPages(ctx context.Context, o *pagesOptions, w io.Writer) (err error) {
 	return errors.Join(printErr, report.Print(w, rows), report.Write(o.out, name, rows))
 }
 
-// rowsOfQueue measures the pages over a long queue.
+// rowsOfQueue measures the pages with a long queue.
 func rowsOfQueue(ctx context.Context, runs int) (_ []report.Row, err error) {
 	f, err := startPagesFarm(ctx, longQueue())
 	if err != nil {
@@ -101,7 +101,7 @@ func rowsOfQueue(ctx context.Context, runs int) (_ []report.Row, err error) {
 	return figures.rows(f.shape), nil
 }
 
-// rowsOfRecords measures the cost of records, and pages over many of them.
+// rowsOfRecords measures the cost of records, and the pages with many records.
 func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err error) {
 	dir, leave, err := report.WorkFolder(o.dir, false)
 	if err != nil {
@@ -116,26 +116,26 @@ func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err er
 	return figures.rows(shape), nil
 }
 
-// pagesFigures are the results.
+// pagesFigures are the results of pages with a long queue.
 type pagesFigures struct {
-	// loads are those of each page, beside dispatch.
+	// loads has the loads of each page during dispatch.
 	loads map[string][]pageLoad
-	// alone and viewed are actions a second, in pairs.
+	// alone and viewed have the actions per second without and with a viewer, in pairs.
 	alone, viewed []float64
-	// waits has, for each request of pages, how long others waited for the scheduler, in ms.
+	// waits has, for each request of pages, how long other callers waited for the scheduler, in ms.
 	waits map[string][]float64
 }
 
-// measure alternates between times with and without viewers, in pairs whose order changes, and then
-// measures how long each request occupies the scheduler.
+// measure measures dispatch without and with a viewer, in pairs whose order alternates. Then it
+// measures how long each request of pages occupies the scheduler.
 func (f *pagesFarm) measure(ctx context.Context, runs int) (*pagesFigures, error) {
 	figures := &pagesFigures{loads: map[string][]pageLoad{}}
-	v, err := f.newViewer(ctx, shownPages(f.clinging))
+	v, err := f.newViewer(ctx, shownPages(f.hanging))
 	if err != nil {
 		return nil, err
 	}
 	defer v.close()
-	if _, err := f.rate(ctx); err != nil { // until the heap has been full once
+	if _, err := f.rate(ctx); err != nil { // warm-up: the heap fills up once
 		return nil, err
 	}
 	for run := range runs {
@@ -164,7 +164,7 @@ func (f *pagesFarm) measure(ctx context.Context, runs int) (*pagesFigures, error
 	return figures, err
 }
 
-// rows are the figures as they are printed.
+// rows returns the rows of the figures.
 func (p *pagesFigures) rows(shape pagesShape) []report.Row {
 	var rows []report.Row
 	for _, page := range shownPages("") {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPages sees that all pages answer over a small farm that dispatches, with and without a
-// viewer, and that each figure has its row.
+// TestPages checks that all pages answer on a small farm that dispatches, with and without a
+// viewer, and that each figure has a row.
 func TestPages(t *testing.T) {
 	f, err := startPagesFarm(t.Context(), pagesShape{
 		queued: 200, workers: 10, quick: 4, instances: 3, perInvocation: 7, window: time.Second, pause: time.Millisecond,
@@ -32,8 +32,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestRecords sees that a scheduler that keeps records dispatches, that pages over records answer,
-// and that each figure has its row.
+// TestRecords checks that a scheduler with records dispatches, that pages with records answer, and
+// that each figure has a row.
 func TestRecords(t *testing.T) {
 	shape := recordsShape{
 		dispatch: pagesShape{queued: 100, workers: 10, quick: 4, instances: 3, perInvocation: 7, window: 100 * time.Millisecond},

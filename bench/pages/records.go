@@ -19,12 +19,12 @@ import (
 // A recordsShape is the size of a measurement of records.
 type recordsShape struct {
 	dispatch pagesShape
-	records  int           // among which is searched
+	records  int           // number of records in the store
 	build    int           // actions of the build whose page is shown
-	rest     time.Duration // before each page: pages leave the scheduler alone after each question
+	rest     time.Duration // before each page, because pages pause after each request to the scheduler
 }
 
-// manyRecords is the shape of the rows.
+// manyRecords returns the shape for the rows.
 func manyRecords() recordsShape {
 	return recordsShape{
 		dispatch: pagesShape{queued: 20_000, workers: 1000, quick: 100, instances: 20, perInvocation: 25, window: 10 * time.Second},
@@ -32,20 +32,20 @@ func manyRecords() recordsShape {
 	}
 }
 
-// recordsFigures are the results.
+// recordsFigures are the results of pages with records.
 type recordsFigures struct {
-	// without and with are in pairs; lost are the records that were not kept.
+	// without and with are in pairs; lost counts the records that were not stored.
 	without, with []pace
 	lost          uint64
-	bytes         float64 // of a record
+	bytes         float64 // per record
 	loads         map[string][]pageLoad
 }
 
-// A pace is how fast actions ended, in actions a second, and the CPU time of one, in µs.
+// A pace is the rate of completed actions, per second, and the CPU time of each, in µs.
 type pace struct{ rate, cpu float64 }
 
-// measureRecords measures dispatch with and without records, and then pages over many. Folders are
-// made in dir.
+// measureRecords measures dispatch without and with records, and then pages with many records. It
+// creates folders in dir.
 func measureRecords(ctx context.Context, shape recordsShape, dir string, runs int) (*recordsFigures, error) {
 	f := &recordsFigures{loads: map[string][]pageLoad{}}
 	if err := f.dispatch(ctx, shape.dispatch, filepath.Join(dir, "dispatch"), runs); err != nil {
@@ -57,7 +57,7 @@ func measureRecords(ctx context.Context, shape recordsShape, dir string, runs in
 	return f, nil
 }
 
-// dispatch has two schedulers take turns, one of which keeps records.
+// dispatch measures two schedulers in alternation, of which one stores records.
 func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder string, runs int) (err error) {
 	store, err := history.Open(folder, history.Options{})
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	defer func() { err = errors.Join(err, keeping.close()) }()
 	keeping.calling.Lock()
 	defer keeping.calling.Unlock()
-	for run := -1; run < runs; run++ { // the first is for the heap, which has been full once then
+	for run := -1; run < runs; run++ { // the first run fills up the heap
 		var turns [2]pace
 		order := []int{0, 1}
 		if run%2 == 1 {
@@ -100,14 +100,14 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	return nil
 }
 
-// turn lets the workers call for a window, and returns the pace of the actions until all of their
-// records were made. The caller holds calling.
+// turn lets the workers call for a window. It returns the pace of the actions when all have their
+// records. The caller must hold calling.
 func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
 	f.calling.Unlock()
 	err := pause.For(ctx, f.shape.window)
 	f.calling.Lock()
-	for err == nil && f.shape.records != nil && f.unrecorded() > int64(f.shape.quick) { // workers report with their next call
+	for err == nil && f.shape.records != nil && f.unrecorded() > int64(f.shape.quick) { // each worker reports its last action with its next call
 		err = pause.For(ctx, time.Millisecond)
 	}
 	actions := float64(f.ended.Load() - ended)
@@ -115,12 +115,12 @@ func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	return pace{actions / time.Since(began).Seconds(), used / actions}, err
 }
 
-// unrecorded is how many actions have ended and may still get a record.
+// unrecorded returns the number of completed actions that may still get a record.
 func (f *pagesFarm) unrecorded() int64 {
 	return f.ended.Load() - f.shape.records.Stats().Records - int64(f.lost())
 }
 
-// pages fills a store and requests pages of its contents.
+// pages fills a store and requests the pages that show it.
 func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder string, runs int) (err error) {
 	store, err := history.Open(folder, history.Options{})
 	if err != nil {
@@ -160,8 +160,8 @@ func (p *recordsFigures) pages(ctx context.Context, shape recordsShape, folder s
 	return nil
 }
 
-// fillStore makes records of many builds, and in the middle of them those of a large one, whose
-// name is returned.
+// fillStore adds the records of many builds, and in the middle those of a large build, whose name
+// it returns.
 func fillStore(ctx context.Context, store *history.Store, shape recordsShape) (build string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var g errgroup.Group
@@ -188,7 +188,7 @@ func fillStore(ctx context.Context, store *history.Store, shape recordsShape) (b
 	return build, nil
 }
 
-// addRecord waits until there is room.
+// addRecord adds a record, and waits if the store's queue is full.
 func addRecord(ctx context.Context, store *history.Store, r *historypb.Record) error {
 	for !store.Add(r) {
 		if err := pause.For(ctx, time.Millisecond); err != nil {
@@ -198,8 +198,8 @@ func addRecord(ctx context.Context, store *history.Store, r *historypb.Record) e
 	return nil
 }
 
-// recordPages are the measured ones; each run has separate addresses, because answers are reused
-// within a second.
+// recordPages returns the measured pages. Each run has its own addresses, because answers are
+// reused within a second.
 func recordPages(build string, run int) []shownPage {
 	search := func(row, query string) shownPage {
 		return shownPage{row: "search_" + row, path: fmt.Sprintf("/history?%s&run=%d", query, run)}
@@ -214,7 +214,7 @@ func recordPages(build string, run int) []shownPage {
 	}
 }
 
-// rows are the figures as they are printed.
+// rows returns the rows of the figures.
 func (p *recordsFigures) rows(shape recordsShape) []report.Row {
 	rows := p.dispatchRows()
 	size := report.NewRow("record_bytes", p.bytes, "B")
@@ -238,7 +238,7 @@ func (p *recordsFigures) rows(shape recordsShape) []report.Row {
 	return rows
 }
 
-// dispatchRows are those of dispatch with and without records.
+// dispatchRows returns the rows of dispatch without and with records.
 func (p *recordsFigures) dispatchRows() []report.Row {
 	var ratios, costs, without, with, cpu []float64
 	for i, w := range p.with {

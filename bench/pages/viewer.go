@@ -15,13 +15,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
-// A shownPage is a page that is measured.
+// A shownPage is a measured page.
 type shownPage struct {
 	row, path string
-	live      bool // its stream, until the first update
+	live      bool // measure its stream until the first update
 }
 
-// shownPages are all; the operation is the one whose page is shown.
+// shownPages returns all pages; operation is the operation whose page is shown.
 func shownPages(operation string) []shownPage {
 	return []shownPage{
 		{row: "overview", path: "/"},
@@ -35,7 +35,7 @@ func shownPages(operation string) []shownPage {
 	}
 }
 
-// A pageLoad is how long a page took to be there, and how large it was.
+// A pageLoad is the time and size of one load of a page.
 type pageLoad struct {
 	took  time.Duration
 	bytes int
@@ -48,7 +48,7 @@ type pagesViewer struct {
 	pages  []shownPage
 }
 
-// newViewer returns one that has seen each page once.
+// newViewer returns a viewer that has loaded each page once.
 func (f *pagesFarm) newViewer(ctx context.Context, pages []shownPage) (*pagesViewer, error) {
 	v := &pagesViewer{farm: f, client: &http.Client{Transport: &http.Transport{}}, pages: pages}
 	return v, v.look(ctx, map[string][]pageLoad{})
@@ -56,7 +56,7 @@ func (f *pagesFarm) newViewer(ctx context.Context, pages []shownPage) (*pagesVie
 
 func (v *pagesViewer) close() { v.client.CloseIdleConnections() }
 
-// during has the overview open, and goes through the pages again and again, while do runs.
+// during keeps the overview open and loads the pages over and over while do runs.
 func (v *pagesViewer) during(
 	ctx context.Context, loads map[string][]pageLoad, do func(context.Context) (float64, error),
 ) (rate float64, err error) {
@@ -138,7 +138,7 @@ func (v *pagesViewer) open(ctx context.Context, page shownPage) (io.ReadCloser, 
 	return resp.Body, nil
 }
 
-// follow has the overview open until ctx ends.
+// follow keeps the overview open until ctx ends.
 func (v *pagesViewer) follow(ctx context.Context) error {
 	body, err := v.open(ctx, shownPage{path: "/", live: true})
 	if err != nil {
@@ -163,7 +163,7 @@ func readEvent(r *bufio.Reader) (bytes int, err error) {
 	}
 }
 
-// A pageQuestion is a request of pages to the scheduler.
+// A pageQuestion is a request that pages make to the scheduler.
 type pageQuestion struct {
 	row string
 	ask func(ctx context.Context, s admin.SchedulerServer, operation string) error
@@ -200,11 +200,11 @@ func pageQuestions() []pageQuestion {
 	}
 }
 
-// questionRuns is how often each request is made to measure the wait of others.
+// questionRuns is how often each request is made to measure how long others wait.
 const questionRuns = 10
 
-// waits returns, for each request, the maximum wait of others that need the scheduler briefly, in
-// ms. Workers make no calls during this.
+// waits returns, for each request, the longest wait of another short call to the scheduler, in ms.
+// Workers make no calls meanwhile.
 func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 	f.calling.Lock()
 	defer f.calling.Unlock()
@@ -214,7 +214,7 @@ func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 			began, over, longest := make(chan struct{}), make(chan struct{}), make(chan time.Duration, 1)
 			go func() { longest <- f.longestWait(ctx, began, over) }()
 			<-began
-			err := q.ask(ctx, f.sched.Admin(), f.clinging)
+			err := q.ask(ctx, f.sched.Admin(), f.hanging)
 			close(over)
 			waits[q.row] = append(waits[q.row], report.Milliseconds(<-longest))
 			if err != nil {
@@ -225,8 +225,8 @@ func (f *pagesFarm) waits(ctx context.Context) (map[string][]float64, error) {
 	return waits, nil
 }
 
-// longestWait asks for an operation that there is not, again and again until over is closed, and
-// returns how long that took at most. It closes began after the first time.
+// longestWait requests an operation that does not exist, repeatedly until over is closed, and
+// returns the longest duration. It closes began after the first request.
 func (f *pagesFarm) longestWait(ctx context.Context, began chan<- struct{}, over <-chan struct{}) (longest time.Duration) {
 	s, nothing := f.sched.Admin(), &admin.GetOperationRequest{}
 	_, _ = s.GetOperation(ctx, nothing)

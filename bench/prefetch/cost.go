@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	// warmPairs is how many pairs of warm builds there are in one run.
+	// warmPairs is the number of pairs of warm builds in one run.
 	warmPairs = 5
-	// afterBuild is how long a worker has to learn from a build before the next one.
+	// afterBuild is the time for a worker to learn from a build before the next one.
 	afterBuild = 200 * time.Millisecond
 	// costLabel is the platform property that distinguishes the workers.
 	costLabel = "bench"
 )
 
-// A pairCost is the cost of two warm builds directly after each other, one on a worker without
-// recorder and prefetcher, the other one with them.
+// A pairCost has the costs of two consecutive warm builds, one on a worker without recorder and
+// prefetcher, one with them.
 type pairCost struct{ plain, with buildCost }
 
 // A buildCost is the cost of one build, in seconds.
 type buildCost struct {
 	wall    float64
 	command float64 // CPU time of the command
-	serving float64 // CPU time of the process that serves it
+	serving float64 // CPU time of the worker process
 }
 
 func (c buildCost) cpu() float64 { return c.command + c.serving }
 
-// cost runs pairs of warm builds. Two workers exist at the same time and take turns, so that a pair
-// meets the same state of the machine; the first one changes from pair to pair.
+// cost runs pairs of warm builds. Two workers exist at the same time and alternate, so that a pair
+// meets the same state of the machine. The order changes from pair to pair.
 func (b *prefetchBench) cost(ctx context.Context, run int) error {
 	if !b.wantsCost() {
 		return nil
@@ -63,7 +63,7 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 			}
 			return buildCost{wall: s.seconds, command: s.cpu, serving: (report.CPUTime() - before).Seconds()}, nil
 		}
-		for pair := -1; pair < warmPairs; pair++ { // the first one fills the caches
+		for pair := -1; pair < warmPairs; pair++ { // the first pair fills the caches
 			var c [2]buildCost
 			first := (run + pair + 2) % 2
 			for _, on := range []int{first, 1 - first} {
@@ -76,18 +76,19 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 				b.costs = append(b.costs, pairCost{plain: c[0], with: c[1]})
 			}
 		}
-		report.Progress("run %d of %d, warm, with recorder and prefetcher over without: %s", run+1, b.o.Runs,
+		report.Progress("run %d of %d, warm, with recorder and prefetcher relative to without: %s", run+1, b.o.Runs,
 			report.FormatValue(report.Median(b.shares(wallShare))))
 		return nil
 	})
 }
 
-// The additional cost of a build with recorder and prefetcher, as a share.
+// cpuShare and the following functions return the additional cost of a build with recorder and
+// prefetcher, as a share.
 func cpuShare(c pairCost) float64     { return c.with.cpu()/c.plain.cpu() - 1 }
 func wallShare(c pairCost) float64    { return c.with.wall/c.plain.wall - 1 }
 func servingShare(c pairCost) float64 { return (c.with.serving - c.plain.serving) / c.plain.cpu() }
 
-// shares returns one figure of all pairs.
+// shares returns a figure of all pairs.
 func (b *prefetchBench) shares(figure func(pairCost) float64) (shares []float64) {
 	for _, c := range b.costs {
 		shares = append(shares, figure(c))
@@ -95,12 +96,13 @@ func (b *prefetchBench) shares(figure func(pairCost) float64) (shares []float64)
 	return shares
 }
 
-// middle returns an interval that has the median with a probability of at least 95 %, for any
-// distribution, or the whole range if there are too few values.
+// middle returns an interval that contains the median with a probability of at least 95 %, whatever
+// the distribution. With too few values it returns the whole range.
 func middle(values []float64) string {
 	sorted := slices.Sorted(slices.Values(values))
 	n, left := len(sorted), 0
-	// Of n fair coins at most left show heads with a probability of 2.5 % at most.
+	// left is the number of values to omit at each end: with n fair coins, at most left heads have
+	// a probability of at most 2.5 %.
 	chance, sum := 1.0, 1.0
 	for range n {
 		chance /= 2
@@ -135,7 +137,7 @@ func (b *prefetchBench) warmCost() report.Row {
 	r.Wanted = "≤ 0.01"
 	r.Baseline = fmt.Sprintf("without %s of CPU in %s", report.FormatSeconds(of(buildCost.cpu)),
 		report.FormatSeconds(of(func(c buildCost) float64 { return c.wall })))
-	r.Note = fmt.Sprintf("CPU of command and serving process, median of %d pairs, %s with 95 %%; of the time %s, %s; of the serving process alone %s, %s",
+	r.Note = fmt.Sprintf("CPU of command and serving process, median of %d pairs, %s with 95 %%; elapsed time %s, %s; the serving process alone %s, %s",
 		len(cpu), middle(cpu), report.FormatValue(report.Median(wall)), middle(wall), report.FormatValue(report.Median(serving)), middle(serving))
 	return r
 }

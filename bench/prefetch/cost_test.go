@@ -2,7 +2,7 @@ package prefetch
 
 import "testing"
 
-// The ranks are those of the sign test, from tables of the binomial distribution.
+// TestMiddle compares with the ranks of the sign test, from tables of the binomial distribution.
 func TestMiddle(t *testing.T) {
 	for n, want := range map[int]string{1: "1.00–1.00", 2: "1.00–2.00", 6: "1.00–6.00", 9: "2.00–8.00", 15: "4.00–12.0"} {
 		var values []float64

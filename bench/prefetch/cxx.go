@@ -19,11 +19,11 @@ import (
 
 const (
 	cxxActions  = 60
-	cxxTraining = 30 // sources that a coarse profile is learned from
+	cxxTraining = 30 // sources from which a coarse profile is learned
 )
 
-// cxxHeaders returns the options with which g++ takes the machine's headers from the folder cxx,
-// and the contents of that folder.
+// cxxHeaders returns options that make g++ take the machine's headers from the folder cxx, and the
+// mounts that put them there.
 func cxxHeaders(ctx context.Context) (args []string, mounts []client.Mount, err error) {
 	if err := needs("/usr/bin/g++", "g++"); err != nil {
 		return nil, nil, err
@@ -46,7 +46,7 @@ func cxxHeaders(ctx context.Context) (args []string, mounts []client.Mount, err 
 	return args, mounts, nil
 }
 
-// cxxWork are compile actions over the machine's headers.
+// cxxWork returns compile actions with the machine's headers as inputs.
 func cxxWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	args, mounts, err := cxxHeaders(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func cxxWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	return w, nil
 }
 
-// gccWork compiles one source, which includes more of Boost than those of cxxWork.
+// gccWork compiles one source, which includes more of Boost than the sources of cxxWork.
 func gccWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	args, mounts, err := cxxHeaders(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ int main() { std::cout << boost::format("%1%") % 1; }
 	})
 }
 
-// cxxAction compiles the i-th source, with the common headers.
+// cxxAction returns the compile action of the i-th source. All sources share the headers.
 func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers digest.Digest, i int) (*testbed.Action, error) {
 	name := fmt.Sprintf("source_%d.cc", i)
 	source := []byte(cxxUnit(i))
@@ -126,7 +126,7 @@ func cxxAction(ctx context.Context, f *testbed.Farm, args []string, headers dige
 	}, err
 }
 
-// boostHeaders are the headers of sources; each includes a few of them.
+// boostHeaders are headers to include; each source includes a few of them.
 var boostHeaders = []string{
 	"algorithm/string/trim.hpp", "any.hpp", "array.hpp", "bind/bind.hpp", "circular_buffer.hpp",
 	"container/flat_map.hpp", "container/small_vector.hpp", "crc.hpp", "date_time/gregorian/gregorian_types.hpp",
@@ -138,8 +138,8 @@ var boostHeaders = []string{
 	"type_index.hpp", "unordered_map.hpp", "uuid/uuid.hpp", "variant.hpp",
 }
 
-// cxxUnit is the i-th source: two headers of Boost and some of the library, in a mix
-// that no two have in common.
+// cxxUnit returns the i-th source: two headers of Boost and some of the standard library. No two
+// sources have the same combination.
 func cxxUnit(i int) string {
 	n := len(boostHeaders)
 	picked := []string{boostHeaders[i%n], boostHeaders[(i+5+4*(i/n))%n]}

@@ -14,13 +14,13 @@ func stalled(s sample) float64 { return s.stalled }
 func wasted(s sample) float64  { return s.wasted }
 func serving(s sample) float64 { return s.serving }
 
-// overUsed is bytes fetched over bytes of the files that were opened.
+// overUsed is the number of fetched bytes divided by the bytes of the opened files.
 func overUsed(s sample) float64 { return s.fetched / max(s.read, 1) }
 
 func (b *prefetchBench) ratio(r ratioRow) report.Row {
 	cold, again := b.of(r.cell, seconds), b.of(r.cell.warm(), seconds)
 	if len(cold) == 0 || len(again) == 0 {
-		why := "no warm run beside it"
+		why := "no warm run to compare with"
 		if len(cold) == 0 {
 			why = b.missing(r.cell)
 		}
@@ -50,8 +50,8 @@ func scaled(values []float64, by float64) []float64 {
 	return out
 }
 
-// trips derives how many round trips a go build waits for one after another.
-// Figure is the time that is compared.
+// trips derives the number of sequential round trips of a go build. figure is the time that is
+// compared.
 func (b *prefetchBench) trips(c column, figure func(sample) float64) (float64, bool) {
 	near, far := b.of(cell{workGo, c, nearMS}, figure), b.of(cell{workGo, c, farMS}, figure)
 	if len(near) == 0 || len(far) == 0 {
@@ -68,12 +68,12 @@ func (b *prefetchBench) roundTrips() report.Row {
 	}
 	r := report.NewRow(rowRoundTrips, value, "round trips")
 	r.Wanted = "≤ 12"
-	notes := []string{fmt.Sprintf("time in which the command did not run at %d ms less that at %d ms, over the difference", farMS, nearMS)}
+	notes := []string{fmt.Sprintf("idle time at %d ms minus idle time at %d ms, divided by the difference", farMS, nearMS)}
 	if all, ok := b.trips(exact, seconds); ok {
-		notes = append(notes, "of the whole time "+report.FormatValue(all))
+		notes = append(notes, "from the elapsed time "+report.FormatValue(all))
 	}
 	if waited, ok := b.trips(exact, stalled); ok {
-		notes = append(notes, "of the time that the command waited "+report.FormatValue(waited))
+		notes = append(notes, "from the time that the command waited "+report.FormatValue(waited))
 	}
 	if without, ok := b.trips(none, idle); ok {
 		notes = append(notes, "without profile "+report.FormatValue(without))
@@ -85,7 +85,7 @@ func (b *prefetchBench) roundTrips() report.Row {
 	return r
 }
 
-// bytes compares the fetched bytes of a cell with the read ones.
+// bytes compares the fetched bytes of a cell with the bytes that actions read.
 func (b *prefetchBench) bytes(r ratioRow) report.Row {
 	over := b.of(r.cell, overUsed)
 	if len(over) == 0 {
@@ -94,7 +94,7 @@ func (b *prefetchBench) bytes(r ratioRow) report.Row {
 	out := report.NewRow(r.name, report.Median(over), "ratio")
 	read := report.Median(b.of(r.cell, func(s sample) float64 { return s.read }))
 	out.Baseline = fmt.Sprintf("%.1f MB read", read/1e6)
-	out.Note = fmt.Sprintf("%s, %d runs; on the wire %s of what was read", report.Spread(over), len(over),
+	out.Note = fmt.Sprintf("%s, %d runs; sent by the storage %s of the bytes read", report.Spread(over), len(over),
 		report.FormatValue(report.Median(b.of(r.cell, func(s sample) float64 { return s.wire }))/max(read, 1)))
 	if without := b.of(cell{r.cell.work, none, r.cell.ms}, overUsed); len(without) > 0 {
 		out.Note += "; without profile " + report.FormatValue(report.Median(without))
@@ -102,8 +102,8 @@ func (b *prefetchBench) bytes(r ratioRow) report.Row {
 	return withTargets(out, r)
 }
 
-// coldCPU is the additional CPU time of a worker in an action with an empty store, compared with
-// the same action again.
+// coldCPU is the additional CPU time of a worker for an action with an empty store, compared with
+// running the same action again.
 func (b *prefetchBench) coldCPU() report.Row {
 	c, wanted := cell{workGo, outside, farMS}, ratioRow{wanted: "≤ 0.8"}
 	cold, again := b.of(c, serving), b.of(c.warm(), serving)

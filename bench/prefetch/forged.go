@@ -20,10 +20,10 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 )
 
-// recordsFile is where a worker keeps its profiles, in its data folder.
+// recordsFile is the name of the file with a worker's profiles, in its data folder.
 const recordsFile = "records.db"
 
-// forge makes a memory with wrong profiles from the exact one.
+// forge makes a memory with wrong profiles from the memory with exact ones.
 func (b *prefetchBench) forge(ctx context.Context, key memoryKey) (err error) {
 	w, right := b.works[key.work], b.memories[memoryKey{key.work, exact}]
 	report.Progress("%s, a profile that is %s", w.name, key.column)
@@ -52,13 +52,13 @@ func (b *prefetchBench) forge(ctx context.Context, key memoryKey) (err error) {
 	return to.Flush(ctx)
 }
 
-// An inputTree knows the directories of input roots.
+// An inputTree reads the directories of input roots.
 type inputTree struct {
 	storage     *casclient.Client
 	directories map[digest.Digest]*tree.Directory
 }
 
-// forge makes profiles say that an action read other files than from says.
+// forge puts wrong profiles of an action into profiles. from has the exact ones.
 func (t *inputTree) forge(
 	ctx context.Context, how column, action digest.Digest, from records.Hints, profiles *prefetch.Profiles,
 ) error {
@@ -89,22 +89,21 @@ func (t *inputTree) forge(
 	}
 	wrong := wrongPaths(how, read, unread)
 	if len(wrong) == 0 {
-		return errors.New("there is nothing that the profile could be wrong about")
+		return errors.New("the profile cannot be wrong: the tree has no other files")
 	}
 	var recorder prefetch.Recorder
 	for _, path := range wrong {
 		recorder.Read(path, tree.File)
 	}
 	var directories []digest.Digest
-	if how != renamed { // the directories with other names differ
+	if how != renamed { // in a renamed tree the directories differ
 		directories = prefetch.Directories(t.known, root, recorder.Has)
 	}
 	profiles.Learn(ctx, same, recorder.Hashes(), directories)
 	return nil
 }
 
-// wrongPaths are the files of a wrong profile, for a tree of which some files are read and the
-// others not.
+// wrongPaths returns the files of a wrong profile for a tree with some read and some unread files.
 func wrongPaths(how column, read, unread []string) (paths []string) {
 	switch how {
 	case renamed:

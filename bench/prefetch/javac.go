@@ -17,7 +17,7 @@ const (
 	javaPackages = "default-jdk-headless"
 )
 
-// javaExpressions are of many packages of the JDK, so that the compiler reads these.
+// javaExpressions use many packages of the JDK, so that the compiler reads them.
 func javaExpressions() []string {
 	return []string{
 		`new java.util.TreeMap<String, java.util.List<Integer>>()`,
@@ -43,7 +43,7 @@ func javaExpressions() []string {
 	}
 }
 
-// javacWork compiles sources with a JDK of the machine, which is in the input root.
+// javacWork compiles sources with the machine's JDK, which is in the input root.
 func javacWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if err := needs(javac, javaPackages); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func javacWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if _, err := os.Stat(filepath.Join(home, "lib", "modules")); err != nil {
 		return nil, lack(fmt.Sprintf("%s is no JDK with lib/modules (apt-get install %s)", home, javaPackages))
 	}
-	// Debian has configuration below /etc, which commands do not see all of.
+	// Debian has the JDK's configuration below /etc, of which commands see only a part.
 	staged, err := b.stage(workJavac, home, func(p string) bool {
 		top, _, _ := strings.Cut(p, "/")
 		return slices.Contains([]string{"bin", "conf", "lib", "release"}, top) && filepath.Base(p) != "src.zip"

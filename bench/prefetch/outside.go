@@ -15,24 +15,24 @@ import (
 	"github.com/forerunner-build/forerunner/bench/testbed"
 )
 
-// The programs that are measured from outside.
+// The programs that run in separate processes.
 const (
 	schedulerProgram = "forerunner-scheduler"
 	workerProgram    = "forerunner-worker"
 )
 
-// An outsideFarm is a scheduler with its storage in a separate process. Workers are processes, too,
-// come and go, and have default settings.
+// An outsideFarm is a scheduler with its storage in a separate process. Its workers are separate
+// processes too, which come and go and have default settings.
 type outsideFarm struct {
 	*testbed.Client
 	dir, programs string
 	address       string
 	scheduler     *program.Program
-	starts        int // of workers
+	starts        int // number of started workers
 }
 
-// startOutside starts the farm of column outside, with the inputs of the go build, if the programs
-// are there.
+// startOutside starts the farm of column outside with the inputs of the go build, if the programs
+// exist.
 func (b *prefetchBench) startOutside(ctx context.Context) (err error) {
 	w := b.works[workGo]
 	if w == nil {
@@ -53,7 +53,7 @@ func (b *prefetchBench) startOutside(ctx context.Context) (err error) {
 	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		return err
 	}
-	report.Progress("storing the inputs of %s for programs of their own", w.name)
+	report.Progress("storing the inputs of %s for separate programs", w.name)
 	f.scheduler, f.address, err = program.Start(ctx, program.ServesLine, filepath.Join(f.dir, "scheduler.log"),
 		filepath.Join(f.programs, schedulerProgram), "--data", filepath.Join(f.dir, "scheduler"),
 		"--listen", "127.0.0.1:0", "--http", "", "--log-json")
@@ -70,7 +70,7 @@ func (b *prefetchBench) startOutside(ctx context.Context) (err error) {
 	return nil
 }
 
-// close ends the farm, whose workers have ended.
+// close ends the farm. Its workers must have ended.
 func (f *outsideFarm) close() error {
 	var errs []error
 	if f.Client != nil {
@@ -83,8 +83,8 @@ func (f *outsideFarm) close() error {
 }
 
 // withWorker calls use while a worker with an empty store serves the farm, with its storage at a
-// distance. The worker has run an action, so it is connected. The caller removes its data folder,
-// which may hold a memory.
+// distance. The worker has run an action, so its connections are open. The caller removes the
+// worker's data folder, which may hold a memory.
 func (f *outsideFarm) withWorker(
 	ctx context.Context, data string, d testbed.Distance, use func(worker *program.Program, far *testbed.Proxy) error,
 ) (err error) {
@@ -107,9 +107,9 @@ func (f *outsideFarm) withWorker(
 	return use(worker, far)
 }
 
-// train makes a worker run the actions of w, and returns its data folder.
+// train makes a worker run the training actions of w, and returns its data folder.
 func (f *outsideFarm) train(ctx context.Context, w *workload) (string, error) {
-	report.Progress("%s, what there is to know for programs of their own", w.name)
+	report.Progress("training %s for separate programs", w.name)
 	data := filepath.Join(f.dir, "memory")
 	err := f.withWorker(ctx, data, testbed.Distance{}, func(_ *program.Program, far *testbed.Proxy) error {
 		_, _, err := once(ctx, f.Client, w.slots, w.actions, far)
@@ -118,8 +118,8 @@ func (f *outsideFarm) train(ctx context.Context, w *workload) (string, error) {
 	return data, errors.Join(err, os.RemoveAll(filepath.Join(data, "cas")))
 }
 
-// runOutside takes a sample of a cell and one of the cell that it is compared with, on a worker
-// that is new and remembers.
+// runOutside takes a sample of a cell, and one of the warm cell that it is compared with, on a new
+// worker with a trained memory.
 func (b *prefetchBench) runOutside(ctx context.Context, c cell) (err error) {
 	f, w := b.outside, b.works[c.work]
 	f.starts++

@@ -21,7 +21,7 @@ import (
 type prefetchOptions struct {
 	report.Options
 	module    string
-	programs  string // folder of the programs that are measured from outside
+	programs  string // folder of the programs for column outside
 	bandwidth int    // MB/s
 	all       bool
 }
@@ -41,10 +41,10 @@ func NewCommand() *cobra.Command {
 	o.Flags(cmd, 3, "runs of each row")
 	o.DiskFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.module, "module", filepath.Join("testdata", "demo"), "folder of the Go module to build")
-	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure from outside (default that of this program)")
+	f.StringVar(&o.module, "module", filepath.Join("testdata", "demo"), "`folder` of the Go module to build")
+	f.StringVar(&o.programs, "programs", "", "`folder` of the programs to measure as separate processes (default the folder of this program)")
 	f.IntVar(&o.bandwidth, "bandwidth", 0, "MB/s to and from the storage; 0: no limit")
-	f.BoolVar(&o.all, "all", false, "measure every way of fetching at every distance; takes an hour")
+	f.BoolVar(&o.all, "all", false, "measure every way of fetching inputs at every distance, which takes an hour")
 	return cmd
 }
 
@@ -62,26 +62,26 @@ func (o *prefetchOptions) validate() error {
 	return nil
 }
 
-// A column is a way of getting inputs to an action.
+// A column is a way to get inputs to an action.
 type column string
 
-// The columns, with empty caches but for warm.
+// The columns. All except warm start with empty caches.
 const (
-	allFirst    column = "all_first"    // downloaded before the start
-	none        column = "none"         // read through FUSE, never seen before
-	near        column = "near"         // as none, on a worker that has a peer which has run them
-	coarse      column = "coarse"       // with what other sources of the kind read
-	exact       column = "exact"        // with what the same command read
-	misfit      column = "misfit"       // with what another program of the same kind read
-	renamed     column = "renamed"      // with what the same command read, under other names
+	allFirst    column = "all_first"    // downloads all inputs before the start
+	none        column = "none"         // reads through FUSE, without a profile
+	near        column = "near"         // as none, on a worker with a peer that has run the actions
+	coarse      column = "coarse"       // with the profile of other sources of the same kind
+	exact       column = "exact"        // with the profile of the same command
+	misfit      column = "misfit"       // with the profile of another program of the same kind
+	renamed     column = "renamed"      // with the profile of the same command, under other file names
 	poisoned    column = "poisoned"     // with a profile that has every file
-	stale       column = "stale"        // with as many files as the same command reads, all of them others
-	warm        column = "warm"         // read through FUSE once more, on the same worker
-	outside     column = "outside"      // as exact, by programs of their own
+	stale       column = "stale"        // with a profile of as many files as the command reads, none of which it reads
+	warm        column = "warm"         // reads through FUSE again, on the same worker
+	outside     column = "outside"      // as exact, in separate processes
 	outsideWarm column = "outside_warm" // as warm, after outside
 )
 
-// columns are all of them, in the order in which they are printed.
+// columns returns all columns in the order in which they are printed.
 func columns() []column {
 	return []column{
 		allFirst, none, near, coarse, exact, misfit, misfit.again(), renamed, renamed.again(), poisoned, poisoned.again(),
@@ -105,10 +105,10 @@ func (c column) before() (column, bool) {
 type cell struct {
 	work   string // such as workGo
 	column column
-	ms     int // round trip
+	ms     int // round-trip time
 }
 
-// warm is the cell that this one is compared with.
+// warm returns the cell that this one is compared with.
 func (c cell) warm() cell {
 	if c.column == outside {
 		return cell{c.work, outsideWarm, c.ms}
@@ -118,24 +118,24 @@ func (c cell) warm() cell {
 
 // A sample is one run of a workload.
 type sample struct {
-	seconds       float64 // until all actions are done
-	fetched, read float64 // bytes, as the worker counts them
-	wire          float64 // bytes that the storage sent
-	stalled       float64 // seconds that commands waited, summed
-	cpu           float64 // seconds that commands took of the processors, summed
-	serving       float64 // seconds that the worker itself took of them; of outside only
-	idle          float64 // seconds in which no command ran, or all it did was wait; of one action alone
-	// Fetched in advance, or on demand, summed over the actions.
-	hitFiles, missedFiles, wasted float64        // the last in bytes
-	profiles                      map[string]int // how many actions had which
+	seconds       float64 // until all actions have ended
+	fetched, read float64 // bytes, as counted by the worker
+	wire          float64 // bytes sent by the storage
+	stalled       float64 // sum over commands of the seconds in which they waited for inputs
+	cpu           float64 // CPU seconds of all commands
+	serving       float64 // CPU seconds of the worker itself; column outside only
+	idle          float64 // seconds in which no command ran or the command only waited; a single action only
+	// Files fetched in advance, or on demand, summed over the actions.
+	hitFiles, missedFiles, wasted float64        // wasted is in bytes
+	profiles                      map[string]int // number of actions by profile
 }
 
 type prefetchBench struct {
 	farm     *testbed.Farm
-	outside  *outsideFarm // nil: there is none
+	outside  *outsideFarm // nil: not started
 	o        *prefetchOptions
 	works    map[string]*workload
-	lacks    map[string]string // why a workload is not there, or the programs for column outside
+	lacks    map[string]string // why a workload or column outside is not available
 	memories map[memoryKey]memory
 	samples  map[cell][]sample
 	costs    []pairCost
@@ -215,12 +215,12 @@ func (b *prefetchBench) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	unix.Sync() // later writing back would disturb the first rows
+	unix.Sync() // otherwise write-back would disturb the first rows
 	return nil
 }
 
-// measure takes all samples: in each run every cell has its turn, so that disturbances of the
-// machine affect all of them.
+// measure takes all samples. Each run measures every cell once, so that disturbances of the machine
+// affect all cells.
 func (b *prefetchBench) measure(ctx context.Context) error {
 	if err := b.train(ctx); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 				return fmt.Errorf("%s %s at %d ms: %w", c.work, c.column, c.ms, err)
 			}
 			took := b.samples[c][len(b.samples[c])-1]
-			report.Progress("run %d of %d, %s, %s at %d ms: %s, waited %s, %.1f MB fetched, %.0f files foreseen, %.0f not", run+1, b.o.Runs,
+			report.Progress("run %d of %d, %s, %s at %d ms: %s, waited %s, %.1f MB fetched, %.0f files prefetched, %.0f not", run+1, b.o.Runs,
 				b.works[c.work].name, c.column, c.ms, report.FormatSeconds(took.seconds), report.FormatSeconds(took.stalled), took.fetched/1e6, took.hitFiles, took.missedFiles)
 		}
 		if err := b.cost(ctx, run); err != nil {
@@ -244,7 +244,7 @@ func (b *prefetchBench) measure(ctx context.Context) error {
 	return nil
 }
 
-// can reports whether the requirements of a cell exist.
+// can reports whether a cell can be measured on this machine.
 func (b *prefetchBench) can(c cell) bool {
 	return b.works[c.work] != nil && (c.column != outside || b.outside != nil)
 }

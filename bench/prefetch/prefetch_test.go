@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
-// newTinyPrefetch has a farm of its own, and actions that print a few files instead
-// of building something. Each cell is measured runs times.
+// newTinyPrefetch has a farm of its own. Its actions print a few files instead of building
+// something. It measures each cell runs times.
 func newTinyPrefetch(t *testing.T, runs int, only ...string) *prefetchBench {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -70,7 +70,7 @@ func catAction(root digest.Digest, script string) *testbed.Action {
 	}
 }
 
-// requireFUSE skips where input roots cannot be mounted.
+// requireFUSE skips the test if input roots cannot be mounted.
 func requireFUSE(t *testing.T, err error) {
 	t.Helper()
 	if errors.Is(err, vfs.ErrUnavailable) && os.Getenv("CI") == "" {
@@ -93,7 +93,7 @@ func TestPrefetchRows(t *testing.T) {
 	if want := "exact_0ms peer_50ms coarse_50ms none_2ms all_first_2ms bytes_over_used warm_cost misfit_coarse_50ms"; strings.Join(names, " ") != want {
 		t.Errorf("rows %q, want %q", names, want)
 	}
-	// Three actions read two files of 6,000 bytes each; on the worker they are once.
+	// Three actions read two files of 6,000 bytes each. The worker stores each file once.
 	for _, s := range b.samples[cell{workGo, none, 2}] {
 		if s.read != 3*2*6000 || s.fetched < 2*6000 || s.wire < s.fetched {
 			t.Errorf("an empty cache: read %v, fetched %v, on the wire %v", s.read, s.fetched, s.wire)
@@ -108,7 +108,7 @@ func TestPrefetchRows(t *testing.T) {
 		{workGo, exact, 0}: "exact", {workCXX, coarse, 50}: "coarse", {workGo, none, 2}: "none",
 		{workGo, misfit, 50}: "coarse",
 	} {
-		// Of three at once on two slots the last one may know what the first one did.
+		// With three actions on two slots, the last one may use the profile of the first.
 		if s := b.samples[c][0]; s.profiles[profile] < 2 {
 			t.Errorf("%s: profiles of three actions: %v", c.column, s.profiles)
 		}
@@ -119,7 +119,7 @@ func TestPrefetchRows(t *testing.T) {
 	noWorkerLeft(t, b.farm.Dir)
 }
 
-// noWorkerLeft fails if there is a folder of a worker that has ended.
+// noWorkerLeft fails the test if the folder of an ended worker still exists.
 func noWorkerLeft(t *testing.T, dir string) {
 	t.Helper()
 	if left, err := filepath.Glob(filepath.Join(dir, "*-[0-9]*")); err != nil || len(left) > 0 {
@@ -127,7 +127,8 @@ func noWorkerLeft(t *testing.T, dir string) {
 	}
 }
 
-// TestOutsideRows: real programs give the rows from outside values, and leave nothing.
+// TestOutsideRows checks that the real programs give the rows of column outside values and leave
+// nothing behind.
 func TestOutsideRows(t *testing.T) {
 	b := newTinyPrefetch(t, 1, "outside_10ms", "outside_50ms", rowColdCPU)
 	requireFUSE(t, b.farm.WithWorker(t.Context(), testbed.Setting{Method: vfs.FUSE, Slots: 1}, func(*testbed.Proxy) error { return nil }))
@@ -158,14 +159,15 @@ func TestOutsideRows(t *testing.T) {
 	noWorkerLeft(t, b.outside.dir)
 }
 
-// TestNoProgramsOutside: without the programs the rows say so, and the others are measured.
+// TestNoProgramsOutside checks that without the programs these rows say so, and the others are
+// measured.
 func TestNoProgramsOutside(t *testing.T) {
 	only := report.Options{Only: []string{"outside_50ms", rowColdCPU}}
 	b := newPrefetchBench(nil, &prefetchOptions{Options: only, programs: t.TempDir()})
 	b.works[workGo] = &workload{name: "go build"}
 	benchtest.Check(t, b.startOutside(t.Context()))
 	if b.can(cell{workGo, outside, farMS}) || !b.can(cell{workGo, exact, farMS}) {
-		t.Error("what is outside can be measured, or what is not cannot")
+		t.Error("column outside can be measured, or another column cannot")
 	}
 	for _, r := range b.rows() {
 		if r.Value != nil || !strings.HasPrefix(r.Note, "not measured: no forerunner-scheduler in ") {
@@ -174,7 +176,7 @@ func TestNoProgramsOutside(t *testing.T) {
 	}
 }
 
-// TestMisfitRows: profiles that are wrong are, and are used.
+// TestMisfitRows checks that wrong profiles are wrong, and that workers use them.
 func TestMisfitRows(t *testing.T) {
 	b := newTinyPrefetch(t, 1, rowMisfitWorst, rowMisfitAgain, "python_50ms", "python_first_50ms", "python_bytes")
 	requireFUSE(t, b.measure(t.Context()))
@@ -218,7 +220,7 @@ func TestMisfitRows(t *testing.T) {
 	}
 }
 
-// profileHas reports whether the profile that a memory has of its first action holds a path.
+// profileHas reports whether the profile in a memory for the first action contains a path.
 func profileHas(t *testing.T, b *prefetchBench, key memoryKey, path string) bool {
 	t.Helper()
 	m := b.memories[key]
@@ -235,7 +237,7 @@ func profileHas(t *testing.T, b *prefetchBench, key memoryKey, path string) bool
 	return ok && record.Profile.Contains(prefetch.HashPath(path))
 }
 
-// TestWrongPaths: a stale profile has as many files as are read, from all over the tree.
+// TestWrongPaths checks that a stale profile has as many files as are read, from all over the tree.
 func TestWrongPaths(t *testing.T) {
 	unread := strings.Split("a b c d e f g h i", " ")
 	if got := strings.Join(wrongPaths(stale, []string{"x", "y"}, unread), " "); got != "a e" {
@@ -246,7 +248,7 @@ func TestWrongPaths(t *testing.T) {
 	}
 }
 
-// TestWorstMisfit: the worst counts, and what was not measured is told.
+// TestWorstMisfit checks that the worst ratio counts, and that the row names missing measurements.
 func TestWorstMisfit(t *testing.T) {
 	b := newPrefetchBench(nil, &prefetchOptions{})
 	b.works[workGo], b.lacks[workPython] = &workload{name: "go build"}, "no python3"
@@ -264,7 +266,7 @@ func TestWorstMisfit(t *testing.T) {
 	}
 }
 
-// TestLacks: what this machine has not is told, with what to install, in each row of it.
+// TestLacks checks that each row names a missing requirement, and how to install it.
 func TestLacks(t *testing.T) {
 	err := needs("/usr/bin/not-there", "some-package")
 	l, ok := errors.AsType[lack](err)
@@ -284,7 +286,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestStage: a staged folder has what symlinks lead to, and nothing that is not wanted.
+// TestStage checks that a staged folder has the targets of symlinks, and no unwanted files.
 func TestStage(t *testing.T) {
 	from, b := t.TempDir(), newPrefetchBench(&testbed.Farm{Dir: t.TempDir()}, &prefetchOptions{})
 	for _, name := range []string{"a/kept", "a/left", "out/linked", "b/left/below"} {
@@ -313,7 +315,8 @@ func TestStage(t *testing.T) {
 	}
 }
 
-// TestPrefetchFailedAction: an action that fails is an error that says why, not a fast run.
+// TestPrefetchFailedAction checks that a failing action gives an error with the reason, not a fast
+// run.
 func TestPrefetchFailedAction(t *testing.T) {
 	b := newTinyPrefetch(t, 2, "none_0ms")
 	root := b.works[workGo].actions[0].Root
@@ -323,14 +326,15 @@ func TestPrefetchFailedAction(t *testing.T) {
 		requireFUSE(t, err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "not-there: No such file") {
-		t.Errorf("error %v, want what the command said", err)
+		t.Errorf("error %v, want the output of the command", err)
 	}
 	if rows := b.rows(); len(rows) != 1 || rows[0].Value != nil {
 		t.Errorf("rows %+v of work that failed", rows)
 	}
 }
 
-// TestRoundTripsDerived: what takes 0.4 s more when each trip takes 40 ms more has ten of them.
+// TestRoundTripsDerived: if the time grows by 0.4 s when each round trip takes 40 ms longer, there
+// are ten round trips.
 func TestRoundTripsDerived(t *testing.T) {
 	b := newPrefetchBench(nil, &prefetchOptions{})
 	b.works[workGo] = &workload{}
@@ -343,7 +347,7 @@ func TestRoundTripsDerived(t *testing.T) {
 	}
 }
 
-// TestUnitsDiffer: no source has the headers of another one.
+// TestUnitsDiffer checks that no two sources have the same headers.
 func TestUnitsDiffer(t *testing.T) {
 	seen := map[string]int{}
 	for i := range cxxActions + cxxTraining {

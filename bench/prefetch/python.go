@@ -24,8 +24,8 @@ tarfile tempfile textwrap threading timeit tokenize trace tracemalloc typing uni
 urllib.robotparser uuid wave weakref webbrowser wsgiref.simple_server xml.dom.minidom xml.etree.ElementTree xml.sax
 xmlrpc.client xmlrpc.server zipapp zipfile zoneinfo`
 
-// pythonScript imports the modules in its arguments or, without any, prints the sources of the
-// others.
+// pythonScript imports the modules in its arguments. Without arguments it prints the sources of
+// other modules.
 const pythonScript = `import importlib, os, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
@@ -39,8 +39,8 @@ if len(sys.argv) == 1:
                 sys.stdout.buffer.write(open(os.path.join(folder, file), "rb").read())
 `
 
-// pythonWork imports much of the standard library, which is in the input root; the interpreter is
-// the machine's.
+// pythonWork imports much of the standard library, which is in the input root. It uses the
+// machine's interpreter.
 func pythonWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	if err := needs(python, "python3"); err != nil {
 		return nil, err
@@ -50,7 +50,8 @@ func pythonWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 		return nil, err
 	}
 	library := strings.TrimSpace(said)
-	// Files of a root have no times by which compiled ones would be known to fit.
+	// Omit compiled files: files of an input root have no times, so Python could not tell that
+	// compiled files match.
 	staged, err := b.stage(workPython, library, func(p string) bool {
 		base := filepath.Base(p)
 		return base != "__pycache__" && base != "test" && !strings.HasPrefix(base, "config-")

@@ -18,23 +18,23 @@ const (
 	rowColdCPU     = "cold_cpu_s"
 )
 
-// The distances from which round trips are derived, in ms.
+// The distances from which the number of round trips is derived, in ms.
 const (
 	nearMS = 10
 	farMS  = 50
 )
 
-// A ratioRow is a row with the ratio of a cell to a warm one.
+// A ratioRow is the ratio of a cell to its warm cell.
 type ratioRow struct {
 	name   string
 	cell   cell
 	wanted string
 	peer   string // the value of another implementation
-	extra  bool   // measured on demand only
+	extra  bool   // only with --all or --only
 }
 
-// ratioRows are in the order of the table. Names of C++ rows begin with cxx, except coarse_50ms: a
-// single go build has no similar action to learn from.
+// ratioRows returns the rows in the order of the table. Names of C++ rows begin with cxx, except
+// coarse_50ms: a go build has no similar action to learn from.
 func ratioRows() []ratioRow {
 	rows := []ratioRow{
 		{name: "exact_0ms", cell: cell{workGo, exact, 0}, peer: "1.14"},
@@ -72,10 +72,10 @@ func ratioRows() []ratioRow {
 	return rows
 }
 
-// A derivedRow is a row that is made of something else than one ratio.
+// A derivedRow is a row computed from several cells.
 type derivedRow struct {
 	name  string
-	cells []cell // that it is made of
+	cells []cell // that it is computed from
 	make  func(*prefetchBench) report.Row
 }
 
@@ -118,7 +118,7 @@ func (b *prefetchBench) wants(r ratioRow) bool {
 
 func (b *prefetchBench) wantsCost() bool { return b.o.Wants(rowWarmCost) }
 
-// wanted are the requested cells, each once, with those that other rows derive from.
+// wanted returns the requested cells, each once, including those that derived rows need.
 func (b *prefetchBench) wanted() (cells []cell) {
 	for _, r := range ratioRows() {
 		if b.wants(r) && !slices.Contains(cells, r.cell) {
@@ -135,11 +135,11 @@ func (b *prefetchBench) wanted() (cells []cell) {
 	return cells
 }
 
-// slow reports whether a cell is measured once only, however many runs there are:
-// it takes minutes, and is there to be compared with.
+// slow reports whether a cell is measured only once, whatever the number of runs: it takes minutes,
+// and serves only as a comparison.
 func slow(c cell) bool { return c.work == workCXX && (c.column == none || c.column == allFirst) }
 
-// of returns one figure of all samples of a cell.
+// of returns a figure of all samples of a cell.
 func (b *prefetchBench) of(c cell, figure func(sample) float64) (values []float64) {
 	for _, s := range b.samples[c] {
 		values = append(values, figure(s))
@@ -147,7 +147,7 @@ func (b *prefetchBench) of(c cell, figure func(sample) float64) (values []float6
 	return values
 }
 
-// rows makes the reported rows, in the order of ratioRows and derivedRows.
+// rows returns the rows to report, in the order of ratioRows and derivedRows.
 func (b *prefetchBench) rows() (rows []report.Row) {
 	for _, r := range ratioRows() {
 		if b.wants(r) {

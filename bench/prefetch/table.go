@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// printCells writes all that was measured, in seconds and MB.
+// printCells prints all measurements, in seconds and MB.
 func (b *prefetchBench) printCells(w io.Writer) error {
 	table := [][]string{{"work", "round trip", "inputs", "time", "runs", "over warm", "waited", "fetched", "on the wire", "read", "wasted", "foreseen", "profile"}}
 	for _, m := range makers() {
@@ -47,7 +47,7 @@ func (b *prefetchBench) cells(c cell) []string {
 		b.works[c.work].name, fmt.Sprintf("%d ms", c.ms), strings.ReplaceAll(string(c.column), "_", " "),
 		report.FormatSeconds(report.Median(took)), report.Spread(took), over,
 	}
-	if c.column == allFirst { // hard links do not show reads
+	if c.column == allFirst { // hard links cannot show reads
 		return append(cells, "–", "–", mb(func(s sample) float64 { return s.wire }), "–", "–", "–", "–")
 	}
 	return append(cells, report.FormatSeconds(middle(stalled)),

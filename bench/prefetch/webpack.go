@@ -15,7 +15,7 @@ const (
 	npm  = "/usr/bin/npm"
 )
 
-// webpackPackages are the packages for npm, with all dependencies.
+// webpackPackages are the npm packages to install, with all their dependencies.
 func webpackPackages() []string {
 	return []string{"webpack@5.99.9", "webpack-cli@6.0.1", "lodash-es@4.17.21", "react@18.3.1", "react-dom@18.3.1"}
 }
@@ -27,7 +27,7 @@ import * as client from "react-dom/client";
 console.log(lodash, react, client);
 `
 
-// webpackWork bundles packages of npm, which are in the input root as webpack is; node is the
+// webpackWork bundles packages of npm. They and webpack are in the input root; node is the
 // machine's.
 func webpackWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	for _, tool := range []string{node, npm} {

@@ -29,11 +29,11 @@ const (
 // A maker uploads the inputs of a workload to the storage.
 type maker struct {
 	work   string
-	inputs string // description of its inputs
+	inputs string // description of the inputs
 	make   func(context.Context, *prefetchBench) (*workload, error)
 }
 
-// makers are of all workloads, in the order in which they are printed.
+// makers returns the makers of all workloads, in the order in which they are printed.
 func makers() []maker {
 	return []maker{
 		{workGo, "the Go SDK", goWork},
@@ -46,16 +46,16 @@ func makers() []maker {
 	}
 }
 
-// jobs are the workloads that have rows of the same kinds.
+// jobs returns the workloads that have the same kinds of rows.
 func jobs() []string { return []string{workGCC, workPython, workWebpack, workJavac, workGo} }
 
-// A lack is a missing requirement of a workload, with a way to get it.
+// A lack is a missing requirement of a workload, and how to install it.
 type lack string
 
-// Error returns it.
+// Error implements error.
 func (l lack) Error() string { return string(l) }
 
-// needs is a lack unless a program is there, where commands see it, too.
+// needs returns a lack unless the program exists in a place that commands see.
 func needs(program, packages string) error {
 	if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
 		return lack(fmt.Sprintf("no %s (apt-get install %s)", program, packages))
@@ -63,18 +63,18 @@ func needs(program, packages string) error {
 	return nil
 }
 
-// A workload is some actions that are handed in all at once.
+// A workload is a number of actions that are submitted all at once.
 type workload struct {
 	name     string
 	slots    int
 	actions  []*testbed.Action
-	training []*testbed.Action // the actions that a worker has seen before the measured ones
-	strange  []*testbed.Action // of the same kind as the actions, and they read other files than those do
-	inputs   *client.Inputs    // of all actions, where they have the same
+	training []*testbed.Action // actions that a worker has run before the measured ones
+	strange  []*testbed.Action // actions of the same kind that read other files
+	inputs   *client.Inputs    // inputs of all actions, if they are the same
 	note     string
 }
 
-// on returns the actions as those of one build, for workers of a platform.
+// on returns the actions as actions of one build, for workers of a platform.
 func (w *workload) on(platform client.Properties) (actions []*testbed.Action) {
 	for _, a := range w.actions {
 		own := *a
@@ -114,7 +114,8 @@ func (b *prefetchBench) store(ctx context.Context, j job) (*workload, error) {
 	return w, nil
 }
 
-// sources writes files into a new folder of the benchmark and returns it. Names may have folders.
+// sources writes files to a new folder of the benchmark and returns the folder. Names may contain
+// folders.
 func (b *prefetchBench) sources(work string, files map[string]string) (string, error) {
 	dir := filepath.Join(b.farm.Dir, "sources-"+work)
 	for name, text := range files {
@@ -129,11 +130,11 @@ func (b *prefetchBench) sources(work string, files map[string]string) (string, e
 	return dir, nil
 }
 
-// stage copies a folder of the machine to one of the benchmark. It replaces symlinks by their
-// targets, and omits broken ones and unwanted files. unwanted gets paths below the folder.
+// stage copies a folder of the machine to a folder of the benchmark. It replaces symlinks by their
+// targets, and omits broken symlinks and unwanted files. wanted gets paths relative to the folder.
 func (b *prefetchBench) stage(work, from string, wanted func(path string) bool) (string, error) {
 	to := filepath.Join(b.farm.Dir, "staged-"+work)
-	from, err := filepath.EvalSymlinks(from) // WalkDir follows none
+	from, err := filepath.EvalSymlinks(from) // WalkDir does not follow symlinks
 	if err != nil {
 		return "", err
 	}
@@ -153,7 +154,7 @@ func (b *prefetchBench) stage(work, from string, wanted func(path string) bool) 
 		}
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil // a symlink that leads nowhere
+			return nil // a broken symlink
 		}
 		target := filepath.Join(to, below)
 		switch {
@@ -176,7 +177,7 @@ func copyFile(to, from string, perm fs.FileMode) error {
 	return os.WriteFile(to, text, perm)
 }
 
-// goWork is go build of a module with the machine's SDK as input.
+// goWork runs go build for a module, with the machine's SDK as input.
 func goWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	goroot, err := testbed.Output(ctx, "go", "env", "GOROOT")
 	if err != nil {
@@ -196,7 +197,7 @@ func goWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	})
 }
 
-// smallWork prints 60 small files of a folder; its strange program those of another one.
+// smallWork prints 60 small files of a folder; its strange action prints files of another folder.
 func smallWork(ctx context.Context, b *prefetchBench) (*workload, error) {
 	files := map[string]string{}
 	for i := range 60 {

@@ -1,5 +1,5 @@
-// Package program starts the programs of Forerunner, and others, for benchmarks that measure them
-// as processes of their own, and measures what such a process and those below it use.
+// Package program starts the programs of Forerunner, and others, as separate processes for
+// benchmarks, and measures the resource usage of a process and its descendants.
 //
-// Each Program has one goroutine, which waits for its process; the caller of Start ends it.
+// Each Program has one goroutine, which waits for the process. The caller of Start must call End.
 package program

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// The lines that the programs print when they serve.
+// The lines that programs print when they are ready.
 var (
-	// UpLine is of forerunner up, ServesLine of the scheduler, with their address; ReadyLine is of
-	// a worker with --log-json.
+	// forerunner up prints UpLine and the scheduler prints ServesLine, both with their address; a
+	// worker with --log-json prints ReadyLine.
 	UpLine     = regexp.MustCompile(`(?m)^build --remote_executor=grpc://(\S+)$`)
 	ServesLine = regexp.MustCompile(`(?m)^serving on grpc://(\S+)$`)
 	ReadyLine  = regexp.MustCompile(`"msg":"(worker is ready)"`)
@@ -28,13 +28,13 @@ const (
 
 // A Program is a process that is measured.
 type Program struct {
-	Log  string // file with all that it prints
+	Log  string // file with its output
 	cmd  *exec.Cmd
 	gone chan struct{}
 }
 
-// Start starts a program that logs to a file, waits for output that matches said, and returns its
-// first group. The caller ends the program.
+// Start starts a program that writes its output to the file log. It waits for output that matches
+// said, and returns the match's first group. The caller must call End.
 func Start(ctx context.Context, said *regexp.Regexp, log string, program ...string) (_ *Program, found string, err error) {
 	file, err := os.Create(log)
 	if err != nil {
@@ -43,13 +43,13 @@ func Start(ctx context.Context, said *regexp.Regexp, log string, program ...stri
 	defer func() { err = errors.Join(err, file.Close()) }()
 	p := &Program{Log: log, cmd: exec.Command(program[0], program[1:]...), gone: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = file, file
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is for this process, which ends it
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C must reach only this process, which ends the program
 	if err := p.cmd.Start(); err != nil {
 		return nil, "", err
 	}
 	go func() {
 		defer close(p.gone)
-		_ = p.cmd.Wait() // ProcessState tells
+		_ = p.cmd.Wait() // ProcessState has the outcome
 	}()
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
 		text, err := os.ReadFile(log)
@@ -70,15 +70,15 @@ func Start(ctx context.Context, said *regexp.Regexp, log string, program ...stri
 	return nil, "", errors.Join(fmt.Errorf("%s does not serve after %v", filepath.Base(program[0]), startTimeout), p.End())
 }
 
-// Tail returns the end of the output of a program.
+// Tail returns the end of a program's output.
 func Tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 
-// PID is that of the process.
+// PID returns the ID of the process.
 func (p *Program) PID() int { return p.cmd.Process.Pid }
 
-// End ends the process and waits for that.
+// End ends the process and waits until it has ended.
 func (p *Program) End() error {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone, which is told below
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended, which is reported below
 	select {
 	case <-p.gone:
 	case <-time.After(endTimeout):

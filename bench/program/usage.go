@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is the resource usage of a process and those below it so far.
+// A Usage is the resource usage of a process and its descendants so far.
 type Usage struct {
-	Self     time.Duration // CPU time of that process itself
-	Children time.Duration // of its children that live: launchers, where it is a worker
-	Ended    time.Duration // of all below it that have ended and were waited for: commands
-	Switches int64         // how often threads of the process waited
-	Below    int64         // how often those of its children did
+	Self     time.Duration // CPU time of the process itself
+	Children time.Duration // CPU time of its living children: the launchers of a worker
+	Ended    time.Duration // CPU time of all descendants that have ended and were waited for: commands
+	Switches int64         // context switches of the process's threads, at waits
+	Below    int64         // context switches of its children's threads, at waits
 }
 
 // Less returns the usage since before.
@@ -29,8 +29,8 @@ func (u Usage) Less(before Usage) Usage {
 	}
 }
 
-// UsageOf asks the kernel, which counts the ended ones in hundredths of a second, and all others to
-// the nanosecond.
+// UsageOf returns the usage so far. The kernel counts ended processes in hundredths of a second,
+// living ones in nanoseconds.
 func UsageOf(pid int) (u Usage, err error) {
 	table, err := readTable()
 	if err != nil {
@@ -50,7 +50,7 @@ func UsageOf(pid int) (u Usage, err error) {
 				continue
 			}
 			below = append(below, child)
-			if used, err := clockOf(child); err == nil { // else it has ended
+			if used, err := clockOf(child); err == nil { // otherwise it has ended
 				u.Children += used
 				u.Below += Switches(child)
 			}
@@ -59,9 +59,9 @@ func UsageOf(pid int) (u Usage, err error) {
 	return u, nil
 }
 
-// clockOf returns the CPU time of the threads of a process, including those that have ended.
+// clockOf returns the CPU time of all threads of a process, including those that have ended.
 func clockOf(pid int) (time.Duration, error) {
-	const ofProcess = 2 // CPUCLOCK_SCHED: what the scheduler counts
+	const ofProcess = 2 // CPUCLOCK_SCHED: the clock of the scheduler
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|ofProcess), &ts); err != nil {
 		return 0, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
@@ -69,9 +69,9 @@ func clockOf(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Switches is how often threads of a process that live have waited; 0 if it has ended.
+// Switches returns how often the living threads of a process have waited; 0 if it has ended.
 func Switches(pid int) (n int64) {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/status", pid)) // the pattern is right
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*/status", pid)) // the pattern is valid
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -87,10 +87,10 @@ func Switches(pid int) (n int64) {
 
 type tableEntry struct {
 	parent int
-	ended  time.Duration // of children that it waited for, and theirs
+	ended  time.Duration // of ended children, and of their ended children
 }
 
-// readTable reads the process table, by process.
+// readTable reads the process table; keys are process IDs.
 func readTable() (map[int]tableEntry, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -106,7 +106,8 @@ func readTable() (map[int]tableEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		// From the third, proc_pid_stat(5); the second, a name, may hold anything.
+		// Fields from the third on, proc_pid_stat(5): the second one, a name, may contain any
+		// character.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) < 15 {
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/benchtest"
 )
 
-// TestUsage measures processes below this one, those that live and those that have ended.
+// TestUsage measures descendants of this process, living and ended ones.
 func TestUsage(t *testing.T) {
 	before, err := UsageOf(os.Getpid())
 	benchtest.Check(t, err)
@@ -17,7 +17,7 @@ func TestUsage(t *testing.T) {
 	after, err := UsageOf(os.Getpid())
 	benchtest.Check(t, err)
 	if used := after.Less(before); used.Ended <= 0 || used.Self <= 0 || used.Children != 0 {
-		t.Errorf("used by what has ended: %+v", used)
+		t.Errorf("usage of ended processes: %+v", used)
 	}
 	alive := exec.Command("/bin/sh", "-c", busy+"; echo; read wait")
 	in, err := alive.StdinPipe()
@@ -30,7 +30,7 @@ func TestUsage(t *testing.T) {
 	now, err := UsageOf(os.Getpid())
 	benchtest.Check(t, err)
 	if used := now.Less(after); used.Children <= 0 || used.Ended != 0 || used.Below == 0 {
-		t.Errorf("used by what lives: %+v", used)
+		t.Errorf("usage of living processes: %+v", used)
 	}
 	benchtest.Check(t, in.Close())
 	_ = alive.Wait() // read found the end of its input

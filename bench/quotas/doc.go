@@ -1,3 +1,3 @@
-// Package quotas simulates instances that share a farm by quotas, with the real scheduler and in
-// virtual time.
+// Package quotas simulates instance names that share a farm by quotas. It uses the real scheduler
+// core, in virtual time.
 package quotas

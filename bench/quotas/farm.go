@@ -22,26 +22,28 @@ import (
 // A quotaShape is a farm in virtual time whose instances have quotas.
 type quotaShape struct {
 	cohorts int
-	// workers and instances are those of each cohort.
+	// workers and instances are the numbers in each cohort.
 	workers, instances int
-	// Half of the actions take less than typical and a second, one of a hundred 16 times that.
+	// Half of the actions take less than typical plus a second; one in a hundred takes 16 times
+	// that.
 	typical, length time.Duration
-	// pace is how long the demand of an instance stays the same; it is idle for half of that,
-	// on average.
+	// pace is how long the demand of an instance stays the same. An instance is idle for half of
+	// that, on average.
 	pace time.Duration
-	// delay, grace and atMost are settings of preemption; a worker takes stop to end a run.
+	// delay, grace and atMost are settings of preemption. A worker needs the time stop to end a
+	// run.
 	delay, grace, stop time.Duration
 	atMost             int
-	// greedy: the first instance of each cohort has no quota and always more than there are workers
-	// for.
+	// greedy: the first instance of each cohort has no quota, and always wants more workers than
+	// there are.
 	greedy bool
-	// upload is how long the outputs of an action take.
+	// upload is the time to upload the outputs of an action.
 	upload time.Duration
 	seed   uint64
 }
 
-// A quotaFarm is a State with workers that call when they have to and clients whose
-// demand swings. It keeps its own account of who has what.
+// A quotaFarm is a State with workers that call when they must, and clients with varying demand. It
+// keeps its own account of the slots of each instance.
 type quotaFarm struct {
 	quotaShape
 	state      *core.State
@@ -56,11 +58,11 @@ type quotaFarm struct {
 	made       int
 	cohortList []*quotaCohort
 
-	// done is the work of completed runs, lost the work of stopped ones, in seconds.
+	// done is the work of completed runs, lost the work of stopped runs, in seconds.
 	done, lost float64
 	stopped    int
-	// offered is what workers could have run while something waited that might, used what
-	// they ran of it; worker seconds.
+	// offered is the capacity of workers while an operation that was allowed to run waited; used is
+	// the part that they used. Both are in worker seconds.
 	offered, used float64
 }
 
@@ -69,7 +71,7 @@ type quotaCohort struct {
 	platform  request.Platform
 	workers   []*quotaWorker
 	instances []*quotaInstance
-	// busy counts workers, ready counts instances with an operation that waits and may run.
+	// busy counts workers; ready counts instances with a waiting operation that is allowed to run.
 	busy, ready int
 }
 
@@ -79,10 +81,11 @@ type quotaInstance struct {
 	quota  quota.Quota
 	demand int
 	used   int64
-	// waiting has the longest wait first.
+	// waiting is sorted by time, the longest wait first.
 	waiting []*quotaOperation
 	ready   bool
-	// below is since when it is below its minimum and has something waiting; zero: it is not.
+	// below is the time since when the instance has been below its minimum with a waiting
+	// operation; zero if it is not.
 	below    time.Time
 	episodes []float64 // seconds
 }
@@ -101,11 +104,11 @@ type quotaWorker struct {
 	cohort *quotaCohort
 	op     *quotaOperation
 	end    time.Time
-	// next is the number of its next event; others are out of date.
+	// next is the number of its next event; events with other numbers are obsolete.
 	next uint64
 }
 
-// A swing is the next event: a worker calls, or the demand of an instance changes.
+// A swing is an event: a worker calls, or the demand of an instance changes.
 type swing struct {
 	at       time.Time
 	order    uint64
@@ -131,8 +134,8 @@ func (s *swings) Pop() any {
 	return x
 }
 
-// newQuotaFarm returns a farm in which four fifths of the workers are guaranteed to
-// somebody, in parts that differ, and every third instance has a maximum.
+// newQuotaFarm returns a farm that guarantees four fifths of the workers to instances, in unequal
+// parts. Every third instance has a maximum.
 func newQuotaFarm(shape quotaShape) (*quotaFarm, error) {
 	config := tuning.Config{
 		MaxCompleted: 1000, PreemptionDelay: shape.delay, PreemptionGrace: shape.grace, MaxPreemptions: shape.atMost,
@@ -212,7 +215,7 @@ func (f *quotaFarm) at(t time.Time, s swing) {
 	heap.Push(&f.events, s)
 }
 
-// run lets time pass until the end; after is called after each event, unless it is nil.
+// run advances the time to the end. It calls after after each event, unless after is nil.
 func (f *quotaFarm) run(after func() error) error {
 	for end := f.began.Add(f.length); ; {
 		s := f.events[0]
@@ -251,7 +254,7 @@ func (f *quotaFarm) happen(s swing) error {
 	return nil
 }
 
-// pass moves the clock, and counts what was offered and used meanwhile.
+// pass advances the clock, and counts the capacity that was offered and used meanwhile.
 func (f *quotaFarm) pass(to time.Time) {
 	if !to.After(f.now) {
 		return
@@ -266,8 +269,8 @@ func (f *quotaFarm) pass(to time.Time) {
 	f.now = to
 }
 
-// swing changes the demand of an instance: now and then to nothing, or up to six times
-// its guarantee.
+// swing changes the demand of an instance: sometimes to nothing, at most to six times its
+// guarantee.
 func (f *quotaFarm) swing(n *quotaInstance) error {
 	length := f.exponential(f.pace)
 	switch {
@@ -307,7 +310,7 @@ func (f *quotaFarm) ask(n *quotaInstance) error {
 	return nil
 }
 
-// call has a worker report what it does.
+// call has a worker report its state.
 func (f *quotaFarm) call(w *quotaWorker) error {
 	f.calls++
 	f.callers[f.calls] = w
@@ -331,10 +334,10 @@ func (f *quotaFarm) call(w *quotaWorker) error {
 		return nil
 	}
 	f.touch(ended.instance)
-	return f.ask(ended.instance) // its client goes on
+	return f.ask(ended.instance) // the client continues with its next operation
 }
 
-// do applies the answer of State.
+// do applies the effects that State returns.
 func (f *quotaFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -359,7 +362,7 @@ func (f *quotaFarm) do(out event.Out) {
 	}
 }
 
-// nextCall has a worker call when it has to, or when its action ends.
+// nextCall schedules a worker's next call: when it must call, or when its action ends.
 func (f *quotaFarm) nextCall(w *quotaWorker, at time.Time) {
 	if w.op != nil && w.end.Before(at) {
 		at = w.end
@@ -378,7 +381,7 @@ func (f *quotaFarm) start(w *quotaWorker, op *quotaOperation) {
 	f.touch(n)
 }
 
-// free takes a worker's operation from it.
+// free removes a worker's operation from it.
 func (f *quotaFarm) free(w *quotaWorker) {
 	w.op.instance.used--
 	w.cohort.busy--
@@ -397,8 +400,8 @@ func (f *quotaFarm) stopRun(w *quotaWorker) {
 	f.touch(op.instance)
 }
 
-// touch follows a change of what an instance has. What was below its minimum within one
-// moment only does not count.
+// touch updates the account after a change of an instance. A shortfall that begins and ends at the
+// same time does not count.
 func (f *quotaFarm) touch(n *quotaInstance) {
 	ready := len(n.waiting) > 0 && (n.quota.Max == 0 || n.used < n.quota.Max)
 	if ready != n.ready {

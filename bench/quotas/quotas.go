@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// quotasFarm is the farm of the benchmark.
+// quotasFarm returns the shape of the farm in the benchmark.
 func quotasFarm() quotaShape {
 	return quotaShape{
 		cohorts: 5, workers: 1000, instances: 40, typical: 5 * time.Minute, length: time.Hour, pace: 10 * time.Minute,
@@ -35,12 +35,12 @@ func NewCommand() *cobra.Command {
 			return benchQuotas(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().IntVar(&o.runs, "runs", 3, "farms to simulate, each with other demand")
-	cmd.Flags().StringVar(&o.out, "out", "build/bench", "folder for the JSON")
+	cmd.Flags().IntVar(&o.runs, "runs", 3, "number of farms to simulate, each with different demand")
+	cmd.Flags().StringVar(&o.out, "out", "build/bench", "`folder` for the JSON report")
 	return cmd
 }
 
-// quotaFigures are those of one farm.
+// quotaFigures are the results of one farm.
 type quotaFigures struct {
 	share, utilisation, p50, p99, worst float64
 	stopped, ended, episodes            int
@@ -90,8 +90,7 @@ func (f *quotaFarm) figures(took time.Duration) quotaFigures {
 	}
 }
 
-// printInstances prints how long each instance was below its minimum while
-// its operations waited.
+// printInstances prints how long each instance was below its minimum with waiting operations.
 func (f *quotaFarm) printInstances(w io.Writer) error {
 	table := [][]string{{"instance", "min", "max", "times below", "seconds below", "longest", "share of the time"}}
 	for _, c := range f.cohortList {
@@ -132,7 +131,7 @@ func quotaRows(shape quotaShape, figures []quotaFigures) []report.Row {
 	used := of(func(f quotaFigures) float64 { return f.utilisation })
 	utilisation := report.NewRow("utilisation", report.Median(used), "")
 	utilisation.Wanted = "> 0.98"
-	utilisation.Note = report.Spread(used) + "; of the time in which something waited that might run"
+	utilisation.Note = report.Spread(used) + "; of the time in which an operation that was allowed to run waited"
 	tails := of(func(f quotaFigures) float64 { return f.p99 })
 	below := report.NewRow("below_guarantee_s_p99", report.Median(tails), "s")
 	below.Wanted = fmt.Sprintf("≤ %.0f", (shape.delay + shape.grace + shape.stop).Seconds())

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// checkQuotas returns which promise the farm breaks: no instance is above its
-// maximum, and while an instance below its minimum has waited for longer than delay and
-// grace, no other instance has a slot above its minimum that could be preempted.
+// checkQuotas returns an error if the farm breaks a rule: no instance is above its maximum; and
+// when an instance below its minimum has waited for longer than delay plus grace, no other instance
+// has a slot above its minimum that could be preempted.
 func (f *quotaFarm) checkQuotas() error {
 	limit := f.delay + f.grace
 	for _, c := range f.cohortList {
@@ -32,7 +32,7 @@ func (f *quotaFarm) checkQuotas() error {
 	return nil
 }
 
-// TestQuotasAreKept looks at farms with swinging demand after each event.
+// TestQuotasAreKept checks farms with varying demand after each event.
 func TestQuotasAreKept(t *testing.T) {
 	for seed := range uint64(6) {
 		shape := quotaShape{
@@ -51,12 +51,12 @@ func TestQuotasAreKept(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 		if got := f.figures(0); got.stopped == 0 || got.ended < 200 || got.utilisation < 0.9 {
-			t.Errorf("seed %d: this says little: %+v", seed, got)
+			t.Errorf("seed %d: the simulation exercises too little: %+v", seed, got)
 		}
 	}
 }
 
-// TestQuotasCheckCanFail: the check reports a farm without preemption.
+// TestQuotasCheckCanFail checks that the check reports a farm without preemption.
 func TestQuotasCheckCanFail(t *testing.T) {
 	f, err := newQuotaFarm(quotaShape{
 		cohorts: 1, workers: 14, instances: 5, typical: 3 * time.Minute, length: 4 * time.Hour, pace: 10 * time.Minute, delay: 10 * time.Hour, grace: 5 * time.Second, atMost: 1,

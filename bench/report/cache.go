@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DropCache drops the files below dir from the page cache of the kernel, after they are written
-// to the disk.
+// DropCache writes the files below dir to the disk, and drops them from the kernel's page cache.
 func DropCache(dir string) error {
 	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Machine describes the measured machine in one line.
+// Machine describes this machine and the file system of dir in one line.
 func Machine(dir string) string {
 	var name unix.Utsname
 	kernel := "unknown"
@@ -44,7 +44,7 @@ func FileSystem(dir string) string {
 	return fmt.Sprintf("file system %#x", fs.Type)
 }
 
-// CPUTime returns the CPU time of this process so far, user and system.
+// CPUTime returns the user and system CPU time of this process so far.
 func CPUTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -53,7 +53,7 @@ func CPUTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ResidentKiB is the memory of this process that is in RAM.
+// ResidentKiB returns the resident memory of this process.
 func ResidentKiB() (float64, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -66,7 +66,7 @@ func ResidentKiB() (float64, error) {
 	return resident * float64(os.Getpagesize()) / 1024, nil
 }
 
-// ProfileCPU begins a profile of this process, which goes to a file until end is called.
+// ProfileCPU writes a CPU profile of this process to a file until end is called.
 func ProfileCPU(file string) (end func() error, err error) {
 	f, err := os.Create(filepath.Clean(file))
 	if err != nil {
@@ -81,5 +81,5 @@ func ProfileCPU(file string) (end func() error, err error) {
 	}, nil
 }
 
-// MemoryBytes is as much as PaceMemory uses.
+// MemoryBytes is the memory limit that benchmarks pass to serve.PaceMemory.
 const MemoryBytes = 8 << 30

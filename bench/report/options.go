@@ -13,16 +13,16 @@ import (
 // Options are the options of all benchmarks.
 type Options struct {
 	Runs int      // of each row
-	Only []string // names of rows; empty is all
-	Data string   // folder in which a temporary one is made
-	Out  string   // folder for the JSON
-	Keep bool     // the temporary folder stays
+	Only []string // names of rows; empty: all
+	Data string   // parent of the temporary folder
+	Out  string   // folder for the JSON report
+	Keep bool     // keep the temporary folder
 
-	Profile string // folder for profiles; empty: none. Of the scheduler only.
+	Profile string // folder for profiles of the scheduler; empty: none
 }
 
-// File names the report of a benchmark. A report without all rows has another name than the
-// whole one.
+// File returns the file name of a benchmark's report. A report without all rows has a different
+// name, so that it does not replace a complete one.
 func (o *Options) File(benchmark string, err error) string {
 	if len(o.Only) > 0 || err != nil {
 		return benchmark + "-partial.json"
@@ -30,23 +30,23 @@ func (o *Options) File(benchmark string, err error) string {
 	return benchmark + ".json"
 }
 
-// Flags registers those that do not depend on a disk; runs is the default number of
-// runs, said describes them.
+// Flags registers the flags that do not depend on a disk. runs is the default number of runs; said
+// describes the runs.
 func (o *Options) Flags(cmd *cobra.Command, runs int, said string) {
 	f := cmd.Flags()
 	f.IntVar(&o.Runs, "runs", runs, said)
 	f.StringSliceVar(&o.Only, "only", nil, "comma-separated rows to measure (default all)")
-	f.StringVar(&o.Out, "out", filepath.Join("build", "bench"), "folder for the JSON")
+	f.StringVar(&o.Out, "out", filepath.Join("build", "bench"), "`folder` for the JSON report")
 }
 
-// DiskFlags registers those of benchmarks that use a disk.
+// DiskFlags registers the flags of benchmarks that use a disk.
 func (o *Options) DiskFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Data, "data", "/var/tmp", "folder on the disk to measure; a few GiB below it are used and freed")
+	f.StringVar(&o.Data, "data", "/var/tmp", "`folder` on the disk to measure; the benchmark uses a few GiB there and frees them")
 	f.BoolVar(&o.Keep, "keep", false, "keep the temporary folder below --data")
 }
 
-// Validate refuses options that make no sense, and rows that are not among the names.
+// Validate returns an error for invalid options, and for rows that are not in names.
 func (o *Options) Validate(names []string) error {
 	if o.Runs < 1 {
 		return errors.New("--runs must be at least 1")
@@ -59,7 +59,7 @@ func (o *Options) Validate(names []string) error {
 	return nil
 }
 
-// Wants reports whether one of the rows is to be measured.
+// Wants reports whether one of the rows is requested.
 func (o *Options) Wants(names ...string) bool {
 	return len(o.Only) == 0 || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(o.Only, n) })
 }
@@ -69,8 +69,7 @@ func Progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
 }
 
-// WorkFolder makes a folder below parent; leave removes it, or says where it is if it is to be
-// kept.
+// WorkFolder creates a folder below parent. leave removes it or, if keep is set, prints its path.
 func WorkFolder(parent string, keep bool) (dir string, leave func() error, err error) {
 	dir, err = os.MkdirTemp(parent, "forerunner-bench-")
 	if err != nil {

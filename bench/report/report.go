@@ -14,14 +14,14 @@ import (
 	"unicode/utf8"
 )
 
-// A Row is one result. Names and units stay the same over time.
+// A Row is one result. Its name and unit never change between versions.
 type Row struct {
 	Name     string   `json:"name"`
-	Value    *float64 `json:"value"` // nil: not measured, and Note says why
+	Value    *float64 `json:"value"` // nil: not measured; Note says why
 	Unit     string   `json:"unit"`
-	Baseline string   `json:"baseline"` // what Value is compared with; may be empty
+	Baseline string   `json:"baseline"` // the value that Value is compared with; may be empty
 	Note     string   `json:"note"`
-	Wanted   string   `json:"-"` // how much there is to be; for people only
+	Wanted   string   `json:"-"` // the goal; only in the table, not in JSON
 }
 
 // NewRow returns a row that was measured.
@@ -29,12 +29,12 @@ func NewRow(name string, value float64, unit string) Row {
 	return Row{Name: name, Value: &value, Unit: unit}
 }
 
-// NotMeasured is the row of a measurement for which this machine lacks something.
+// NotMeasured returns the row of a measurement that this machine cannot make.
 func NotMeasured(name, unit, why string) Row {
 	return Row{Name: name, Unit: unit, Note: "not measured: " + why}
 }
 
-// Print writes a Markdown table whose columns line up.
+// Print writes a Markdown table with aligned columns.
 func Print(w io.Writer, rows []Row) error {
 	table := [][]string{{"row", "value", "unit", "wanted", "baseline", "note"}}
 	for _, r := range rows {
@@ -47,7 +47,7 @@ func Print(w io.Writer, rows []Row) error {
 	return PrintTable(w, table)
 }
 
-// PrintTable writes rows of cells, the first of them the head, as Markdown.
+// PrintTable writes rows of cells as a Markdown table; the first row is the head.
 func PrintTable(w io.Writer, table [][]string) error {
 	widths := make([]int, len(table[0]))
 	for _, cells := range table {
@@ -72,7 +72,7 @@ func PrintTable(w io.Writer, table [][]string) error {
 	return errors.Join(errs...)
 }
 
-// FormatValue keeps three significant digits.
+// FormatValue formats a value with three significant digits.
 func FormatValue(v float64) string {
 	switch {
 	case v >= 100:
@@ -85,7 +85,7 @@ func FormatValue(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// Write writes rows to the file dir/name as a JSON list, in one go.
+// Write writes rows to the file dir/name as a JSON list. It replaces the file atomically.
 func Write(dir, name string, rows []Row) error {
 	text, err := json.MarshalIndent(rows, "", "  ")
 	if err != nil {
@@ -104,7 +104,7 @@ func Write(dir, name string, rows []Row) error {
 	return nil
 }
 
-// Median returns the middle of values, of which there must be one at least.
+// Median returns the median of values, which must not be empty.
 func Median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -116,10 +116,10 @@ func Spread(values []float64) string {
 	return FormatValue(slices.Min(values)) + "–" + FormatValue(slices.Max(values))
 }
 
-// Milliseconds returns a duration for a row in ms.
+// Milliseconds returns a duration in ms.
 func Milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// FormatSeconds writes a duration given in seconds.
+// FormatSeconds formats a duration in seconds.
 func FormatSeconds(s float64) string {
 	if s < 1 {
 		return FormatValue(s*1000) + " ms"
@@ -127,7 +127,7 @@ func FormatSeconds(s float64) string {
 	return FormatValue(s) + " s"
 }
 
-// Quantile returns the q-th part of sorted values; 0 of none.
+// Quantile returns the q-quantile of sorted values; 0 if there are none.
 func Quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

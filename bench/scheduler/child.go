@@ -26,7 +26,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A usage is the resource usage of a process so far, and its present memory. Memory is in bytes;
+// A usage is the resource usage of a process so far, and its present memory. Memory is in bytes.
 // Live is the heap after the last garbage collection.
 type usage struct {
 	CPU                   time.Duration
@@ -34,18 +34,18 @@ type usage struct {
 }
 
 // A schedulerProcess is a scheduler in a separate process, so that its usage is separate from that
-// of its callers.
+// of clients and workers.
 type schedulerProcess struct {
 	cmd  *exec.Cmd
 	ask  io.WriteCloser
 	hear *json.Decoder
 	conn *grpc.ClientConn
-	// address is its address for gRPC.
+	// address is the gRPC address of the scheduler.
 	address string
 }
 
-// startScheduler runs this program as a scheduler that keeps its data in dir, or
-// uses other storage.
+// startScheduler runs this program as a scheduler. The scheduler stores its data in dir, or uses
+// the storage at an address.
 func startScheduler(ctx context.Context, dir, storage string) (_ *schedulerProcess, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -102,16 +102,16 @@ func (p *schedulerProcess) used(ctx context.Context) (u usage, err error) {
 	return u, nil
 }
 
-// profile has the process write a profile of its CPU until the next call of used, and of its
-// heap then to path.heap.
+// profile makes the process write a CPU profile to path until the next call of used, and then a
+// heap profile to path.heap.
 func (p *schedulerProcess) profile(path string) error {
 	_, err := fmt.Fprintln(p.ask, path)
 	return err
 }
 
-// NewChildCommand is the command that this program runs itself as:
-// "bench scheduler-child DIR STORAGE" serves, as forerunner-scheduler does, until
-// its input ends. Each line of input is "usage", which it answers, or where to write profiles.
+// NewChildCommand is the command that this program runs in a child process: "bench scheduler-child
+// DIR STORAGE" serves as forerunner-scheduler does until its standard input ends. Each line of
+// input is "usage", which it answers, or a path for profiles.
 func NewChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "scheduler-child", Hidden: true, Args: cobra.ExactArgs(2),
@@ -133,7 +133,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
 		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: place, CacheSize: "8G"}, Logger: log,
-		// All clients have one address here.
+		// Here all clients have the same address.
 		Config: tuning.Config{MaxPerClient: 2 * openStreams},
 	}
 	answered := make(chan error, 1)
@@ -153,7 +153,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	return <-answered
 }
 
-// answerUsage executes the lines of in until it ends.
+// answerUsage executes the lines of in until in ends.
 func answerUsage(in io.Reader, out *json.Encoder) error {
 	lines := bufio.NewScanner(in)
 	var endProfile func() error
@@ -184,7 +184,7 @@ func answerUsage(in io.Reader, out *json.Encoder) error {
 	return lines.Err()
 }
 
-// usageNow reports on this process.
+// usageNow returns the usage of this process.
 func usageNow() (usage, error) {
 	kib, err := report.ResidentKiB()
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}

@@ -1,4 +1,4 @@
-// Package scheduler measures the scheduler: its decisions in virtual time, shares of invocations,
-// and calls over gRPC to a scheduler in a separate process, which is this program with the command
-// of NewChildCommand.
+// Package scheduler measures the scheduler: its decisions in virtual time, the fairness between
+// invocations, and calls over gRPC to a scheduler in a separate process. That process is this
+// program with the command of NewChildCommand.
 package scheduler

@@ -20,40 +20,40 @@ import (
 )
 
 // A virtualFarm is a core.State with workers and clients that take no time. Its clock moves from
-// one end of an action to the next. The number of queued actions stays the same: when an action
-// ends, its client requests another one.
+// the end of one action to the end of the next. The number of queued actions stays the same: when
+// an action ends, its client requests another one.
 //
-// The time of State is measured separately. Its inputs have just been made then, as the server
-// makes them from a request.
+// The time of State is measured separately. Its inputs are new objects each time, as a server would
+// make them from a request.
 type virtualFarm struct {
 	state *core.State
 	now   time.Time
 	tick  time.Time
 	calls uint64
-	// report is that of the current call, which State does not keep.
+	// report is the report of the current call. State does not keep it.
 	report  event.Report
 	random  *rand.Rand
 	workers []virtualWorker
-	// running has the ends of actions. A worker pauses after an action until so many others have
-	// ended one, and then requests the next one.
+	// running has the ends of actions. After an action a worker pauses until a number of other
+	// actions have ended, and then requests the next one.
 	running    ends
 	resting    []*virtualWorker
 	rests      int
 	operations []*virtualOperation
-	// spare are finished and forgotten operations, first in first out.
+	// spare has completed and forgotten operations for reuse, first in first out.
 	spare []*virtualOperation
-	// decisions counts assignments, inside is the time that State took.
+	// decisions counts assignments; inside is the time spent in State.
 	decisions int
 	inside    stateTime
 }
 
-// A stateTime is how long the methods of a State took.
+// A stateTime is the time spent in the methods of a State.
 type stateTime struct {
 	submit time.Duration
-	// decide is for calls of idle workers that get an action.
+	// decide is the time of calls of idle workers that get an action.
 	decide time.Duration
-	// end is for calls of workers that have run an action, for clients that hang up then, and for
-	// timers.
+	// end is the time of calls of workers that complete an action, of clients that then hang up,
+	// and of timers.
 	end time.Duration
 }
 
@@ -74,16 +74,16 @@ type virtualWorker struct {
 type virtualOperation struct {
 	*request.Operation
 	duration time.Duration
-	leaf     int // which invocation
+	leaf     int // index of its invocation
 }
 
-// keptCompleted is how many operations the State keeps that are done.
+// keptCompleted is the number of completed operations that the State keeps.
 const keptCompleted = 10_000
 
 // succeeded is the report of every worker.
 var succeeded = &repb.ExecuteResponse{Result: &repb.ActionResult{}}
 
-// newVirtualFarm returns one of so many workers with so many positions each, which are idle.
+// newVirtualFarm returns a farm of idle workers with that many positions each.
 func newVirtualFarm(workers, positions int) (*virtualFarm, error) {
 	state, err := core.NewState(tuning.Config{MaxCompleted: keptCompleted, MaxQueued: 1 << 30})
 	if err != nil {
@@ -104,7 +104,7 @@ func newVirtualFarm(workers, positions int) (*virtualFarm, error) {
 	return f, nil
 }
 
-// operation makes the next operation, which belongs to an invocation.
+// operation makes the next operation, in an invocation.
 func (f *virtualFarm) operation(of request.Metadata, instance string) *virtualOperation {
 	i := len(f.operations)
 	d := digest.Of(digest.SHA256, binary.LittleEndian.AppendUint64(nil, uint64(i)))
@@ -119,7 +119,7 @@ func (f *virtualFarm) operation(of request.Metadata, instance string) *virtualOp
 	return op
 }
 
-// operationName is that of the i-th operation, of which named finds it.
+// operationName returns the name of the i-th operation; named finds the operation by name.
 const (
 	operationName   = "operations/00000000-0000-0000-0000-%012d"
 	operationDigits = 12
@@ -133,7 +133,7 @@ func (f *virtualFarm) named(name string) *virtualOperation {
 	return f.operations[i]
 }
 
-// renew reuses a finished and forgotten operation.
+// renew makes a completed and forgotten operation usable again.
 func (op *virtualOperation) renew() {
 	made := *op.Operation
 	made.Name = strings.Clone(made.Name)
@@ -149,7 +149,7 @@ func (f *virtualFarm) submit(op *virtualOperation) error {
 }
 
 func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
-	// A call's number identifies it.
+	// The number identifies the call.
 	f.calls++
 	r.Call, r.Worker, r.ID, r.SizeClass = f.calls*uint64(len(f.workers))+uint64(w.index), strings.Clone(w.key), w.id, 1
 	start := time.Now()
@@ -163,7 +163,7 @@ func (f *virtualFarm) sync(w *virtualWorker, r event.Report) {
 	f.do(out)
 }
 
-// do carries out the State's answer. Clients hang up when their action has ended.
+// do carries out the effects that State returns. Clients hang up when their action has ended.
 func (f *virtualFarm) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, r := range out.Replies {
@@ -186,8 +186,8 @@ func (f *virtualFarm) do(out event.Out) {
 	}
 }
 
-// step ends the next action, submits another one first, so that the farm is never without work, and
-// gives an action to the worker with the longest pause.
+// step ends the next action and gives a new one to the worker that has paused longest. Before, it
+// submits another action, so that the farm never runs out of work.
 func (f *virtualFarm) step(next *virtualOperation) error {
 	w := heap.Pop(&f.running).(*virtualWorker)
 	for !f.tick.IsZero() && f.tick.Before(w.end) {
@@ -211,7 +211,7 @@ func (f *virtualFarm) step(next *virtualOperation) error {
 	return nil
 }
 
-// steps takes n of them with operations that have been used before.
+// steps makes n steps with reused operations.
 func (f *virtualFarm) steps(ctx context.Context, n int) error {
 	for i := range n {
 		if i%4096 == 0 && ctx.Err() != nil {
@@ -227,7 +227,7 @@ func (f *virtualFarm) steps(ctx context.Context, n int) error {
 	return nil
 }
 
-// ends is a heap of the workers by when they have done.
+// ends is a heap of workers by the end of their action.
 type ends []*virtualWorker
 
 func (e ends) Len() int           { return len(e) }

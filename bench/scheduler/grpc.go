@@ -20,15 +20,15 @@ import (
 const (
 	grpcWorkers = 1000
 	grpcActions = 40_000 // measured
-	grpcWarm    = 20_000 // before them, not measured: until the heap has been full once
+	grpcWarm    = 20_000 // before the measured ones: the heap fills up once
 )
 
-// A busyCell is a way of asking a scheduler for work and giving it workers.
+// A busyCell is a way to load a scheduler with clients and workers.
 type busyCell struct {
 	suffix        string // of its rows
-	perConnection int    // streams that share one
+	perConnection int    // streams per connection
 	apart         bool   // the storage is in another process
-	anew          bool   // no result is looked up
+	skipLookup    bool   // clients set skip_cache_lookup
 }
 
 func busyCells() []busyCell {
@@ -36,11 +36,11 @@ func busyCells() []busyCell {
 		{perConnection: 20},
 		{suffix: "_100", perConnection: 100},
 		{suffix: "_apart", perConnection: 20, apart: true},
-		{suffix: "_apart_anew", perConnection: 20, apart: true, anew: true},
+		{suffix: "_apart_anew", perConnection: 20, apart: true, skipLookup: true},
 	}
 }
 
-// names are the cell's rows; those after the first two are measured of the first cell only.
+// names returns the rows of the cell. Only the first cell has rows beyond the first two.
 func (c busyCell) names() []string {
 	names := []string{"grpc_cpu_us" + c.suffix, "grpc_actions_per_s" + c.suffix}
 	if c.suffix == "" {
@@ -59,8 +59,8 @@ func grpcNames() []string {
 	return names
 }
 
-// A busySample is one run of a cell. CPU, in µs, is the scheduler's for each action; p50 and
-// p99, in ms, are from Execute to a worker.
+// A busySample has the measurements of one run of a cell: the scheduler's CPU time per action in
+// µs, and percentiles of the time from Execute to a worker in ms.
 type busySample struct {
 	cpu, actionsPerSecond, p50, p99 float64
 }
@@ -92,7 +92,7 @@ func benchGRPC(ctx context.Context, o *report.Options) (rows []report.Row, err e
 			continue
 		}
 		var samples []busySample
-		b.load.Anew = c.anew
+		b.load.SkipLookup = c.skipLookup
 		for i := range o.Runs {
 			s, err := b.busy(ctx, c)
 			if err != nil {
@@ -111,13 +111,13 @@ func benchGRPC(ctx context.Context, o *report.Options) (rows []report.Row, err e
 	return rows, nil
 }
 
-// rows are those of names.
+// rows returns the rows of names.
 func (c busyCell) rows(samples []busySample) []report.Row {
 	note := fmt.Sprintf("%d clients, %d workers, %d streams a connection", load.Clients, grpcWorkers, c.perConnection)
 	if c.apart {
 		note += ", storage in another process"
 	}
-	if c.anew {
+	if c.skipLookup {
 		note += ", no result looked up"
 	}
 	made := func(r report.Row, of func(s busySample) float64) report.Row {
@@ -143,7 +143,8 @@ func (c busyCell) rows(samples []busySample) []report.Row {
 	return rows
 }
 
-// with calls use while a scheduler runs. It uses other storage, or keeps its own.
+// with calls use while a scheduler runs. The scheduler uses the given storage, or its own if
+// storage is empty.
 func (b *grpcBench) with(ctx context.Context, storage string, use func(p *schedulerProcess) error) error {
 	p, err := startScheduler(ctx, filepath.Join(b.dir, "scheduler"), storage)
 	if err != nil {
@@ -152,7 +153,7 @@ func (b *grpcBench) with(ctx context.Context, storage string, use func(p *schedu
 	return errors.Join(use(p), p.close())
 }
 
-// busy measures clients that always have one action to be done, and workers that do it.
+// busy measures clients that each always have one action to run, and workers that run them.
 func (b *grpcBench) busy(ctx context.Context, c busyCell) (s busySample, err error) {
 	storage := ""
 	if c.apart {
@@ -205,7 +206,7 @@ func (b *grpcBench) startProfile(p *schedulerProcess, name string) error {
 	return p.profile(filepath.Join(b.profile, name))
 }
 
-// withWorkers calls use with connections for the clients while workers serve the scheduler.
+// withWorkers calls use with the clients' connections while workers serve the scheduler.
 func (b *grpcBench) withWorkers(
 	ctx context.Context, p *schedulerProcess, perConnection int,
 	use func(ctx context.Context, clients []*grpc.ClientConn) error,
@@ -225,11 +226,11 @@ func (b *grpcBench) withWorkers(
 	}
 	err = use(working, clients)
 	stop()
-	// If the workers ended first, their error says more than later errors.
+	// If the workers ended first, their error comes first because it says more than later errors.
 	return errors.Join(g.Wait(), err, closeClients(), closeWorkers())
 }
 
-// serveStorage serves the actions from this process's memory.
+// serveStorage serves the actions from the memory of this process.
 func (b *grpcBench) serveStorage() (address string, stop func(), err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

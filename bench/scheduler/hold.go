@@ -16,18 +16,18 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// holdNames are the rows of benchHolds.
+// holdNames returns the rows of benchHolds.
 func holdNames() []string { return []string{"worst_hold_ms_1e6"} }
 
-// heldPositions is how many positions each worker has when holds are measured: those of two slots.
+// heldPositions is the number of positions of each worker in this measurement: those of two slots.
 const heldPositions = 4
 
-// benchHolds measures the maximum CPU time of an event while a large farm is drained and undrained,
-// loses all workers, and then all waiting operations fail: this is how long the scheduler's lock is
-// held if the CPU is free.
+// benchHolds measures the longest CPU time of an event when a large farm is drained, undrained and
+// loses all workers, and all waiting operations fail. If a CPU is free, the scheduler holds its
+// lock for this long.
 func benchHolds(ctx context.Context, o *report.Options) ([]report.Row, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	runtime.LockOSThread() // whose CPU time is measured
+	runtime.LockOSThread() // threadTime measures this thread
 	defer runtime.UnlockOSThread()
 	var worst []float64
 	var last holds
@@ -44,22 +44,22 @@ func benchHolds(ctx context.Context, o *report.Options) ([]report.Row, error) {
 	}
 	row := report.NewRow(holdNames()[0], report.Median(worst), "ms")
 	row.Wanted = "< 20"
-	row.Note = fmt.Sprintf("of CPU, %s, by %s; %d events for what became of 1,000,000 operations when all 10,000 workers (40,000 positions) "+
+	row.Note = fmt.Sprintf("of CPU, %s, by %s; %d events until 1,000,000 operations had failed after all 10,000 workers (40,000 positions) "+
 		"were drained, undrained and lost, %s together, the longest %s by the clock", report.Spread(worst), last.by,
 		last.events, last.all.Round(time.Millisecond), last.longest.Round(10*time.Microsecond))
 	return []report.Row{row}, nil
 }
 
-// holds are how much CPU time events took: the worst one, which by names, and all; longest is by the
-// clock.
+// holds are the CPU times of events: the worst one, with its name in by, and the sum. longest is
+// the longest elapsed time.
 type holds struct {
 	events              int
 	by                  string
 	worst, all, longest time.Duration
 }
 
-// abandon has so many operations wait, all workers be drained and undrained, and then none call any
-// more, until all operations have failed.
+// abandon queues operations, drains and undrains all workers, and stops all calls of workers, until
+// all operations have failed.
 func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err error) {
 	metadata, left := invocations(virtualInvocations), len(f.workers)+queued
 	for i := range left {
@@ -72,7 +72,7 @@ func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err err
 		return h, err
 	}
 	runtime.GC()
-	runtime.LockOSThread() // whose CPU time is measured
+	runtime.LockOSThread() // threadTime measures this thread
 	defer runtime.UnlockOSThread()
 	for _, order := range []struct {
 		name string
@@ -103,7 +103,7 @@ func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err err
 	return h, nil
 }
 
-// step measures an event, which is part of what.
+// step applies and measures an event of the kind what.
 func (h *holds) step(f *virtualFarm, what string, e event.Event) event.Out {
 	start, used := time.Now(), threadTime()
 	out := f.state.Step(f.now, e)
@@ -116,11 +116,11 @@ func (h *holds) step(f *virtualFarm, what string, e event.Event) event.Out {
 	return out
 }
 
-// threadTime is the CPU time of this thread.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
-		panic(err) // Linux has it
+		panic(err) // Linux always has this clock
 	}
 	return time.Duration(t.Nano())
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// Shape of the farm that fairness is measured on: a tree of invocations that has
-// as many branches in each branch of a level.
+// The farm of the fairness measurement: a tree of invocations. All branches of a level have equally
+// many branches below.
 const (
 	jainWorkers  = 1_000
 	jainSamples  = 200
-	jainPerBatch = 500 // ends of actions between two samples
+	jainPerBatch = 500 // completed actions between two samples
 )
 
-// jainShape is how many branches each branch of the level above has.
+// jainShape returns the number of branches of each branch, by level.
 func jainShape() [3]int { return [3]int{5, 5, 2} }
 
-// benchJain measures how even the shares of running work are between invocations with very
-// different demands, at each level.
+// benchJain measures at each level how evenly running work is shared between invocations with very
+// different demands.
 func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	report.Progress("fairness")
 	f, err := newVirtualFarm(jainWorkers, 1)
@@ -38,8 +38,8 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 		op.leaf = leaf
 		return op
 	}
-	// The last invocation has 50 times as much queued as the first one, which has
-	// enough for its share and more.
+	// The last invocation has 50 times as many queued actions as the first one, which has more than
+	// enough for its share.
 	for leaf := range leaves {
 		for range 40 * (leaf + 1) {
 			if err := f.submit(more(leaf)); err != nil {
@@ -50,7 +50,7 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	var samples [3][]float64
 	for sample := range jainSamples + 20 {
 		for range jainPerBatch {
-			// A client whose action has ended requests the next: demand stays constant.
+			// A client whose action has ended requests another one, so demand stays constant.
 			if err := f.step(more(f.running[0].op.leaf)); err != nil {
 				return nil, err
 			}
@@ -59,7 +59,7 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 			return nil, ctx.Err()
 		}
 		if sample < 20 {
-			continue // it takes a while until work that began before the last came has ended
+			continue // work that began before the last invocation came has not ended yet
 		}
 		for level := range shape {
 			samples[level] = append(samples[level], jain(f.runningWork(level)))
@@ -76,7 +76,7 @@ func benchJain(ctx context.Context, _ *report.Options) ([]report.Row, error) {
 	return []report.Row{r}, nil
 }
 
-// runningWork counts the actions that run for each branch of a level.
+// runningWork counts the running actions of each branch of a level.
 func (f *virtualFarm) runningWork(level int) []float64 {
 	shape := jainShape()
 	below := 1
@@ -90,7 +90,7 @@ func (f *virtualFarm) runningWork(level int) []float64 {
 	return work
 }
 
-// jain is 1 if all are equal, and 1/n if one has all.
+// jain is Jain's fairness index: 1 if all are equal, 1/n if one has everything.
 func jain(values []float64) float64 {
 	var sum, squares float64
 	for _, v := range values {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	openStreams       = 80_000 // all of one address, which may have half of the calls that 24 GiB bound
-	openWarm          = 1_000  // before them, not measured
+	openStreams       = 80_000 // all from one address, which may have half of the calls that 24 GiB allow
+	openWarm          = 1_000  // before the measured ones
 	openPerConnection = 100    // Bazel's default
 )
 
-// open measures the cost of waiting operations in the queue, each with a client.
+// open measures the cost of queued operations, each with a client's open stream.
 func (b *grpcBench) open(ctx context.Context) (rows []report.Row, err error) {
 	report.Progress("queueing %d operations", openStreams)
 	err = b.with(ctx, "", func(p *schedulerProcess) error {
@@ -29,7 +29,7 @@ func (b *grpcBench) open(ctx context.Context) (rows []report.Row, err error) {
 		}
 		ctx, stop := context.WithCancel(ctx)
 		g, ctx := errgroup.WithContext(ctx)
-		g.Go(func() error { return b.load.Cling(ctx, p.conn) })
+		g.Go(func() error { return b.load.Hang(ctx, p.conn) })
 		rows, err = b.measureOpen(ctx, p, conns)
 		stop()
 		return errors.Join(g.Wait(), err, closeConns())
@@ -38,7 +38,7 @@ func (b *grpcBench) open(ctx context.Context) (rows []report.Row, err error) {
 }
 
 func (b *grpcBench) measureOpen(ctx context.Context, p *schedulerProcess, conns []*grpc.ClientConn) ([]report.Row, error) {
-	// Every connection is up before it is measured.
+	// Open every connection before measuring.
 	if err := b.load.Queue(ctx, conns, 0, openWarm); err != nil {
 		return nil, err
 	}

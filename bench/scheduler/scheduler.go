@@ -29,12 +29,12 @@ func NewCommand() *cobra.Command {
 	}
 	o.Flags(cmd, 3, "runs of each row")
 	o.DiskFlags(cmd)
-	cmd.Flags().StringVar(&o.Profile, "profile", "", "existing `folder` for CPU and heap profiles of what is measured")
+	cmd.Flags().StringVar(&o.Profile, "profile", "", "existing `folder` for CPU and heap profiles of the scheduler")
 	return cmd
 }
 
-// A schedulerPart measures some of the rows together. Results beside an error were measured before
-// it.
+// A schedulerPart measures some of the rows together. Rows that it returns with an error were
+// measured before the error.
 type schedulerPart struct {
 	rows    []string
 	measure func(ctx context.Context, o *report.Options) ([]report.Row, error)
@@ -49,7 +49,7 @@ func schedulerParts() []schedulerPart {
 	}
 }
 
-// benchScheduler measures the requested parts, and reports them.
+// benchScheduler measures the requested parts and reports them.
 func benchScheduler(ctx context.Context, o *report.Options, w io.Writer) error {
 	facts := report.Machine(".")
 	var rows []report.Row

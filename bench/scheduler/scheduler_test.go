@@ -28,8 +28,8 @@ func TestJain(t *testing.T) {
 	}
 }
 
-// TestVirtualFarm sees that a farm decides once for each end of an action, and has
-// as many actions queued after it.
+// TestVirtualFarm checks that a farm makes one decision for each end of an action, and that the
+// number of queued actions stays the same.
 func TestVirtualFarm(t *testing.T) {
 	const workers, rests, queued, steps = 7, 2, 20, 100
 	f, err := newVirtualFarm(workers, 1)
@@ -54,7 +54,7 @@ func TestVirtualFarm(t *testing.T) {
 	}
 }
 
-// TestAbandon sees that all operations of a farm without workers end, in several events.
+// TestAbandon checks that all operations of a farm without workers end, over several events.
 func TestAbandon(t *testing.T) {
 	f, err := newVirtualFarm(3, 1)
 	if err != nil {
@@ -66,8 +66,8 @@ func TestAbandon(t *testing.T) {
 	}
 }
 
-// TestLoad sees that the clients and workers of the benchmark over gRPC get each other's
-// actions, and that a worker that clings leaves the others queued.
+// TestLoad checks that clients and workers of the gRPC benchmark exchange actions, and that a
+// hanging worker leaves the other actions queued.
 func TestLoad(t *testing.T) {
 	const actions = 30
 	l, err := load.New(2*actions, 100)
@@ -112,7 +112,7 @@ func TestLoad(t *testing.T) {
 	rest()
 	workers.Wait()
 	all.Go(func() {
-		if err := l.Cling(ctx, conns[0]); err != nil {
+		if err := l.Hang(ctx, conns[0]); err != nil {
 			t.Error(err)
 		}
 	})
@@ -121,7 +121,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestGRPCRows sees that the rows of a cell are those that --only knows.
+// TestGRPCRows checks that the rows of a cell are those that --only accepts.
 func TestGRPCRows(t *testing.T) {
 	for _, c := range busyCells() {
 		var names []string

@@ -16,10 +16,10 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// Sizes of the virtual farm, as the issue specifies them.
+// The size of the virtual farm.
 const (
 	virtualWorkers     = 10_000
-	virtualRests       = 1000 // of the workers, each between two actions
+	virtualRests       = 1000 // completed actions between two actions of a worker
 	virtualInvocations = 10_000
 	fewQueued          = 10_000
 	manyQueued         = 1_000_000
@@ -28,12 +28,12 @@ const (
 	measuredDecisions = 1_000_000
 )
 
-// A decisionRun is one farm measured. Times are µs, for each decision.
+// A decisionRun has the measurements of one farm. Times are in µs per decision.
 type decisionRun struct {
-	submit, decide, cycle float64 // in State; cycle is all that it does for an action
-	whole                 float64 // with the farm around it
+	submit, decide, cycle float64 // in State; cycle is the whole time of an action
+	whole                 float64 // including the simulated farm
 	bytesPerOp            float64 // in State
-	messageBytes          float64 // of the operation itself, made by the caller
+	messageBytes          float64 // of the operation itself, which the caller makes
 }
 
 type decisionRuns []decisionRun
@@ -50,15 +50,15 @@ func (rs decisionRuns) median(what func(decisionRun) float64) string {
 	return report.FormatValue(report.Median(rs.of(what)))
 }
 
-// decisionNames are the rows of benchDecisions.
+// decisionNames returns the rows of benchDecisions.
 func decisionNames() []string {
 	return []string{
 		"decisions_per_s_1e4", "decisions_per_s_1e6", "cycles_per_s_1e4", "cycles_per_s_1e6", "bytes_per_op",
 	}
 }
 
-// benchDecisions measures the rate of a State's decisions, and its memory for each queued
-// operation, with few and with many queued.
+// benchDecisions measures the rate of a State's decisions, and its memory per queued operation,
+// with few and with many queued operations.
 func benchDecisions(ctx context.Context, o *report.Options) ([]report.Row, error) {
 	var few, many decisionRuns
 	var err error
@@ -75,7 +75,8 @@ func benchDecisions(ctx context.Context, o *report.Options) ([]report.Row, error
 	return decisionRows(few, many), nil
 }
 
-// decisionRows returns the rows of runs with few and with many queued; there may be none of either.
+// decisionRows returns the rows of runs with few and with many queued operations. Either may be
+// empty.
 func decisionRows(few, many decisionRuns) []report.Row {
 	var rows []report.Row
 	for i, runs := range []decisionRuns{few, many} {
@@ -84,14 +85,14 @@ func decisionRows(few, many decisionRuns) []report.Row {
 		}
 		rates := runs.of(func(r decisionRun) float64 { return 1e6 / r.decide })
 		decision := report.NewRow(decisionNames()[i], report.Median(rates), "1/s")
-		decision.Note = fmt.Sprintf("%s; %s µs for the call of an idle worker, which is told what to run",
+		decision.Note = fmt.Sprintf("%s; %s µs for the call of an idle worker, which gets an action",
 			report.Spread(rates), runs.median(func(r decisionRun) float64 { return r.decide }))
 		if i == 1 {
 			decision.Wanted = "≥ 200000"
 		}
 		rates = runs.of(func(r decisionRun) float64 { return 1e6 / r.cycle })
 		cycle := report.NewRow(decisionNames()[2+i], report.Median(rates), "1/s")
-		cycle.Note = fmt.Sprintf("%s; %s µs to submit an action (%s), to give it to a worker, to end it, and for its client to hang up; with the farm around it %s",
+		cycle.Note = fmt.Sprintf("%s; %s µs to submit an action (%s), to give it to a worker, to end it, and for its client to hang up; including the simulated farm %s",
 			report.Spread(rates), runs.median(func(r decisionRun) float64 { return r.cycle }),
 			runs.median(func(r decisionRun) float64 { return r.submit }),
 			runs.median(func(r decisionRun) float64 { return r.whole }))
@@ -108,8 +109,8 @@ func decisionRows(few, many decisionRuns) []report.Row {
 	return append(rows, size)
 }
 
-// decisions measures farms with so many operations queued, one after another, on one
-// core, with garbage collected and memory on huge pages as in the scheduler's program.
+// decisions measures several farms with that many queued operations, one at a time and on one core.
+// Garbage collection and huge pages are set up as in the scheduler's program.
 func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
@@ -126,7 +127,8 @@ func decisions(ctx context.Context, queued int, o *report.Options) (decisionRuns
 	return done, nil
 }
 
-// decide fills a farm and measures it. A CPU profile goes to a folder, if one is named.
+// decide fills a farm and measures it. If profile is not empty, it writes a CPU profile to that
+// folder.
 func decide(ctx context.Context, queued int, profile string) (r decisionRun, err error) {
 	f, err := newVirtualFarm(virtualWorkers, 1)
 	if err != nil {
@@ -134,7 +136,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	}
 	metadata := invocations(virtualInvocations)
 	before := heapBytes()
-	// Running, waiting and finished ones, and some in between.
+	// For running, waiting and completed operations, and some in between.
 	ops := make([]*virtualOperation, virtualWorkers+queued+2*keptCompleted)
 	for i := range ops {
 		leaf := i % virtualInvocations
@@ -157,11 +159,12 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	r.bytesPerOp = (heapBytes() - busy) / float64(queued)
 	f.rests = virtualRests
 	f.spare = slices.Clone(ops[virtualWorkers+queued:])
-	// Warm up: the kept ones fill up, the starts of actions spread, garbage is there.
+	// Warm up: completed operations accumulate, the starts of actions spread out, and garbage
+	// builds up.
 	if err := f.steps(ctx, warmUpDecisions); err != nil {
 		return r, err
 	}
-	hugepages.Settle(ctx) // the program has been there for a while
+	hugepages.Settle(ctx) // as in a program that has run for a while
 	if profile != "" {
 		end, err := report.ProfileCPU(filepath.Join(profile, fmt.Sprintf("decide-%d.pprof", queued)))
 		if err != nil {
@@ -183,7 +186,7 @@ func decide(ctx context.Context, queued int, profile string) (r decisionRun, err
 	return r, nil
 }
 
-// invocations returns the metadata of n of them; about twenty share their correlated invocations
+// invocations returns the metadata of n invocations. About twenty share each correlated invocations
 // ID.
 func invocations(n int) []request.Metadata {
 	all := make([]request.Metadata, n)
@@ -196,7 +199,7 @@ func invocations(n int) []request.Metadata {
 	return all
 }
 
-// heapBytes is the size of the live heap.
+// heapBytes returns the size of the live heap.
 func heapBytes() float64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -1,3 +1,3 @@
-// Package scrub measures what it costs to verify a store (again and again, and while others read
-// it), and to open one.
+// Package scrub measures the cost of verifying a store, by scrubbing and when others read it, and
+// of opening a large store.
 package scrub

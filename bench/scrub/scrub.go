@@ -20,14 +20,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/scrub"
 )
 
-// What a scrub reads here.
+// The blobs that the measured scrub reads.
 const (
 	scrubLarge, scrubLargeBytes = 256, 1 << 20
 	scrubSmall, scrubSmallBytes = 2048, 16 << 10
 	scrubBytes                  = scrubLarge*scrubLargeBytes + scrubSmall*scrubSmallBytes
 )
 
-// scrubRates are in MiB a second; 0 is without a bound.
+// scrubRates are in MiB per second; 0 means no limit.
 var scrubRates = []int64{32, 128, 0}
 
 const rowScrubCPU = "scrub_cpu_s_per_gib"
@@ -86,7 +86,7 @@ func benchScrub(ctx context.Context, o *report.Options, blobs int, w io.Writer) 
 	return errors.Join(printErr, report.Print(w, rows), report.Write(o.Out, o.File("scrub", nil), rows))
 }
 
-// measureScrubs reads a store at several rates.
+// measureScrubs scrubs a store at several rates.
 func measureScrubs(ctx context.Context, o *report.Options, dir string) (rows []report.Row, err error) {
 	store, err := disk.Open(dir, disk.Options{MaxBytes: 4 * scrubBytes})
 	if err != nil {
@@ -138,8 +138,8 @@ func fillForScrub(ctx context.Context, store *disk.Store) error {
 	return nil
 }
 
-// scrubOnce has all blobs, none of which is in memory, read at a rate, and returns how fast that
-// was in MiB a second and how many seconds of CPU it took for a GiB.
+// scrubOnce scrubs all blobs at a rate, with an empty page cache. It returns the speed in MiB per
+// second, and the CPU seconds per GiB.
 func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu float64, err error) {
 	if err := report.DropCache(filepath.Join(store.Dir(), "sha256")); err != nil {
 		return 0, 0, err
@@ -147,7 +147,7 @@ func scrubOnce(ctx context.Context, store *disk.Store, rate int64) (speed, cpu f
 	if rate == 0 {
 		rate = math.MaxInt64
 	}
-	// Else they count as verified in this second.
+	// Otherwise the blobs would count as verified in this second.
 	time.Sleep(1100 * time.Millisecond)
 	if err := os.RemoveAll(filepath.Join(store.Dir(), "scrub")); err != nil {
 		return 0, 0, err

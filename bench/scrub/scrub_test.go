@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/benchtest"
 )
 
-// TestRows measures what does not take long.
+// TestRows measures the rows that do not take long.
 func TestRows(t *testing.T) {
 	dir := benchtest.NewDir(t)
 	cmd := NewCommand()

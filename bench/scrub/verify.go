@@ -23,8 +23,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server"
 )
 
-// The rows of what it costs that a store hashes what others read, and of how long a large store
-// takes to be opened.
+// The rows of a store's hashing of blobs that others read, and of opening a large store.
 const (
 	rowHashCPU     = "hash_cpu_s_per_gib"
 	rowStreamCPU   = "stream_cpu_s_per_gib"
@@ -34,8 +33,8 @@ const (
 	streamBytes = 64 << 20
 )
 
-// measureStreams has a blob that is in the page cache be read by a client over loopback: from its
-// second byte on, which is not verified, and whole.
+// measureStreams has a client read a blob from the page cache over loopback: from its second byte
+// on, which is not verified, and whole.
 func measureStreams(ctx context.Context, o *report.Options, dir string) (rows []report.Row, err error) {
 	if !o.Wants(rowHashCPU, rowStreamCPU, rowVerifiedCPU) {
 		return nil, nil
@@ -92,7 +91,7 @@ func serveStore(store *disk.Store) (conn *grpc.ClientConn, stop func(), err erro
 	}
 	g := grpc.NewServer()
 	server.New(store, nil, server.Options{}).Register(g)
-	go func() { _ = g.Serve(listener) }() // ends with stop
+	go func() { _ = g.Serve(listener) }() // returns after stop
 	conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		g.Stop()
@@ -122,7 +121,7 @@ func readStream(ctx context.Context, c bytestream.ByteStreamClient, d digest.Dig
 	}
 }
 
-// measureOpen opens a store of many blobs of one byte, which it makes without the store.
+// measureOpen opens a store of many one-byte blobs, whose files it writes itself.
 func measureOpen(o *report.Options, dir string, blobs int) ([]report.Row, error) {
 	if !o.Wants(rowOpen) {
 		return nil, nil
@@ -155,8 +154,8 @@ func measureOpen(o *report.Options, dir string, blobs int) ([]report.Row, error)
 func makeBlobs(dir string, blobs int) error {
 	var hash [digest.HashSize]byte
 	for i := range uint64(blobs) {
-		// One byte has one right hash. Nobody looks at these, but all in one folder would be no
-		// store.
+		// The hashes are wrong, because there is only one right hash for each byte. Opening does
+		// not verify them. They must differ so that the files spread over the folders.
 		binary.BigEndian.PutUint64(hash[:], i*0x9e3779b97f4a7c15)
 		d, err := digest.FromHash(digest.SHA256, hash, 1)
 		if err != nil {
@@ -171,7 +170,7 @@ func makeBlobs(dir string, blobs int) error {
 			return err
 		}
 	}
-	// As if it had been opened before since the machine was started: nothing is read then.
+	// As if the store had been opened since the machine's start: then opening verifies nothing.
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return err

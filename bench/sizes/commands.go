@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// A commanded truth is a simulated command.
+// A commanded truth is the truth about a job that runs a simulated command.
 type commanded struct {
 	p       *sizesParameters
 	command command.Command
@@ -51,7 +51,7 @@ func (c *commanded) run(class uint32, took time.Duration) sizeclass.Run {
 	}
 }
 
-// commandJobs are the jobs of a stream and a seed.
+// commandJobs returns the jobs of a stream with a seed.
 func commandJobs(p *sizesParameters, s streams.Stream, seed uint64) (jobs []*simJob) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, j := range s.Jobs(seed) {
@@ -75,7 +75,7 @@ type streamFigures struct {
 	largest, smallest simFigure
 }
 
-// benchStreams simulates the streams of commands.
+// benchStreams simulates the streams of simulated commands.
 func (o *sizesOptions) benchStreams(ctx context.Context, p *sizesParameters, w io.Writer) ([]report.Row, error) {
 	var list []streamFigures
 	for _, s := range streams.All() {
@@ -97,7 +97,7 @@ func (o *sizesOptions) benchStreams(ctx context.Context, p *sizesParameters, w i
 	return streamRows(list), printStreams(w, o.seeds, list)
 }
 
-// add adds a share of another figure.
+// add adds a figure, weighted by share.
 func (f *simFigure) add(other simFigure, share float64) {
 	f.cost += share * other.cost
 	f.wasted += share * other.wasted
@@ -128,7 +128,7 @@ func printStreams(w io.Writer, seeds []int, list []streamFigures) error {
 	return errors.Join(err, newline)
 }
 
-// streamRows are the rows of sizes.json about streams of commands.
+// streamRows returns the rows of sizes.json about streams of simulated commands.
 func streamRows(list []streamFigures) (rows []report.Row) {
 	mean := 0.
 	for _, s := range list {

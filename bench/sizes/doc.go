@@ -1,3 +1,3 @@
-// Package sizes simulates the choice of size classes over streams of actions, without workers and
-// in virtual time.
+// Package sizes simulates the choice of size classes for streams of actions, without workers and in
+// virtual time.
 package sizes

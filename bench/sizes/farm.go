@@ -11,14 +11,14 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// A simResult is the result of a stream.
+// A simResult is the result of simulating a stream.
 type simResult struct {
 	delays       []time.Duration // of each job, from its arrival to its result
-	cost, wasted float64         // seconds of workers times their classes
-	runs, again  int             // all but those to learn from, and those on the largest class after a smaller one
-	trained      int             // those in the background, to learn from
-	hedges       float64         // the part of wasted that second runs at once are
-	spilled      int             // those that should wait for a smaller class
+	cost, wasted float64         // worker seconds, multiplied by size class
+	runs, again  int             // all runs except training, and those on the largest class after a smaller one
+	trained      int             // background runs to learn from
+	hedges       float64         // the part of wasted that is due to second concurrent runs
+	spilled      int             // jobs that ran on a larger class because the chosen one was busy
 }
 
 // A simFarm runs jobs in virtual time.
@@ -30,32 +30,33 @@ type simFarm struct {
 	result simResult
 }
 
-// A simQueue is one size class. It has workers without number if free is negative.
+// A simQueue is one size class. Negative free means an unlimited number of workers.
 type simQueue struct {
 	class         uint32
 	workers, free int
 	waiting       []*simRun
-	mean          float64   // seconds of a run, of late
+	mean          float64   // recent mean duration of a run in seconds
 	open          bool      // see spill.Queue.Worth
-	look          time.Time // when a job will have waited for long
+	look          time.Time // time at which a waiting job may spill
 }
 
 // A simRun is one run of a job.
 type simRun struct {
 	job     *simJob
-	index   int // of the job
+	index   int // index of the job
 	queue   *simQueue
 	attempt simAttempt
-	// training: its job has ended already.
+	// training: a background run whose job has already ended.
 	training bool
 
 	queued  time.Time
 	started time.Time
 	over    bool
-	partner *simRun // the other one of two at once
+	partner *simRun // the other one of two concurrent runs
 }
 
-// simulate runs jobs in order. Each class in p has the given number of workers, or unlimited ones.
+// simulate runs jobs in order. If bounded, each class has its number of workers in p; otherwise the
+// number is unlimited.
 func simulate(ctx context.Context, p *sizesParameters, jobs []*simJob, policy simPolicy, bounded bool) simResult {
 	f := &simFarm{policy: policy, result: simResult{delays: make([]time.Duration, len(jobs))}}
 	units := 0
@@ -64,7 +65,7 @@ func simulate(ctx context.Context, p *sizesParameters, jobs []*simJob, policy si
 		units += c.Workers * int(c.Size)
 	}
 	if policy.simChooser == alwaysFirst(p.largest()) {
-		// Its farm is as large, but of large workers only.
+		// The comparison farm has the same total size, but only large workers.
 		f.largest().workers = units / int(p.largest())
 		f.largest().free = f.largest().workers
 	}
@@ -96,7 +97,7 @@ func (f *simFarm) submit(ctx context.Context, i int, j *simJob) {
 	f.enqueue(&simRun{job: j, index: i, attempt: f.policy.first(ctx, j, c)})
 }
 
-// wait is how long the next job in a queue may have to wait.
+// wait estimates how long the next job in a queue may have to wait.
 func (q *simQueue) wait() time.Duration {
 	if q.free != 0 {
 		return 0
@@ -121,7 +122,7 @@ func (f *simFarm) dispatch(q *simQueue) {
 	}
 }
 
-// start has a worker of a queue run a job.
+// start runs a job on a worker of a queue.
 func (f *simFarm) start(r *simRun, q *simQueue) {
 	if q.free > 0 {
 		q.free--
@@ -184,7 +185,8 @@ func (f *simFarm) spill() {
 	}
 }
 
-// largerOf returns the smallest larger class with an idle worker; nil if nothing waits for one.
+// largerOf returns the smallest larger class with an idle worker; nil if no job of q may move
+// there.
 func (f *simFarm) largerOf(q *simQueue) *simQueue {
 	i := slices.IndexFunc(f.queues, func(x *simQueue) bool { return x.class > q.class && x.free > 0 })
 	if i < 0 || len(q.waiting) == 0 {
@@ -204,7 +206,7 @@ func (q *simQueue) spills() spill.Queue {
 	}
 }
 
-// until handles all events before a time, all at all if it is zero.
+// until handles all events before t, or all events if t is zero.
 func (f *simFarm) until(ctx context.Context, t time.Time) {
 	for len(f.events) > 0 && (t.IsZero() || f.events[0].at.Before(t)) {
 		e := heap.Pop(&f.events).(simEvent)
@@ -251,7 +253,7 @@ func (f *simFarm) waste(r *simRun, took time.Duration) {
 	f.result.wasted += float64(r.queue.class) * took.Seconds()
 }
 
-// overdue starts a run on the largest class, in addition to the slow one or instead of it.
+// overdue starts a run on the largest class, in addition to the slow run or instead of it.
 func (f *simFarm) overdue(ctx context.Context, r *simRun) {
 	if f.largest().free == 0 {
 		f.failed(ctx, r, f.stop(r), sizeclass.TimedOut)
@@ -312,15 +314,14 @@ func (f *simFarm) failed(ctx context.Context, r *simRun, took time.Duration, out
 
 func (f *simFarm) done(r *simRun) { f.result.delays[r.index] = f.now.Sub(r.job.arrives) }
 
-// A simEvent is something that happens to a run; without one, something that waits has waited for
-// long.
+// A simEvent is an event of a run. Without a run, it is the time at which a waiting job may spill.
 type simEvent struct {
 	at      time.Time
 	run     *simRun
 	outcome sizeclass.Outcome
 }
 
-// simEvents are a heap by time.
+// simEvents is a heap by time.
 type simEvents []simEvent
 
 func (e simEvents) Len() int           { return len(e) }

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// The size of the plot and of the space around it, in pixels.
+// The size of the plot and its margins, in pixels.
 const (
 	plotWidth, plotHeight                    = 760, 460
 	plotLeft, plotRight, plotTop, plotBottom = 60, 190, 40, 50
 )
 
-// A plotPoint is a policy by its cost and its slowdown.
+// A plotPoint is the cost and the slowdown of a policy.
 type plotPoint struct {
 	x, y  float64
-	label string // empty: none
+	label string // may be empty
 }
 
-// A plotLine joins points of one policy.
+// A plotLine joins the points of one policy.
 type plotLine struct {
 	name, color string
 	points      []plotPoint
 }
 
-// draw plots cost against slowdown, of the rule and of ours for several exponents.
+// draw plots cost against slowdown, for the plain rule and for our analyzer with several exponents.
 func (o *sizesOptions) draw(ctx context.Context, p *sizesParameters, jobs []*simJob) error {
 	plain := plotLine{name: "the plain rule", color: "#c4572b"}
 	ours := plotLine{name: "ours", color: "#1f6f8b"}
@@ -58,7 +58,7 @@ func (o *sizesOptions) draw(ctx context.Context, p *sizesParameters, jobs []*sim
 	return os.WriteFile(o.plot, []byte(plotSVG([]plotLine{always, plain, ours})), 0o644)
 }
 
-// plotSVG returns a picture that needs no other file.
+// plotSVG returns a self-contained SVG image.
 func plotSVG(lines []plotLine) string {
 	maxX, maxY := 0.0, 0.0
 	for _, l := range lines {
@@ -81,9 +81,9 @@ func plotSVG(lines []plotLine) string {
 		fmt.Fprintf(&b, `<path d="M%d %.1f H%d" stroke="#e4e4e4"/>`, plotLeft, y(v), plotWidth-plotRight)
 		fmt.Fprintf(&b, `<text x="%d" y="%.1f" text-anchor="end">%.0f</text>`+"\n", plotLeft-8, y(v)+4, v)
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">cost over that of always the largest class</text>`+"\n",
+	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">cost relative to always the largest class</text>`+"\n",
 		(plotLeft+plotWidth-plotRight)/2, plotHeight-12)
-	fmt.Fprintf(&b, `<text x="%d" y="%d">slowdown against always the largest class, 95th percentile</text>`+"\n", plotLeft-30, plotTop-16)
+	fmt.Fprintf(&b, `<text x="%d" y="%d">slowdown relative to always the largest class, 95th percentile</text>`+"\n", plotLeft-30, plotTop-16)
 	for i, l := range lines {
 		plotLineSVG(&b, l, x, y)
 		at := plotTop + 10 + 20*i

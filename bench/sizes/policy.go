@@ -15,25 +15,27 @@ type simPolicy struct {
 	spills float64
 }
 
-// A simChooser chooses the class that a job starts on.
+// A simChooser chooses the class on which a job starts.
 type simChooser interface {
 	first(context.Context, *simJob, sizeclass.Conditions) simAttempt
 }
 
-// A simAttempt is a run for which a policy asked. Exactly one method but Choice is called, once.
+// A simAttempt is a run that a policy requested. The simulation calls exactly one of its methods
+// other than Choice, once.
 type simAttempt interface {
 	Choice() sizeclass.Choice
-	// succeeded returns a run to learn from, nil for none.
+	// succeeded returns a run to learn from; nil: none.
 	succeeded(context.Context, sizeclass.Run) simAttempt
-	// failed returns the run that follows; nil if the failure is final.
+	// failed returns the next run; nil if the failure is final.
 	failed(context.Context, sizeclass.Failure) simAttempt
-	// moved is for a run on a larger class, overdue for a second one beside this.
+	// moved returns the run on a larger class instead of this one, overdue the second run besides
+	// this one.
 	moved(class uint32) simAttempt
 	overdue(largest uint32) simAttempt
 	abandoned()
 }
 
-// An alwaysFirst starts all jobs on one class, and those that fail there again on the largest.
+// An alwaysFirst starts all jobs on one class, and runs failed jobs again on the largest.
 type alwaysFirst uint32
 
 func (a alwaysFirst) first(_ context.Context, j *simJob, _ sizeclass.Conditions) simAttempt {
@@ -59,7 +61,7 @@ func (a alwaysAttempt) moved(class uint32) simAttempt {
 	return a
 }
 
-// A learned has an Analyzer decide.
+// A learned policy asks an Analyzer.
 type learned struct{ *sizeclass.Analyzer }
 
 func (l learned) first(ctx context.Context, j *simJob, c sizeclass.Conditions) simAttempt {
@@ -96,7 +98,7 @@ func (a learnedAttempt) overdue(largest uint32) simAttempt {
 
 func (a learnedAttempt) abandoned() { a.Abandoned() }
 
-// An ofPeer has the analyzer of the peer decide.
+// An ofPeer policy asks the peer's analyzer.
 type ofPeer struct{ *peer.Analyzer }
 
 func (p ofPeer) first(_ context.Context, j *simJob, c sizeclass.Conditions) simAttempt {
@@ -114,14 +116,14 @@ func (p ofPeer) first(_ context.Context, j *simJob, c sizeclass.Conditions) simA
 type peerAttempt struct {
 	analyzer *peer.Analyzer
 	name     string
-	own      time.Duration // the timeout of the action
+	own      time.Duration // timeout of the action
 	largest  uint32
 	start    peer.Start
 	training bool
 	before   *peerEnd
 }
 
-// A peerEnd is the end of a run that counts once the largest class succeeds.
+// A peerEnd is the outcome of a run that the analyzer learns only when the largest class succeeds.
 type peerEnd struct {
 	class    uint32
 	took     time.Duration

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// workersOfPool is how many workers each of the two pools has.
+	// workersOfPool is the number of workers in each of the two pools.
 	workersOfPool = 3
-	// asksEvery is the share of builds, 1/asksEvery, that ask for what only the second pool has.
+	// asksEvery: one of asksEvery builds requests the property that only the second pool has.
 	asksEvery = 5
-	// settledExponent is so near to 1 that no other pool is worth a move.
+	// settledExponent is so close to 1 that moving to another pool is never worth it.
 	settledExponent = 0.99
 	longCall        = 10_000 * time.Hour
 )
 
-// simPools are two pools of the largest class, and the scheduler's core. The workers of the second
-// one have one more property, for which few builds ask: the others fit both pools, and start to wait
-// for the first one.
+// simPools are two pools of the largest class with the scheduler's core. Workers of the second pool
+// have an additional property, which few builds request. Other builds fit both pools, and start to
+// wait for the first one.
 type simPools struct {
 	p       *sizesParameters
 	jobs    []*simJob
@@ -87,7 +87,7 @@ func simulatePools(ctx context.Context, p *sizesParameters, jobs []*simJob, expo
 	return f.result, nil
 }
 
-// platform is the one of workers or builds with the property, or without.
+// platform returns the platform of workers or builds, with or without the additional property.
 func platform(property bool) request.Platform {
 	p := &repb.Platform{Properties: []*repb.Platform_Property{{Name: "OSFamily", Value: "linux"}}}
 	if property {
@@ -96,7 +96,7 @@ func platform(property bool) request.Platform {
 	return request.NewPlatform(p)
 }
 
-// next is when the next action ends, or the state has something to do.
+// next returns the time of the next end of an action, or of the state's next timer.
 func (f *simPools) next() time.Time {
 	if len(f.running) > 0 && (f.tick.IsZero() || f.running[0].end.Before(f.tick)) {
 		return f.running[0].end
@@ -104,7 +104,7 @@ func (f *simPools) next() time.Time {
 	return f.tick
 }
 
-// until lets time pass.
+// until advances the time to t.
 func (f *simPools) until(t time.Time) {
 	for at := f.next(); !at.IsZero() && !at.After(t); at = f.next() {
 		if at.After(f.now) {
@@ -138,7 +138,7 @@ func (f *simPools) submit(i int) error {
 	return out.Err
 }
 
-// report has a worker call, again if it is told to be idle.
+// report has a worker call the scheduler, again if the scheduler tells it to be idle.
 func (f *simPools) report(w *simWorker, r event.Report) {
 	f.calls++
 	name := fmt.Sprint("worker", w.index)
@@ -147,12 +147,12 @@ func (f *simPools) report(w *simWorker, r event.Report) {
 	f.do(f.state.Step(f.now, &r))
 }
 
-// do carries out what the state says.
+// do carries out the effects of the state.
 func (f *simPools) do(out event.Out) {
 	f.tick = out.NextTick
 	for _, st := range out.Notices {
 		if st.Done() {
-			i, _ := strconv.Atoi(st.Name) // as submit named it
+			i, _ := strconv.Atoi(st.Name) // submit uses the index as the name
 			f.result.delays[i] = f.now.Sub(f.jobs[i].arrives)
 			f.done++
 			f.tick = f.state.Step(f.now, event.Detach{Name: st.Name}).NextTick
@@ -171,7 +171,7 @@ func (f *simPools) do(out event.Out) {
 	}
 }
 
-// simEnds are a heap of workers by when their jobs end.
+// simEnds is a heap of workers by the end of their job.
 type simEnds []*simWorker
 
 func (e simEnds) Len() int           { return len(e) }
@@ -198,7 +198,7 @@ func benchPools(ctx context.Context, p *sizesParameters, jobs []*simJob, exponen
 	return poolRows(figures[0], figures[1]), nil
 }
 
-// poolRows are the rows of sizes.json about moves between pools.
+// poolRows returns the rows of sizes.json about moves between pools.
 func poolRows(with, without simFigure) []report.Row {
 	return moveRows("pools_", "went to the other pool", with, without, func(f simFigure) string {
 		return fmt.Sprintf("95th percentile %.4g", f.p95Makespan)

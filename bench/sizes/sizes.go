@@ -21,7 +21,7 @@ type sizesOptions struct {
 	parameters, out, plot string
 	exponent              float64
 	seeds                 []int // of the streams of commands
-	only                  bool  // these streams alone
+	only                  bool  // simulate only these streams
 }
 
 // NewCommand returns the subcommand of this benchmark.
@@ -35,27 +35,27 @@ func NewCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.parameters, "parameters", "", "JSON `file` with the stream of actions and the workers (default cmd/bench/sizes.json, built in)")
-	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
+	f.StringVar(&o.out, "out", "build/bench", "`folder` for the JSON report")
 	f.StringVar(&o.plot, "plot", "", "SVG `file` to draw cost and delay to")
-	f.Float64Var(&o.exponent, "exponent", 0.5, "how much slower an action may be on a smaller class, 0 to 1")
+	f.Float64Var(&o.exponent, "exponent", 0.5, "exponent, 0 to 1: on a smaller class an action may take the ratio of the sizes to this power times as long")
 	f.IntSliceVar(&o.seeds, "seeds", []int{11, 12, 13, 14}, "seeds of the streams of simulated commands; the analyzer's constants were chosen on 1, 2 and 3")
 	f.BoolVar(&o.only, "only-commands", false, "simulate only the streams of simulated commands")
 	return cmd
 }
 
-// A simCase is a policy by name.
+// A simCase is a named policy.
 type simCase struct {
 	name  string
-	first uint32 // the class that actions start on, if an Analyzer does not choose
-	// learns has an Analyzer choose, by the plain rule alone or not.
+	first uint32 // class on which actions start, unless an Analyzer chooses
+	// learns uses an Analyzer; with plain, an Analyzer that knows only the plain rule.
 	learns, plain bool
-	// peer has the peer's analyzer choose, where workers are without number.
+	// peer uses the peer's analyzer. It is simulated only with an unlimited number of workers.
 	peer bool
 	// spills enables spilling to idle workers of larger classes.
 	spills bool
 }
 
-// The names of the policies that rows are about.
+// The names of policies that have rows.
 const (
 	alwaysLargest = "always largest"
 	smallestFirst = "smallest, then largest"
@@ -65,7 +65,7 @@ const (
 	thePeer       = "peer"
 )
 
-// simCases are the policies.
+// simCases returns the policies.
 func simCases(p *sizesParameters) []simCase {
 	return []simCase{
 		{name: alwaysLargest, first: p.largest()},
@@ -77,7 +77,7 @@ func simCases(p *sizesParameters) []simCase {
 	}
 }
 
-// policy returns a new one without records.
+// policy returns a new policy without records.
 func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	switch {
 	case c.peer:
@@ -95,16 +95,16 @@ func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
 	return policy, err
 }
 
-// A simFigure is the result of a policy, relative to that of always the largest class.
+// A simFigure is the result of a policy, relative to the policy that always uses the largest class.
 type simFigure struct {
 	name                 string
-	cost, wasted, hedges float64 // shares of the cost of always largest
-	again                float64 // share of the actions
+	cost, wasted, hedges float64 // relative to the cost of always the largest class
+	again                float64 // share of actions
 	half, p95, p99, mean float64 // slowdowns
-	// p95Seconds is a delay, makespan the mean time to the last result of a build, and p95Makespan
-	// the 95th percentile of that.
+	// p95Seconds is the 95th percentile of delays. makespan is the mean time to the last result of
+	// a build, p95Makespan its 95th percentile.
 	p95Seconds, makespan, p95Makespan float64
-	spilled                           float64 // share of the actions
+	spilled                           float64 // share of actions
 }
 
 func figureOf(name string, r, largest simResult, actionsPerBuild int) simFigure {
@@ -134,8 +134,8 @@ func figureOf(name string, r, largest simResult, actionsPerBuild int) simFigure 
 	}
 }
 
-// benchSizes simulates all policies, with workers without number, with some, and with few small
-// ones.
+// benchSizes simulates all policies: with an unlimited number of workers, with a limited one, and
+// with few small workers.
 func benchSizes(ctx context.Context, o *sizesOptions, w io.Writer) error {
 	p, err := readSizes(o.parameters)
 	if err != nil {
@@ -224,7 +224,7 @@ func printFigures(w io.Writer, title string, jobs int, figures []simFigure) erro
 
 func share(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// sizesRows are those of sizes.json.
+// sizesRows returns the rows of sizes.json.
 func sizesRows(figures []simFigure) []report.Row {
 	ours, plain, peer := named(figures, oursNow), named(figures, plainRule), named(figures, thePeer)
 	rows := []report.Row{
@@ -249,7 +249,7 @@ func sizesRows(figures []simFigure) []report.Row {
 	return rows
 }
 
-// spillRows are the rows of sizes.json about spilling, in the farm with few small workers.
+// spillRows returns the rows of sizes.json about spilling, on the farm with few small workers.
 func spillRows(figures []simFigure) []report.Row {
 	const moved = "went to a larger class than was chosen"
 	return moveRows("", moved, named(figures, oursNow), named(figures, oursWaiting), func(f simFigure) string {
@@ -257,8 +257,8 @@ func spillRows(figures []simFigure) []report.Row {
 	})
 }
 
-// moveRows are the rows of a farm with and without moves to other workers, moved being what these
-// are. note is that of a makespan.
+// moveRows returns the rows of a farm with and without moves to other workers. moved describes the
+// moves; note describes a makespan.
 func moveRows(farm, moved string, with, without simFigure, note func(simFigure) string) []report.Row {
 	spill, noSpill := farm+"spill", farm+"no_spill"
 	rows := []report.Row{

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// smallSizes are the built-in parameters with little to do.
+// smallSizes returns the built-in parameters with fewer builds.
 func smallSizes(t *testing.T) *sizesParameters {
 	t.Helper()
 	p, err := readSizes("")
@@ -26,7 +26,7 @@ func smallSizes(t *testing.T) *sizesParameters {
 	return p
 }
 
-// TestSimulationAddsUp has what is simulated obey what can be told without a simulation.
+// TestSimulationAddsUp compares the simulation with facts that follow without one.
 func TestSimulationAddsUp(t *testing.T) {
 	p := smallSizes(t)
 	jobs := p.jobs()
@@ -73,7 +73,8 @@ func TestSimulationAddsUp(t *testing.T) {
 	}
 }
 
-// crowd is so many jobs of 10 s that arrive at once, and so many workers of each class.
+// crowd returns n jobs of 10 s that arrive at the same time, with a number of workers of each
+// class.
 func crowd(t *testing.T, n, workers int) (p *sizesParameters, jobs []*simJob) {
 	t.Helper()
 	p = smallSizes(t)
@@ -163,7 +164,8 @@ func TestRowsNeverChange(t *testing.T) {
 	}
 }
 
-// TestSimulatedWorkSpills has jobs that wait for the only small worker run on idle large ones.
+// TestSimulatedWorkSpills checks that jobs that wait for the only small worker run on idle large
+// ones.
 func TestSimulatedWorkSpills(t *testing.T) {
 	p, jobs := crowd(t, 8, 1)
 	longest := func(spills float64) (longest time.Duration) {
@@ -177,8 +179,8 @@ func TestSimulatedWorkSpills(t *testing.T) {
 	}
 }
 
-// TestCommandsOnTheFarm has each job of a stream be there no sooner than its command allows, and the
-// reports of its workers say what the command did.
+// TestCommandsOnTheFarm checks that no job of a stream ends sooner than its command allows, and
+// that the workers' reports describe the command.
 func TestCommandsOnTheFarm(t *testing.T) {
 	p := smallSizes(t)
 	for _, s := range streams.All()[:4] {
@@ -214,8 +216,8 @@ func TestCommandsOnTheFarm(t *testing.T) {
 	}
 }
 
-// TestSimulatedPools has builds that fit two pools go to idle workers of the other one, and wait for
-// their own if that is never worth it.
+// TestSimulatedPools checks that builds that fit two pools move to idle workers of the other one,
+// and that they wait if a move is never worth it.
 func TestSimulatedPools(t *testing.T) {
 	p := smallSizes(t)
 	jobs := p.jobs()

@@ -26,37 +26,37 @@ type sizesParameters struct {
 	Days            float64 `json:"days"`
 	BuildsPerDay    float64 `json:"builds_per_day"` // at random times
 	ActionsPerBuild int     `json:"actions_per_build"`
-	// FirstActions exist at the start; NewShare of later ones are new.
+	// FirstActions exist at the start. NewShare is the share of later jobs whose action is new.
 	FirstActions int     `json:"first_actions"`
 	NewShare     float64 `json:"new_share"`
-	// FailingBuilds is the share of builds with an action that fails wherever it runs.
+	// FailingBuilds is the share of builds with an action that fails on every class.
 	FailingBuilds float64 `json:"failing_builds"`
-	// Noise and DriftPerDay apply to the logarithm of an action's duration: for each run, and from
-	// one day to the next.
+	// Noise and DriftPerDay are standard deviations of the logarithm of an action's duration: Noise
+	// of each run, DriftPerDay of the change per day.
 	Noise       float64 `json:"noise"`
 	DriftPerDay float64 `json:"drift_per_day"`
-	// JumpsPerDay is how likely an action becomes another one in a day.
+	// JumpsPerDay is the probability that an action changes completely on a day.
 	JumpsPerDay  float64 `json:"jumps_per_day"`
 	MemoryMiB    float64 `json:"memory_mib_per_class"`
-	BusyCPUShare float64 `json:"busy_cpu_share"` // of serial work that is not waiting
+	BusyCPUShare float64 `json:"busy_cpu_share"` // CPU share of serial work; the rest is waiting
 	Classes      []struct {
 		Size    uint32 `json:"size"`
-		Workers int    `json:"workers"` // where they are not without number
-		// FewSmall are those of a farm with few small ones.
+		Workers int    `json:"workers"` // workers of a farm with a limited number
+		// FewSmall is the number of small workers on the farm with few of them.
 		FewSmall int `json:"few_small"`
 	} `json:"classes"`
 	Kinds []sizesKind `json:"kinds"`
 }
 
-// A sizesKind is the common part of similar actions. Their work on one CPU, and their memory, are
+// A sizesKind has what similar actions have in common. Their work on one CPU and their memory are
 // Pareto distributed, with a minimum and an alpha.
 type sizesKind struct {
-	Name         string  `json:"name"` // empty: nothing is known of it
+	Name         string  `json:"name"` // empty: an action of unknown kind
 	Share        float64 `json:"share"`
 	Seconds      float64 `json:"seconds"`
 	SecondsAlpha float64 `json:"seconds_alpha"`
-	// So many of them do from ParallelFrom to ParallelTo of their work on as many CPUs as there
-	// are.
+	// ParallelShare is the share of actions that do a part of their work, from ParallelFrom to
+	// ParallelTo, on all CPUs.
 	ParallelShare float64 `json:"parallel_share"`
 	ParallelFrom  float64 `json:"parallel_from"`
 	ParallelTo    float64 `json:"parallel_to"`
@@ -83,7 +83,7 @@ func readSizes(path string) (p *sizesParameters, err error) {
 	return p, nil
 }
 
-// withFewSmall is p of the farm with few small workers.
+// withFewSmall returns the parameters of the farm with few small workers.
 func (p *sizesParameters) withFewSmall() *sizesParameters {
 	few := *p
 	few.Classes = slices.Clone(p.Classes)
@@ -99,24 +99,24 @@ func (p *sizesParameters) largest() uint32  { return p.Classes[len(p.Classes)-1]
 // longestSeconds limits an action's work on one CPU.
 const longestSeconds = 4 * 3600
 
-// A simAction is one that runs again and again.
+// A simAction is an action that runs again and again.
 type simAction struct {
 	sizeclass.Action
 	serial, parallel float64 // seconds on one CPU
 	memory           float64 // MiB
-	day              int     // as of which it drifted
+	day              int     // day up to which it has drifted
 }
 
-// A simJob is one action to run, independent of its placement.
+// A simJob is one action to run, independent of where it runs.
 type simJob struct {
 	action  sizeclass.Action
 	arrives time.Time
 	truth
 }
 
-// A truth is what a job does on each class.
+// A truth knows how a job runs on each class.
 type truth interface {
-	// took returns how long the job runs, and how it ends.
+	// took returns how long the job runs, and its outcome.
 	took(class uint32) (time.Duration, sizeclass.Outcome)
 	// run returns a worker's report of a run with this duration.
 	run(class uint32, took time.Duration) sizeclass.Run
@@ -125,10 +125,10 @@ type truth interface {
 // A modelled truth follows the analyzer's own model: Amdahl's law.
 type modelled struct {
 	p *sizesParameters
-	// The needs on a worker of class 1 that has the memory.
+	// The requirements on a worker of class 1 with enough memory.
 	serial, parallel, memory float64
-	// fails: the job does so by its own fault, after the share stops of its time; an action that
-	// runs out of memory does so then, too.
+	// fails: the job fails by its own fault, after the share stops of its time. If the job runs out
+	// of memory, it also fails at that time.
 	fails bool
 	stops float64
 }
@@ -206,7 +206,7 @@ func (s *simStream) job(day int, arrives time.Time, fails bool) *simJob {
 	}}
 }
 
-// mostMemory is the memory that the largest class surely has.
+// mostMemory is the memory that the largest class certainly has.
 func (s *simStream) mostMemory() float64 { return s.p.MemoryMiB * float64(s.p.largest()) * 0.9 }
 
 func (s *simStream) add() {
@@ -221,7 +221,7 @@ func (s *simStream) add() {
 	s.actions = append(s.actions, a)
 }
 
-// shape makes a one of a kind.
+// shape makes a an action of a random kind.
 func (s *simStream) shape(a *simAction) {
 	kind, draw := s.p.Kinds[len(s.p.Kinds)-1], s.random.Float64()
 	for _, k := range s.p.Kinds {
@@ -245,7 +245,7 @@ func (s *simStream) pareto(least, alpha float64) float64 {
 	return least * math.Pow(1-s.random.Float64(), -1/alpha)
 }
 
-// drift changes a from one day to the next. An action that jumps keeps its kind.
+// drift changes an action from one day to the next. An action that jumps keeps its kind.
 func (s *simStream) drift(a *simAction) {
 	if s.random.Float64() < s.p.JumpsPerDay {
 		factor := math.Exp(s.random.NormFloat64())

@@ -18,13 +18,13 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// A Client sends actions to a farm and reads its storage. The caller of Dial closes its Conn.
+// A Client sends actions to a farm and reads its storage. The caller of Dial closes Conn.
 type Client struct {
 	Conn    *grpc.ClientConn
 	Storage *casclient.Client
 }
 
-// Dial connects to a farm whose scheduler has the storage, HOST:PORT.
+// Dial connects to a farm at HOST:PORT, whose scheduler has the storage.
 func Dial(address string) (*Client, error) {
 	conn, err := dial.Dial(address)
 	if err != nil {
@@ -33,27 +33,27 @@ func Dial(address string) (*Client, error) {
 	return &Client{Conn: conn, Storage: casclient.New(conn, casclient.Options{NoCompression: true})}, nil
 }
 
-// An Action is one action, whose inputs are in the storage.
+// An Action is an action whose inputs are in the storage.
 type Action struct {
 	Command *repb.Command
 	Root    digest.Digest
 	Who     *repb.RequestMetadata
-	// Platform is that of the workers that may run it; nil: of those without one.
+	// Platform is the platform of the workers that may run it; nil: workers without a platform.
 	Platform client.Properties
 }
 
-// A Result is the duration and the reads of one action.
+// A Result has the duration and the reads of one action.
 type Result struct {
 	Action  digest.Digest
 	Seconds float64 // of the whole Execute
-	Ran     float64 // seconds of them in which the command ran and did not wait for storage
-	CPU     float64 // seconds of the command and all that it started
+	Ran     float64 // seconds of them in which the command ran without waiting for storage
+	CPU     float64 // CPU seconds of the command and its descendants
 	Use     *actionstats.InputRoot
 	Ahead   *actionstats.Prefetch
 }
 
-// Execute runs an action although its result may be cached. The time does not
-// include bringing its messages to the storage.
+// Execute runs an action even if its result is cached. The duration does not include the upload of
+// the action's messages.
 func (c *Client) Execute(ctx context.Context, a *Action) (r Result, err error) {
 	inputs := &client.Inputs{Root: a.Root}
 	if a.Root == (digest.Digest{}) {
@@ -88,5 +88,5 @@ func (c *Client) Execute(ctx context.Context, a *Action) (r Result, err error) {
 	return r, err
 }
 
-// Function is that of all blobs.
+// Function is the digest function of all blobs.
 const Function = digest.SHA256

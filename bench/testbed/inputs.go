@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// NewLogger shows warnings, because they may explain a result.
+// NewLogger returns a logger that shows warnings, because they may explain a result.
 func NewLogger() (*zap.Logger, error) {
 	c := zap.NewDevelopmentConfig()
 	c.Level = zap.NewAtomicLevelAt(zap.WarnLevel)
@@ -24,7 +24,7 @@ func NewLogger() (*zap.Logger, error) {
 	return log, nil
 }
 
-// NewCommand has one output; env is sorted, NAME=VALUE.
+// NewCommand returns a command with one output. env has sorted NAME=VALUE pairs.
 func NewCommand(args []string, made string, env ...string) *repb.Command {
 	c := &repb.Command{Arguments: args, OutputPaths: []string{made}}
 	for _, e := range env {
@@ -34,7 +34,7 @@ func NewCommand(args []string, made string, env ...string) *repb.Command {
 	return c
 }
 
-// SearchPath finds the folders for headers in angle brackets in the output of g++ -v.
+// SearchPath returns the folders for headers in angle brackets from the output of g++ -v.
 func SearchPath(said string) (folders []string) {
 	_, list, _ := strings.Cut(said, "#include <...> search starts here:\n")
 	list, _, _ = strings.Cut(list, "End of search list.")
@@ -44,7 +44,7 @@ func SearchPath(said string) (folders []string) {
 	return folders
 }
 
-// Output runs a program, before there is any mount, and returns its output.
+// Output runs a program and returns its output. There must be no mount yet.
 func Output(ctx context.Context, name string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -14,32 +14,31 @@ import (
 
 const (
 	packetBytes = 64 << 10
-	// maxPackets limits the packets in flight in one direction of a connection; above it the sender
-	// waits, as with a full TCP window. It is far above the contents of a round trip of a second at
-	// a gigabit.
+	// maxPackets limits the packets in flight in one direction of a connection. Above it the sender
+	// waits, as with a full TCP window. It is far more than a gigabit link with a round trip of a
+	// second holds.
 	maxPackets = 4096
 )
 
 // A Distance is the network between two machines.
 type Distance struct {
 	RoundTrip time.Duration // half of it in each direction
-	Bandwidth int64         // bytes a second in each direction, all connections together; 0: no bound
+	Bandwidth int64         // bytes per second in each direction, for all connections together; 0: no limit
 }
 
-// A Proxy passes TCP connections on to another address as late as if that was far
-// away. It keeps the order of bytes and, like a network, any number of them can be
-// on the way. It does not delay the setting up of a connection, loses nothing, and
-// starts at full speed.
+// A Proxy forwards TCP connections to an address with the delay of a distant machine. It keeps the
+// order of bytes, and like a network it can have any number of them in flight. It does not delay
+// the setup of connections, loses nothing, and starts at full speed.
 type Proxy struct {
 	listener *net.TCPListener
 	target   string
-	up, down *direction // to the target, and from it
+	up, down *direction // to the target, and from the target
 	stop     context.CancelFunc
 	all      sync.WaitGroup
 }
 
-// StartProxy listens on a port of 127.0.0.1 until Close, or until ctx ends, which
-// breaks all connections.
+// StartProxy listens on a port of 127.0.0.1 until Close, or until ctx ends. Both break all
+// connections.
 func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
@@ -60,25 +59,25 @@ func StartProxy(ctx context.Context, target string, d Distance) (*Proxy, error) 
 	return p, nil
 }
 
-// Address is where the proxy listens, HOST:PORT.
+// Address returns the proxy's address, HOST:PORT.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// Received is how many bytes the target has sent so far.
+// Received returns the number of bytes that the target has sent so far.
 func (p *Proxy) Received() int64 { return p.down.bytes.Load() }
 
-// Close breaks all connections and waits until nothing of the proxy runs.
+// Close breaks all connections and waits until all goroutines have ended.
 func (p *Proxy) Close() {
 	p.stop()
 	_ = p.listener.Close()
 	p.all.Wait()
 }
 
-// pass serves one connection until both sides have ended it or one has broken it.
+// pass serves one connection until both sides have ended it or one side has broken it.
 func (p *Proxy) pass(ctx context.Context, near *net.TCPConn) {
 	defer func() { _ = near.Close() }()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.target)
 	if err != nil {
-		return // the other side sees the end of its connection
+		return // the client sees its connection close
 	}
 	far := conn.(*net.TCPConn)
 	defer func() { _ = far.Close() }()
@@ -96,27 +95,27 @@ func (p *Proxy) pass(ctx context.Context, near *net.TCPConn) {
 	both.Wait()
 }
 
-// A direction is one of the two of all connections.
+// A direction is one of the two directions of all connections.
 type direction struct {
 	delay     time.Duration
 	bandwidth int64
-	bytes     atomic.Int64 // taken in so far
+	bytes     atomic.Int64 // received so far
 
 	mu   sync.Mutex
-	free time.Time // when all that was taken in has left, with a bandwidth
+	free time.Time // when all received bytes have been sent; only with a limited bandwidth
 }
 
 func newDirection(d Distance) *direction {
 	return &direction{delay: d.RoundTrip / 2, bandwidth: d.Bandwidth}
 }
 
-// A packet is some bytes on the way.
+// A packet has bytes in flight.
 type packet struct {
 	bytes []byte
 	due   time.Time
 }
 
-// send returns when n bytes arrive that are sent now.
+// send returns the arrival time of n bytes that are sent now.
 func (l *direction) send(n int) time.Time {
 	l.bytes.Add(int64(n))
 	now := time.Now()
@@ -132,8 +131,8 @@ func (l *direction) send(n int) time.Time {
 	return l.free.Add(l.delay)
 }
 
-// carry copies from src to dst until src ends, which is no error. It closes src when dst fails or
-// ctx ends; the caller that ends ctx must also end a Write to dst.
+// carry copies from src to dst until src ends, which is not an error. It closes src when dst fails
+// or ctx ends. The caller that ends ctx must also end a Write to dst.
 func (l *direction) carry(ctx context.Context, dst io.Writer, src io.ReadCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -156,7 +155,7 @@ func (l *direction) carry(ctx context.Context, dst io.Writer, src io.ReadCloser)
 	return err
 }
 
-// take reads until src ends or ctx does.
+// take reads until src or ctx ends.
 func (l *direction) take(ctx context.Context, queue chan<- packet, src io.Reader) error {
 	buffer := make([]byte, packetBytes)
 	for {
@@ -177,7 +176,7 @@ func (l *direction) take(ctx context.Context, queue chan<- packet, src io.Reader
 	}
 }
 
-// deliver writes each packet when it is due.
+// deliver writes each packet at its arrival time.
 func deliver(ctx context.Context, dst io.Writer, queue <-chan packet) error {
 	for p := range queue {
 		if wait := time.Until(p.due); wait > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/benchtest"
 )
 
-// arrivals notes when what was written came.
+// arrivals records when written bytes arrive.
 type arrivals struct {
 	began time.Time
 	at    []time.Duration
@@ -27,7 +27,8 @@ func (a *arrivals) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestProxyDelays: every byte is late by the delay, and those behind it no later.
+// TestProxyDelays checks that every byte is late by the delay, and that bytes behind it are not
+// later than that.
 func TestProxyDelays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from, to := io.Pipe()
@@ -53,7 +54,7 @@ func TestProxyDelays(t *testing.T) {
 	})
 }
 
-// TestProxyBandwidth: what is sent at once leaves at the bandwidth's speed.
+// TestProxyBandwidth checks that bytes that are sent at once arrive at the speed of the bandwidth.
 func TestProxyBandwidth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newDirection(Distance{RoundTrip: 2 * time.Second, Bandwidth: packetBytes})
@@ -74,24 +75,24 @@ func TestProxyBandwidth(t *testing.T) {
 	})
 }
 
-// failing takes nothing.
+// failing accepts nothing.
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// endless always has more.
+// endless never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 func (endless) Close() error               { return nil }
 
-// TestDirectionEnds: a receiver that fails, or the end of ctx, ends the direction at once,
-// also while much is on the way and the sender goes on.
+// TestDirectionEnds checks that a failing receiver, or the end of ctx, ends the direction at once,
+// even while many bytes are in flight and the sender continues.
 func TestDirectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		if err := newDirection(Distance{}).carry(t.Context(), failing{broken}, endless{}); !errors.Is(err, broken) {
-			t.Errorf("error %v, want what the receiver said", err)
+			t.Errorf("error %v, want the receiver's error", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -103,7 +104,7 @@ func TestDirectionEnds(t *testing.T) {
 	})
 }
 
-// startEcho answers each connection with what it got, once that has ended.
+// startEcho sends back on each connection what it received, when the sender has closed its side.
 func startEcho(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +128,7 @@ func startEcho(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// TestProxyKeepsBytes: several MiB go there and back unchanged, and an end in one
+// TestProxyKeepsBytes checks that several MiB go there and back unchanged, and that the end of one
 // direction leaves the other open.
 func TestProxyKeepsBytes(t *testing.T) {
 	p, err := StartProxy(t.Context(), startEcho(t), Distance{RoundTrip: 2 * time.Millisecond})
@@ -151,8 +152,8 @@ func TestProxyKeepsBytes(t *testing.T) {
 	}
 }
 
-// TestProxyCloses: close ends connections that nobody uses, and those to a target
-// that is not there end by themselves.
+// TestProxyCloses checks that Close ends idle connections, and that connections to a target that
+// does not exist end by themselves.
 func TestProxyCloses(t *testing.T) {
 	p, err := StartProxy(t.Context(), startEcho(t), Distance{RoundTrip: time.Hour})
 	benchtest.Check(t, err)

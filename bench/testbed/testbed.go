@@ -17,25 +17,25 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// A Farm is a scheduler with its storage in this process. Workers come and go, but
-// only when there is none, for each needs launchers from a time without mounts.
+// A Farm is a scheduler with its storage in this process. Workers come and go. A set of workers can
+// only start when no worker is running, because launchers must start while there is no mount.
 type Farm struct {
-	*Client        // nil until it serves
-	Dir     string // everything that the farm and its workers keep
+	*Client        // nil until the farm serves
+	Dir     string // folder for all data of the farm and its workers
 	Log     *zap.Logger
 	Address string
-	Starts  int // of workers
+	Starts  int // number of started workers
 	stop    context.CancelFunc
 	ended   chan error
 }
 
-// Start starts a scheduler that keeps its data in dir.
+// Start starts a scheduler that stores its data in dir.
 func Start(ctx context.Context, dir string) (*Farm, error) {
 	log, err := NewLogger()
 	if err != nil {
 		return nil, err
 	}
-	// It lasts until close, so that workers can drain after ctx has ended.
+	// The scheduler runs until close, so that workers can drain after ctx has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &Farm{Dir: dir, Log: log, stop: stop, ended: make(chan error, 1)}
 	scheduler := farm.Scheduler{
@@ -58,7 +58,7 @@ func Start(ctx context.Context, dir string) (*Farm, error) {
 	return f, nil
 }
 
-// Close ends the farm, whose workers have ended.
+// Close ends the farm. Its workers must have ended.
 func (f *Farm) Close() error {
 	var err error
 	if f.Client != nil {
@@ -68,25 +68,25 @@ func (f *Farm) Close() error {
 	return errors.Join(err, <-f.ended)
 }
 
-// A Setting is the start settings of a worker.
+// A Setting has the start settings of a worker.
 type Setting struct {
-	Distance Distance // of its storage
+	Distance Distance // distance to its storage
 	Method   vfs.Method
 	Slots    int
-	Memory   string            // folder with the state of a worker that had the same data before; empty: nothing
-	Keep     string            // folder for the state of this one; empty: it is dropped
-	Plain    bool              // neither recorder nor prefetcher
-	Platform client.Properties // of the actions that it gets; nil: those without one
-	Serves   bool              // to other workers of the farm
+	Memory   string            // folder with the state of an earlier worker, to start with; empty: none
+	Keep     string            // folder to save the state of this worker in; empty: do not save
+	Plain    bool              // without recorder and prefetcher
+	Platform client.Properties // platform of the actions that it gets; nil: actions without a platform
+	Serves   bool              // serves blobs to other workers of the farm
 }
 
-// WithWorker calls use while a new worker with an empty cache serves the farm. The
-// worker has run something, so that it is connected with its storage, through far.
+// WithWorker calls use while a new worker with an empty store serves the farm. The worker has run
+// an action, so it is connected to its storage, through far.
 func (f *Farm) WithWorker(ctx context.Context, s Setting, use func(far *Proxy) error) error {
 	return f.WithWorkers(ctx, []Setting{s}, func(far []*Proxy) error { return use(far[0]) })
 }
 
-// WithWorkers is WithWorker for several that serve at the same time.
+// WithWorkers does the same as WithWorker with several workers at the same time.
 func (f *Farm) WithWorkers(ctx context.Context, settings []Setting, use func(far []*Proxy) error) (err error) {
 	var runs []*workerRun
 	defer func() {
@@ -121,7 +121,7 @@ type workerRun struct {
 	worker *farm.Worker
 }
 
-// newWorker makes a worker, which is not started; the caller closes it.
+// newWorker makes a worker without starting it. The caller must close it.
 func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 	f.Starts++
 	data := filepath.Join(f.Dir, fmt.Sprintf("worker-%d", f.Starts))
@@ -138,7 +138,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		Data: data, CacheDir: filepath.Join(f.Dir, fmt.Sprintf("cache-%d", f.Starts)), CacheSize: "8G",
 		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, Logger: f.Log,
 		Disk:          scrub.Disk{SpreadFolders: true},
-		NoCompression: s.Distance.Bandwidth == 0, // else bytes cost nothing
+		NoCompression: s.Distance.Bandwidth == 0, // otherwise compression would hide the cost of bytes
 	}}
 	if s.Serves {
 		w.worker.ServeCache = "127.0.0.1:0"
@@ -157,11 +157,11 @@ func (w *workerRun) close() error {
 	return errors.Join(os.RemoveAll(w.worker.Data), os.RemoveAll(w.worker.CacheDir))
 }
 
-// A serving is a worker that has its launchers.
+// A serving is a worker with running launchers.
 type serving struct {
 	*farm.Started
 	platform client.Properties
-	ready    chan struct{} // closed when it takes actions
+	ready    chan struct{} // closed when the worker accepts actions
 	ended    chan error
 }
 
@@ -173,7 +173,7 @@ func (f *Farm) Serve(ctx context.Context, use func() error, workers ...*farm.Wor
 			err = errors.Join(err, s.Close(ctx))
 		}
 	}()
-	for _, w := range workers { // launchers of all, before any of them mounts something
+	for _, w := range workers { // the launchers of all workers start before any worker mounts
 		started, err := w.Start(ctx)
 		if err != nil {
 			return fmt.Errorf("start worker: %w", err)
@@ -212,8 +212,8 @@ func (f *Farm) greet(ctx context.Context, s *serving) error {
 	}
 }
 
-// CopyMemory copies the whole data folder of a worker without the cache to a folder that it
-// replaces. No worker uses either.
+// CopyMemory replaces the folder to by a copy of a worker's data folder without its store. No
+// worker may use either folder.
 func CopyMemory(to, from string) error {
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(from))); err != nil {
 		return fmt.Errorf("copy what a worker remembers: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// StoreVariants uploads n actions to a storage that differ in their environment only, and have no
-// inputs.
+// StoreVariants uploads n actions without inputs to a storage. They differ only in their
+// environment.
 func StoreVariants(ctx context.Context, storage *casclient.Client, n int, command *repb.Command) ([]digest.Digest, error) {
 	var actions []digest.Digest
 	var blobs []casclient.Blob

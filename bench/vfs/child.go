@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The work of the children, so that both sides do the same; tests run a part of it.
+// The amount of work of the child processes, the same for both sides. Tests do a part of it.
 const (
 	createFiles   = 20_000
 	randomReads   = 100_000
@@ -23,9 +23,8 @@ const (
 	sequentialBuf = 1 << 20
 )
 
-// NewChildCommand is the command that this program runs itself as, through the
-// launcher: "bench child WORK DIR [LIST]" works in DIR and prints the seconds that
-// the work itself took.
+// NewChildCommand is the command that this program runs in a child process, through the launcher:
+// "bench child WORK DIR [LIST]" works in DIR and prints the duration of the work in seconds.
 func NewChildCommand() *cobra.Command {
 	part := 1
 	cmd := &cobra.Command{
@@ -46,7 +45,7 @@ func NewChildCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&part, "part", part, "do one in so many of the files to create and the places to read")
+	cmd.Flags().IntVar(&part, "part", part, "do only one of `n` of the files to create and the places to read")
 	return cmd
 }
 
@@ -135,7 +134,7 @@ func seqRead(path string) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// randomRead reads the same places each time.
+// randomRead reads the same random places each time.
 func randomRead(path string, reads int) (time.Duration, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -165,7 +164,7 @@ func randomRead(path string, reads int) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// createUnlink makes files of a line in a new folder, stats each and removes them.
+// createUnlink creates files of one line in a new folder, stats each and removes them.
 func createUnlink(dir string, files int) (time.Duration, error) {
 	made := filepath.Join(dir, "made")
 	content := []byte(strings.Repeat("x", 99) + "\n")

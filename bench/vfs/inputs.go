@@ -19,26 +19,27 @@ import (
 
 const (
 	bigBytes = 1 << 30
-	// smallBytes is the size up to which a file counts as small; smallFiles are opened.
+	// smallBytes is the maximum size of a small file; smallFiles is the number of small files to
+	// open.
 	smallBytes = 64 << 10
 	smallFiles = 10_000
 )
 
-// inputs are the plain trees for the input roots, each in a separate folder, which is also the
-// baseline.
+// inputs are the plain trees of the input roots, each in a folder of its own. The folders are also
+// the baseline.
 type inputs struct {
-	dir      string // holds app, big, cxx and go, as far as they are needed
-	small    string // file that lists small files of go, relative to dir
+	dir      string // has the folders app, big, cxx and go, as far as they are needed
+	small    string // file with a list of small files in go, relative to dir
 	smallN   int
 	sdkFiles int
 	cxx      []string // search path of g++ below cxx; empty without g++
-	boost    bool     // headers of Boost are in it
+	boost    bool     // the headers of Boost are in cxx
 }
 
-// needs lists the requested inputs.
+// needs says which inputs are needed.
 type needs struct{ big, cxx bool }
 
-// makeInputs copies the measured trees into dir. It starts programs, so there must be no mount yet.
+// makeInputs copies the measured trees to dir. It starts programs, so there must be no mount yet.
 func makeInputs(ctx context.Context, dir string, n needs) (*inputs, error) {
 	in := &inputs{dir: filepath.Join(dir, "plain"), small: filepath.Join(dir, "small")}
 	if err := os.Mkdir(in.dir, 0o755); err != nil {
@@ -68,7 +69,7 @@ func (in *inputs) copySDK(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Some systems put parts of the SDK elsewhere and leave symlinks.
+	// Some systems have parts of the SDK elsewhere, and symlinks to them.
 	to := filepath.Join(in.dir, "go")
 	if _, err := testbed.Output(ctx, "cp", "-RL", "--preserve=mode,timestamps", strings.TrimSpace(goroot), to); err != nil {
 		return err
@@ -83,7 +84,7 @@ func (in *inputs) copySDK(ctx context.Context) error {
 		os.WriteFile(filepath.Join(app, "main.go"), []byte(goSource), 0o644))
 }
 
-// listSmall writes down which small files there are, the same number from every part of the tree.
+// listSmall writes a list of small files, with the same number from every part of the tree.
 func (in *inputs) listSmall(dir string) error {
 	var paths []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -111,7 +112,7 @@ func (in *inputs) listSmall(dir string) error {
 	return os.WriteFile(in.small, []byte(strings.Join(paths, "\n")+"\n"), 0o644)
 }
 
-// copyHeaders copies the folders in which g++ looks, at their own paths below cxx.
+// copyHeaders copies the folders that g++ searches, to the same paths below cxx.
 func (in *inputs) copyHeaders(ctx context.Context) error {
 	if _, err := exec.LookPath("g++"); err != nil {
 		return nil

@@ -15,10 +15,10 @@ import (
 
 const (
 	warmUps = 3
-	// settle is the time between the first uses of a tree and the measured root; background work
-	// after an action ends during this.
+	// settle is the time between the first uses of a tree and the measured root. Background work
+	// after the end of an action finishes in this time.
 	settle = 2 * time.Second
-	// Of root_ms and root_rss_kib.
+	// The number of roots for root_ms and root_rss_kib.
 	untouchedRoots = 50
 	openRoots      = 20
 )
@@ -29,7 +29,7 @@ const (
 	rowRootRSS = "root_rss_kib"
 )
 
-// comparisons are the rows that compare, in the order in which they are measured.
+// comparisons returns the rows that compare, in the order in which they are measured.
 func comparisons() []comparison {
 	const unseen = "no earlier action saw the tree"
 	return []comparison{
@@ -64,7 +64,7 @@ func needsOf(o *report.Options) needs {
 	return needs{big: o.Wants("seq_read", "seq_read_again", "random_read"), cxx: o.Wants("gxx")}
 }
 
-// lacks lists requirements of a comparison that this machine lacks.
+// lacks lists the requirements of a comparison that this machine lacks.
 func (b *vfsBench) lacks(c comparison) string {
 	if c.name == "gxx" && len(b.in.cxx) == 0 {
 		return "no g++"
@@ -84,12 +84,12 @@ func (b *vfsBench) noteOf(c comparison) string {
 	return c.note
 }
 
-// removeMade removes the results of work in a plain folder; a root vanishes with them.
+// removeMade removes the results of work in a plain folder. In a root they vanish with the root.
 func removeMade(dir string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(dir, "out")), os.RemoveAll(filepath.Join(dir, "made")))
 }
 
-// warmUp shows the trees to three actions that read a little, as earlier actions would have.
+// warmUp runs three actions that read a little of the trees, as earlier actions would have.
 func (b *vfsBench) warmUp(ctx context.Context) error {
 	if err := b.site.restart(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (b *vfsBench) warmUp(ctx context.Context) error {
 	}
 }
 
-// goBuild builds a server with an SDK and a cache that are in dir.
+// goBuild builds a server with the SDK and the build cache in dir.
 func (s side) goBuild(ctx context.Context) (time.Duration, error) {
 	_, took, err := s.site.run(ctx, job{
 		dir: filepath.Join(s.dir, "app"),
@@ -127,7 +127,7 @@ func (s side) goBuild(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// gxx compiles with the machine's compiler and headers that are all in dir.
+// gxx compiles with the machine's compiler, and with headers that are all in dir.
 func (s side) gxx(ctx context.Context) (time.Duration, error) {
 	args := []string{"g++", "-std=c++17", "-nostdinc", "-nostdinc++"}
 	for _, d := range s.in.cxx {
@@ -145,7 +145,7 @@ func (s side) find(ctx context.Context) (time.Duration, error) {
 	return took, err
 }
 
-// tar reads everything: GNU tar would not if it wrote to /dev/null itself.
+// tar reads everything. It pipes to cat, because GNU tar reads nothing if it writes to /dev/null.
 func (s side) tar(ctx context.Context) (time.Duration, error) {
 	_, took, err := s.site.run(ctx, job{dir: s.dir, args: []string{"sh", "-c", "tar cf - go | cat >/dev/null"}})
 	return took, err
@@ -179,7 +179,7 @@ func (b *vfsBench) rootRows(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// rootTime lets roots appear and vanish untouched, large and tiny ones by turns.
+// rootTime makes and removes roots without using them, alternately large and tiny ones.
 func (b *vfsBench) rootTime(ctx context.Context) error {
 	if err := b.warmUp(ctx); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (b *vfsBench) rootTime(ctx context.Context) error {
 	return nil
 }
 
-// rootMemory is the memory of open roots after use, without kernel memory.
+// rootMemory measures the memory of used, open roots, without kernel memory.
 func (b *vfsBench) rootMemory(ctx context.Context) (err error) {
 	if err := b.warmUp(ctx); err != nil {
 		return err

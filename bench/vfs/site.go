@@ -29,16 +29,16 @@ import (
 )
 
 const (
-	// storeBytes bounds the blobs; all inputs are about 2 GiB.
+	// storeBytes limits the blobs; all inputs are about 2 GiB.
 	storeBytes = 8 << 30
-	// upperMemory bounds a writable layer in memory; the largest is 20,000 small files.
+	// upperMemory limits a writable layer in memory; the largest has 20,000 small files.
 	upperMemory = 256 << 20
-	// commandTimeout bounds each command that is measured.
+	// commandTimeout limits each measured command.
 	commandTimeout = 15 * time.Minute
 )
 
-// A site is the part of a worker for input roots: a launcher that was started before any mount, a
-// store, and a folder of roots. One goroutine uses it.
+// A site is the part of a worker that makes input roots: a launcher, which was started before any
+// mount, a store, and a folder of roots. Only one goroutine may use it.
 type site struct {
 	dir      string
 	launcher *runner.Launcher
@@ -47,18 +47,18 @@ type site struct {
 	store  *disk.Store
 	views  *fetch.Group // of store
 	roots  *vfs.FS
-	memory *vfs.FS // its writable layers are in memory; nil until memoryRoots
+	memory *vfs.FS // with writable layers in memory; nil until memoryRoots
 
-	subtrees []*repb.DirectoryNode // contents of each root
+	subtrees []*repb.DirectoryNode // the content of each root
 	starts   int
 	actions  int
-	part     int // of the work of children; 0 is all of it
+	part     int // children do one part-th of the work; 0: all
 }
 
-// partly reports whether only a part of the work is done, as in tests.
+// partly reports whether children do only a part of the work, as in tests.
 func (s *site) partly() bool { return s.part > 1 }
 
-// openSite starts a launcher and, in dir, a store and a folder of roots.
+// openSite starts a launcher and opens a store and a folder of roots in dir.
 func openSite(ctx context.Context, dir string) (_ *site, err error) {
 	log, err := testbed.NewLogger()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *site) open() (err error) {
 	return err
 }
 
-// restart makes the worker a new one, that knows blobs but has shown no root.
+// restart makes the site like a new worker: its store has the blobs, but it has never shown a root.
 func (s *site) restart() error {
 	if err := s.shut(); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (s *site) shut() error {
 	return errors.Join(errs...)
 }
 
-// close leaves no mount and no process; the folder is the caller's.
+// close removes all mounts and ends all processes. The caller removes the folder.
 func (s *site) close() error {
 	err := s.shut()
 	if s.launcher != nil {
@@ -128,7 +128,7 @@ func (s *site) close() error {
 	return err
 }
 
-// memoryRoots returns roots whose writable layers are in memory.
+// memoryRoots returns a file system whose roots have writable layers in memory.
 func (s *site) memoryRoots() (*vfs.FS, error) {
 	if s.memory != nil {
 		return s.memory, nil
@@ -149,7 +149,7 @@ func (s *site) upload(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range folders { // sorted, as a Directory must be
+	for _, f := range folders { // sorted, as Directory requires
 		in, err := client.Scan(ctx, testbed.Function, []client.Mount{{Dir: filepath.Join(dir, f.Name())}}, nil)
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *site) put(ctx context.Context, blobs []casclient.Blob) error {
 	return group.Wait()
 }
 
-// root mounts a root in f that no action has seen: besides the subtrees it has a file of its own.
+// root makes a root in f that no action has seen: it has the subtrees and a unique file.
 func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNode) (*vfs.Root, error) {
 	spec, err := s.spec(ctx, subtrees)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *site) root(ctx context.Context, f *vfs.FS, subtrees []*repb.DirectoryNo
 	return f.NewRoot(ctx, spec)
 }
 
-// spec stores the specification of such a root.
+// spec stores the messages of such a root.
 func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec vfs.RootSpec, err error) {
 	s.actions++
 	own := []byte(strconv.Itoa(s.actions))
@@ -206,7 +206,7 @@ func (s *site) spec(ctx context.Context, subtrees []*repb.DirectoryNode) (spec v
 	}, nil
 }
 
-// nowhere is an upstream without blobs: all of them are in the store.
+// nowhere is an upstream without blobs: all of them are already in the store.
 type nowhere struct{}
 
 // Fetch implements cas.Fetcher.
@@ -214,15 +214,14 @@ func (nowhere) Fetch(_ context.Context, ds []digest.Digest, _ func(digest.Digest
 	return &cas.MissingError{Digests: slices.Clone(ds)}
 }
 
-// A job is a command to measure.
+// A job is a measured command.
 type job struct {
 	dir  string // working directory
 	env  []string
 	args []string
 }
 
-// run runs a command and returns its output and its duration, without the start and end of the
-// launcher's work.
+// run runs a command and returns its output and its duration, without the launcher's own work.
 func (s *site) run(ctx context.Context, j job) (printed string, took time.Duration, err error) {
 	stdout, stderr := filepath.Join(s.dir, "stdout"), filepath.Join(s.dir, "stderr")
 	result, err := s.launcher.Run(ctx, runner.Command{
@@ -236,7 +235,7 @@ func (s *site) run(ctx context.Context, j job) (printed string, took time.Durati
 		return "", 0, ctx.Err()
 	}
 	if result.Cause != runner.Exited || result.ExitCode != 0 {
-		said, _ := os.ReadFile(stderr) // only makes the error better
+		said, _ := os.ReadFile(stderr) // only improves the error message
 		return "", 0, fmt.Errorf("%s: %s, exit code %d: %s%.2000s",
 			j.args[0], result.Cause, result.ExitCode, result.Err, said)
 	}
@@ -244,11 +243,11 @@ func (s *site) run(ctx context.Context, j job) (printed string, took time.Durati
 	return string(text), result.Ended.Sub(result.Started), err
 }
 
-// child runs this program for one piece of work and returns the time that it printed.
+// child runs this program for one piece of work and returns the duration that it prints.
 func (s *site) child(ctx context.Context, args ...string) (time.Duration, error) {
-	// In the launcher's child this is the program that the launcher was started from.
+	// In the launcher's child, /proc/self/exe is the program of the launcher.
 	child := []string{"/proc/self/exe", "child", "--part", strconv.Itoa(max(1, s.part))}
-	// A child of a test would sleep for a second before it exits.
+	// A child of a test with the race detector would sleep for a second before it exits.
 	printed, _, err := s.run(ctx, job{dir: "/", args: append(child, args...), env: []string{"GORACE=" + os.Getenv("GORACE")}})
 	if err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// quick is how many times more runs the rows get that take a fraction of a second.
+// quick is how many times more runs quick rows have, which take a fraction of a second.
 const quick = 3
 
 // NewCommand returns the subcommand of this benchmark.
@@ -35,8 +35,7 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// benchVFS makes the inputs, measures all requested rows, and reports them. It also reports results
-// if a row failed.
+// benchVFS makes the inputs, measures all requested rows and reports them, even if a row failed.
 func benchVFS(ctx context.Context, o *report.Options, w io.Writer) (err error) {
 	dir, leave, err := report.WorkFolder(o.Data, o.Keep)
 	if err != nil {
@@ -72,8 +71,8 @@ type vfsBench struct {
 	rows        []report.Row
 }
 
-// all measures the requested rows: first the rows whose runs each have a separate worker, then
-// those on a worker that has shown the trees before.
+// all measures the requested rows: first those that need a new worker for each run, then those on a
+// worker that has shown the trees before.
 func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	report.Progress("storing the inputs")
 	if err := b.site.upload(ctx, b.in.dir); err != nil {
@@ -82,7 +81,7 @@ func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	if _, err := b.site.child(ctx, "touch", b.in.dir); err != nil {
 		return nil, err
 	}
-	b.sync() // later writing back would disturb the first rows
+	b.sync() // otherwise write-back would disturb the first rows
 	b.passthrough = b.site.roots.Passthrough()
 	var errs []error
 	for _, ofFirst := range []bool{false, true} {
@@ -104,30 +103,30 @@ func (b *vfsBench) all(ctx context.Context) ([]report.Row, error) {
 	return b.rows, errors.Join(errs...)
 }
 
-// A side is where work is done: in a plain folder, or in a root.
+// A side is a place to work in: a plain folder or a root.
 type side struct {
 	*vfsBench
 	dir string
 }
 
-// A comparison is a row for which the same work is done on both sides.
+// A comparison is a row that compares the same work on both sides.
 type comparison struct {
 	name, wanted, note string
 	root               rootOf
-	inMemory           bool // the writable layer is
+	inMemory           bool // the writable layer is in memory
 	quick              bool
-	cpu                string // name of another row: CPU seconds of this process for one run
+	cpu                string // name of another row, for the CPU seconds of this process per run
 	work               func(side, context.Context) (time.Duration, error)
 }
 
-// A rootOf says in which root a run is.
+// A rootOf says in which root a run works.
 type rootOf int
 
 const (
-	later rootOf = iota // three roots with the same subtrees were there before
-	first               // the first of a worker that has just started
-	warm                // a later one, in which the same work was done before
-	again               // the same was done in the root before it
+	later rootOf = iota // after three roots with the same subtrees
+	first               // the first root of a worker that has just started
+	warm                // after the same work in this root
+	again               // after the same work in the previous root
 )
 
 func (c *comparison) rows() []string {
@@ -137,7 +136,7 @@ func (c *comparison) rows() []string {
 	return []string{c.name}
 }
 
-// figures are those of all runs of a comparison, in seconds.
+// figures are the results of all runs of a comparison, in seconds.
 type figures struct{ plain, ours, ratio, cpu []float64 }
 
 // compare measures one comparison and adds its rows.
@@ -151,7 +150,7 @@ func (b *vfsBench) compare(ctx context.Context, c comparison) error {
 			return err
 		}
 	}
-	// An untimed pass: the first one pays for dirty pages of others.
+	// The first pass is not measured, because it also writes back dirty pages of others.
 	if _, err := c.work(side{b, b.in.dir}, ctx); err != nil {
 		return err
 	}
@@ -220,7 +219,7 @@ func (b *vfsBench) pair(ctx context.Context, c comparison, oursFirst bool) (plai
 		steps[0], steps[1] = steps[1], steps[0]
 	}
 	for _, step := range steps {
-		b.sync() // each side waits only for its own writes
+		b.sync() // so that each side waits only for its own writes
 		if err := step(); err != nil {
 			return 0, 0, 0, err
 		}
@@ -228,8 +227,8 @@ func (b *vfsBench) pair(ctx context.Context, c comparison, oursFirst bool) (plai
 	return plain, ours, cpu, nil
 }
 
-// sync writes back the dirty pages of all programs on the machine, which can take a minute. It does
-// nothing for unmeasured parts.
+// sync writes back the dirty pages of all programs on the machine, which can take a minute. In
+// tests it does nothing.
 func (b *vfsBench) sync() {
 	if !b.site.partly() {
 		unix.Sync()

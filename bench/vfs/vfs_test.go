@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
-// TestMain lets the test binary be launcher and child, as the program is.
+// TestMain lets the test binary serve as launcher and as child, as the program does.
 func TestMain(m *testing.M) {
 	runner.MainIfLauncher()
 	if len(os.Args) > 1 && os.Args[1] == "child" {
@@ -74,7 +74,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRootsAreNew: no two actions have the same root, but all have the same subtrees.
+// TestRootsAreNew checks that no two actions have the same root, but all have the same subtrees.
 func TestRootsAreNew(t *testing.T) {
 	b := newTinyBench(t)
 	benchtest.Check(t, b.site.upload(t.Context(), b.in.dir))
@@ -91,7 +91,7 @@ func TestRootsAreNew(t *testing.T) {
 	}
 }
 
-// TestFailedWork: a command that fails is an error that says why, not a fast run.
+// TestFailedWork checks that a failing command gives an error with the reason, not a fast run.
 func TestFailedWork(t *testing.T) {
 	b := newTinyBench(t)
 	b.in.small = filepath.Join(b.site.dir, "wrong")

@@ -12,14 +12,14 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 )
 
-// A cpuSample is the CPU time that programs have used so far.
+// A cpuSample has the CPU times of programs so far.
 type cpuSample struct {
-	farm      time.Duration // of this process: scheduler, storage, worker and clients
+	farm      time.Duration // this process: scheduler, storage, worker and clients
 	launchers time.Duration
-	commands  time.Duration // that have ended, with what their starts cost until they executed
+	commands  time.Duration // of ended commands, including their start before exec
 }
 
-// cpuNow asks the kernel, which counts children in hundredths of a second.
+// cpuNow returns the CPU times so far. The kernel counts children in hundredths of a second.
 func cpuNow() (s cpuSample, err error) {
 	s.farm = report.CPUTime()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -31,12 +31,13 @@ func cpuNow() (s cpuSample, err error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// From the third, proc_pid_stat(5); the second, a name, may hold anything.
+		// Fields from the third on, proc_pid_stat(5): the second one, a name, may contain any
+		// character.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) < 15 || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		var ticks [4]time.Duration // user, system, and of its children
+		var ticks [4]time.Duration // user and system time, of the process and of its children
 		for i := range ticks {
 			n, err := strconv.Atoi(fields[11+i])
 			if err != nil {
@@ -50,12 +51,12 @@ func cpuNow() (s cpuSample, err error) {
 	return s, nil
 }
 
-// since returns the CPU time used after before.
+// since returns the CPU times since before.
 func (s cpuSample) since(before cpuSample) cpuSample {
 	return cpuSample{s.farm - before.farm, s.launchers - before.launchers, s.commands - before.commands}
 }
 
-// each is that of so many actions, of one of them in milliseconds.
+// each returns the CPU times per action, in milliseconds.
 func (s cpuSample) each(actions int) (farm, launchers, commands float64) {
 	of := func(d time.Duration) float64 { return d.Seconds() * 1000 / float64(actions) }
 	return of(s.farm), of(s.launchers), of(s.commands)

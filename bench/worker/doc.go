@@ -1,3 +1,3 @@
-// Package worker measures what a worker adds to its commands: actions that do nothing, large
-// outputs, sandboxes, and the verification of what commands read.
+// Package worker measures the overhead of a worker: actions that do nothing, large outputs,
+// sandboxes, and the verification of inputs that commands read.
 package worker

@@ -21,22 +21,22 @@ import (
 	"github.com/forerunner-build/forerunner/proto/resourceusage"
 )
 
-// outputBytes is the size of the output of an action in the utilisation rows.
+// outputBytes is the size of an action's output in the utilisation rows.
 const outputBytes = 50_000_000
 
-// A workerCell is a worker, and as many clients as keep it busy.
+// A workerCell is a worker with the number of clients that keep it busy.
 type workerCell struct {
 	slots, clients  int
 	reportWidth     int
 	sandbox, cgroup string
 }
 
-// A workerSample is one run of a cell.
+// A workerSample has the measurements of one run of a cell.
 type workerSample struct {
-	ms        float64 // from Execute to its answer, the median
-	perSecond float64 // actions
-	cpu, busy float64 // shares of slots × time: the commands' CPU; a command was there
-	// CPU in milliseconds for each action.
+	ms        float64 // median time from Execute to its response
+	perSecond float64 // actions per second
+	cpu, busy float64 // shares of slots × time: CPU time of commands; presence of a command
+	// CPU time in milliseconds per action.
 	farmMS, launchersMS, commandsMS float64
 }
 
@@ -53,7 +53,7 @@ func newWorkerBench(f *testbed.Farm, o *workerOptions) *workerBench {
 	return &workerBench{farm: f, o: o, samples: map[workerCell][]workerSample{}}
 }
 
-// measure takes all samples: in each run every cell has its turn.
+// measure takes all samples. Each run measures every cell once.
 func (b *workerBench) measure(ctx context.Context) (err error) {
 	if b.noops, err = testbed.StoreVariants(ctx, b.farm.Storage, b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}}); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, er
 	return s, err
 }
 
-// load has the clients of c execute actions, each client one after the other.
+// load has the clients of c execute actions, each client one at a time.
 func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.Digest) (s workerSample, err error) {
 	ms := make([]float64, len(actions))
 	answers := make([]*repb.ExecuteResponse, len(actions))
@@ -155,7 +155,7 @@ func (b *workerBench) load(ctx context.Context, c workerCell, actions []digest.D
 	return s, nil
 }
 
-// used returns the CPU seconds of a command, and how long it was there.
+// used returns the CPU seconds of a command, and how long it existed.
 func used(m *repb.ExecutedActionMetadata) (cpu, there float64, err error) {
 	there = m.GetExecutionCompletedTimestamp().AsTime().Sub(m.GetExecutionStartTimestamp().AsTime()).Seconds()
 	for _, packed := range m.GetAuxiliaryMetadata() {

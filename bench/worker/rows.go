@@ -77,12 +77,12 @@ func workerNames() []string {
 	return names
 }
 
-// wanted are the cells to measure, each once.
+// wanted returns the cells to measure, each once.
 func (b *workerBench) wanted() []workerCell {
 	var cells []workerCell
 	seen := map[workerCell]bool{}
 	for _, r := range workerRows() {
-		alone := r.cell.slots == 1 && !r.cell.makes() && r.cell.cgroup == "auto" // one side of rowSandbox
+		alone := r.cell.slots == 1 && !r.cell.makes() && r.cell.cgroup == "auto" // needed for rowSandbox
 		if !seen[r.cell] && (b.o.Wants(r.row.Name) || alone && b.o.Wants(rowSandbox)) {
 			seen[r.cell] = true
 			cells = append(cells, r.cell)
@@ -91,7 +91,7 @@ func (b *workerBench) wanted() []workerCell {
 	return cells
 }
 
-// rows are the medians of the measurements.
+// rows returns the rows of the medians.
 func (b *workerBench) rows() []report.Row {
 	var rows []report.Row
 	medians := map[string]float64{}

@@ -21,8 +21,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm/scrub"
 )
 
-// The rows of actions that compile: with a store that has been verified, and with one that has
-// everything but has not and is not in memory, as after a start of the machine.
+// The rows of actions that compile: with a verified store; and, as after a start of the machine,
+// with a store that has all blobs but has not verified them, and an empty page cache.
 const (
 	rowCompile      = "headers_ms"
 	rowCompileCold  = "headers_cold_ms"
@@ -30,21 +30,21 @@ const (
 	rowVerifyDelay9 = "verify_delay_ms_p99"
 
 	headersRead  = 500 // by each action
-	headersNew   = 20  // of them, that no action before has read
+	headersNew   = 20  // of these, headers that no earlier action has read
 	headerBytes  = 8 << 10
 	headerScript = "printf '#include \"%s\"\\n' *.h >unit.c && cc -c unit.c -o out"
 )
 
-// verifySample is one run of the actions.
+// A verifySample has the measurements of one run of the actions.
 type verifySample struct{ ms, delay []float64 }
 
 func verifyNames() []string {
 	return []string{rowCompile, rowCompileCold, rowVerifyDelay, rowVerifyDelay9}
 }
 
-// measureVerify has one worker run all actions three times, started anew for each: first it gets
-// the blobs, then it has forgotten that they are verified and the kernel what is in them, then both
-// know.
+// measureVerify has one worker run all actions three times, with a restart before each. In the
+// first run it fetches the blobs. Before the second run the verification times and the page cache
+// are dropped. In the third run the blobs are verified and in the page cache.
 func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	if !b.o.Wants(verifyNames()...) {
 		return nil
@@ -83,8 +83,8 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 	return nil
 }
 
-// storeHeaders uploads actions, each of which reads some headers of its own and some
-// that the ones before it read.
+// storeHeaders uploads actions. Each reads some headers of its own, and some that earlier actions
+// have read.
 func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
 	var blobs []casclient.Blob
 	var headers []*repb.FileNode
@@ -119,7 +119,7 @@ func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error)
 	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
 }
 
-// header returns the text of a header: half declarations, half comment, as in real ones.
+// header returns the text of a header. Half of it is comments, as in real headers.
 func header(n int) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#pragma once\n")
@@ -133,8 +133,8 @@ func header(n int) []byte {
 	return append(b.Bytes()[:headerBytes-3], "*/\n"...)
 }
 
-// loadHeaders executes the actions one after the other. What delays a response when its outputs are
-// stored is the verification.
+// loadHeaders executes the actions one at a time. Any delay of a response after its outputs are
+// stored is due to verification.
 func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, s *verifySample) error {
 	for i, action := range actions {
 		asked := time.Now()
@@ -158,7 +158,7 @@ func (b *workerBench) loadHeaders(ctx context.Context, actions []digest.Digest, 
 	return nil
 }
 
-// verifyRows are the rows of measureVerify.
+// verifyRows returns the rows of measureVerify.
 func (b *workerBench) verifyRows() (rows []report.Row) {
 	if len(b.warm.ms) == 0 {
 		return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/forerunner-build/forerunner/farm/serve"
 )
 
-// workerOptions are the options of this benchmark beside those of all benchmarks.
+// workerOptions are the options of this benchmark, besides the common ones.
 type workerOptions struct {
 	report.Options
-	noops, outputs int // actions in each run of a row
-	headers        int // actions that read headers
+	noops, outputs int // number of actions in each run of a row
+	headers        int // number of actions that read headers
 }
 
 // NewCommand returns the subcommand of this benchmark.

@@ -13,8 +13,7 @@ import (
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
 
-// TestWorkerRows checks that each selected row has a value with real workers, which
-// leave nothing behind.
+// TestWorkerRows checks that real workers give each selected row a value and leave nothing behind.
 func TestWorkerRows(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

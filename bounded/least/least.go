@@ -12,7 +12,7 @@ type List[T any] struct {
 	last   *T
 }
 
-// Of returns an empty List of at most so many values; 0 keeps none.
+// Of returns an empty List with that maximum number of values; 0 keeps none.
 func Of[T any](most int, compare func(a, b T) int) List[T] {
 	return List[T]{most: most, compare: compare}
 }

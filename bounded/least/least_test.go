@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestList compares the least of many values, in any order, with those of the sorted list of all.
+// TestList adds many values in random order, and compares the list with the beginning of the sorted
+// values.
 func TestList(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, most := range []int{0, 1, 7, 100, 1000} {

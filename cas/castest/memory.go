@@ -27,7 +27,7 @@ type Memory struct {
 	bytes int64 // of blobs, and of incoming ones
 }
 
-// NewMemory returns an empty Memory of at most so many bytes. It creates the files that it opens in
+// NewMemory returns an empty Memory with a limit in bytes. It creates the files that it opens in
 // dir.
 func NewMemory(dir string, maxBytes int64) *Memory {
 	return &Memory{dir: dir, max: maxBytes, blobs: map[digest.Digest][]byte{}, pins: map[digest.Digest]int{}}

@@ -273,7 +273,7 @@ func limitsOf(c *repb.CacheCapabilities, compress bool) limits {
 	return known
 }
 
-// unique drops repeated digests, and fails on those of another function.
+// unique drops repeated digests, and fails for digests of another function.
 func (c *Client) unique(ds []digest.Digest) ([]digest.Digest, error) {
 	seen := make(map[digest.Digest]struct{}, len(ds))
 	out := make([]digest.Digest, 0, len(ds))

@@ -79,7 +79,7 @@ func failMethod(method string, code codes.Code) grpc.UnaryServerInterceptor {
 	}
 }
 
-// What is uploaded comes back, whatever the server can do.
+// TestClientRoundTrip uploads and downloads blobs with servers of different capabilities.
 func TestClientRoundTrip(t *testing.T) {
 	for what, c := range map[string]struct {
 		server servertest.Config
@@ -367,7 +367,7 @@ func TestClientIsCancelled(t *testing.T) {
 	}
 }
 
-// TestInstanceNamesAreNotResolved: who may use "main/../other" may not use "other".
+// TestInstanceNamesAreNotResolved: a right for "main/../other" is not a right for "other".
 func TestInstanceNamesAreNotResolved(t *testing.T) {
 	for _, test := range []struct{ prefix, name, want string }{
 		{"", "", ""},

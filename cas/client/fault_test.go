@@ -67,8 +67,8 @@ func onMethod(method string, change func(*netStream)) grpc.StreamServerIntercept
 // netNoise returns bytes that do not compress, so that they make many messages.
 func netNoise(n int) []byte { return servertest.Bytes(1, 8*n)[:n] }
 
-// What a test may have sending return: the stream breaks, or the message is
-// dropped as if it had never been.
+// The errors that a test can inject when a message is sent: the stream breaks, or the message is
+// dropped silently.
 var (
 	errNetDrop   = errors.New("drop this message")
 	errNetBroken = status.Error(codes.Unavailable, "as the test wants")

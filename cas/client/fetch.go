@@ -175,7 +175,7 @@ func (f *fetch) batch(ctx context.Context, ds []digest.Digest) error {
 				continue
 			}
 			if err == nil {
-				// What the server left out it may have in another way.
+				// The server left these out of its answer; a stream may still deliver them.
 				return f.streamAll(ctx, pending)
 			}
 			if len(pending) < before {
@@ -211,9 +211,9 @@ func (f *fetch) readBatch(
 	return answer, err
 }
 
-// deliver passes on what the answer holds and takes it off pending. The error is
-// that of a blob which may be had by asking again, or of the context. It ignores entries
-// of digests that were not requested.
+// deliver passes the blobs of an answer to the sink and removes them from pending. The error is the
+// context's, or that of a blob that may succeed in another request. It ignores entries of digests
+// that were not requested.
 func (f *fetch) deliver(
 	ctx context.Context, answer *repb.BatchReadBlobsResponse, pending map[digest.Digest]struct{}, wrong *wrongBlobs,
 ) error {
@@ -313,7 +313,7 @@ func (f *fetch) streamOnce(ctx context.Context, d digest.Digest) error {
 	r := newBlobReader(ctx, f.c, f.known, d, span.Span{To: d.SizeBytes()})
 	r.hasher = digest.NewHasher(d.Function())
 	defer r.close()
-	// Sink is called only for blobs that are there.
+	// Call sink only for blobs that exist.
 	if r.begin(); r.err == nil || r.err == io.EOF {
 		if err := f.sink(d, r); r.err == nil || r.err == io.EOF {
 			f.fail(d, err)

@@ -22,12 +22,12 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// A rawConn is a connection to a server that answers with given bytes, whatever it is asked.
+// A rawConn is a connection to a server that answers every request with given bytes.
 type rawConn struct {
 	capabilities []byte
 
 	mu      sync.Mutex
-	answers [][]byte // those of all calls; guarded by mu
+	answers [][]byte // answers of all calls; guarded by mu
 }
 
 // next decodes the next answer.
@@ -71,7 +71,7 @@ func (s *rawStream) Context() context.Context     { return s.ctx }
 func (s *rawStream) SendMsg(any) error            { return nil }
 func (s *rawStream) RecvMsg(m any) error          { return s.next(m) }
 
-// FuzzClient asks a server that answers anything: what the Client passes on is what was asked for.
+// FuzzClient has a server send arbitrary answers. The Client must deliver only requested blobs.
 func FuzzClient(f *testing.F) {
 	small, large := []byte("text"), bytes.Repeat([]byte("large"), 1<<19)
 	tree := encoded(f, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "b", Digest: digest.SHA256.Empty().Proto()}}})

@@ -46,18 +46,18 @@ type readQueue struct {
 	waiting []*reading
 }
 
-// A reading is one read until its blob is there.
+// A reading is one caller's read, until its blob arrives or fails.
 type reading struct {
 	digest digest.Digest
-	// turn is closed when the read has ended or, then batch is set, when it must make a call for
-	// those of batch, of which it is the first. The following is written before that.
+	// turn is closed when the read has ended, or when the read must make a call for batch, which
+	// begins with its own blob. The fields below are written before that.
 	turn  chan struct{}
 	batch []*reading
 	data  []byte
 	err   error
 }
 
-// join has a reading wait, or make a call if there is room for one.
+// join adds a reading. It waits for a call, or makes one if there is room.
 func (rs *readings) join(l readLine, d digest.Digest) *reading {
 	r := &reading{digest: d, turn: make(chan struct{})}
 	rs.mu.Lock()

@@ -64,7 +64,7 @@ func (s *slowStorage) check(t *testing.T, want ...string) {
 	}
 }
 
-// A gatherTest reads the blobs "0", "1" and so on, which are there, and others.
+// A gatherTest reads the blobs "0", "1" and so on, which exist, and others.
 type gatherTest struct {
 	*slowStorage
 	client *Client
@@ -126,7 +126,7 @@ func TestGatheredReadsFailAlone(t *testing.T) {
 		g.read(t.Context(), t, "", "2", nil)
 		close(g.let)
 		g.reads.Wait()
-		g.check(t, "1", "1", "4", "1", "1") // what is damaged is asked for again
+		g.check(t, "1", "1", "4", "1", "1") // a damaged blob is requested again
 	})
 }
 

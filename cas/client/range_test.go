@@ -21,7 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/wire"
 )
 
-// tailOf is what follows of d.
+// tailOf returns the part of d from an offset to its end.
 func tailOf(d digest.Digest, from int64) span.Span { return span.Span{From: from, To: d.SizeBytes()} }
 
 func TestClientFetchRangeResumes(t *testing.T) {
@@ -64,7 +64,7 @@ func TestClientFetchRangeResumes(t *testing.T) {
 	}
 }
 
-// fullWriter takes so many bytes.
+// fullWriter accepts a number of bytes and then fails.
 type fullWriter int
 
 func (w *fullWriter) Write(p []byte) (int, error) {

@@ -100,8 +100,8 @@ func (r *blobReader) deliver(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// next reads from the stream, which it opens if there is none. When all bytes are
-// there it does not wait for the stream to end.
+// next reads from the stream, and opens one if there is none. When it has all bytes, it does not
+// wait for the stream to end.
 func (r *blobReader) next(p []byte) (int, error) {
 	size := r.name.Digest.SizeBytes()
 	if r.at == r.to && (r.at > 0 || r.to < size || r.name.Digest.IsEmptyBlob()) {

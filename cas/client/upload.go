@@ -218,8 +218,8 @@ func (u *uploading) updateBatch(
 	return answer, err
 }
 
-// settle removes stored blobs from pending. The first error is that of a blob which may be sent
-// again, the second is final.
+// settle removes stored blobs from pending. The first error is from a blob that may be sent again;
+// the second one is final.
 func (u *uploading) settle(
 	answer *repb.BatchUpdateBlobsResponse, pending map[digest.Digest]*repb.BatchUpdateBlobsRequest_Request,
 ) (again, err error) {

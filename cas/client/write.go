@@ -227,7 +227,8 @@ func (w *blobWriter) checkCommitted(committed int64, all bool, next int64) error
 	return status.Errorf(codes.Aborted, "the server has committed %d bytes of the upload", committed)
 }
 
-// A sourceReader counts the bytes, and keeps an error of the source apart from those of the stream.
+// A sourceReader counts the bytes, and distinguishes an error of the source from errors of the
+// stream.
 type sourceReader struct {
 	r    io.Reader
 	read func(n int)

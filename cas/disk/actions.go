@@ -24,7 +24,7 @@ type ActionsOptions struct {
 	// MaxEntries bounds the number of results; 0 is 500,000. A result takes one
 	// file, most often of one block.
 	MaxEntries int64
-	// Spread is that of a Store.
+	// Spread is the same as in the Options of a Store.
 	Spread bool
 	// Logger may be nil.
 	Logger *zap.Logger

@@ -29,7 +29,7 @@ func storeOpenActions(t *testing.T, dir string, maxEntries int64) *Actions {
 
 func storeAction(n int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, n)) }
 
-// storeExitCode returns the exit code of the result, or -1 if it is not there.
+// storeExitCode returns the exit code of the result, or -1 if there is no result.
 func storeExitCode(t *testing.T, a *Actions, instance string, d digest.Digest) int32 {
 	t.Helper()
 	r, err := a.Get(context.Background(), instance, d)

@@ -103,7 +103,7 @@ func (s *Store) takeLeased(
 		return d, false, err
 	}
 	l, ok := tamper.LeaseOf(file)
-	if !ok { // else l would not hold, when all has been hashed for nothing
+	if !ok { // otherwise l would not hold, and the hash would be useless
 		return d, false, nil
 	}
 	defer l.Release()

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// BenchmarkTake makes blobs of the outputs of an action, files of their own that nobody has
-// open: a thousand small ones, and a large one.
+// BenchmarkTake makes blobs of an action's outputs: a thousand small files, and a large one, which
+// no process has open.
 func BenchmarkTake(b *testing.B) {
 	for _, c := range []struct {
 		name        string

@@ -26,7 +26,7 @@ func (f *files[K]) reserve(cost int64) error {
 	return err
 }
 
-// fullShare: so large a share of the store, one in 64, goes at least where its disk is full.
+// fullShare: on a full disk, an eviction removes at least 1/fullShare of the store.
 const fullShare = 64
 
 // withSpace does op, and once more after making room when the disk is full.
@@ -157,13 +157,14 @@ func (f *files[K]) settleNew(k K, a arrival) error {
 	var known proof
 	if still() && whole && err == nil && a.seal.Moved(&st) && a.is(&st) {
 		known = provenAt(now, tamper.Mark(&st))
-	} // else it is verified before anybody relies on it
+	} // otherwise it is verified before it is relied on
 	f.replaced(k)
 	f.admitted(k, f.layout.cost(k), now.Unix(), known)
 	return nil
 }
 
-// settleAgain disposes of from for a k that is there, and pinned by the caller.
+// settleAgain removes from, or replaces the file of k by it. k must exist and be pinned by the
+// caller.
 func (f *files[K]) settleAgain(k K, from string, replace bool) error {
 	var err error
 	if replace {

@@ -24,10 +24,10 @@ type blobs struct {
 	mending   sync.Mutex    // held while that file is made
 }
 
-// contains reports whether d is there, which does not count as a use.
+// contains reports whether d exists. It does not count as a use.
 func (f *blobs) contains(d digest.Digest) bool { return d.IsEmptyBlob() || f.files.contains(d) }
 
-// used reports whether d is there, which counts as a use.
+// used reports whether d exists. It counts as a use.
 func (f *blobs) used(d digest.Digest) bool {
 	return d.IsEmptyBlob() || len(f.use([]digest.Digest{d})) == 0
 }
@@ -97,7 +97,7 @@ func (f *blobs) mendEmpty() error {
 	return damaged
 }
 
-// makeEmpty puts a new file in the place of that of the empty blob.
+// makeEmpty replaces the file of the empty blob by a new one.
 func (f *blobs) makeEmpty() error {
 	temp, err := f.createTemp()
 	if err != nil {

@@ -19,14 +19,14 @@ const (
 	// verifyPiece is how much is hashed before the checker decides again whether to pause, hurry or
 	// stop.
 	verifyPiece = 512 << 10
-	// restFor is the pause of the checker relative to its working time while nobody waits, and
-	// restFrom the shortest pause.
+	// restFor is the length of the checker's pause as a multiple of its working time, while no
+	// caller waits; restFrom is the shortest pause.
 	restFor  = 3
 	restFrom = 2 * time.Millisecond
 )
 
 var (
-	// errStopped: nobody needs the verification any more.
+	// errStopped means that no caller needs the verification any more.
 	errStopped = errors.New("the verification was stopped")
 	// errReplaced: the file is not the one of its blob any more.
 	errReplaced = errors.New("the file was removed or replaced")
@@ -65,8 +65,8 @@ type check struct {
 	version
 	done   chan struct{} // closed when it has ended
 	err    error         // how; set before done is closed
-	stop   chan struct{} // closed when nobody needs it any more
-	hurry  chan struct{} // closed when somebody waits
+	stop   chan struct{} // closed when no caller needs it any more
+	hurry  chan struct{} // closed when a caller waits
 	askers int           // guarded by checker.mu
 	serial uint64        // guarded by checker.mu; 0: it has not begun
 	waited bool          // guarded by checker.mu; hurry is closed
@@ -388,7 +388,7 @@ func (v *checker) examine(c *check, file *os.File, debt *time.Duration) (found s
 	return "", nil
 }
 
-// rest pauses for the pending time, unless somebody waits. It returns false when c must end.
+// rest pauses for the pending time, unless a caller waits. It returns false when c must end.
 func (c *check) rest(debt *time.Duration) bool {
 	select {
 	case <-c.stop:

@@ -91,8 +91,8 @@ func TestStoreAfterALossOfPower(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// TestLossOfPowerWithAWrongClock: what was written last is looked at, whichever times files have
-// that are ahead of the clock.
+// TestLossOfPowerWithAWrongClock: the files that were written last are checked even if other files
+// have times ahead of the clock.
 func TestLossOfPowerWithAWrongClock(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -130,8 +130,8 @@ const (
 	storeCrashMaxBytes = 4 << 20
 )
 
-// TestStoreSurvivesSIGKILL kills a process in the middle of writes, several times
-// in the same folder, and looks at what it left.
+// TestStoreSurvivesSIGKILL kills a process during writes, several times in the same folder, and
+// checks the remains.
 func TestStoreSurvivesSIGKILL(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 5 {
@@ -165,7 +165,7 @@ func TestStoreSurvivesSIGKILL(t *testing.T) {
 	}
 }
 
-// storeRunAndKill starts the child and kills it after so many of its writes.
+// storeRunAndKill starts the child and kills it after a number of writes.
 func storeRunAndKill(t *testing.T, dir string, writes int) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoreCrashChild$")

@@ -12,14 +12,14 @@ type fault uint8
 const (
 	damaged  fault = iota // it turned out to be damaged, or may have been
 	unproven              // it left while unverified, or after others had changed it before a use
-	unhashed              // it came since the start, and left before its bytes were ever hashed
+	unhashed              // it came since the start, and was removed before its bytes were ever hashed
 	strange               // others have changed it; if it still exists, its proof has the count
 	faults                // how many there are
 )
 
-// damage remembers the latest keys with files that had a fault: readers of such a file ask later,
-// when the key may have a good file again. It has hashes of the keys: two keys with the same hash
-// are taken for each other, which is as if it was not known any more.
+// damage remembers the latest keys whose files had a fault. Readers of such a file ask later, when
+// the key may have a good file again. It stores hashes of the keys. Two keys with the same hash
+// count as the same, which is as harmless as a forgotten key.
 type damage[K comparable] struct {
 	count  uint64 // of all since the start
 	forgot uint64 // how many of them, the oldest, are not remembered
@@ -48,7 +48,7 @@ func (m *damage[K]) add(k K) {
 	m.order = m.order[1:]
 }
 
-// among returns those of ks that since reports.
+// among returns the keys in ks for which since returns true.
 func (m *damage[K]) among(ks []K, count uint64) (some []K) {
 	for _, k := range ks {
 		if m.since(k, count) {
@@ -58,8 +58,8 @@ func (m *damage[K]) among(ks []K, count uint64) (some []K) {
 	return some
 }
 
-// since reports whether a file of k was damaged after so many others. If this is no longer known,
-// it returns the answer for all possible keys.
+// since reports whether a file of k was damaged after the first count damaged files. If this is no
+// longer known for k, it answers for all keys together.
 func (m *damage[K]) since(k K, count uint64) bool {
 	return m.forgot > count || m.count > count && m.last[maphash.Comparable(damageSeed, k)] > count
 }

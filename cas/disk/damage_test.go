@@ -40,8 +40,8 @@ func TestDamageRemembersTheLatest(t *testing.T) {
 	}
 }
 
-// TestIndexTellsFilesOfAKeyApart: no two files that a key had share a generation, and what
-// is known of one is not said of the next.
+// TestIndexTellsFilesOfAKeyApart: all files of a key have different generations, and knowledge
+// about one file is not used for the next.
 func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 	x := newIndex[byte](10, 0)
 	seen := map[uint64]bool{}
@@ -69,8 +69,8 @@ func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
 	}
 }
 
-// TestDamagedCopiesCount: what others have found damaged on the same disk is told and counted like
-// what the store has.
+// TestDamagedCopiesCount: copies that other programs have found damaged on the same disk are
+// reported and counted like the store's own.
 func TestDamagedCopiesCount(t *testing.T) {
 	core, logs := observer.New(zapcore.WarnLevel)
 	s := storeOpen(t, t.TempDir(), Options{Logger: zap.New(core)})

@@ -6,7 +6,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// What tests of several rooms do to a Store.
+// Access to internals of a Store for tests of several packages.
 var (
 	Rot            = rot
 	RotSilently    = rotSilently

@@ -51,8 +51,8 @@ func TestWhatCannotBeOpened(t *testing.T) {
 	}
 }
 
-// TestResultsThatCannotBeRead: a result whose file fails to be read is given up, by who asks for it
-// and by a scrub, and put again.
+// TestResultsThatCannotBeRead: a result whose file cannot be read is removed, by a reader or by a
+// scrub, and can be stored again.
 func TestResultsThatCannotBeRead(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can mount a file that fails")
@@ -138,7 +138,7 @@ func (d *faultyDisk) detach() {
 	}
 }
 
-// spoil has debugfs set a field of the inode of path, which has to be closed.
+// spoil sets a field of the inode of path with debugfs. The file must be closed.
 func (d *faultyDisk) spoil(path, field, value string) {
 	d.t.Helper()
 	var st unix.Stat_t
@@ -214,7 +214,7 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestStuckAtTheStart: a damaged file that nobody can remove does not keep a store from opening.
+// TestStuckAtTheStart: a damaged file that cannot be removed does not keep a store from opening.
 func TestStuckAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})
@@ -282,9 +282,9 @@ func TestChangedBetweenTwoStarts(t *testing.T) {
 	}
 }
 
-// TestReadWhileSomebodyWrites: bytes that are read and hashed while somebody has their file mapped
-// are right, and not for long, whoever reads them: what is written to a page that is dirty already
-// changes no time.
+// TestReadWhileSomebodyWrites: another process has a file mapped while the file is read and hashed.
+// The bytes are right, but may not stay so for any reader, because a write to a page that is
+// already dirty changes no time.
 func TestReadWhileSomebodyWrites(t *testing.T) {
 	readBlob := func(t *testing.T, s *Store, d digest.Digest) error {
 		_, err := s.ReadBlob(t.Context(), d)

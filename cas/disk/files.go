@@ -91,7 +91,7 @@ func (f *files[K]) stamp(k K, now time.Time) {
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		f.log.Warn("cannot record the use of a file", zap.Error(err))
 	}
-	after, _ := tamper.MarkOf(f.path(k)) // nobody asks about a missing file
+	after, _ := tamper.MarkOf(f.path(k)) // no caller needs the mark of a missing file
 	if !still() {
 		after = 0 // the change may also be by others
 	}
@@ -257,7 +257,7 @@ func (f *files[K]) damageOf(k K) string {
 		return "has other bytes than when it was verified"
 	}
 	if !stamping {
-		f.noteDamage([]K{k}) // nobody knows the bytes that its users have read
+		f.noteDamage([]K{k}) // the bytes that its users have read are unknown
 	}
 	return ""
 }

@@ -26,8 +26,8 @@ type index[K comparable] struct {
 	reserved int64 // cost of unfinished files
 	count    int64 // present entries
 
-	generation uint64 // of the file that came last
-	loaded     uint64 // of the last one that was there at the start
+	generation uint64 // of the latest file
+	loaded     uint64 // of the last file that existed at the start
 	// faults has the keys with files that had each of the faults.
 	faults [faults]damage[K]
 	// fresh reports whether a proof is valid; nil: all are.
@@ -71,7 +71,7 @@ const (
 	leaving               // its file is being removed
 )
 
-// A proof says that the bytes of a file were hashed, and are those of its key.
+// A proof says that the bytes of a file were hashed and match its key.
 type proof struct {
 	mark uint64 // the mark of the file then, or, if at is 0, of the file that was found
 	at   uint32 // Unix seconds, until 2106, as entries are many; 0: they were not
@@ -122,7 +122,7 @@ func (p proof) ahead() bool { return p.age() < -time.Second }
 // stampEvery is how many seconds the modification time of a used file may lag.
 const stampEvery = 3600
 
-// newIndex returns an empty index with memory for so many entries.
+// newIndex returns an empty index with memory for that many entries.
 func newIndex[K comparable](maxCost int64, entries int) *index[K] {
 	x := &index[K]{max: maxCost, entries: make(map[K]*entry[K], entries)}
 	x.idle.prev, x.idle.next = &x.idle, &x.idle

@@ -33,7 +33,7 @@ func raw(t *testing.T, m proto.Message) []byte {
 	return b
 }
 
-// upload is what a test does to bring b for an instance name.
+// upload uploads b for an instance name.
 func upload(t *testing.T, f *servertest.Farm, instance string, b []byte) digest.Digest {
 	t.Helper()
 	d := digest.Of(digest.SHA256, b)
@@ -95,9 +95,9 @@ func wanted(has bool) codes.Code {
 	return codes.NotFound
 }
 
-// TestIsolationIsAsItsModel has three instance names upload blobs in every way, right ones and
-// wrong ones, in a store that has no room for all, which is closed and opened again and again.
-// After each step a model of who has uploaded what since it came is asked about one blob.
+// TestIsolationIsAsItsModel has three instance names upload blobs in every way, correct and wrong
+// ones, to a store that is too small for all and is reopened again and again. After each step it
+// compares one blob with a model of who has uploaded which blobs.
 func TestIsolationIsAsItsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	dir := filepath.Join(t.TempDir(), "blobs")
@@ -137,7 +137,7 @@ func TestIsolationIsAsItsModel(t *testing.T) {
 		case kind == 1:
 			f.Store.Evict(1)
 			err = status.Error(codes.Canceled, "nothing was uploaded")
-		case kind < 8: // who has only the digest
+		case kind < 8: // an instance name that has only the digest
 			wrong := bytes.Clone(b)
 			wrong[random.IntN(len(wrong))]++
 			if err = tryUpload(t.Context(), f, instance, d, wrong); err == nil {
@@ -176,7 +176,8 @@ func TestIsolationIsAsItsModel(t *testing.T) {
 	}
 }
 
-// TestForeignUploadIsReceived: what others have is not answered before all of it has come.
+// TestForeignUploadIsReceived: an upload of a blob that another instance name has is not answered
+// before all its bytes have arrived.
 func TestForeignUploadIsReceived(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{Store: disk.Options{Isolate: true}})
 	b := servertest.Bytes(1, 9<<20)
@@ -212,7 +213,7 @@ func TestForeignUploadIsReceived(t *testing.T) {
 	disk.WantConsistent(t, f.Store)
 }
 
-// TestForeignUploadHeals: what others have and is damaged makes room for what comes.
+// TestForeignUploadHeals: a damaged blob of another instance name is replaced by the upload.
 func TestForeignUploadHeals(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		f := servertest.Start(t, servertest.Config{Store: disk.Options{Isolate: true, VerifyEvery: -1}})
@@ -261,7 +262,7 @@ func TestMissingInputs(t *testing.T) {
 		}
 		return missing
 	}
-	for range 2 { // what was looked at is not looked at again
+	for range 2 { // a checked blob is not checked again
 		for _, test := range []struct {
 			name          string
 			root, command digest.Digest
@@ -282,7 +283,7 @@ func TestMissingInputs(t *testing.T) {
 			}
 		}
 	}
-	// What it has had is no secret to it. Whether it is there still, workers find out.
+	// An instance name may know which blobs it has had. Workers find out whether they still exist.
 	f.Store.Evict(1 << 30)
 	if got := check(good, upload(t, f, "b", raw(t, &repb.Command{Arguments: []string{"cat"}}))); got != nil {
 		t.Errorf("a tree that was evicted: %v", got)

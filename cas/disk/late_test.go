@@ -67,8 +67,7 @@ func storeLateWriter(t *testing.T) string {
 	return program
 }
 
-// TestTakeFromLateWriters: outputs of a program that has ended go on being changed, and blobs are
-// not.
+// TestTakeFromLateWriters: the outputs of an ended program continue to change, but blobs do not.
 func TestTakeFromLateWriters(t *testing.T) {
 	program := storeLateWriter(t)
 	const files = 12
@@ -128,7 +127,7 @@ func storeAwaitWriters(t *testing.T, file *os.File) {
 	}
 }
 
-// TestTakeMovesWhatNobodyHas: a file is moved if nobody has it open, and copied otherwise.
+// TestTakeMovesWhatNobodyHas: a file is moved if no process has it open, and copied otherwise.
 func TestTakeMovesWhatNobodyHas(t *testing.T) {
 	hold := func(flags int) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -165,7 +164,7 @@ func TestTakeMovesWhatNobodyHas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storeOpen(t, t.TempDir(), Options{})
-			t.Cleanup(func() { storeWantAllRight(t, s) }) // after those of hold
+			t.Cleanup(func() { storeWantAllRight(t, s) }) // after the cleanups of hold
 			path := storeTempFile("text", 0o644)(t, s)
 			was, err := os.Stat(path)
 			if err != nil {
@@ -199,8 +198,8 @@ func (c *countingContext) Err() error {
 	return c.Context.Err()
 }
 
-// TestTakeIsLeftByAnOpener: somebody who opens the file while it is hashed waits for it, the
-// process lives, and the blob is another file.
+// TestTakeIsLeftByAnOpener: a process that opens the file during the hash waits for it. The process
+// must survive, and the blob must be another file.
 func TestTakeIsLeftByAnOpener(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	path := storeTempFile(strings.Repeat("text", 1<<20), 0o644)(t, s)
@@ -228,7 +227,7 @@ func TestTakeIsLeftByAnOpener(t *testing.T) {
 	d, err := s.Take(ctx, path, digest.SHA256)
 	waiter.Wait()
 	if err != nil || d != digest.Of(digest.SHA256, []byte(strings.Repeat("text", 1<<20))) {
-		// The waiter may have been in time for the copy, which is then of what it wrote.
+		// The waiting process may have written before the copy, which then has these bytes.
 		t.Logf("it is %s, %v", d, err)
 	}
 	if n := storeWantAllRight(t, s); n != 1 || !s.Contains(d) {
@@ -236,9 +235,9 @@ func TestTakeIsLeftByAnOpener(t *testing.T) {
 	}
 }
 
-// TestTakeWhenTheLeaseIsBroken: by somebody who waits to have the file for writing, while it is
-// hashed and when it is about to move. What becomes the blob is another file, and while it is
-// hashed it is not even shown as one.
+// TestTakeWhenTheLeaseIsBroken: another process opens the file for writing, during the hash and
+// just before the move. The blob must become another file, and the file must never appear as a
+// blob.
 func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 	open := func(t *testing.T, path string) {
 		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
@@ -276,7 +275,7 @@ func TestTakeWhenTheLeaseIsBroken(t *testing.T) {
 			if got := s.files.count(damaged); got != shown {
 				t.Errorf("%d blobs were shown and taken away again, want %d", got, shown)
 			}
-			evictAll(t, s, d) // nobody keeps it
+			evictAll(t, s, d) // unpinned
 		})
 	}
 }
@@ -319,8 +318,8 @@ func atTheMove(s *Store, f func()) {
 	}
 }
 
-// TestTakeWhileOthersOpen has others open files again and again while they become blobs, and
-// write to what they get.
+// TestTakeWhileOthersOpen has other processes open files again and again while these become blobs,
+// and write to them.
 func TestTakeWhileOthersOpen(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	got := 0
@@ -370,7 +369,7 @@ func TestTakeWhileOthersOpen(t *testing.T) {
 	}
 }
 
-// TestTakeEndsWithItsContext: a file takes an hour to hash, and nobody has to wait for it.
+// TestTakeEndsWithItsContext: a file takes an hour to hash. Take must return when its context ends.
 func TestTakeEndsWithItsContext(t *testing.T) {
 	for name, take := range storeTakes {
 		t.Run(name, func(t *testing.T) {

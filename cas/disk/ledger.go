@@ -64,7 +64,7 @@ func (l *ledger[K]) end() bool {
 	return !was
 }
 
-// contains reports whether k is there, without counting as a use.
+// contains reports whether k exists. It does not count as a use.
 func (l *ledger[K]) contains(k K) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,8 +181,8 @@ func (l *ledger[K]) notice(k K, generation, mark uint64) {
 }
 
 // proveRead records the proof from a read of the file of k, if the file has that generation and the
-// known mark; otherwise it reports that the caller must check which file that was. A known proof
-// that is at most so many seconds older stays.
+// known mark. Otherwise it reports that the caller must check which file that was. A known proof
+// that is at most again seconds older stays.
 func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (other bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -221,8 +221,8 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 	}
 }
 
-// believe adopts the notes about present files that have not been verified since. It returns their
-// number. A file that has changed since its note is doubtful. Nobody has used it since, so every
+// believe adopts the notes about existing files that have not been verified since. It returns their
+// number. A file that has changed since its note is doubtful. No caller has used it since, so every
 // use reads its present bytes.
 func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 	l.mu.Lock()
@@ -316,7 +316,7 @@ func (l *ledger[K]) count(f fault) uint64 {
 	return l.index.faults[f].count
 }
 
-// since returns those of ks with files that had this fault after so many others.
+// since returns the keys in ks that had a file with this fault after the first count such files.
 func (l *ledger[K]) since(f fault, ks []K, count uint64) []K {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// proofOf is what is known of d.
+// proofOf returns the generation and the proof of d.
 func proofOf(t *testing.T, s *Store, d digest.Digest) (generation uint64, p proof) {
 	t.Helper()
 	generation, p, ok := s.files.look(d)
@@ -25,7 +25,7 @@ func proofOf(t *testing.T, s *Store, d digest.Digest) (generation uint64, p proo
 	return generation, p
 }
 
-// evictAll has all go that is not pinned, and fails if d does not.
+// evictAll evicts everything that is not pinned, and fails if d remains.
 func evictAll(t *testing.T, s *Store, d digest.Digest) {
 	t.Helper()
 	s.Evict(1 << 40)
@@ -34,8 +34,8 @@ func evictAll(t *testing.T, s *Store, d digest.Digest) {
 	}
 }
 
-// TestFilesOfAKeyAreToldApart: what somebody knows of a file that has left says nothing about the
-// one that came after it.
+// TestFilesOfAKeyAreToldApart: knowledge about a removed file is not used for the file that came
+// after it.
 func TestFilesOfAKeyAreToldApart(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -61,7 +61,7 @@ func TestFilesOfAKeyAreToldApart(t *testing.T) {
 	}
 }
 
-// TestNobodysFiles: what is said of a file that has left meanwhile is of no account.
+// TestNobodysFiles: reports about a file that has been removed meanwhile have no effect.
 func TestNobodysFiles(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -74,7 +74,7 @@ func TestNobodysFiles(t *testing.T) {
 	}
 }
 
-// TestClosedStore has nothing any more, whatever is on the disk.
+// TestClosedStore: a closed store has no blobs, whatever is on the disk.
 func TestClosedStore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -131,12 +131,12 @@ func TestNewerVerificationsStay(t *testing.T) {
 	}
 }
 
-// TestVerificationsBesideStamps: the store changes the times of a file while it is read. That is
-// not a stranger's doing; what a stranger did before it is.
+// TestVerificationsBesideStamps: the store changes the times of a file while it is read. That must
+// not count as a change by a stranger; an earlier change by a stranger must count.
 func TestVerificationsBesideStamps(t *testing.T) {
 	const first, second, stamped = 101, 102, 103 // marks
 	for name, c := range map[string]struct {
-		stamps [][2]uint64 // the marks that each found and left; 0: nobody knows
+		stamps [][2]uint64 // the marks that each found and left; 0: unknown
 		want   proof
 	}{
 		"the store's own": {[][2]uint64{{first, stamped}}, proof{mark: stamped}},
@@ -212,7 +212,7 @@ func TestWalkInPieces(t *testing.T) {
 	}
 }
 
-// TestEvictionOfAShare: where the disk is full a little more than what is needed goes.
+// TestEvictionOfAShare: on a full disk, an eviction removes a little more than necessary.
 func TestEvictionOfAShare(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	for i := range 2 * fullShare {
@@ -238,8 +238,8 @@ func TestErrorsOfDisks(t *testing.T) {
 	}
 }
 
-// TestTwoBringOneBlob: the second file is for nothing, and whoever used the first one used what
-// stays.
+// TestTwoBringOneBlob: the second file of a blob is discarded, and users of the first one have used
+// the file that stays.
 func TestTwoBringOneBlob(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	text := []byte("text")
@@ -289,7 +289,7 @@ func TestOpenBlobIsAUse(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthers: what lies where a blob would is none until the store has fetched it.
+// TestFilesOfOthers: a foreign file at the path of a blob does not count as the blob.
 func TestFilesOfOthers(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := digest.Of(digest.SHA256, []byte("text"))
@@ -323,7 +323,8 @@ func TestFolderInTheBlobsPlace(t *testing.T) {
 	}
 }
 
-// TestTheEmptyBlobIsTaken and opened, whatever became of its file.
+// TestTheEmptyBlobIsTaken: the empty blob is accepted and can be opened, whatever happened to its
+// file.
 func TestTheEmptyBlobIsTaken(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	empty := digest.SHA256.Empty()
@@ -362,8 +363,8 @@ func TestTheEmptyBlobIsTaken(t *testing.T) {
 	}
 }
 
-// TestRoomOfShorterOutputs: what a file became shorter by while it was copied is given back, and so
-// is the pin of a file that cannot be removed.
+// TestRoomOfShorterOutputs: if a file became shorter while it was copied, the difference is
+// released. So is the pin of a file that cannot be removed.
 func TestRoomOfShorterOutputs(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	path := filepath.Join(s.TempDir(), "output")

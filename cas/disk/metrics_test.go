@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestStoreMetrics reads a blob that has to be fetched, twice.
+// TestStoreMetrics reads a blob that must be fetched, twice.
 func TestStoreMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s, err := Open(t.TempDir(), Options{MaxBytes: 100, Metrics: registry})

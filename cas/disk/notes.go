@@ -88,7 +88,7 @@ func (n *notes) load() (blobs int) {
 	return blobs
 }
 
-// believe has the store take over records.
+// believe makes the store adopt records.
 func (n *notes) believe(records []byte) (blobs int) {
 	some := make([]proven[digest.Digest], 0, len(records)/noteBytes)
 	for ; len(records) > 0; records = records[noteBytes:] {
@@ -169,10 +169,10 @@ func (n *notes) write() {
 	}
 }
 
-// writeTo writes the notes to a new file. Nothing is synced, so the notes may be on the disk before
-// bytes that they are about, and a disk may go away and come back, or a copy of it come in its
-// place, while the machine runs: that a blob was verified is noted only when its bytes have had the
-// time to get there. Young are those of which it is not noted yet.
+// writeTo writes the notes to a new file without syncing. So notes may reach the disk before the
+// bytes that they are about, and the disk may be detached and come back, or be replaced by a copy,
+// while the machine runs. Therefore a verification is noted only after its bytes have had time to
+// reach the disk. young reports whether some verifications are too recent for that.
 func (n *notes) writeTo(path, heading string) (young bool, err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -139,9 +139,9 @@ func TestNotesAreWrittenWhileBlobsComeAndGo(t *testing.T) {
 	}
 }
 
-// TestNotesComeAfterBytes: what was verified so lately that its bytes may not be on the disk yet,
-// where the notes may be, is not known after a restart, and that it was changed is. It is noted
-// later, though nothing else has changed.
+// TestNotesComeAfterBytes: a verification that is so recent that its bytes may not be on the disk
+// yet is not known after a restart; a change is. The verification is noted later, even if nothing
+// else has changed.
 func TestNotesComeAfterBytes(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})
@@ -176,7 +176,8 @@ func TestNotesComeAfterBytes(t *testing.T) {
 	}
 }
 
-// TestNotesKnowOfStamps: what the store itself does to a file does not make it doubtful.
+// TestNotesKnowOfStamps: changes that the store itself makes to a file do not make the file
+// doubtful.
 func TestNotesKnowOfStamps(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")

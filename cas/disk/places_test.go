@@ -12,9 +12,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestWrongPlaces: whatever is in the place of a file or folder of the store, the store opens,
-// notes what it has to note, has what it can find, and takes what is missing. What was there is not
-// lost.
+// TestWrongPlaces: whatever is at the path of a file or folder of the store, the store opens,
+// writes its notes, has the blobs that it can find, and accepts missing ones. The file in the way
+// is not lost.
 func TestWrongPlaces(t *testing.T) {
 	file := func(path string) error { return os.WriteFile(path, []byte("a file"), 0o600) }
 	fifo := func(path string) error { return unix.Mkfifo(path, 0o600) }
@@ -78,7 +78,8 @@ func TestTempFolderThatStays(t *testing.T) {
 	letGo()
 }
 
-// TestFolderThatGoesWhileTheStoreIsOpen: what cannot be fetched for it is the disk's fault.
+// TestFolderThatGoesWhileTheStoreIsOpen: if a folder of the store disappears, failures to fetch are
+// errors of the disk.
 func TestFolderThatGoesWhileTheStoreIsOpen(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"file":    func(path string) error { return os.WriteFile(path, nil, 0o600) },

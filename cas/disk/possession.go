@@ -98,7 +98,8 @@ func (p *possession) lostLocked(d digest.Digest, s *holders.Set) {
 	p.changes.Lost(d)
 }
 
-// gain has n have d, of which it has shown all bytes. Nothing happens if d is not there any more.
+// gain records that n has d, of which it has shown all bytes. It does nothing if d no longer
+// exists.
 func (p *possession) gain(d digest.Digest, n holders.Name) error {
 	if d.IsEmptyBlob() {
 		return nil
@@ -119,7 +120,7 @@ func (p *possession) gain(d digest.Digest, n holders.Name) error {
 	return nil
 }
 
-// has reports whether d is there and n has it.
+// has reports whether d exists and n has it.
 func (p *possession) has(d digest.Digest, n holders.Name) bool {
 	if d.IsEmptyBlob() {
 		return true

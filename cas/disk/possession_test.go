@@ -80,7 +80,8 @@ func TestPossessionSurvives(t *testing.T) {
 	}
 }
 
-// TestPossessionIsWrittenLater: what could not be written is written as soon as that works again.
+// TestPossessionIsWrittenLater: records that could not be written are written as soon as writing
+// works again.
 func TestPossessionIsWrittenLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := storeOpen(t, dir, Options{Isolate: true})
@@ -150,8 +151,9 @@ func TestPossessionIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// TestCrowdOfHolders has one customer have blobs under as many instance names as he may: others
-// still can, and that his next one cannot is no want of space, for which uploads of others go.
+// TestCrowdOfHolders has one customer hold blobs under as many instance names as allowed. Other
+// customers must still be able to upload. The error for the customer's next name must not count as
+// lack of space, which would evict other uploads.
 func TestCrowdOfHolders(t *testing.T) {
 	s := storeOpen(t, filepath.Join(t.TempDir(), "blobs"), Options{Isolate: true})
 	const blobs = 256 // each with few holders: to add one copies the others

@@ -11,8 +11,8 @@ import (
 // smallBlob is the size up to which a blob is read without an os.File.
 const smallBlob = 64 << 10
 
-// ReadBlob returns the bytes of d, and counts it as used. It hashes them: a damaged blob is set
-// aside and missing from then on. Errors are those of OpenBlob.
+// ReadBlob returns the bytes of d, and counts that as a use. It hashes them: a damaged blob is set
+// aside and missing from then on. The errors are the same as those of OpenBlob.
 func (s *Store) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if d.IsEmptyBlob() {
 		return nil, nil

@@ -122,8 +122,8 @@ func TestServerReadsOutWhatIsRight(t *testing.T) {
 	}
 }
 
-// TestUploadsHealWhatIsNotVouchedFor: an upload of a blob that is there but wrong is not
-// answered unread.
+// TestUploadsHealWhatIsNotVouchedFor: an upload of a wrong blob that already exists is not answered
+// before it is read.
 func TestUploadsHealWhatIsNotVouchedFor(t *testing.T) {
 	text := bytes.Repeat([]byte("text "), 100_000)
 	d := digest.Of(digest.SHA256, text)
@@ -211,8 +211,8 @@ func unzstd(t *testing.T, b []byte) []byte {
 	return out
 }
 
-// TestResultsNameWhatIsThere: a result whose blobs are damaged is neither taken nor found, and a
-// worker that asks brings them again.
+// TestResultsNameWhatIsThere: a result whose blobs are damaged is neither accepted nor found. A
+// worker that looks for missing blobs uploads them again.
 func TestResultsNameWhatIsThere(t *testing.T) {
 	stale := func(t testing.TB, s *disk.Store, d digest.Digest) { disk.RotSilently(t, s, d); disk.Age(s, d) }
 	for what, damage := range map[string]func(testing.TB, *disk.Store, digest.Digest){"changed": disk.Rot, "stale": stale} {
@@ -248,7 +248,7 @@ func TestResultsNameWhatIsThere(t *testing.T) {
 				bring()
 			}
 			damage(t, f.Store, d)
-			bring() // without anybody's having noticed before
+			bring() // without an earlier detection
 			if code := update(); code != codes.OK {
 				t.Errorf("when all is there: %s", code)
 			}

@@ -122,7 +122,7 @@ func stamp(t testing.TB, s *Store, d digest.Digest) {
 	}
 }
 
-// putSocket puts what nobody can open at path.
+// putSocket creates a socket, which cannot be opened as a file, at path.
 func putSocket(t *testing.T, path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "s") // a short name
@@ -140,7 +140,7 @@ func putSocket(t *testing.T, path string) {
 	}
 }
 
-// putVast makes a blob that takes days to read, of which nobody knows whether it is right.
+// putVast makes an unverified blob that takes days to read.
 func putVast(t *testing.T, s *Store) digest.Digest {
 	t.Helper()
 	d, err := digest.Parse(digest.SHA256, strings.Repeat("5", 64), 8<<40)

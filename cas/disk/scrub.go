@@ -85,7 +85,7 @@ type blobTarget struct {
 	verifier *Verifier
 	aside    *aside.Folder
 
-	gone map[string]bool // files of the shard that was listed last which were not there
+	gone map[string]bool // missing files of the shard that was listed last
 	// known are the store's blobs, at the time of the query, in the shards of near that were not
 	// listed yet: their names differ in the last digit. So the index is walked once for 16 shards.
 	known map[string][]digest.Digest

@@ -83,7 +83,7 @@ func TestScrubSetsDamagedBlobsAside(t *testing.T) {
 			right = append(right, d)
 		}
 	}
-	time.Sleep(20 * time.Millisecond) // longer than a tick of the clock that files have their times of
+	time.Sleep(20 * time.Millisecond) // longer than the resolution of file times
 	for kind, damage := range damages {
 		d := right[0]
 		right = right[1:]
@@ -165,8 +165,9 @@ func TestScrubNotesWhatIsGone(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// TestScrubReadsWhatMayBeWrong: what was verified before the pass, and what was changed after it
-// had been verified in its course, even if the store has seen the change.
+// TestScrubReadsWhatMayBeWrong: a pass reads blobs that were last verified before the pass, and
+// blobs that changed after a verification during the pass, even if the store has noticed the
+// change.
 func TestScrubReadsWhatMayBeWrong(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	old, changed, fine := storePut(t, s, "old"), storePut(t, s, "changed"), storePut(t, s, "fine")
@@ -276,8 +277,8 @@ func TestScrubRemovesDamagedResults(t *testing.T) {
 	}
 }
 
-// TestNotesFromTheFuture: where the clock was set back, nobody relies on what was verified before.
-// Whoever reads all of a blob verifies it, too.
+// TestNotesFromTheFuture: if the clock was set back, earlier verifications do not count. Reading a
+// whole blob verifies it again.
 func TestNotesFromTheFuture(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")

@@ -74,8 +74,8 @@ var arrivals = map[string]func(s *Store, d digest.Digest, b []byte, between func
 	},
 }
 
-// TestStrangersAtWhatArrives: what somebody else may have changed while it was written is not
-// vouched for.
+// TestStrangersAtWhatArrives: a file that another process may have changed while it was written is
+// not verified.
 func TestStrangersAtWhatArrives(t *testing.T) {
 	for way, arrive := range arrivals {
 		for kind, visit := range strangers {
@@ -126,12 +126,13 @@ func writeSealed(t *testing.T, s *Store) (digest.Digest, *spaceWriter, tamper.Se
 	return d, w, sealed
 }
 
-// TestStrangersAtTheMove: who wants to write to a file after it was looked at, before it is in its
-// place, waits and is noticed; who has opened it just before is noticed, too, although he puts its
-// time back. So is who puts another file of the same size and time in its place.
+// TestStrangersAtTheMove: a process that opens a file for writing between the check and the move is
+// blocked and detected. A process that opened it just before is detected too, even if it restores
+// the file's time. So is a process that replaces the file by another one with the same size and
+// time.
 func TestStrangersAtTheMove(t *testing.T) {
 	for name, c := range map[string]struct {
-		early int // how somebody opens the file before the move
+		early int // how a process opens the file before the move
 		visit func(path string, early *os.File) error
 	}{
 		"opens it": {os.O_RDONLY, func(path string, _ *os.File) error {

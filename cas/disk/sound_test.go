@@ -37,7 +37,7 @@ func TestVerificationGoesOn(t *testing.T) {
 			age(s, d)
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			// It may be verified before anybody sees that ctx has ended.
+			// The verification may end before the check of ctx.
 			if err := ask(ctx, s, d); err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
@@ -71,8 +71,8 @@ func await(t *testing.T, what string, there func() bool) {
 	}
 }
 
-// TestFindUnsound: what the kernel knows to have been changed is not said to be there, and what is
-// stale only if that will do.
+// TestFindUnsound: a blob that the kernel knows to have changed is reported as missing. A stale
+// blob is reported as present only if the caller accepts that.
 func TestFindUnsound(t *testing.T) {
 	for what, c := range map[string]struct {
 		harm                func(t *testing.T, s *Store, d digest.Digest)
@@ -127,8 +127,8 @@ func TestFindUnsound(t *testing.T) {
 	}
 }
 
-// BenchmarkFindUnsound is FindMissing of 10,000 blobs that are there, with and without a look at
-// their files.
+// BenchmarkFindUnsound runs FindMissing on 10,000 existing blobs, with and without a check of their
+// files.
 func BenchmarkFindUnsound(b *testing.B) {
 	s := storeOpen(b, b.TempDir(), Options{})
 	ds := make([]digest.Digest, 10000)

@@ -21,8 +21,8 @@ func (g *given) Next() string {
 	return next
 }
 
-// TestPlaces: files are made where places says, if that is there, and their blobs are vouched for
-// as always.
+// TestPlaces: files are created where places says, if that folder exists, and their blobs are
+// verified as usual.
 func TestPlaces(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	there := filepath.Join(s.TempDir(), "there")

@@ -183,7 +183,7 @@ func (s *Store) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 	return s.files.openBlob(d)
 }
 
-// Contains reports whether d is there, and counts it as used.
+// Contains reports whether d exists, and counts that as a use.
 func (s *Store) Contains(d digest.Digest) bool { return s.files.used(d) }
 
 // FindMissing returns the missing ones of ds, in their order, and counts the others as used.
@@ -195,7 +195,7 @@ func (s *Store) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.D
 }
 
 // Pin prevents the eviction of d until unpin is called; further calls of unpin do nothing. ok is
-// false if d is not there.
+// false if d does not exist.
 func (s *Store) Pin(d digest.Digest) (unpin func(), ok bool) {
 	if !s.files.pin(d) {
 		return func() {}, false
@@ -209,10 +209,11 @@ func (s *Store) Retain(d digest.Digest) bool { return s.files.pin(d) }
 // Release undoes one Retain.
 func (s *Store) Release(d digest.Digest) { s.files.unpin(d) }
 
-// Has reports whether d is there, and does not count it as used.
+// Has reports whether d exists, without counting that as a use.
 func (s *Store) Has(d digest.Digest) bool { return s.files.contains(d) }
 
-// CopyDamaged records that somebody's copy of d on this machine, the file at path, is damaged.
+// CopyDamaged records that another program's copy of d on this machine, the file at path, is
+// damaged.
 func (s *Store) CopyDamaged(d digest.Digest, path string) { s.aside.CopyDamaged(d, path) }
 
 // Stats returns the present contents of the store. The empty blob is not counted.

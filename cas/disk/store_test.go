@@ -47,7 +47,7 @@ func storePut(t testing.TB, s *Store, text string) digest.Digest {
 	return d
 }
 
-// storeText returns the text of d, or how it is not there.
+// storeText returns the text of d, or the error.
 func storeText(s *Store, d digest.Digest) string {
 	b, err := s.ReadBlob(context.Background(), d)
 	if err != nil {
@@ -391,8 +391,8 @@ func TestStoreOrderOfUseSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestFoundBlobsAreUsed: who was told that a blob is there has it until all that nobody has used
-// since is gone.
+// TestFoundBlobsAreUsed: a blob that a caller was told exists is evicted only after all blobs that
+// have not been used since.
 func TestFoundBlobsAreUsed(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	defer s.Close()
@@ -526,7 +526,7 @@ func TestStoreParsesItsOwnPaths(t *testing.T) {
 	}
 }
 
-// TestStoreOpensAgainForItsUser: the file of the empty blob is there and not writable.
+// TestStoreOpensAgainForItsUser: the file of the empty blob exists and is not writable.
 func TestStoreOpensAgainForItsUser(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
@@ -547,8 +547,7 @@ func TestStoreOpensAgainForItsUser(t *testing.T) {
 	}
 }
 
-// TestRemovedFolders: somebody removes folders of a store that is open, as those do who clean up
-// old files.
+// TestRemovedFolders removes folders of an open store, as programs do that clean up old files.
 func TestRemovedFolders(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	for i, dir := range []string{s.TempDir(), filepath.Join(s.Dir(), "sha256")} {

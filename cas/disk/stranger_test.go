@@ -34,9 +34,9 @@ func settle(t *testing.T, s *Store, d digest.Digest) {
 	}
 }
 
-// TestChangedBeforeItsUse: what strangers do to a file counts for those who used it before, and for
-// nobody who uses it afterwards, who reads what is verified then. Nor does it when the store stamps
-// the file meanwhile.
+// TestChangedBeforeItsUse: a stranger's change of a file counts for earlier users. It does not
+// count for later users, who read the verified content, even if the store stamps the file
+// meanwhile.
 func TestChangedBeforeItsUse(t *testing.T) {
 	for name, stamped := range map[string]bool{"not stamped": false, "stamped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +63,9 @@ func TestChangedBeforeItsUse(t *testing.T) {
 	}
 }
 
-// TestWrongBeforeItsUse: a file that was changed before somebody began to use it is not relied on
-// until it is read, even if he has given up: not when it is asked for, when it goes, or after more
-// starts of the program.
+// TestWrongBeforeItsUse: a file that was changed before a user began to use it is not relied on
+// until it is read, even if the user has given up: not by queries, not by evictions, not after
+// restarts.
 func TestWrongBeforeItsUse(t *testing.T) {
 	for name, ask := range map[string]func(t *testing.T, s *Store, d digest.Digest) *Store{
 		"asked for": func(_ *testing.T, s *Store, _ digest.Digest) *Store { return s },
@@ -107,8 +107,9 @@ func TestWrongBeforeItsUse(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestChangedWhileUsed: who used a file before strangers changed it hears of that when it is gone,
-// too, although it was verified after they had changed it back; who used it afterwards does not.
+// TestChangedWhileUsed: a user who used a file before strangers changed it learns of the change
+// even when the file is gone, and even if it was verified after the change was undone. Later users
+// do not.
 func TestChangedWhileUsed(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -134,8 +135,8 @@ func TestChangedWhileUsed(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestChangedJustBeforeItsUse: a change that is so young that the file may be changed once more and
-// keep its mark counts for who uses it then.
+// TestChangedJustBeforeItsUse: if a change is so recent that the file could change again and keep
+// its mark, the change counts for the next user.
 func TestChangedJustBeforeItsUse(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -158,8 +159,8 @@ func TestChangedJustBeforeItsUse(t *testing.T) {
 	t.Error("the file was never noticed in time")
 }
 
-// TestChangedBetweenStarts: a file that has other attributes than its note says, as in a copy of a
-// store or after a crash, is verified, and nothing is held against who uses it.
+// TestChangedBetweenStarts: a file whose attributes differ from its note, as in a copy of a store
+// or after a crash, is verified, and does not count against its users.
 func TestChangedBetweenStarts(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d, read := storePut(t, s, "text"), storePut(t, s, "read")

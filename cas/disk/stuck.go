@@ -23,7 +23,7 @@ func (s *stuck[K]) add(k K) {
 	s.files[k] = struct{}{}
 }
 
-// remove reports whether k was there.
+// remove reports whether k existed.
 func (s *stuck[K]) remove(k K) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

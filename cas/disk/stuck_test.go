@@ -14,7 +14,7 @@ import (
 // immutable is FS_IMMUTABLE_FL of ioctl_iflags(2).
 const immutable = 0x10
 
-// holdFile makes a file one that nobody can move or remove.
+// holdFile makes a file immutable, so that it cannot be moved or removed.
 func holdFile(t *testing.T, path string) (letGo func()) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -39,8 +39,7 @@ func holdFile(t *testing.T, path string) (letGo func()) {
 	return letGo
 }
 
-// TestStuckFile: nobody vouches for what is read of a file that the store gave up and could not
-// take away.
+// TestStuckFile: reads of a file that the store gave up but could not remove are not verified.
 func TestStuckFile(t *testing.T) {
 	ctx := t.Context()
 	for name, giveUp := range map[string]func(t *testing.T, s *Store, d digest.Digest){

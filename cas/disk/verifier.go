@@ -26,7 +26,7 @@ func (v *Verifier) Vouch() *Vouching {
 	return &Vouching{by: v, began: began, former: began, left: v.files.count(unproven), used: map[version]use{}}
 }
 
-// fresh reports whether a blob verified then is still verified now, if nobody changed it.
+// fresh reports whether the proof is still recent enough, if no one changed the file.
 func (v *Verifier) fresh(p proof) bool {
 	if p.at == 0 || p.doubt || v.every < 0 {
 		return false

@@ -54,8 +54,8 @@ func TestVerificationIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestOldReaders: who read a file until now that was evicted or that the store has stamped
-// meanwhile says nothing about the one that is there.
+// TestOldReaders: a reader of a file that was evicted or stamped meanwhile says nothing about the
+// present file.
 func TestOldReaders(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *Store, d digest.Digest){
 		"came anew": func(t *testing.T, s *Store, d digest.Digest) {
@@ -133,8 +133,8 @@ func TestStampOfWhatWasWrittenTo(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestStampThatNobodyCanVouchFor: a stranger had the file open while the store stamped it. What was
-// read meanwhile nobody knows.
+// TestStampThatNobodyCanVouchFor: a stranger had the file open while the store stamped it. The
+// bytes read meanwhile are unknown.
 func TestStampThatNobodyCanVouchFor(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -153,7 +153,8 @@ func TestStampThatNobodyCanVouchFor(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestVerificationThatBeganBefore somebody waits says nothing about what is changed meanwhile.
+// TestVerificationThatBeganBefore: a verification that began before a caller waits says nothing
+// about changes during it.
 func TestVerificationThatBeganBefore(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -179,7 +180,7 @@ func TestVerificationThatBeganBefore(t *testing.T) {
 	wantDamaged(t, <-answer, d)
 }
 
-// TestVerifiedReads: what somebody has read is right, or its file is looked at.
+// TestVerifiedReads: bytes that a caller has read are right, or their file is checked.
 func TestVerifiedReads(t *testing.T) {
 	broken := errors.New("the line is broken")
 	for name, c := range map[string]struct {
@@ -245,8 +246,8 @@ func TestNeverVerified(t *testing.T) {
 	}
 }
 
-// TestVerificationsGetOld: what was verified longer ago than VerifyEvery is verified again, and not
-// before.
+// TestVerificationsGetOld: a blob that was verified longer ago than VerifyEvery is verified again,
+// and not earlier.
 func TestVerificationsGetOld(t *testing.T) {
 	const every = time.Hour
 	for age, again := range map[time.Duration]int64{every / 2: 0, every + time.Minute: 1, -time.Minute: 1} {
@@ -267,8 +268,8 @@ func TestVerificationsGetOld(t *testing.T) {
 	}
 }
 
-// TestVerifiedMeanwhile: who looked at what is known of a blob just before it was verified does not
-// have it verified again.
+// TestVerifiedMeanwhile: a caller that looked at the state of a blob just before its verification
+// does not cause another one.
 func TestVerifiedMeanwhile(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -290,7 +291,7 @@ func TestVerifiedMeanwhile(t *testing.T) {
 	s.verifier.checks.leave(c)
 }
 
-// TestVerifyIsNoUse: what goes first goes first, however often it was verified.
+// TestVerifyIsNoUse: verifications do not change the order of eviction.
 func TestVerifyIsNoUse(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	var all []digest.Digest
@@ -315,8 +316,7 @@ func TestVerifyIsNoUse(t *testing.T) {
 	}
 }
 
-// TestVerifyWhileItIsReplaced: a blob that goes and comes while it is read is what it is in the
-// end.
+// TestVerifyWhileItIsReplaced: if a blob is replaced while it is read, its last file counts.
 func TestVerifyWhileItIsReplaced(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 20})
 	d := digest.Of(digest.SHA256, make([]byte, 1<<19))

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk/folder"
 )
 
-// BenchmarkOpenNoted opens a store of a million blobs, which takes minutes to make,
-// with and without notes of what was verified, and writes those.
+// BenchmarkOpenNoted opens a store of a million blobs, which takes minutes to make, with and
+// without notes of verifications, and writes the notes.
 func BenchmarkOpenNoted(b *testing.B) {
 	const blobs = 1_000_000
 	dir := b.TempDir()
@@ -94,7 +94,7 @@ func unchangedCount(s *Store) (n int) {
 	return n
 }
 
-// BenchmarkVouch is what an action that read 1000 verified blobs waits for at its end.
+// BenchmarkVouch measures how long an action that read 1000 verified blobs waits at its end.
 func BenchmarkVouch(b *testing.B) {
 	s := storeOpen(b, b.TempDir(), Options{})
 	var ds []digest.Digest

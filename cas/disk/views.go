@@ -31,7 +31,7 @@ type everybodys struct {
 // Arriving implements Content: callers that upload d have verified it.
 func (everybodys) Arriving(context.Context, digest.Digest) error { return nil }
 
-// Gained implements Content: all blobs are for everybody.
+// Gained implements Content: everyone has all blobs.
 func (everybodys) Gained(digest.Digest) error { return nil }
 
 // A held is the blobs of one instance name in a shared Store.

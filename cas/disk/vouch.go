@@ -25,8 +25,8 @@ import (
 type Vouching struct {
 	by    *Verifier
 	began uint64 // how many damaged files there had been
-	// For blobs that the reader may have read earlier, of which Read tells: how many damaged files
-	// there had been, and how many unverified files had left.
+	// For blobs that the reader may have read before Read reports them: the earlier numbers of
+	// damaged files, and of unverified files that were removed.
 	former, left uint64
 
 	mu     sync.Mutex
@@ -229,7 +229,7 @@ func (v *Vouching) sound(ctx context.Context, ver version, after uint64) (bool, 
 	}
 }
 
-// Close ends v, and cancels verifications that nobody else needs. Further calls do nothing.
+// Close ends v, and cancels verifications that no other caller needs. Further calls do nothing.
 func (v *Vouching) Close() {
 	v.mu.Lock()
 	var checks []*check

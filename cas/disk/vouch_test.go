@@ -97,8 +97,8 @@ func TestVouchingOfWhatWasFoundAtTheStart(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatIsRightAgain: nobody knows what was read while it was wrong. Who uses it
-// afterwards reads what is right.
+// TestVouchingOfWhatIsRightAgain: it is unknown which bytes were read while a file was wrong. Later
+// users read the right bytes.
 func TestVouchingOfWhatIsRightAgain(t *testing.T) {
 	for name, back := range map[string]func(path string){
 		"written": func(path string) { rotFile(t, path) },
@@ -141,8 +141,8 @@ func TestVouchingIsNotMisledByTheStore(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestVouchingOfWhatWasChangedAndEvicted: it is right when it goes, but nobody knows what was read
-// of it.
+// TestVouchingOfWhatWasChangedAndEvicted: the file is right when it is evicted, but it is unknown
+// which bytes were read.
 func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 12})
 	d := storePut(t, s, "text")
@@ -169,8 +169,8 @@ func TestVouchingOfWhatWasChangedAndEvicted(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatCannotBeOpenedWhenItGoes: nobody knows what was read of a file that was
-// changed.
+// TestVouchingOfWhatCannotBeOpenedWhenItGoes: it is unknown which bytes were read of a changed
+// file.
 func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -180,11 +180,11 @@ func TestVouchingOfWhatCannotBeOpenedWhenItGoes(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), d)
 }
 
-// TestStrangersOfOtherFiles: that somebody had changed the file of a blob is not said of the one
-// that it has later, nor of who used it when that was over.
+// TestStrangersOfOtherFiles: a change of a blob's file does not count for the blob's next file, nor
+// for users who began after the change was undone.
 func TestStrangersOfOtherFiles(t *testing.T) {
 	for name, c := range map[string]struct {
-		gone, anew, used, changed bool // used: after somebody changed the file, and it was right again
+		gone, anew, used, changed bool // used: the file was used after it was changed and restored
 		damaged                   bool
 	}{
 		"used afterwards":                {used: true},
@@ -227,8 +227,8 @@ func TestStrangersOfOtherFiles(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatCameUnverified: a file that arrived after its use was announced, and left before
-// anybody verified it, was read and may have been wrong.
+// TestVouchingOfWhatCameUnverified: a file that arrived after its use was announced, and was
+// removed before its verification, may have been read while wrong.
 func TestVouchingOfWhatCameUnverified(t *testing.T) {
 	for name, c := range map[string]struct{ verified, anew, damaged bool }{
 		"verified":            {verified: true},
@@ -256,8 +256,8 @@ func TestVouchingOfWhatCameUnverified(t *testing.T) {
 	}
 }
 
-// TestVouchingWhileOtherFilesLeave: who reads for long what has just come need not do it again
-// because many old files, which nobody has verified for long, leave meanwhile.
+// TestVouchingWhileOtherFilesLeave: a long read of a new file does not have to be repeated because
+// many old unverified files are removed meanwhile.
 func TestVouchingWhileOtherFilesLeave(t *testing.T) {
 	dir := t.TempDir()
 	s := storeOpen(t, dir, Options{})
@@ -283,8 +283,8 @@ func TestVouchingWhileOtherFilesLeave(t *testing.T) {
 }
 
 // TestVouchingOfWhatOthersHadOpen: a file that others had open for writing when it was hashed is
-// not verified, although it was right. Who used it is told when they write to it later, even if it
-// left before anybody looked again.
+// not verified, even if it was right. Its users are told about a later write, even if the file is
+// removed before the next check.
 func TestVouchingOfWhatOthersHadOpen(t *testing.T) {
 	for name, c := range map[string]struct{ verified, written, damaged bool }{
 		"verified before, written to":    {verified: true, written: true, damaged: true},
@@ -328,7 +328,7 @@ func TestVouchingOfWhatOthersHadOpen(t *testing.T) {
 	}
 }
 
-// TestClosedVouching: nobody verifies or keeps for it any more what it used, or uses later.
+// TestClosedVouching: after Close, the store verifies and keeps nothing for a Vouching.
 func TestClosedVouching(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 50})
 	d := putVast(t, s)
@@ -360,8 +360,8 @@ func TestVouchingForWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatCouldNotBeOpened in the background, for a while: Wait looks again. If it is
-// gone by then, nobody knows what was read.
+// TestVouchingOfWhatCouldNotBeOpened: the background check cannot open a file for a while. Wait
+// checks again. If the file is gone by then, it is unknown which bytes were read.
 func TestVouchingOfWhatCouldNotBeOpened(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		s := storeOpen(t, t.TempDir(), Options{})
@@ -371,7 +371,7 @@ func TestVouchingOfWhatCouldNotBeOpened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Nobody can open it now without waiting.
+		// Now it cannot be opened without waiting.
 		if _, err := unix.FcntlInt(holder.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
 			t.Fatal(err)
 		}
@@ -416,7 +416,7 @@ func TestVouchingWaitsForWhatLeaves(t *testing.T) {
 	select {
 	case err := <-answer:
 		t.Errorf("it is answered before that is known: %v", err)
-	case <-time.After(50 * time.Millisecond): // what does not happen cannot be waited for
+	case <-time.After(50 * time.Millisecond): // give a wrong second check the time to happen
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -430,7 +430,7 @@ func TestVouchingWaitsForWhatLeaves(t *testing.T) {
 	}
 }
 
-// TestVouchingsShareAVerification: it goes on as long as one of them is not closed.
+// TestVouchingsShareAVerification: a shared verification continues until all Vouchings are closed.
 func TestVouchingsShareAVerification(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 1 << 50})
 	d := putVast(t, s)
@@ -446,7 +446,7 @@ func TestVouchingsShareAVerification(t *testing.T) {
 	storeAwaitUnpinned(t, s)
 }
 
-// TestReadOfWhatIsWrong: what was read unasked and is there still is looked at.
+// TestReadOfWhatIsWrong: a file that was read without OpenBlob and still exists is checked.
 func TestReadOfWhatIsWrong(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -489,9 +489,9 @@ func TestVouchingOfWhatIsEvicted(t *testing.T) {
 	wantVouched(t, v)
 }
 
-// TestVouchingOfWhatWasReadUnasked: the kernel shows files of the store without a word, so a blob
-// may be gone, or have come anew, when its reader is known. Nobody can look at the file any more
-// that was read.
+// TestVouchingOfWhatWasReadUnasked: the kernel may read files of the store without telling the
+// worker. A blob may be gone or replaced when its reader becomes known, and the file that was read
+// can no longer be checked.
 func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 	for name, c := range map[string]struct {
 		verified, anew, before bool
@@ -530,9 +530,9 @@ func TestVouchingOfWhatWasReadUnasked(t *testing.T) {
 	}
 }
 
-// TestVouchingOfWhatWasReadBeforeItsDamageWasFound: a reader that is known late may have read the
-// damaged file, although it was verified, and a good one has come since. Who reads from now on gets
-// that.
+// TestVouchingOfWhatWasReadBeforeItsDamageWasFound: a reader that becomes known late may have read
+// the damaged file, although it was verified and a good file has come since. Later readers get the
+// good file.
 func TestVouchingOfWhatWasReadBeforeItsDamageWasFound(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{})
 	d := storePut(t, s, "text")
@@ -601,8 +601,8 @@ func TestVouchingOfTheEmptyBlob(t *testing.T) {
 	wantDamaged(t, v.Wait(t.Context()), empty)
 }
 
-// TestEmptyBlobThatWasNot has a stranger put something where nothing is, and take it back before
-// anybody looks.
+// TestEmptyBlobThatWasNot has a stranger write to the empty file, and truncate it before anyone
+// checks.
 func TestEmptyBlobThatWasNot(t *testing.T) {
 	empty := digest.SHA256.Empty()
 	for name, takeBack := range map[string]func(path string) error{
@@ -726,7 +726,8 @@ func TestVouchingUnderAll(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// TestVouchingVerifiesInTheBackground: nobody waits for it, and the blob stays until then.
+// TestVouchingVerifiesInTheBackground: no caller waits for the verification, and the blob stays
+// until it ends.
 func TestVouchingVerifiesInTheBackground(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), Options{MaxBytes: 4 << 20})
 	large := strings.Repeat("x", 3<<20)

@@ -110,7 +110,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	return w, nil
 }
 
-// Fits returns an error if a blob of so many bytes can never be stored.
+// Fits returns an error if a blob of that size can never be stored.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
 
 func newSpaceWriter(f *blobs, d digest.Digest) (*spaceWriter, error) {

@@ -43,8 +43,8 @@ func thenFail(code codes.Code) grpc.StreamServerInterceptor {
 	}
 }
 
-// TestLastAttemptCounts: a blob that came wrong once and then not at all fails for the reason of
-// the last attempt, also when the blobs that were fetched with it fail for others.
+// TestLastAttemptCounts: a blob that arrived wrong once and then not at all fails with the reason
+// of the last attempt, even if blobs of the same call fail for other reasons.
 func TestLastAttemptCounts(t *testing.T) {
 	for _, c := range []struct {
 		code    codes.Code
@@ -65,8 +65,8 @@ func TestLastAttemptCounts(t *testing.T) {
 	}
 }
 
-// TestWhyNotFetched: what Fetch says of a blob goes before what its sink said of the same one only
-// if the sink found it wrong.
+// TestWhyNotFetched: Fetch's error about a blob has priority over the error of the sink, unless the
+// sink found the blob wrong.
 func TestWhyNotFetched(t *testing.T) {
 	d, other := digest.Of(digest.SHA256, []byte("text")), digest.Of(digest.SHA256, []byte("other"))
 	full, away := errors.New("disk is full"), errors.New("server is away")

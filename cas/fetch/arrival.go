@@ -146,7 +146,7 @@ func (a *arrival) changedLocked() <-chan struct{} {
 	return a.changed
 }
 
-// readAt reads as io.ReaderAt does, as soon as the bytes are there.
+// readAt implements io.ReaderAt. It waits until the bytes have arrived.
 func (a *arrival) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")

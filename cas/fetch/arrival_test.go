@@ -13,8 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
-// TestArrivalTellsHowItEnds: whoever waits for bytes is told why they do not come, and whoever
-// reads later.
+// TestArrivalTellsHowItEnds: all waiting and later readers get the reason why bytes do not arrive.
 func TestArrivalTellsHowItEnds(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ var (
 	_ Store = (*castest.Memory)(nil)
 )
 
-// TestAnotherStore fetches into a store that is no folder: what is asked for comes, also in pieces,
-// and nothing stays retained.
+// TestAnotherStore fetches into a store that is not a folder. Requested blobs arrive, also in
+// parts, and nothing stays retained.
 func TestAnotherStore(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{})
 	store := castest.NewMemory(t.TempDir(), 64<<20)

@@ -20,7 +20,7 @@ func (u storeBeside) Fetch(
 
 func (u storeBeside) Direct() cas.Fetcher { return u.storage }
 
-// TestMessagesComeFromStorage: peers do not keep what hardly anybody reads twice.
+// TestMessagesComeFromStorage: peers do not keep messages, which are rarely read twice.
 func TestMessagesComeFromStorage(t *testing.T) {
 	near, ds := storeNewUpstream("blob", "message")
 	storage, _ := storeNewUpstream("blob", "message")

@@ -133,7 +133,8 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkLocalDirectory is what a lookup pays for not having a directory of its own.
+// BenchmarkLocalDirectory measures a lookup of a directory that the ReadThrough does not have in
+// memory.
 func BenchmarkLocalDirectory(b *testing.B) {
 	c := newMemory[*tree.Directory](1 << 30)
 	var ds []digest.Digest
@@ -159,8 +160,8 @@ func BenchmarkLocalDirectory(b *testing.B) {
 	})
 }
 
-// TestDirectoriesInMemoryAreRight: what is kept of a damaged directory would live longer
-// than the damage.
+// TestDirectoriesInMemoryAreRight: a damaged directory must not be kept in memory, where it would
+// outlive the damage.
 func TestDirectoriesInMemoryAreRight(t *testing.T) {
 	s := storeOpen(t, t.TempDir(), storeOptions{})
 	d, b, err := digest.OfMessage(digest.SHA256, &repb.Directory{Files: []*repb.FileNode{

@@ -40,8 +40,8 @@ type flight struct {
 	ended   bool
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
-	patient int // those of the askers that are calls of Prefetch or PrefetchRanges
-	partial int // those of PrefetchRanges
+	patient int // askers that are calls of Prefetch or PrefetchRanges
+	partial int // askers that are calls of PrefetchRanges
 }
 
 // A rest is whether the unpredicted parts of an arrival are fetched.
@@ -177,9 +177,9 @@ func boardLocked(flights []*flight, cancel context.CancelFunc) *batch {
 // run fetches the blobs of b.
 func (t *ReadThrough) run(ctx context.Context, b *batch) { t.fetch(ctx, t.upstream, b) }
 
-// whyNotFetched is the error for a blob that a Fetch that ended with err did not fetch. An error of
-// one blob is not returned for another. A blob that came wrong was requested again, so the error of
-// Fetch, which is about the last attempt, goes before the refusal.
+// whyNotFetched returns the error for a blob that a Fetch that ended with err did not deliver. An
+// error of one blob is not returned for another. A blob that arrived wrong was requested again, so
+// the error of Fetch, which is about the last attempt, has priority over the refusal.
 func whyNotFetched(d digest.Digest, refused refusal, err error) error {
 	var named *cas.FetchError
 	var missing *cas.MissingError

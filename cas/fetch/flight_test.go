@@ -7,8 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestWhoWaits in a queue: a flight that somebody asks for and that has no batch, and an arrival
-// whose rest is wanted by somebody who did not ask for parts only.
+// TestWhoWaits: a flight is in the queue if a caller wants it and it has no batch; an arrival is in
+// the queue if a caller other than PrefetchRanges wants the rest.
 func TestWhoWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		fl       flight
@@ -33,7 +33,7 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
-// TestHolds: a batch is held if it fits into one message, whatever sizes it claims.
+// TestHolds: a batch accepts blobs that fit into one message, whatever sizes they claim.
 func TestHolds(t *testing.T) {
 	of := func(n int, size int64) *batch {
 		b := &batch{digests: make([]digest.Digest, n)}
@@ -61,14 +61,14 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestWhoLeaves a flight: one that nobody asks for any more is not found by the next asker, and its
-// call is cancelled if nobody asks for any other of it.
+// TestWhoLeaves: a flight without callers is not found by the next caller, and its call is
+// cancelled if none of its other flights has callers.
 func TestWhoLeaves(t *testing.T) {
 	d := digest.Of(digest.SHA256, []byte("text"))
 	for name, c := range map[string]struct {
 		askers           int // of the flight, before one leaves
 		inBatch, ended   bool
-		others           int // who wait for other flights of the batch
+		others           int // callers that wait for other flights of the batch
 		found, cancelled bool
 	}{
 		"the last, in a queue":         {askers: 1},

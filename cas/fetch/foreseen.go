@@ -3,24 +3,24 @@ package fetch
 import "github.com/forerunner-build/forerunner/cas/span"
 
 const (
-	// maxHints is how many streams of all arrivals of a Group bring what is foreseen, each a part.
-	// As many of each arrival may run or wait for their place. A client.Client lets as many calls
-	// stand behind as these and those of prefetching are.
+	// maxHints limits the streams of all arrivals of a Group that fetch predicted parts, one part
+	// each. The same limit holds for the streams of one arrival that run or wait. A client.Client
+	// allows as many low-priority calls as these plus those of prefetching.
 	maxHints = 8
-	// fewStrange reads of what was not foreseen are nothing to worry about.
+	// fewStrange is the number of unpredicted reads that have no consequence.
 	fewStrange = 8
 )
 
-// foreseen is what readers of an arrival will want, as far as is known. It is a hint: nothing fails
-// because of it, and when most reads are of something else it is dropped. The arrival's mu guards
-// it.
+// foreseen has the parts that readers of an arrival are expected to read. It is a hint: its
+// failures have no consequence, and it is dropped when most reads are elsewhere. The arrival's mu
+// guards it.
 type foreseen struct {
 	parts        span.Set
-	queued       []span.Span // what no stream was opened for; the next one first
-	apt, strange int         // reads of what is in parts, and of what is not
+	queued       []span.Span // parts without a stream; the next one first
+	apt, strange int         // reads inside and outside of parts
 }
 
-// foresee has parts come before all that nobody waits for.
+// foresee fetches parts before all bytes for which no caller waits.
 func (a *arrival) foresee(parts []span.Span) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,7 +34,7 @@ func (a *arrival) foresee(parts []span.Span) {
 	a.changeLocked()
 }
 
-// readLocked notes that somebody reads w.
+// readLocked records that a caller reads w.
 func (a *arrival) readLocked(w span.Span) {
 	f := &a.foreseen
 	if len(f.parts) == 0 {
@@ -48,7 +48,7 @@ func (a *arrival) readLocked(w span.Span) {
 	}
 }
 
-// take returns what follows of the part that has the byte at, which somebody waits for.
+// take removes and returns the rest of the part with the byte at, for which a caller waits.
 func (f *foreseen) take(at int64) (part span.Span, ok bool) {
 	part = span.Span{From: at, To: f.parts.End(at)}
 	var left []span.Span
@@ -64,7 +64,7 @@ func (f *foreseen) take(at int64) (part span.Span, ok bool) {
 	return part, part.From < part.To
 }
 
-// planForeseenLocked has what is foreseen come, as far as the bound lets.
+// planForeseenLocked opens streams for predicted parts, up to the limit.
 func (a *arrival) planForeseenLocked(p *plan) {
 	for f := &a.foreseen; len(f.queued) > 0 && a.hintsLocked() < maxHints; {
 		part := f.queued[0]
@@ -89,7 +89,7 @@ func (a *arrival) planForeseenLocked(p *plan) {
 	}
 }
 
-// hintsLocked returns how many streams bring what is foreseen and nobody waited for.
+// hintsLocked returns the number of streams that fetch predicted parts for which no caller waits.
 func (a *arrival) hintsLocked() (n int) {
 	for _, s := range a.streams {
 		if s.purpose == forHint {

@@ -73,9 +73,9 @@ type space struct {
 	bytes int64
 }
 
-// takeLocked takes flights from the front of queue, which holds flights that wait behind or does
-// not, as many as fit into a call, and at least so many. It skips those without callers, and those
-// that wait elsewhere now or have ended.
+// takeLocked takes flights from the front of queue until a call is full, and at least least
+// flights. behind says whether queue has low priority. It skips flights without callers, flights
+// that have moved to the other queue, and flights that have ended.
 func takeLocked(queue []*flight, behind bool, least int, left *space) (taken, rest []*flight) {
 	n := 0
 	for ; n < len(queue) && left.blobs > 0; n++ {

@@ -80,7 +80,7 @@ func TestStoreGathersColdOpens(t *testing.T) {
 	})
 }
 
-// Who asks while few calls are in flight does not wait for any of them.
+// A caller that asks while few calls are in flight does not wait for any of them.
 func TestStoreLoneAskGoesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{})

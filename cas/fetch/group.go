@@ -34,7 +34,7 @@ type Holder interface {
 	// FindMissing returns the missing ones of ds, and counts the others as used. The empty blob is
 	// present.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
-	// Has reports whether d is there, and does not count it as used.
+	// Has reports whether d exists, without counting that as a use.
 	Has(d digest.Digest) bool
 	// Retain prevents the eviction of d until Release has been called as often as Retain returned
 	// true.

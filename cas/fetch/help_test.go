@@ -65,7 +65,7 @@ func storePut(t testing.TB, s *testStore, text string) digest.Digest {
 	return d
 }
 
-// storeText returns the text of d, or how it is not there.
+// storeText returns the text of d, or the error.
 func storeText(s *testStore, d digest.Digest) string {
 	b, err := s.ReadBlob(context.Background(), d)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// Of what comes in one call, what somebody came to wait for meanwhile is written before
-// the rest, the latest first.
+// Of the blobs in one answer, those that callers have begun to wait for are written first, the
+// latest caller's first.
 func TestStoreWritesWantedBlobsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, ds := storeNewPatient("a", "b", "c", "d", "e")

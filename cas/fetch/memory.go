@@ -30,8 +30,8 @@ func (c *memory[V]) get(d digest.Digest) (value V, ok bool) {
 	return c.entries.Get(d)
 }
 
-// add keeps value, unless it alone is larger than the memory, and returns it or the one that was
-// there.
+// add keeps value, unless value alone exceeds the memory. It returns value, or the one that existed
+// before.
 func (c *memory[V]) add(d digest.Digest, value V) V {
 	cost := keptOverhead + int64(value.Bytes())
 	c.mu.Lock()

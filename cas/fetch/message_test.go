@@ -34,8 +34,8 @@ func TestReadMessage(t *testing.T) {
 	}
 }
 
-// TestReadMessageFails: a message that is not there, or is another, is an error each time
-// and is not kept.
+// TestReadMessageFails: a missing message, or one of another type, is an error each time and is not
+// kept.
 func TestReadMessageFails(t *testing.T) {
 	u, ds := storeNewUpstream("other")
 	absent := digest.Of(digest.SHA256, []byte("absent"))

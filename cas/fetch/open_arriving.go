@@ -23,9 +23,10 @@ func (t *ReadThrough) ranged(d digest.Digest) cas.RangeFetcher {
 	return ranged
 }
 
-// OpenArriving opens d for reading, and does not wait for all of a large blob: it returns either a
-// file, as OpenBlob does, or an Arrival. The Arrival reports if the blob is not upstream.
-// OpenArriving also returns where the blob was, even beside an error. The caller closes the result.
+// OpenArriving opens d for reading without waiting for all of a large blob. It returns either a
+// file, as OpenBlob does, or an Arrival. Reads of the Arrival fail if upstream does not have the
+// blob. OpenArriving also returns where the blob was, even with an error. The caller closes the
+// result.
 func (t *ReadThrough) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, *Arrival, cas.Presence, error) {
 	for {
 		file, err := t.store.OpenBlob(ctx, d)

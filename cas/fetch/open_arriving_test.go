@@ -83,8 +83,8 @@ func (c *storeCall) send(p []byte) error {
 // next delivers the n bytes that follow.
 func (c *storeCall) next(n int64) error { return c.send(c.data[c.at:][:n]) }
 
-// end lets the call end with err, unless it has ended: who has all bytes waits for no
-// call any more.
+// end ends the call with err, unless it has ended: a receiver with all bytes no longer waits for
+// the call.
 func (c *storeCall) end(err error) {
 	select {
 	case c.steps <- func() (bool, error) { return true, err }:
@@ -111,7 +111,7 @@ func storeOpenArriving(t *testing.T, r *ReadThrough, d digest.Digest) *Arrival {
 	return a
 }
 
-// storeRead reads in the background; the channel gets what is wrong.
+// storeRead reads in the background; the channel gets an error text.
 func storeRead(u *storeRanges, a *Arrival, off, n int64) <-chan error {
 	result := make(chan error, 1)
 	go func() {
@@ -210,14 +210,14 @@ func TestStoreArrivingRandomOffsetsFirst(t *testing.T) {
 			t.Error(err)
 		}
 		storeWant(t, read)
-		// What the far call will soon have does not make another one.
+		// Bytes that the far call will soon deliver do not cause another call.
 		read = storeRead(u, a, 12<<20+500_000, 10)
 		storePending(t, read)
 		if err := far.next(600_000); err != nil {
 			t.Error(err)
 		}
 		storeWant(t, read)
-		// The first call ends where the far one began, which then goes on to the end.
+		// The first call ends where the far one began; the far one continues to the end.
 		if err := main.next(12 << 20); err != nil {
 			t.Error(err)
 		}
@@ -265,7 +265,7 @@ func TestStoreArrivingFasterCallBrings(t *testing.T) {
 	})
 }
 
-// A call that brings the beginning of what another one was made for brings all of it.
+// A call that delivers the first bytes for which another call was made delivers all of them.
 func TestStoreArrivingOvertakingCallGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u, a := storeArrive(t)
@@ -285,7 +285,7 @@ func TestStoreArrivingOvertakingCallGoesOn(t *testing.T) {
 	})
 }
 
-// A far call ends when it is far enough ahead of those who read.
+// A far call ends when it is far enough ahead of all readers.
 func TestStoreArrivingFarCallsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, u, a := storeArrive(t)
@@ -325,7 +325,7 @@ func TestStoreArrivingCallsAreBounded(t *testing.T) {
 		if err := main.next(1 << 10); err != nil {
 			t.Error(err)
 		}
-		var calls []*storeCall // those that have got what somebody waits for
+		var calls []*storeCall // calls that deliver bytes for which a reader waits
 		for i := range reads {
 			for len(calls) < min(i+2, len(reads)) { // each ends where the next one began
 				far := <-u.calls
@@ -396,7 +396,7 @@ func TestStoreArrivingBlobsThatAreWrong(t *testing.T) {
 				if there, again := s.Contains(a.digest), errors.Is(c.want, cas.ErrCorrupt); there != again {
 					t.Errorf("it is stored: %t", there)
 				}
-				// Who has not read is served by its own upstream.
+				// A caller that has not read anything is served by its own upstream.
 				u.free()
 				storeWantWhole(t, s, u, other)
 			})
@@ -546,7 +546,7 @@ func TestStoreCloseEndsArrivals(t *testing.T) {
 	})
 }
 
-// TestStoreArrivingUnderManyHands has readers come and go at random.
+// TestStoreArrivingUnderManyHands has readers start and stop at random.
 func TestStoreArrivingUnderManyHands(t *testing.T) {
 	data := servertest.Bytes(9, 20<<20)
 	f := servertest.Start(t, servertest.Config{})

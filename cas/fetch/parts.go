@@ -7,15 +7,15 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// PrefetchRanges fetches parts of the large blob d, behind all waiting callers, and does not wait
-// for them. A few are fetched at a time, for all arrivals of the Group. The rest is fetched when a
-// caller asks for d with another method: for Prefetch after the parts and in its turn, for others
-// at once. A caller that opens d reads the parts as soon as they are there. Parts never count as
-// the blob, which is in the Store only when all of it has come and was hashed.
+// PrefetchRanges fetches parts of the large blob d, behind all waiting callers, without waiting. A
+// few parts are fetched at a time, for all arrivals of the Group. The rest is fetched when a caller
+// asks for d with another method: for Prefetch after the parts and in its turn, for other methods
+// at once. A caller that opens d can read the parts as soon as they have arrived. Parts never count
+// as the blob: the Store has the blob only when all bytes have arrived and were hashed.
 //
-// The parts are dropped when the caller and all others have left: the caller calls release once.
-// Nothing happens if ctx has ended, or d is local, too small to be read while it arrives, or being
-// fetched in one piece.
+// The parts are dropped when the caller and all others have left. The caller must call release
+// once. PrefetchRanges does nothing if ctx has ended, or if d is local, too small to be read while
+// it arrives, or being fetched in one piece.
 func (t *ReadThrough) PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func()) {
 	fl := t.askParts(ctx, d, parts)
 	if fl == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// onceStore sees to it that no byte of what arrives is written twice.
+// onceStore checks that no byte of an arriving blob is written twice.
 type onceStore struct {
 	*disk.Store
 	t *testing.T
@@ -145,8 +145,8 @@ func partsOfHands(t *testing.T, data []byte, random *rand.Rand) {
 	}
 }
 
-// partsStep has a call deliver something, or break if it is for a part; it returns whether the call
-// is over.
+// partsStep makes a call deliver something, or break if it is for a part. It returns whether the
+// call has ended.
 func partsStep(random *rand.Rand, c *storeCall, size int64) bool {
 	select {
 	case <-c.over:

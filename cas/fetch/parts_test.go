@@ -41,8 +41,8 @@ func partCalls(t *testing.T, u *storeRanges, parts ...span.Span) (calls []*store
 	return calls
 }
 
-// Parts that are foreseen come alone, a few at a time. What is there is read at once, nobody takes
-// it for the blob, and the rest comes with whoever opens it, in one call over the parts.
+// Predicted parts are fetched alone, a few at a time. They can be read at once, do not count as the
+// blob, and the rest is fetched when a caller opens the blob, in one call that skips the parts.
 func TestPartsComeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -71,7 +71,7 @@ func TestPartsComeFirst(t *testing.T) {
 		for _, p := range parts {
 			storeWant(t, storeRead(u, a, p.From, p.To-p.From))
 		}
-		partCalls(t, u) // none for what is there
+		partCalls(t, u) // none for parts that have arrived
 		for err := error(nil); err == nil && rest[0].at < storeArriving; err = rest[0].next(min(100_000, storeArriving-rest[0].at)) {
 		}
 		rest[0].end(nil)
@@ -82,8 +82,8 @@ func TestPartsComeFirst(t *testing.T) {
 	})
 }
 
-// Parts that nobody opens are gone with the one who foresaw them, and a Prefetch of the blob has
-// the rest come.
+// Unopened parts are dropped when their PrefetchRanges is released. A Prefetch of the blob fetches
+// the rest.
 func TestPartsAreKeptUntilReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -121,7 +121,7 @@ func TestPartsAreKeptUntilReleased(t *testing.T) {
 	})
 }
 
-// What is wanted first goes first, as far as it was foreseen.
+// Parts for which a reader waits come first, as far as they were predicted.
 func TestPartsThatAreWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -144,7 +144,7 @@ func TestPartsThatAreWanted(t *testing.T) {
 	})
 }
 
-// A hint that fails, in whatever way, fails nobody.
+// A failure of a hint causes no failure elsewhere.
 func TestPartsThatFail(t *testing.T) {
 	for what, fail := range map[string]func(*storeCall){
 		"broken":    func(c *storeCall) { c.end(errors.New("broken")) },
@@ -181,7 +181,7 @@ func TestPartsThatFail(t *testing.T) {
 	}
 }
 
-// Parts of which nobody reads anything do not keep readers of the rest waiting.
+// Unread parts do not delay readers of the rest.
 func TestPartsThatAreStrange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -215,8 +215,8 @@ func TestPartsThatAreStrange(t *testing.T) {
 	})
 }
 
-// What somebody waits for, or what waits for its turn, is joined, and what is in the store is left
-// alone.
+// Parts of a blob that is already being fetched or queued join it. Parts of a local blob are
+// ignored.
 func TestPartsOfWhatComesAnyhow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
@@ -242,7 +242,7 @@ func TestPartsOfWhatComesAnyhow(t *testing.T) {
 	})
 }
 
-// TestPartsOverTheWire has parts come from a real storage, which compresses.
+// TestPartsOverTheWire fetches parts from a real storage that compresses.
 func TestPartsOverTheWire(t *testing.T) {
 	data := slices.Concat(servertest.Bytes(9, 10<<20), bytes.Repeat([]byte("compressible"), 1<<20))
 	f := servertest.Start(t, servertest.Config{})

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// fewRanges has so many calls at a time as there are tokens. The others wait.
+// fewRanges runs as many calls at a time as there are tokens. Other calls wait.
 type fewRanges struct {
 	*storeRanges
 	tokens chan struct{}
@@ -29,7 +29,7 @@ func (u fewRanges) FetchRange(ctx context.Context, d digest.Digest, part span.Sp
 	return u.storeRanges.FetchRange(ctx, d, part, w)
 }
 
-// A patientFew has its calls that stand behind made by another upstream, with few tokens.
+// A patientFew makes its low-priority calls through another upstream, which has few tokens.
 type patientFew struct {
 	*storeRanges
 	behind fewRanges
@@ -46,8 +46,8 @@ func newPatientFew(seed uint64, tokens chan struct{}) (patientFew, digest.Digest
 
 var all = span.Span{From: 0, To: storeArriving}
 
-// Parts that are foreseen and have no call yet, or one that brings nothing, keep nobody waiting:
-// neither who reads them nor who waits for all of the blob.
+// Predicted parts whose call is waiting or silent delay no caller, whether it reads them or waits
+// for the whole blob.
 func TestPartsDelayNobody(t *testing.T) {
 	for _, called := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestPartsOfManyFiles(t *testing.T) {
 	})
 }
 
-// What the result of an action waits for stands behind nothing, and hints always do, in whatever
-// order they were asked for.
+// Fetches for the result of an action have high priority, and hints low priority, whatever the
+// order of requests.
 func TestPartsBeforeAndAfterTheRest(t *testing.T) {
 	for _, opens := range []int{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -200,8 +200,8 @@ func busy(t *testing.T, s *testStore) (give func(), end func()) {
 	}
 }
 
-// Of what waits for its turn the parts come at once, of each who foresees some; the rest comes in
-// its turn, and only if the one is still there who asked for it.
+// The parts of a queued blob are fetched at once for each caller that predicted some. The rest is
+// fetched in its turn, and only if the caller that asked for it still waits.
 func TestPartsOfWhatWaits(t *testing.T) {
 	for _, partsFirst := range []bool{true, false} {
 		for _, leaves := range []bool{true, false} {

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/span"
 )
 
-// A link has a round trip and so many bytes a second for all calls together.
+// A link has a round trip and a bandwidth, which all calls share.
 type link struct {
 	*storeUpstream
 	data      []byte
@@ -45,9 +45,9 @@ func (l *link) FetchRange(ctx context.Context, _ digest.Digest, part span.Span, 
 	return nil
 }
 
-// TestPartsSaveWaiting has a command read 5 MB of a file of 128 MB, 64 KiB at a time at places in
-// no order, and says how long it waits, in the time of synctest: with nothing foreseen, the whole
-// file, and its parts. Fewer reads wait with parts.
+// TestPartsSaveWaiting has a command read 5 MB of a file of 128 MB, in random pieces of 64 KiB. It
+// logs how long the command waits, in the time of synctest: without hints, with the whole file as a
+// hint, and with its parts. With parts, fewer reads may wait.
 func TestPartsSaveWaiting(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it moves a gigabyte")

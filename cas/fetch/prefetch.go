@@ -70,26 +70,26 @@ func queueOf(d digest.Digest, directories bool) queueKind {
 	return smallQueue
 }
 
-// Prefetch makes ds local behind all waiting callers, in about their order, and waits for that. It
-// returns, in any order, those that it fetched: not those that were there, nor those that another
-// caller fetches, or requested before their turn. The error says why some did not come; it is one
-// of many.
+// Prefetch makes ds local, roughly in their order, behind all waiting callers, and waits until they
+// are. It returns, in any order, the blobs that it fetched: not blobs that were local, that another
+// caller fetches, or that were requested before their turn. The error is one of the reasons why
+// blobs could not be fetched.
 //
-// Small blobs go in batches, large ones in streams, with a few calls at a time for all Prefetches
-// of the Store, whose ReadThroughs take turns. Blobs that wait for their call delay no caller: one
-// that asks for such a blob with another method gets it in the very next call. A failed blob is
-// tried again for the next caller. If the upstream is a PatientFetcher, the calls go through its
-// Behind. Small calls with waiting callers take some queued blobs along.
+// Small blobs are fetched in batches, large ones in streams, with a few calls at a time for all
+// Prefetches of the Store, whose ReadThroughs take turns. Queued blobs delay no caller: a caller
+// that asks for such a blob with another method gets it with the next call. A failed blob is tried
+// again for the next caller. If the upstream is a PatientFetcher, the calls go through its Behind.
+// Small calls with waiting callers also fetch some queued blobs.
 //
 // When ctx ends, fetches without other callers are cancelled. Blobs are not pinned: new ones, and
-// those of ds that were there, are the last to be evicted. A store that is so small that it evicts
-// them all the same must still take the blobs that an action needs.
+// blobs of ds that were local, are the last to be evicted. Even if the store is so small that it
+// evicts them, it must still accept the blobs that an action needs.
 func (t *ReadThrough) Prefetch(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	return t.prefetch(ctx, ds, false)
 }
 
-// PrefetchDirectories is Prefetch for blobs that lead to further prefetches: they do not wait
-// behind those of Prefetch.
+// PrefetchDirectories does the same as Prefetch for blobs that lead to further prefetches. They do
+// not wait behind blobs of Prefetch.
 func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	return t.prefetch(ctx, ds, true)
 }
@@ -135,8 +135,8 @@ func wait(ctx context.Context, flights []*flight) {
 	}
 }
 
-// askBehind joins the flights of those of ds that are not there, and queues those without one. The
-// caller leaves all of them with leaveBehind.
+// askBehind joins the flights of the blobs in ds that are not local, and queues blobs without a
+// flight. The caller must leave all of them with leaveBehind.
 func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directories bool) ([]*flight, error) {
 	x := t.shared
 	x.mu.Lock()

@@ -94,7 +94,7 @@ func TestStorePrefetches(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// However much is to be prefetched, what somebody asks for is in the next call.
+// A blob that a caller asks for is in the next call, however much is queued for prefetching.
 func TestStoreOpensOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{})
@@ -133,8 +133,8 @@ func TestStoreOpensOvertake(t *testing.T) {
 	})
 }
 
-// Calls for directories, small blobs and large ones do not wait for one another,
-// and one who needs a blob that waits does not wait for its queue.
+// Calls for directories, small blobs and large blobs do not wait for each other. A caller that
+// needs a queued blob does not wait for its queue.
 func TestStoreQueuesDoNotWaitForOneAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{})
@@ -227,7 +227,7 @@ func TestStoreCancelledPrefetchLeavesWhatOthersWaitFor(t *testing.T) {
 	})
 }
 
-// What Prefetch fails to get says nothing to those who ask for the same.
+// A failure of Prefetch does not affect other callers that ask for the same blob.
 func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 	for what, fail := range map[string]func(*storeUpstream, []digest.Digest){
 		"error":   func(u *storeUpstream, _ []digest.Digest) { u.err = errors.New("as the test wants") },
@@ -258,7 +258,7 @@ func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 	}
 }
 
-// Nor to those who wait for bytes of an arriving one.
+// It does not affect readers of an arriving blob either.
 func TestStoreFailedPrefetchIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := servertest.Bytes(7, storeArriving)
@@ -295,7 +295,7 @@ func (h storeHalf) Fetch(ctx context.Context, ds []digest.Digest, sink func(dige
 	return h.storeUpstream.Fetch(ctx, ds[1:], sink)
 }
 
-// A full store takes in what an action needs, whatever is being prefetched.
+// A full store accepts the blobs that an action needs, whatever is being prefetched.
 func TestStorePrefetchPinsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storeOpen(t, t.TempDir(), storeOptions{MaxBytes: 8})
@@ -332,8 +332,8 @@ func TestStoreCloseEndsPrefetches(t *testing.T) {
 	})
 }
 
-// A large blob that is prefetched can be read while it arrives, also by one who
-// comes later, and what it asks for goes the way of those who wait.
+// A large blob that is being prefetched can be read while it arrives, even by a later caller. The
+// caller's requests have the priority of waiting callers.
 func TestStorePrefetchedArrivalIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		data := servertest.Bytes(7, storeArriving)
@@ -415,7 +415,7 @@ func TestStorePrefetchesUnderManyHands(t *testing.T) {
 	storeWantConsistent(t, s)
 }
 
-// Whatever stands behind, others find a call free.
+// Low-priority calls always leave a free call for others.
 func TestClientKeepsCallsFromThoseBehind(t *testing.T) {
 	held := make(chan struct{})
 	arrived := make(chan struct{}, 10)

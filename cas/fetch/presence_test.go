@@ -7,7 +7,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 )
 
-// Where a blob was is told as it was when somebody asked, whatever became of it since.
+// TestWhereABlobWas: the reported presence is the one at the time of the request, whatever happened
+// since.
 func TestWhereABlobWas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, ds := storeNewPatient("here", "coming", "absent")

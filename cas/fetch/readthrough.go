@@ -63,7 +63,7 @@ func (f *fetched) add(d digest.Digest) {
 	f.bytes.Add(d.SizeBytes())
 }
 
-// countFetched counts that d came because of t.
+// countFetched counts d as fetched by t.
 func (t *ReadThrough) countFetched(d digest.Digest) {
 	t.own.add(d)
 	t.fetched.add(d)
@@ -84,14 +84,13 @@ func (t *ReadThrough) Load(ctx context.Context, ds []digest.Digest) error {
 	return nil
 }
 
-// OpenBlob opens d for reading, as Store.OpenBlob does, and fetches it first when
-// it is not there.
+// OpenBlob opens d for reading, as Store.OpenBlob does. If d is not local, it fetches d first.
 func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error) {
 	file, _, err := t.OpenWhole(ctx, d)
 	return file, err
 }
 
-// OpenWhole is OpenBlob that also returns where the blob was, even beside an error.
+// OpenWhole does the same as OpenBlob, and also returns where the blob was, even with an error.
 func (t *ReadThrough) OpenWhole(ctx context.Context, d digest.Digest) (*os.File, cas.Presence, error) {
 	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return file, cas.Local, err
@@ -105,7 +104,7 @@ func (t *ReadThrough) OpenWhole(ctx context.Context, d digest.Digest) (*os.File,
 	return file, h.was, err
 }
 
-// ReadBlob returns the bytes of d and fetches it first when it is not there.
+// ReadBlob returns the bytes of d. If d is not local, it fetches d first.
 func (t *ReadThrough) ReadBlob(ctx context.Context, d digest.Digest) ([]byte, error) {
 	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
 		return b, err
@@ -226,8 +225,8 @@ func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (*holding, e
 	return h, nil
 }
 
-// await waits for the end of all flights and leaves them. h pins the blobs that came; those that
-// another ReadThrough or Prefetch failed to get are returned, to be tried again.
+// await waits for the end of all flights and leaves them. h pins the fetched blobs. It returns the
+// blobs that another ReadThrough or a Prefetch failed to fetch, which must be tried again.
 func (t *ReadThrough) await(ctx context.Context, flights []*flight, h *holding) (again []digest.Digest, err error) {
 	for _, fl := range flights {
 		if err == nil {

@@ -175,7 +175,7 @@ func TestStoreFetchEndsWithItsLastAsker(t *testing.T) {
 		starter, second, third := ask(ds...), ask(ds[0]), ask(ds[1])
 		leave(starter)
 		leave(third)
-		// Nobody waits for b now, but the batch goes on, and b can be joined again.
+		// No caller waits for b now, but the batch continues, and another caller can join b.
 		fourth := ask(ds[1])
 		leave(second)
 		if len(u.ended) > 0 {

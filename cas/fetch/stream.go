@@ -11,23 +11,23 @@ import (
 
 // The bounds of an arrival.
 const (
-	// maxStreams is how many streams fill an arrival, not counting the one that
-	// goes on from the part that has no hole.
+	// maxStreams limits the streams of an arrival, not counting the one that continues from the
+	// part without holes.
 	maxStreams = 3
-	// streamAhead is how far a stream that was opened for a reader goes on behind
-	// what that reader wants.
+	// streamAhead is how many bytes a stream that was opened for a reader delivers beyond the
+	// reader's bytes.
 	streamAhead = 4 << 20
-	// streamReach is how far before the wanted byte a stream may be to be waited
-	// for; what is farther ahead is worth a round trip.
+	// streamReach is the maximum distance of a stream before the wanted byte for which a reader
+	// waits. A larger distance is worth a new stream.
 	streamReach = 1 << 20
-	// streamSkip is how large a part that is there a stream to the end goes over: what comes of
-	// it is dropped, which takes less than a round trip.
+	// streamSkip is the maximum size of an existing part that a stream to the end reads and drops,
+	// which takes less than a round trip.
 	streamSkip = 1 << 20
 	// streamPiece bounds what is written before readers hear of it.
 	streamPiece = 256 << 10
 )
 
-// errEnough ends a stream whose next bytes somebody else fetches, or nobody wants.
+// errEnough ends a stream whose next bytes another stream fetches, or no caller wants.
 var errEnough = errors.New("no more is needed")
 
 // A stream is one call of FetchRange that fills the hole at next. It is the
@@ -42,18 +42,18 @@ type stream struct {
 	// These are guarded by a.mu.
 	state  streamState
 	next   int64
-	skip   int64  // so many bytes come before the one at next
+	skip   int64  // number of bytes before the one at next
 	until  int64  // it goes no further
 	cancel func() // ends the call; nil before it begins
 }
 
-// A purpose is what a stream was opened for.
+// A purpose is the reason why a stream was opened.
 type purpose uint8
 
 const (
-	forReaders purpose = iota // somebody waits
-	forRest                   // nobody waits: all of the blob is to come
-	forHint                   // nobody waits: it was foreseen
+	forReaders purpose = iota // a caller waits
+	forRest                   // no caller waits: the whole blob is wanted
+	forHint                   // no caller waits: the part was predicted
 )
 
 // A streamState is where a stream is. It goes from silent by flowing and writing, again and again,
@@ -65,11 +65,11 @@ const (
 	flowing                      // some has
 	writing                      // the bytes at next are being written
 	enough                       // errEnough ends it
-	overtaken                    // the same, before anything of it came
-	surplus                      // bytes came after the last one
+	overtaken                    // the same, before any byte arrived
+	surplus                      // bytes arrived after the last one
 )
 
-// came reports whether anything of a stream has.
+// came reports whether any bytes of a stream have arrived.
 func (s streamState) came() bool { return s != silent && s != overtaken }
 
 // stopped reports whether errEnough ends it.
@@ -90,15 +90,15 @@ func (s *stream) behind() bool { return s.purpose != forReaders && s.a.behind !=
 // toEnd reports whether the call asks for all that follows.
 func (s *stream) toEnd() bool { return s.part.To == s.a.digest.SizeBytes() }
 
-// A plan is what fetch does next.
+// A plan has the next steps of fetch.
 type plan struct {
 	start   []*stream
 	whole   int64           // the file has no hole before
 	changed <-chan struct{} // set when there is nothing to hash
 }
 
-// plan decides which streams there shall be: one that fills the first hole, for each waiting
-// reader one that will soon be there, and some for what is foreseen, as far as the bounds let.
+// plan decides which streams to open: one that fills the first hole, one near each waiting reader,
+// and some for predicted parts, up to the limits.
 func (a *arrival) plan(hashed int64) (plan, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,8 +115,8 @@ func (a *arrival) plan(hashed int64) (plan, error) {
 	return p, nil
 }
 
-// planWholeLocked has the first hole filled: after what is foreseen, as long as nobody waits for
-// all of it.
+// planWholeLocked fills the first hole: after predicted parts, unless a caller waits for the whole
+// blob.
 func (a *arrival) planWholeLocked(p *plan) {
 	size := a.digest.SizeBytes()
 	if !a.whole || p.whole == size || !a.needed && a.comingLocked() {
@@ -150,11 +150,11 @@ func (a *arrival) planWantsLocked(p *plan) {
 	}
 }
 
-// sureLocked reports whether s is worth waiting for. Before anything comes of one that stands
-// behind others, nobody knows whether it has a call yet.
+// sureLocked reports whether s is worth waiting for. Before the first bytes of a low-priority
+// stream arrive, it is unknown whether the stream has a call.
 func (s *stream) sureLocked() bool { return s.state.came() || !s.behind() }
 
-// inFrontLocked returns how many streams run for those who wait.
+// inFrontLocked returns the number of streams for waiting callers.
 func (a *arrival) inFrontLocked() (n int) {
 	for _, s := range a.streams {
 		if s.purpose != forHint && s.sureLocked() {
@@ -164,8 +164,8 @@ func (a *arrival) inFrontLocked() (n int) {
 	return n
 }
 
-// nearestLocked returns the stream that comes to at first, nil if none does. For those who wait it
-// is a sure one.
+// nearestLocked returns the stream that reaches at first; nil if none does. With sure it considers
+// only streams that are worth waiting for.
 func (a *arrival) nearestLocked(at int64, sure bool) *stream {
 	var nearest *stream
 	from := a.have.Gap(at, a.digest.SizeBytes()).From
@@ -180,7 +180,7 @@ func (a *arrival) nearestLocked(at int64, sure bool) *stream {
 	return nearest
 }
 
-// openLocked opens a stream for those who wait, or for the rest if nobody does.
+// openLocked opens a stream for waiting callers, or for the rest if no caller waits.
 func (a *arrival) openLocked(part span.Span, until int64) *stream {
 	if !a.needed && len(a.wants) == 0 {
 		return a.openForLocked(forRest, part, until)
@@ -222,7 +222,8 @@ func (s *stream) call(ctx context.Context) error {
 	return s.from.FetchRange(ctx, s.a.digest, s.part, s)
 }
 
-// overtakenLocked ends s, of which nothing has come: at once if it may be waiting for its call.
+// overtakenLocked ends s, of which no bytes have arrived: at once if it may be waiting for its
+// call.
 func (s *stream) overtakenLocked() {
 	s.state = overtaken
 	if s.behind() && s.cancel != nil {
@@ -230,9 +231,9 @@ func (s *stream) overtakenLocked() {
 	}
 }
 
-// limitLocked returns how far s may write now: not over what is there or is being
-// got. Of two streams at the same place the one that writes goes on, else the newer one, once
-// anything of it has come: until then, whoever is faster does.
+// limitLocked returns how far s may write now: not into bytes that exist or that another stream
+// fetches. Of two streams at the same position, the one that writes continues; otherwise the newer
+// one continues once its first bytes have arrived. Until then, the faster one does.
 func (a *arrival) limitLocked(s *stream) int64 {
 	if a.have.End(s.next) > s.next {
 		return s.next
@@ -265,11 +266,11 @@ func (s *stream) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// A piece is what a stream takes at once.
+// A piece is a number of bytes that a stream receives at once.
 type piece struct {
 	bytes []byte
 	at    int64
-	known bool // they are there
+	known bool // these bytes exist already
 }
 
 // admit returns how much of p is wanted.
@@ -317,7 +318,7 @@ func (s *stream) arrived(n int64) {
 	a.changeLocked()
 }
 
-// skipLocked has a stream to the end go over a small part that is there, unless another one goes on
+// skipLocked makes a stream to the end skip a small existing part, unless another stream continues
 // from there.
 func (s *stream) skipLocked() {
 	end := s.a.have.End(s.next)
@@ -333,9 +334,9 @@ func (s *stream) skipLocked() {
 	s.next = end
 }
 
-// ended takes s out. That it ended with err, or too early, is the failure of the arrival, unless it
-// was told to, or stood behind those who wait now, or was only for what was foreseen: that comes
-// with the rest then.
+// ended removes s. If it ended with err or too early, the arrival fails, unless s was told to end,
+// has low priority while callers wait, or was only for a predicted part, which is then fetched with
+// the rest.
 func (s *stream) ended(err error) {
 	a := s.a
 	a.mu.Lock()
@@ -354,7 +355,7 @@ func (s *stream) ended(err error) {
 	case err == nil || s.state.stopped() || a.err != nil:
 	case s.purpose == forHint || !s.toEnd():
 		a.foreseen = foreseen{}
-	case s.behind() && a.needed && s.state != surplus: // who waits has calls of his own
+	case s.behind() && a.needed && s.state != surplus: // waiting callers have calls of their own
 	case needed || s.state == surplus:
 		a.err = err
 	}

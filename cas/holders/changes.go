@@ -60,7 +60,7 @@ func (c *Changes) Gained(d digest.Digest, n Name) {
 	c.records = binary.LittleEndian.AppendUint32(appendBlob(append(c.records, recordGained), d), number)
 }
 
-// Lost records that nobody has d any more.
+// Lost records that no name has d any more.
 func (c *Changes) Lost(d digest.Digest) { c.records = appendBlob(append(c.records, recordLost), d) }
 
 // Restart drops unwritten changes, and forgets the names in the file. It is called before a new
@@ -124,7 +124,7 @@ func Read(r io.Reader, gained func(digest.Digest, Name), lost func(digest.Digest
 	}
 }
 
-// orEnd is nil for the errors of a file that ends, be it too early.
+// orEnd returns nil for the errors of reading a file that ends, even if it ends too early.
 func orEnd(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil

@@ -46,14 +46,14 @@ type Table struct {
 	ids   map[Name]uint32
 	names []known // by id
 	free  []uint32
-	// families are how many of names there are of each, of which a half at most.
+	// families has the number of names of each family, of which each may have at most half.
 	families map[family]int
 
 	sets  map[string]*Set // by key
 	limit int             // MaxNames, less in tests
 
-	grown []uint32 // for those of one set at a time
-	key   []byte   // for that of one set at a time
+	grown []uint32 // scratch space for one set at a time
+	key   []byte   // scratch space for the key of one set at a time
 }
 
 // A known is a name with an id.
@@ -97,7 +97,7 @@ func (t *Table) Add(s *Set, n Name) (_ *Set, added bool, err error) {
 	return grown, true, nil
 }
 
-// Drop records that a blob with the set s is gone.
+// Drop records the removal of a blob with the set s.
 func (t *Table) Drop(s *Set) {
 	if s == nil {
 		return

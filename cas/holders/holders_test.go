@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// A model is who has which blobs, as plainly as it can be said.
+// A model has the holders of each blob in the simplest form.
 type model map[digest.Digest]map[Name]bool
 
 func (m model) gain(d digest.Digest, n Name) {
@@ -74,7 +74,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSetsAreShared: blobs that the same names have, in whatever order these came, have one set.
+// TestSetsAreShared: blobs with the same holders share one set, whatever the order in which the
+// holders came.
 func TestSetsAreShared(t *testing.T) {
 	var table Table
 	var sets [100]*Set
@@ -197,8 +198,8 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) { _ = read(t, b) })
 }
 
-// TestFamilies has one customer make instance names below his own until he may have no more: others
-// can have theirs, also when he gave some back.
+// TestFamilies has one customer make instance names below his own until he may have no more. Other
+// customers must still be able to have names, also after he gave some back.
 func TestFamilies(t *testing.T) {
 	table := Table{limit: 6}
 	var his []*Set

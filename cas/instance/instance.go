@@ -31,7 +31,7 @@ func Check(name string) error {
 	return nil
 }
 
-// segmentFault says what forbids s as a segment; "" means nothing.
+// segmentFault says why s is not a valid segment; "" if it is valid.
 func segmentFault(s string) string {
 	switch {
 	case s == "":

@@ -39,7 +39,7 @@ func newFetch(
 	return f
 }
 
-// missing returns those of ds that are left.
+// missing returns the digests in ds that are still missing.
 func (f *fetch) missing(ds []digest.Digest) (rest []digest.Digest) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +111,7 @@ func (f *fetch) fetchFrom(ctx context.Context, c *client.Client, ds []digest.Dig
 	return first.Load(), err
 }
 
-// result returns how the fetch of ds ended, if storage ended with err. No call goes on any more.
+// result returns the outcome of the fetch of ds if storage ended with err. All calls have ended.
 func (f *fetch) result(ds []digest.Digest, err error) error {
 	var named *cas.FetchError
 	if errors.As(err, &named) {

@@ -16,8 +16,8 @@ import (
 // memory until it is verified.
 const maxBlobBytes = 4 << 20
 
-// headStart is how long peers have before storage is asked, too: enough for a round trip nearby,
-// and for so many bytes at 1 Gbit/s.
+// headStart is the time that peers have before storage is asked too: enough for a round trip
+// nearby, and for that many bytes at 1 Gbit/s.
 func headStart(bytes int64) time.Duration {
 	return 5*time.Millisecond + time.Duration(bytes)*10*time.Nanosecond
 }
@@ -36,7 +36,7 @@ type Fetcher struct {
 	fetched *counts
 }
 
-// counts are blobs and bytes that came from peers.
+// counts has the numbers of blobs and bytes that came from peers.
 type counts struct{ blobs, bytes atomic.Int64 }
 
 var (
@@ -70,8 +70,8 @@ func NewFetcher(c *client.Client, peers []*Peer, instance string) *Fetcher {
 	}
 }
 
-// FromPeers returns how many blobs and bytes came from peers, including those of the Fetchers that
-// Behind returned.
+// FromPeers returns how many blobs and bytes came from peers, including those of Fetchers from
+// Behind.
 func (n *Fetcher) FromPeers() (blobs, bytes int64) {
 	return n.fetched.blobs.Load(), n.fetched.bytes.Load()
 }

@@ -77,7 +77,7 @@ func (g garbled) SendMsg(m any) error {
 	return g.ServerStream.SendMsg(m)
 }
 
-// A heard is what storage was asked for.
+// A heard has the requests that storage received.
 type heard struct {
 	mu    sync.Mutex
 	blobs int
@@ -107,8 +107,8 @@ func (h *heard) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, c
 	return call(srv, s)
 }
 
-// peerTexts makes texts of the sizes that are treated differently, but for that which peers
-// are not asked for.
+// peerTexts returns texts of all sizes that are treated differently, except the size for which
+// peers are not asked.
 func peerTexts() (texts []string) {
 	for _, n := range []int{1, 100, cas.StreamAbove + 1} {
 		texts = append(texts, strings.Repeat("x", n))
@@ -146,8 +146,8 @@ func startPeers(t *testing.T, texts []string, near ...*peerFarm) *peersCase {
 	return c
 }
 
-// fetch fetches everything, and fails unless so much of it came from peers, and storage was asked
-// for the rest.
+// fetch fetches everything. It fails unless fetched blobs came from peers and storage was asked for
+// the rest.
 func (c *peersCase) fetch(t *testing.T, fetched int) {
 	t.Helper()
 	before, _ := c.peers.FromPeers()
@@ -181,7 +181,7 @@ func TestPeersGoBeforeStorage(t *testing.T) {
 		if blobs, size := c.peers.FromPeers(); blobs != 3 || size != 101+cas.StreamAbove+1 {
 			t.Errorf("%d blobs, %d bytes", blobs, size)
 		}
-		// What nobody near has is storage's, as is what is large.
+		// Large blobs, and blobs that no peer has, come from storage.
 		large := strings.Repeat("x", maxBlobBytes+1)
 		c = startPeers(t, append(texts, large), startPeer(t, texts[1], large))
 		c.fetch(t, 1)
@@ -193,8 +193,8 @@ func TestPeersGoBeforeStorage(t *testing.T) {
 	})
 }
 
-// A peer that fails, lies or is slow changes nothing but who brings the blobs, and is not asked
-// again at once.
+// A peer that fails, sends wrong bytes or is slow affects only where blobs come from, and is not
+// asked again at once.
 func TestBadPeers(t *testing.T) {
 	texts := peerTexts()
 	unavailable := status.Error(codes.Unavailable, "as the test wants")
@@ -329,7 +329,7 @@ func (s *damagedOnce) SendMsg(m any) error {
 }
 
 // TestStorageIsAskedAgain: storage that ends a stream because its blob is damaged is asked again,
-// also beside peers.
+// even if there are peers.
 func TestStorageIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := strings.Repeat("x", 2*cas.StreamAbove)
@@ -355,7 +355,7 @@ func TestStorageIsAskedAgain(t *testing.T) {
 	})
 }
 
-// What is missing everywhere and what cannot be stored is told apart.
+// A blob that is missing everywhere and a blob that cannot be stored cause different errors.
 func TestPeersAndErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := startPeer(t, "a", "b")

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxPeers bounds the peers that one caller gets, maxConnected the connections. A peer that
-	// nobody named for maxIdle loses its connection.
+	// maxPeers limits the peers of one caller, maxConnected the connections. A peer that no caller
+	// named for maxIdle loses its connection.
 	maxPeers, maxConnected = 3, 32
 	maxIdle                = 10 * time.Minute
 )
@@ -40,8 +40,8 @@ func NewPool(dial func(address string) (*grpc.ClientConn, error), log *zap.Logge
 	return &Pool{dial: dial, log: log, known: known}
 }
 
-// At returns the peers at those of the first three addresses that it can dial. It does not wait for
-// connections.
+// At returns the peers at the first three addresses, as far as it can dial them. It does not wait
+// for connections.
 func (p *Pool) At(addresses []string) (asked []*Peer) {
 	if p.dial == nil || len(addresses) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func (p *Pool) At(addresses []string) (asked []*Peer) {
 	return asked
 }
 
-// Close closes all connections. Reads from peers that are under way continue with storage.
+// Close closes all connections. Unfinished reads from peers continue with storage.
 func (p *Pool) Close() { p.disconnect(0) }
 
 func (p *Pool) find(address string) *connected {
@@ -90,8 +90,8 @@ func (p *Pool) add(address string, x *connected) *connected {
 	return first
 }
 
-// disconnect closes connections to peers that were not named for so long, and to those named
-// longest ago while there are too many.
+// disconnect closes the connections to peers that were not named for idle and, while there are too
+// many, to the peers that were named longest ago.
 func (p *Pool) disconnect(idle time.Duration) {
 	var gone []*connected
 	p.mu.Lock()

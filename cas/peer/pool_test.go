@@ -13,8 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// TestPoolForgets: peers that nobody named for long, and those that are too many, lose their
-// connections.
+// TestPoolForgets: peers that no caller named for long, and surplus peers, lose their connections.
 func TestPoolForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := map[string]*grpc.ClientConn{}

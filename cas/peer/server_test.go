@@ -82,7 +82,7 @@ func TestServerHasNothingHalf(t *testing.T) {
 	}
 }
 
-// What others read goes as if they had not.
+// Reads by peers do not count as uses.
 func TestReadsByPeersAreNoUse(t *testing.T) {
 	f := startPeer(t)
 	var err error
@@ -113,7 +113,7 @@ func TestReadsByPeersAreNoUse(t *testing.T) {
 			t.Errorf("blob %d is there: %t", i, i == 0)
 		}
 	}
-	// Who had begun to read it goes on.
+	// A reader that had begun continues.
 	if b, err := io.ReadAll(file); string(b) != "0123456789" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}

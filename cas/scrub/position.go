@@ -47,7 +47,7 @@ func decode(b []byte) (at position, err error) {
 	return at, err
 }
 
-// store writes a position so that it is there as a whole or not at all.
+// store writes a position atomically.
 func (p position) store(path string) error {
 	b, err := json.Marshal(p)
 	if err != nil {

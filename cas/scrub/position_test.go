@@ -44,8 +44,8 @@ func TestTornPositionIsNone(t *testing.T) {
 	}
 }
 
-// TestPositionOfTheFutureIsNone: a pass that is to begin or end later would not be made until then,
-// and nobody could tell what was read in it.
+// TestPositionOfTheFutureIsNone: a pass that begins or ends in the future would not run until then,
+// and it would be unknown what it has read.
 func TestPositionOfTheFutureIsNone(t *testing.T) {
 	now := time.Now()
 	past, future := now.Add(-time.Hour), now.Add(time.Second)
@@ -69,7 +69,8 @@ func TestPositionOfTheFutureIsNone(t *testing.T) {
 	}
 }
 
-// TestOlderPosition: older files name the target differently, and a pass goes on where it was.
+// TestOlderPosition: older files name the target differently. A pass must continue where it
+// stopped.
 func TestOlderPosition(t *testing.T) {
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "scrub")
@@ -104,7 +105,8 @@ func TestOlderPosition(t *testing.T) {
 	}
 }
 
-// TestPositionThatCannotBeStored: that is said, nothing is left of it, and what was there stays.
+// TestPositionThatCannotBeStored: the error is reported, no temporary file is left, and the old
+// file stays.
 func TestPositionThatCannotBeStored(t *testing.T) {
 	at := position{Began: time.Now().Add(-time.Hour), LastWhole: time.Now().Add(-time.Hour)}
 	for name, c := range map[string]struct {

@@ -19,7 +19,7 @@ const (
 	waitStep = time.Second
 )
 
-// ErrGone ends Copy when nobody needs the file any more.
+// ErrGone ends Copy when no caller needs the file any more.
 var ErrGone = errors.New("the file is gone")
 
 // A Reader reads files in pieces, at the pace of a pass.
@@ -38,7 +38,8 @@ func (r *Reader) Copy(ctx context.Context, w io.Writer, file *os.File, needed fu
 	if r.piece == nil {
 		r.piece = make([]byte, pieceBytes)
 	}
-	// Reads then load only the requested pages; it would be unknown who loaded others.
+	// Random access loads only the requested pages. With read-ahead it would be unknown which
+	// reader loaded the others.
 	fd := int(file.Fd())
 	_ = unix.Fadvise(fd, 0, 0, unix.FADV_RANDOM)
 	for {

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestCosts: a file that nobody had to look at costs nothing, any other one at least what it takes
-// to open one.
+// TestCosts: a file that did not need a check costs nothing. Any other file costs at least as much
+// as opening one.
 func TestCosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict    Verdict
@@ -63,8 +63,8 @@ func TestRests(t *testing.T) {
 	}
 }
 
-// TestNeeded: who rests asks whether the file is still needed, and goes on if it is, or nobody can
-// tell.
+// TestNeeded: after a pause the reader asks whether the file is still needed. It continues if it
+// is, or if that is unknown.
 func TestNeeded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, 4*pieceBytes), 0o600); err != nil {
@@ -97,8 +97,8 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// TestRestOfLittle: what is less than a piece, or was paid for while it was read, is not waited
-// for, and what was idle too long does not pay for later reads.
+// TestRestOfLittle: the pause for less than a piece, or for time already idle, is skipped. Idle
+// time that is too old does not pay for later reads.
 func TestRestOfLittle(t *testing.T) {
 	const pace = 4 * pieceBytes
 	for name, c := range map[string]struct {

@@ -64,7 +64,7 @@ func (o *Options) validate() error {
 type Verdict int
 
 const (
-	Passed  Verdict = iota // nothing to read: it is gone, or was verified since the pass began
+	Passed  Verdict = iota // nothing to read: the file is gone, or was verified since the pass began
 	Whole                  // it was read and is right
 	Damaged                // it was wrong, or could not be read
 )

@@ -133,7 +133,7 @@ func during(t *testing.T, s *Scrubber, what func()) {
 	<-done
 }
 
-// TestOptions: what is not set has a default, and what makes no sense is refused.
+// TestOptions: unset options have defaults, and invalid ones are refused.
 func TestOptions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "scrub")
 	for name, o := range map[string]Options{"period": {Every: -1}, "rate": {Rate: -1}} {
@@ -305,7 +305,7 @@ func TestLoadSlowsAPassWithoutStarvingIt(t *testing.T) {
 				t.Errorf("after an hour of load: %+v", st)
 			}
 		})
-		// What comes too late is read at half of the rate.
+		// A pass that is too late reads at half of the rate.
 		target.files, s.at = nil, position{Began: time.Now().Add(-2 * time.Hour), LastWhole: time.Now()}
 		during(t, s, func() {
 			time.Sleep(20 * time.Second)

@@ -167,7 +167,7 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	return result, nil
 }
 
-// checkAction fails unless the action d and its command are there.
+// checkAction fails unless the action d and its command exist.
 func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
 	action := new(repb.Action)
 	err := c.readMessage(ctx, d, action)

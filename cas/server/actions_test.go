@@ -89,7 +89,7 @@ func TestServerInlinesOnlyWhatIsSmall(t *testing.T) {
 	}
 }
 
-// A result is known only while each single blob it refers to is there.
+// A result is a hit only while each blob that it refers to exists.
 func TestServerResultNeedsAllBlobs(t *testing.T) {
 	file := func(name string) *repb.Directory {
 		return &repb.Directory{Files: []*repb.FileNode{{
@@ -219,7 +219,7 @@ func TestServerUpdateIsChecked(t *testing.T) {
 	netCode(t, "reserved instance", err, codes.InvalidArgument)
 }
 
-// A failure that somebody wrote at a time when they were taken is no hit.
+// A stored failure, from a time when failures were accepted, is not a hit.
 func TestServerFailuresAreNoHits(t *testing.T) {
 	f := netStart(t, netConfig{})
 	action := f.putAction(t, "a")

@@ -164,7 +164,7 @@ func TestServerWrite(t *testing.T) {
 		committed int64
 		code      codes.Code
 		stored    bool
-		kept      bool // what has arrived, to be resumed
+		kept      bool // received bytes are kept for resumption
 	}{
 		"at once":    {one(name, 0, "abc"), 3, codes.OK, true, false},
 		"metadata":   {one(name+"/a/b", 0, "abc"), 3, codes.OK, true, false},
@@ -286,7 +286,7 @@ func (a *uploads) has(name string) bool {
 	return a.byName[r] != nil
 }
 
-// netWait polls for what the server does on its own time.
+// netWait polls until the server has done something asynchronous.
 func netWait(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
@@ -405,7 +405,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	if _, err := turn.Write([]byte("cd")); !errors.Is(err, cas.ErrCorrupt) {
 		t.Errorf("write past the end: %v", err)
 	}
-	now = now.Add(time.Hour) // what is being written to does not expire
+	now = now.Add(time.Hour) // an upload that receives bytes does not expire
 	if _, err := turn.Write([]byte("c")); err != nil {
 		t.Error(err)
 	}

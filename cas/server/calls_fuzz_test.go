@@ -54,7 +54,7 @@ func newRawServer(t *testing.T, blobs ...[]byte) *rawServer {
 	return f
 }
 
-// call makes a call, whose error has to be one that says whose fault it is.
+// call makes a call. Its error must say whether the caller or the server is at fault.
 func (f *rawServer) call(method string, requests ...[]byte) ([][]byte, codes.Code) {
 	f.t.Helper()
 	answers, err := f.services.Call(f.t.Context(), method, requests...)
@@ -74,7 +74,7 @@ func (f *rawServer) call(method string, requests ...[]byte) ([][]byte, codes.Cod
 	return answers, code
 }
 
-// expectBlobs has every blob of the store be what its name says.
+// expectBlobs checks that every blob in the store matches its name.
 func (f *rawServer) expectBlobs() {
 	f.t.Helper()
 	err := filepath.WalkDir(f.dir, func(name string, entry fs.DirEntry, err error) error {
@@ -170,8 +170,8 @@ func FuzzCalls(f *testing.F) {
 	})
 }
 
-// FuzzWrite uploads a blob in two messages, any part of which may be wrong. What is said to be
-// stored is.
+// FuzzWrite uploads a blob in two messages with arbitrary faults. If the server reports success, it
+// has the blob.
 func FuzzWrite(f *testing.F) {
 	text := bytes.Repeat([]byte("text "), 300)
 	f.Add(text, uint16(700), int64(0), false, true, int8(0), []byte{})
@@ -214,7 +214,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// FuzzActionResult stores any result. It comes back as it was, or not at all.
+// FuzzActionResult stores arbitrary results. A result comes back unchanged or not at all.
 func FuzzActionResult(f *testing.F) {
 	leaf := []byte("leaf")
 	d := digest.Of(digest.SHA256, leaf).Proto()

@@ -22,8 +22,8 @@ func (s *Server) reads(instance string) cas.Readable {
 	return s.content(instance)
 }
 
-// findMissing returns those of ds that an instance name does not have. It detects damage now,
-// because a client that learns that a blob is present does not upload it.
+// findMissing returns the digests in ds that an instance name does not have. It checks for damage
+// now, because a client does not upload a blob that it believes to be present.
 func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.Digest) ([]digest.Digest, error) {
 	if s.shared != nil {
 		return s.shared.FindMissing(ctx, ds)
@@ -48,7 +48,7 @@ const (
 	resent  = 8 // decoded, and encoded in an answer
 )
 
-// reserve waits until there is room for a message of so many bytes, unless it is small.
+// reserve waits until there is room for a message of that many bytes, unless it is small.
 func (c catalog) reserve(ctx context.Context, bytes, each int64) error {
 	const small = 64 << 10
 	if bytes <= small {

@@ -65,7 +65,7 @@ func (p *ownTrees) addLocked(k treeKey) {
 // Isolated reports whether each instance name sees only blobs that it has uploaded.
 func (s *Server) Isolated() bool { return s.store.Isolated() }
 
-// ReadBlob returns the bytes of d, if the instance name has it. Its errors are those of
+// ReadBlob returns the bytes of d, if the instance name has it. The errors are the same as those of
 // Store.ReadBlob.
 func (s *Server) ReadBlob(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
 	return s.content(instance).ReadBlob(ctx, d)

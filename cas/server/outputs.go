@@ -40,7 +40,7 @@ func isFolder(d *repb.OutputDirectory) string {
 	return digest.Text(d.GetTreeDigest()) + " " + digest.Text(d.GetRootDirectoryDigest())
 }
 
-// outputPaths are the paths of a result, of which each names one thing.
+// outputPaths has the paths of a result. Each path must name one thing.
 type outputPaths struct {
 	given map[string]struct{} // of files and directories, as the command has them
 	clean map[string]output

@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestResultsThatNobodyCanUse has a client write results of which no client could make files, or of
-// which two would make different ones: they are refused, and no hits.
+// TestResultsThatNobodyCanUse has a client write results that no client could turn into files, or
+// that two clients would turn into different files. They must be refused, and must not be hits.
 func TestResultsThatNobodyCanUse(t *testing.T) {
 	f := netStart(t, netConfig{server: Options{AllowActionUpdates: true}})
 	there := f.put(t, digest.SHA256, []byte("there")).Proto()

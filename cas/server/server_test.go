@@ -34,7 +34,7 @@ var (
 	netB3  = digest.Of(digest.BLAKE3, []byte("abc"))
 )
 
-// netConfig says what server a test wants. The interceptors inject faults.
+// netConfig configures the server of a test. The interceptors inject faults.
 type netConfig struct {
 	dir            string       // of the store; one of its own if empty
 	store          disk.Options // a zero MaxBytes is 256 MiB
@@ -320,8 +320,8 @@ func TestServerBatchLimit(t *testing.T) {
 	netCode(t, "update that claims to grow", err, codes.InvalidArgument)
 }
 
-// TestImpossibleSizesAreNotErrorsOfOurs: sizes that nobody could store are refused, and an operator
-// is not called for what a client makes up.
+// TestImpossibleSizesAreNotErrorsOfOurs: impossible sizes are refused as the client's error, and
+// are not logged as errors for the operator.
 func TestImpossibleSizesAreNotErrorsOfOurs(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: 1 << 20}, server: Options{Logger: zap.New(core)}})

@@ -58,7 +58,7 @@ type Receiver interface {
 	Create(d digest.Digest) (cas.Writer, error)
 	// Release undoes the Retain with which Keep leaves a blob.
 	Release(d digest.Digest)
-	// Fits returns an error if a blob of so many bytes can never be stored.
+	// Fits returns an error if a blob of that size can never be stored.
 	Fits(bytes int64) error
 }
 

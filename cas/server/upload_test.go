@@ -59,8 +59,8 @@ func uploadWantBound(t *testing.T, s *disk.Store) {
 	}
 }
 
-// Uploads that broke off are within the bound of the store, and give way to what
-// comes: their clients begin anew.
+// Unfinished uploads count for the limit of the store and are evicted for new blobs. Their clients
+// must start again.
 func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	const size = 1 << 20
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: size}})
@@ -95,7 +95,7 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	}
 	castest.WantConsistent(t, f.store)
 
-	// What comes in a batch finds room as well.
+	// A batch upload also evicts unfinished uploads.
 	if n, err := f.unfinished(t, kept.from(0, 1)); n != size-1 || err != nil {
 		t.Errorf("committed %d, %v", n, err)
 	}
@@ -109,7 +109,7 @@ func TestServerUnfinishedUploadsAreWithinTheBound(t *testing.T) {
 	castest.WantConsistent(t, f.store)
 }
 
-// Uploads that broke off give way to what a result carries inline, too.
+// A result with inline outputs also evicts unfinished uploads.
 func TestServerInlineOutputsFindRoom(t *testing.T) {
 	const size = 1 << 20
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: size}, server: Options{AllowActionUpdates: true}})
@@ -140,7 +140,7 @@ func TestServerInlineOutputsFindRoom(t *testing.T) {
 	}
 }
 
-// What never fits does not make others give way.
+// A blob that can never fit does not evict anything.
 func TestServerRefusesWhatNeverFits(t *testing.T) {
 	const size = 1 << 20
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: size}})
@@ -217,7 +217,7 @@ func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	castest.WantConsistent(t, s)
 }
 
-// uploadBegin begins an upload and writes so many bytes of it.
+// uploadBegin begins an upload and writes that many bytes of it.
 func uploadBegin(t *testing.T, a *uploads, b uploadBlob, bytes int) *turn {
 	t.Helper()
 	turn, err := a.begin(b.name, 0)
@@ -268,7 +268,7 @@ func TestUploadsGiveNoWayToNames(t *testing.T) {
 	}
 }
 
-// Who comes while the file of what gave way is being removed finds room.
+// An upload that comes while an evicted file is being removed finds room.
 func TestUploadsGiveWayAtOnce(t *testing.T) {
 	const size = 1000
 	s := castest.OpenDisk(t, t.TempDir(), disk.Options{MaxBytes: size})

@@ -120,8 +120,8 @@ func completedSize(name wire.Resource) int64 {
 	return name.Digest.SizeBytes()
 }
 
-// receive writes the bytes of in to w, as they come: a client that sends little holds no buffer,
-// and one that compresses holds those of its frames, as far as there is room.
+// receive writes the bytes of in to w as they arrive. A client that sends little holds no buffer. A
+// client that compresses holds the buffers of its frames, if there is room for them.
 func (v *byteStreamService) receive(w io.Writer, in *writeReceiver, name wire.Resource) error {
 	if name.Compressor == repb.Compressor_IDENTITY {
 		return in.writeTo(w)

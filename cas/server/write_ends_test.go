@@ -24,8 +24,8 @@ type writeEnd struct {
 	kept      int64 // of the upload, as QueryWriteStatus says; the blob's size if it is stored
 }
 
-// writeEnds are all ways to end a Write by closing it. A name of "" in a first request
-// is that of the upload; z is the content as it goes over the wire.
+// writeEnds returns all ways to end a Write by closing it. An empty name in a first request stands
+// for the upload's name; z is the content as sent.
 func writeEnds(name string, z []byte) map[string]writeEnd {
 	type request = bytestream.WriteRequest
 	const bad = codes.InvalidArgument
@@ -71,8 +71,8 @@ func writeEnds(name string, z []byte) map[string]writeEnd {
 	}
 }
 
-// However a Write ends, its answer is what ByteStream and REv2 prescribe, and it is OK
-// only if the blob is in the store.
+// However a Write ends, its response is what ByteStream and REv2 prescribe, and it is OK only if
+// the blob is in the store.
 func TestServerWriteEnds(t *testing.T) {
 	plain := wire.Resource{Instance: "a/b", UUID: netTestUUID, Digest: netB3}.String()
 	packed := strings.Replace(plain, "blobs", "compressed-blobs/zstd", 1)
@@ -101,7 +101,8 @@ func TestServerWriteEnds(t *testing.T) {
 	}
 }
 
-// wantKept has the server know of so many bytes of netB3, and have the blob if it said so.
+// wantKept checks that the server has that many bytes of netB3, and that it has the blob if it
+// reported success.
 func (f *netFarm) wantKept(t *testing.T, name string, kept int64, saidOK bool) {
 	t.Helper()
 	stored := f.store.Contains(netB3)
@@ -116,7 +117,7 @@ func (f *netFarm) wantKept(t *testing.T, name string, kept int64, saidOK bool) {
 	}
 }
 
-// The empty blob is always there, whatever is sent of it.
+// The empty blob always exists, whatever is sent for it.
 func TestServerWriteOfNothing(t *testing.T) {
 	for _, fn := range digest.Functions() {
 		for form, want := range map[string]int64{"blobs": 0, "compressed-blobs/zstd": -1} {
@@ -203,8 +204,7 @@ func (a *uploads) idle(name string) bool {
 	return u != nil && u.holder == nil
 }
 
-// A blob that turns up before a stream is closed without finish_write is there, and that is the
-// answer.
+// If the blob appears before a stream is closed without finish_write, the response reports success.
 func TestServerWriteClosedWhenItIsThere(t *testing.T) {
 	plain := wire.Resource{UUID: netTestUUID, Digest: netB3}.String()
 	for name, want := range map[string]int64{
@@ -229,7 +229,7 @@ func TestServerWriteClosedWhenItIsThere(t *testing.T) {
 	}
 }
 
-// Of two streams of one name the younger goes on; the older is told so.
+// Of two streams with the same name, the newer one continues; the older one gets an error.
 func TestServerWriteTwoStreams(t *testing.T) {
 	f := netStart(t, netConfig{})
 	data := netBytes(1, 4*wire.StreamChunk)

@@ -85,9 +85,8 @@ func randomProperties(r *rand.Rand) *repb.NodeProperties {
 	return p
 }
 
-// scramble encodes a message in a way that nobody does and everybody must
-// understand: fields cut out of their place, given twice or in parts, with
-// unknown ones between them, to the depth of nested messages.
+// scramble encodes a message in an unusual but valid way: fields out of order, repeated or in
+// parts, with unknown fields between them, at every depth of nested messages.
 func scramble(r *rand.Rand, b []byte, depth int) []byte {
 	type field struct{ whole, value []byte }
 	var fields []field

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// refEntries is what Parse, At and Len have to agree with: it decodes b with the
-// protobuf library, checks the message in the plainest way, and lists its entries.
+// refEntries is the reference for Parse, At and Len: it decodes b with the protobuf library, checks
+// the message in the simplest way, and lists its entries.
 func refEntries(fn digest.Function, b []byte) ([]Entry, error) {
 	m := new(repb.Directory)
 	if err := proto.Unmarshal(b, m); err != nil {

@@ -9,17 +9,16 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// text returns b as a string without a copy. The bytes are those of a message, which nobody changes
+// text returns b as a string without a copy. The bytes belong to a message that must not change
 // (see Parse).
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // errWire is about bytes that are no protobuf message of any type.
 var errWire = errors.New("it cannot be decoded")
 
-// A cursor goes through the fields of an encoded message. After next has
-// returned true num and typ are those of a field and its value is in bytes or
-// varint, if it is of either type. A field of another type than its message
-// declares counts as unknown.
+// A cursor iterates over the fields of an encoded message. After next has returned true, num and
+// typ describe a field, and its value is in bytes or varint, depending on typ. A field with another
+// type than its message declares counts as unknown.
 type cursor struct {
 	rest   []byte
 	num    protowire.Number
@@ -115,7 +114,7 @@ type node struct {
 	has        fields
 }
 
-// fields are those of a node that need not be there, and are.
+// fields are the optional fields that a node has.
 type fields uint8
 
 const (

@@ -14,10 +14,10 @@ const (
 	// MaxZstdWindow limits the memory that a compressed upload can allocate on the server; it is
 	// the window of zstd's strongest level.
 	MaxZstdWindow = 128 << 20
-	// streamWindow is that of our own streams. A longer one takes memory at both ends, and makes
-	// few files smaller.
+	// streamWindow is the window of our own streams. A larger one takes memory at both ends, and
+	// makes few files smaller.
 	streamWindow = 1 << 20
-	// encoderTables is the memory of a stream encoder beside its window, as measured.
+	// encoderTables is the measured memory of a stream encoder, besides its window.
 	encoderTables = 900 << 10
 )
 
@@ -27,7 +27,7 @@ func NewStreamEncoder(w io.Writer, size int64) (*zstd.Encoder, error) {
 		zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(windowFor(size)), zstd.WithZeroFrames(true))
 }
 
-// windowFor returns the window with which a stream of so many bytes is written.
+// windowFor returns the window for a stream of that many bytes.
 func windowFor(size int64) int {
 	const least = 64 << 10
 	return 1 << bits.Len64(uint64(min(max(size, least), streamWindow))-1)
@@ -58,7 +58,7 @@ type Frames struct {
 	refused  error
 }
 
-// NewFrames returns Frames for the stream in of a blob of so many bytes.
+// NewFrames returns Frames for the stream in of a blob of that many bytes.
 func NewFrames(in io.Reader, size int64, admit func(bytes int64) error) *Frames {
 	f := &Frames{in: in, size: size, admit: admit}
 	f.at = f.frame

@@ -53,8 +53,8 @@ func ParseRead(name string) (Resource, error) {
 }
 
 // ParseWrite parses "[instance/]uploads/uuid/blobs/[function/]hash/size[/metadata]" or the
-// compressed form, and drops the metadata, which may have any number of segments. Its errors are
-// those of ParseRead.
+// compressed form. It drops the metadata, which may have any number of segments. The errors are the
+// same as those of ParseRead.
 func ParseWrite(name string) (Resource, error) {
 	r, segments, err := splitInstance(name)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestNewUUID(t *testing.T) {
 	}
 }
 
-// What is accepted means the same when written and parsed again.
+// Accepted names mean the same after they are written and parsed again.
 func FuzzResourceNames(f *testing.F) {
 	f.Add("main/x/blobs/" + netSHA.String())
 	f.Add("uploads/" + netTestUUID + "/compressed-blobs/zstd/blake3/" + netB3.String() + "/meta")

@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/journal"
 )
 
-// replayCommand returns the verb that has what was recorded happen again.
+// replayCommand returns the verb that replays a recording.
 func replayCommand() *cobra.Command {
 	check := false
 	cmd := &cobra.Command{

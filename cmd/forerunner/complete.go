@@ -21,7 +21,7 @@ const (
 	mostCompleted = 1000
 )
 
-// Values are what an argument may be, each with what is shown beside it.
+// Values are the possible values of an argument, each with its description.
 type values map[string]string
 
 // list returns what a shell is told of those that continue what is typed.
@@ -35,8 +35,8 @@ func (v values) list(typed string) []cobra.Completion {
 	return list
 }
 
-// complete returns what an argument of a verb may be, by what the verb's use calls it, and whether
-// more may follow it.
+// complete returns the possible values of an argument of a verb, by its name in the verb's usage,
+// and whether more text may follow a value.
 func (c *adminCall) complete(ctx context.Context, cmd *cobra.Command, args []string, typed string) (list []cobra.Completion, goesOn bool) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (c *adminCall) operationNames(ctx context.Context, ended, prefixed bool) va
 	return all
 }
 
-// actions are those of the last operations that have ended.
+// actions returns the actions of the latest completed operations.
 func (c *adminCall) actions(ctx context.Context) values {
 	all := values{}
 	if list, err := c.ListRecords(ctx, &admin.ListRecordsRequest{PageSize: 100}); err == nil {

@@ -127,7 +127,7 @@ func TestCompletionWithoutScheduler(t *testing.T) {
 	}
 }
 
-// TestWordsOfFlags: shells know what flags may be.
+// TestWordsOfFlags: shells complete the values of flags.
 func TestWordsOfFlags(t *testing.T) {
 	words, known := find(t, "exec").GetFlagCompletionFunc("live")
 	if !known {

@@ -57,7 +57,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestWhatIsShownLive: only people see what is not vouched for, unless it is asked for.
+// TestWhatIsShownLive: unverified output is shown only on a terminal, unless a flag asks for it.
 func TestWhatIsShownLive(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server"
 )
 
-// A loser is a farm whose storage has lost the output of what is in the cache. Executing brings it
-// back, if it is not lost for good.
+// A loser is a farm whose storage has lost an output of a cached result. Executing the action again
+// restores it, unless it is lost permanently.
 type loser struct {
 	repb.UnimplementedExecutionServer
 	repb.UnimplementedCapabilitiesServer
@@ -55,7 +55,7 @@ func (l *loser) Execute(r *repb.ExecuteRequest, stream grpc.ServerStreamingServe
 	})
 }
 
-// TestLostOutputs: what the storage has lost of a result is made again, once.
+// TestLostOutputs: lost outputs of a result are made again, once.
 func TestLostOutputs(t *testing.T) {
 	for _, good := range []bool{true, false} {
 		dir := t.TempDir()

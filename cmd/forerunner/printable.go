@@ -47,8 +47,8 @@ func onOneLine(s string) string {
 	}, s)
 }
 
-// inJSON writes the characters of a JSON text that are not shown as JSON can: all that is not shown
-// is in its strings, but for line breaks.
+// inJSON escapes unprintable characters of a JSON text. All of them are in its strings, except line
+// breaks.
 func inJSON(encoded []byte) []byte {
 	var b []byte
 	for _, r := range string(encoded) {
@@ -119,8 +119,7 @@ func clean(m protoreflect.Message) {
 	})
 }
 
-// change has all texts of a message that are for people be what to makes of them, by the names of
-// their fields.
+// change replaces all texts of a message that are for people by what to returns for their fields.
 func change(m protoreflect.Message, to func(protoreflect.Name, string) string) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {

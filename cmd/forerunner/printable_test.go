@@ -37,8 +37,8 @@ func (hostileConn) Invoke(_ context.Context, _ string, args, reply any, _ ...grp
 	return nil
 }
 
-// TestHostileNames: an operator's tables have a line for each thing, and nothing that his terminal
-// obeys, whatever it is called.
+// TestHostileNames: whatever the names are, an operator's tables have one line for each row and no
+// terminal codes.
 func TestHostileNames(t *testing.T) {
 	for name, args := range map[string][]string{"history": {"history"}, "as JSON": {"history", "--json"}, "workers": {"workers"}} {
 		var out strings.Builder
@@ -86,8 +86,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// TestJSONHasEveryText: what is printed as JSON is what was answered, to the last character, and
-// nothing that a terminal obeys.
+// TestJSONHasEveryText: JSON output has every character of the answer, and no terminal codes.
 func TestJSONHasEveryText(t *testing.T) {
 	var out strings.Builder
 	c := newAdminCall(hostileConn{}, &out, true)
@@ -110,7 +109,7 @@ func TestJSONHasEveryText(t *testing.T) {
 	}
 }
 
-// TestHostileExplanation: what actions differ in makes no lines of its own.
+// TestHostileExplanation: values in an explanation cannot add lines to it.
 func TestHostileExplanation(t *testing.T) {
 	var out strings.Builder
 	c := &adminCall{out: printableWriter{&out}}
@@ -143,8 +142,8 @@ func (workerConn) Invoke(_ context.Context, _ string, _, reply any, _ ...grpc.Ca
 	return nil
 }
 
-// TestWorkersAreNamedAsPatterns has workers be named as patterns name them, in tables without their
-// positions.
+// TestWorkersAreNamedAsPatterns: the names of workers in output are valid patterns. Tables omit
+// their positions.
 func TestWorkersAreNamedAsPatterns(t *testing.T) {
 	for asJSON, want := range map[bool][]string{true: {`"worker": "host=a,position=3"`, `"worker": "host=b,position=1"`}, false: {"host=a\n", "host=b\n"}} {
 		var out strings.Builder

@@ -96,7 +96,7 @@ func TestProfiledTree(t *testing.T) {
 	}
 }
 
-// filterOnly is what a store keeps of a record that knows no history.
+// filterOnly returns the part of a record that a store without histories keeps.
 func filterOnly(t *testing.T, value []byte) []byte {
 	t.Helper()
 	var m fsac.FileSystemAccessProfile

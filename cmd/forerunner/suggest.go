@@ -30,7 +30,7 @@ const (
 // anAction is how logs write the digest of one.
 var anAction = regexp.MustCompile(`\b[0-9a-f]{64}/[0-9]+\b`)
 
-// actionsOf returns the actions that are named by arguments, of which "-" stands for all in a text.
+// actionsOf returns the actions in the arguments; "-" stands for all actions in a text.
 func actionsOf(args []string, text io.Reader) (names []string, err error) {
 	for _, arg := range args {
 		if arg != "-" {
@@ -46,7 +46,7 @@ func actionsOf(args []string, text io.Reader) (names []string, err error) {
 	return names, nil
 }
 
-// suggestions are folders of which none of some actions read anything.
+// suggestions are folders that none of several actions read.
 type suggestions struct {
 	// Actions is how many actions were evaluated; Unknown others have no profile, or are not in the
 	// storage.

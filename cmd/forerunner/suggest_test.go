@@ -23,7 +23,7 @@ func TestSuggestedFolders(t *testing.T) {
 	f := folders{}
 	f.add("", folderNode("", 0, folderNode("sdk", 9, folderNode("doc-", 100), folderNode("test-", 7)), folderNode("lib-", 50)))
 	f.add("", folderNode("", 0, folderNode("sdk", 9, folderNode("doc-", 120), folderNode("test", 7)), folderNode("lib-", 40)))
-	f.add("", folderNode("", 0, folderNode("sdk-", 500), folderNode("empty", 0))) // what is in sdk is not known
+	f.add("", folderNode("", 0, folderNode("sdk-", 500), folderNode("empty", 0))) // the content of sdk is unknown
 	want := []suggestedFolder{
 		{"sdk/doc", 2, reportedAmount{1, 120}},
 		{"lib", 2, reportedAmount{1, 50}},

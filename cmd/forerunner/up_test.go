@@ -11,8 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 )
 
-// TestSharedSettings: what is set of the farm counts for the scheduler's store and for the
-// worker's.
+// TestSharedSettings: settings of the farm apply to the stores of both scheduler and worker.
 func TestSharedSettings(t *testing.T) {
 	l := &localFarm{}
 	given := l.settings().Register(pflag.NewFlagSet("up", pflag.ContinueOnError))

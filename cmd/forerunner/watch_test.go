@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestWatch has something printed three times, of which the second fails.
+// TestWatch prints three times; the second time fails.
 func TestWatch(t *testing.T) {
 	for _, test := range []struct {
 		name string

@@ -132,7 +132,7 @@ func TestDocumentedQuotas(t *testing.T) {
 	}
 }
 
-// A refusal is a configuration that is refused, and why. What the schema cannot say is beyond it.
+// A refusal is a refused configuration, with the reason. Some are beyond the schema.
 type refusal struct {
 	text, want string
 	beyond     bool

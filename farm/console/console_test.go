@@ -69,8 +69,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestColumns has names of any length: no line is longer than the terminal is wide, and what
-// matters is shown.
+// TestColumns has names of any length. No line may be wider than the terminal, and the important
+// parts must be shown.
 func TestColumns(t *testing.T) {
 	for _, columns := range []int{1, 40, 80, 120, 300} {
 		var b bytes.Buffer

@@ -47,7 +47,7 @@ func (v values) number(name string) int64 {
 func pairsOf(f zapcore.Field) (pairs []string) {
 	v := valuesOf([]zapcore.Field{f})
 	for _, name := range slices.Sorted(maps.Keys(v)) {
-		if strings.HasSuffix(name, "Verbose") { // what else zap has of an error
+		if strings.HasSuffix(name, "Verbose") { // zap's verbose form of an error
 			continue
 		}
 		value := textOf(v[name])

@@ -96,7 +96,7 @@ func (l line) colour() string {
 	return map[string]string{failed: red, cancelled: yellow, cached: dim}[l.word]
 }
 
-// line writes it in at most so many columns.
+// line formats it in at most that many columns.
 func (l line) line(at time.Time, columns int) string {
 	target := max(columns-headColumns-1-mnemonicColumns-1-ranColumns-2-restColumns, leastTarget)
 	ran := ""

@@ -71,8 +71,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestOthersCannotLock: the file is for its owner alone, also if it was made with another mode, for
-// who opens it can lock it.
+// TestOthersCannotLock: only the owner can open the file, even if it was created with another mode,
+// because anyone who can open it can lock it.
 func TestOthersCannotLock(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ownerFile)
@@ -94,8 +94,8 @@ func TestOthersCannotLock(t *testing.T) {
 	}
 }
 
-// TestFullDisk has no room for who has the folder, which fails nothing, and none for the format,
-// which does.
+// TestFullDisk has no space to write the owner of the folder, which is not an error, and none to
+// write the format, which is.
 func TestFullDisk(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {

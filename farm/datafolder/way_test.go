@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opened is what comes of opening a folder, which is closed then.
+// opened opens and closes a folder, and returns the error.
 func opened(dir string) error {
 	f, err := Open(dir)
 	if err != nil {
@@ -19,8 +19,8 @@ func opened(dir string) error {
 	return f.Close()
 }
 
-// TestFoldersOfOthers: what another user has made where everybody may is not used, nor what is
-// below it, and nothing is made there.
+// TestFoldersOfOthers: a folder that another user made in a world-writable place is not used, nor
+// anything below it, and nothing is created there.
 func TestFoldersOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("gives folders to other users, as root can")

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/records"
 )
 
-// TestRoster keeps workers in a folder, as those of the scheduler before.
+// TestRoster stores workers in a folder, as an earlier scheduler would have.
 func TestRoster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "durable")
 	r := Roster[uint64]{Store: records.NewFolder(dir)}

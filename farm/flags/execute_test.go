@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestCompletionHasExamples asks for the help of what prints scripts for shells.
+// TestCompletionHasExamples reads the help of the verbs that print completion scripts.
 func TestCompletionHasExamples(t *testing.T) {
 	for _, test := range []struct{ shell, want string }{
 		{"", "Examples:\nsource <(program completion bash)"},

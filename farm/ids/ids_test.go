@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Workers of one machine have different ids, whatever others have bound; who ends gives them back.
+// TestIDsOfWorkers: workers of one machine have different ids, whatever others have reserved. A
+// worker that ends releases them.
 func TestIDsOfWorkers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only workers that are root have ids to give")

@@ -45,8 +45,8 @@ func (s *slow) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
 	return nil, pass(ctx, s.down)
 }
 
-// TestMeasure: a slow storage is measured as long as none of its calls takes too long, whatever all
-// of them take.
+// TestMeasure: a slow storage is measured as long as no single call takes too long, however long
+// all of them take.
 func TestMeasure(t *testing.T) {
 	most := Patience{Answer: 2 * time.Second, Transfer: 10 * time.Second}
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +72,7 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// TestFileSystem knows what it cannot mistake: that of /proc and of folders below it, however they
-// are named.
+// TestFileSystem checks unmistakable file systems: /proc and folders below it, under any name.
 func TestFileSystem(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink("/proc", link); err != nil {

@@ -22,7 +22,7 @@ type Activity struct {
 	mu       sync.Mutex
 	inFlight int // calls that move blobs
 	last     time.Time
-	blobs    int // those of them that read or write blobs
+	blobs    int // the calls that read or write blobs
 	moved    time.Time
 }
 

@@ -16,8 +16,8 @@ const (
 	shows    = "/forerunner.live.Output/Push"
 )
 
-// TestWaitQuiet has clients call while a farm drains: it waits for what is in flight, for the
-// second after it, and not for ever.
+// TestWaitQuiet has clients call while a farm drains. It must wait for calls in flight, and a
+// second longer, but not forever.
 func TestWaitQuiet(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
@@ -62,8 +62,8 @@ func TestWaitQuiet(t *testing.T) {
 	})
 }
 
-// TestMovesBlobs has calls read, find, execute: blobs move while some of them are in flight, and
-// for a second after.
+// TestMovesBlobs has calls read, find and execute. Blobs count as moving while the first two are in
+// flight, and for a second after.
 func TestMovesBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Activity{}

@@ -31,11 +31,11 @@ type Callers struct {
 	// limits the calls on one connection. 0: by the memory.
 	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"Number of gRPC connections at a time; one address may have half of them"`
 	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
-	// UploadWindow is empty for a size by the memory; see intake.Bounds.Window.
+	// UploadWindow: if empty, the size depends on the memory; see intake.Bounds.Window.
 	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes of one call that a client may send before the program reads them, from 64K to 16M; more is faster over long distances, but fewer clients can upload at a time"`
 	// ReceiveTimeout is the time within which a request must begin to arrive; 0: 20 s.
 	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time until the request of a call must begin to arrive"`
-	// Waiting is 0 for a number by the memory.
+	// Waiting: if 0, the number depends on the memory.
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 	// MonitorSlack is for slackenMonitor.
 	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"200us" doc:"How late the thread that monitors the Go runtime, and the threads that it starts, may wake up, which saves CPU; 0 leaves them as the kernel has them, 50us. It requires CAP_SYS_NICE. Commands have the usual one"`

@@ -55,7 +55,7 @@ func TestPaceMemory(t *testing.T) {
 		debug.SetGCPercent(other)
 		time.Sleep(2 * garbageEvery)
 		synctest.Wait()
-		// The need is what it was, so that the world is not stopped again.
+		// The need has not changed, so the world is not stopped again.
 		if got := get(); got != other {
 			t.Errorf("the bound was set again for the same need: %d %%", got)
 		}
@@ -77,7 +77,8 @@ func TestPaceMemory(t *testing.T) {
 	})
 }
 
-// TestPaceRuntime: what the programs start ends when they stop it, with and without huge pages.
+// TestPaceRuntime: everything that the programs start ends when they stop it, with and without huge
+// pages.
 func TestPaceRuntime(t *testing.T) {
 	beforePercent, beforeLimit := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
 	defer func() {

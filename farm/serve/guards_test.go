@@ -36,8 +36,8 @@ func from(t *testing.T, a net.Addr, info arrived) context.Context {
 	return peer.NewContext(t.Context(), &peer.Peer{Addr: a, AuthInfo: info})
 }
 
-// TestWhoIsCharged: a call is charged to its address, as that of a guest where an identity is asked
-// for; one of this process to nobody. What was found wrong with its connection refuses it.
+// TestWhoIsCharged: a call is charged to its address, as a guest's if an identity is required. A
+// call of this process is charged to no one. A faulty connection has its calls refused.
 func TestWhoIsCharged(t *testing.T) {
 	const method = "/grpc.health.v1.Health/Check"
 	refused := status.Error(codes.PermissionDenied, "another user")
@@ -60,8 +60,8 @@ func TestWhoIsCharged(t *testing.T) {
 	}
 }
 
-// TestWhoIsPending: until its token is verified a call is charged to its address, unless nobody has
-// to be known.
+// TestWhoIsPending: until its token is verified, a call is charged to its address, unless
+// authentication is off.
 func TestWhoIsPending(t *testing.T) {
 	p := guarded(t)
 	o := p.intake(nil, &Activity{})
@@ -87,7 +87,7 @@ func TestWhoIsPending(t *testing.T) {
 	}
 }
 
-// TestBoundsOfCallers: what is set is what holds, and nonsense is refused.
+// TestBoundsOfCallers: limits that are set apply, and invalid ones are refused.
 func TestBoundsOfCallers(t *testing.T) {
 	c := Callers{Memory: Memory{Limit: "1G"}, MaxConnections: 80, MaxStreams: 7, UploadWindow: "128K", ReceiveTimeout: time.Second}
 	_, b, err := c.bounds()
@@ -107,8 +107,8 @@ func TestBoundsOfCallers(t *testing.T) {
 	}
 }
 
-// TestPagesNeedRights: who observes reads metrics and no profiles; a local port is for its own
-// names, and, where it is for one user, for him.
+// TestPagesNeedRights: an observer may read metrics, but no profiles. A local port accepts only
+// local host names and, if it is for one user, only that user.
 func TestPagesNeedRights(t *testing.T) {
 	get := func(h http.Handler, path, host string) int {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -148,7 +148,8 @@ func TestOnlyTheOwner(t *testing.T) {
 	}
 }
 
-// TestClosedSockets: a socket that its process has closed is nobody's, whatever the table says.
+// TestClosedSockets: a socket that its process has closed belongs to no one, whatever the table
+// says.
 func TestClosedSockets(t *testing.T) {
 	a, b := netip.MustParseAddrPort("127.0.0.1:8080"), netip.MustParseAddrPort("127.0.0.1:4660")
 	for state, want := range map[string]int{"01": 1000, "06": 0} {

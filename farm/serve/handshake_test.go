@@ -69,8 +69,8 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// TestHandshakeWithOthers: where a port is for one user, a connection that is not his has its calls
-// refused, whether it came through a gate or not.
+// TestHandshakeWithOthers: if a port is for one user, calls on another user's connection are
+// refused, whether or not it came through a gate.
 func TestHandshakeWithOthers(t *testing.T) {
 	others := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	gate := intake.NewGate(intake.Bounds{Connections: 9, ConnectionsOfOne: 9, Guests: 9, GuestsOfOne: 9}, func(string) {})
@@ -160,7 +160,7 @@ func (c slowCollector) Collect(chan<- prometheus.Metric) {
 	<-c.may
 }
 
-// TestScrapesAtATime: metrics are gathered for so many at a time, and no more.
+// TestScrapesAtATime: metrics are gathered for a limited number of requests at once.
 func TestScrapesAtATime(t *testing.T) {
 	slow := slowCollector{make(chan struct{}), make(chan struct{})}
 	registry := prometheus.NewRegistry()

@@ -44,7 +44,7 @@ func TestInProcess(t *testing.T) {
 		t.Errorf("a connection of this process is %T, %v", info, err)
 	}
 
-	// Nobody accepts.
+	// No server accepts the connection.
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if conn, err := l.Dial(ended, ""); conn != nil || !errors.Is(err, context.Canceled) {
@@ -82,7 +82,7 @@ func (secure) GetSecurityValue() credentials.ChannelzSecurityValue {
 	return &credentials.TLSChannelzSecurityValue{StandardName: "cipher"}
 }
 
-// TestShownSecurity: channelz shows that of a connection, if it has any.
+// TestShownSecurity: channelz shows the security of a connection, if it has any.
 func TestShownSecurity(t *testing.T) {
 	if v := (arrived{AuthInfo: secure{}}).GetSecurityValue(); v == nil {
 		t.Error("the security of a connection is not shown")

@@ -8,8 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 )
 
-// TestMemory: a limit that is set counts whatever there is; without one a program has its share of
-// what there is, and never more than GOMEMLIMIT.
+// TestMemory: a set limit applies whatever the machine has. Without one a program has its share of
+// the machine's memory. Both never exceed GOMEMLIMIT.
 func TestMemory(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	there, err := cgroup.Measure()

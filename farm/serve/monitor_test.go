@@ -34,7 +34,7 @@ func TestSlackenMonitor(t *testing.T) {
 	var done atomic.Bool
 	defer done.Store(true)
 	go func() {
-		for !done.Load() { // a goroutine that never waits is what the monitor looks for
+		for !done.Load() { // the monitor looks for goroutines that never wait
 		}
 	}()
 	before := woken()

@@ -85,7 +85,7 @@ func TestFindSocket(t *testing.T) {
 	}
 }
 
-// TestParseSocket: what is no address is not one by half.
+// TestParseSocket: an invalid address is not parsed in part.
 func TestParseSocket(t *testing.T) {
 	for text, want := range map[string]netip.AddrPort{
 		"0100007F:1234":  netip.MustParseAddrPort("127.0.0.1:4660"),

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// TestPagesSpeakHTTP1: over HTTP/2 a connection could have many requests at a time, each with
-// headers and an answer that nobody reads.
+// TestPagesSpeakHTTP1: over HTTP/2 a connection could have many concurrent requests, each with
+// headers and an unread answer.
 func TestPagesSpeakHTTP1(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Server("server")
@@ -48,7 +48,7 @@ func TestPagesSpeakHTTP1(t *testing.T) {
 	}
 }
 
-// TestOpen: half of what TLS needs is an error, and nothing of it is no TLS.
+// TestOpen: an incomplete TLS configuration is an error, and an empty one means no TLS.
 func TestOpen(t *testing.T) {
 	a := certtest.New(t)
 	cert, key := a.Server("server")

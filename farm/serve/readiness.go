@@ -29,7 +29,7 @@ type probe struct {
 	try  func() error
 
 	mu      sync.Mutex
-	running chan struct{} // closed when the try under way has ended; nil: none is. Guarded by mu, as all below
+	running chan struct{} // closed when the present attempt has ended; nil if there is none. Guarded by mu, as all fields below
 	asked   time.Time     // zero: never
 	err     error
 }

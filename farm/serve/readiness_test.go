@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestProbesThatHang asks for what never answers: each who asks is told so in time, and nothing is
-// tried twice.
+// TestProbesThatHang has probes that never answer. Each caller must get an error in time, and no
+// probe may run twice at once.
 func TestProbesThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Readiness{}
@@ -37,8 +37,7 @@ func TestProbesThatHang(t *testing.T) {
 	})
 }
 
-// TestProbesAreRemembered asks again and again: what was right a moment ago is not tried again,
-// what was wrong is.
+// TestProbesAreRemembered: a recent success is not probed again, a failure is.
 func TestProbesAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Readiness{}

@@ -131,7 +131,7 @@ func OpenFile(path string, o records.BoltOptions) (store records.Hints, closeSto
 	return file, file.Close
 }
 
-// services returns profiles and statistics in services elsewhere, and the rest in a store.
+// services returns Hints that keep profiles and statistics in remote services, and the rest in rest.
 func services(conn grpc.ClientConnInterface, rest records.Hints) records.Hints {
 	profiles := records.NewFSAC(conn, records.FSACOptions{Buckets: []string{names.ProfileBucket, names.CoarseBucket}})
 	return byBucket{

@@ -15,8 +15,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 )
 
-// TestResultsElsewhere has storage elsewhere answer with results, of which one says other bytes
-// than its digest names.
+// TestResultsElsewhere has an external storage return results, one of which has inline bytes that
+// do not match the digest.
 func TestResultsElsewhere(t *testing.T) {
 	right, wrong := digest.Of(digest.SHA256, []byte("right")), digest.Of(digest.SHA256, []byte("wrong"))
 	f := servertest.Start(t, servertest.Config{Unary: func(

@@ -23,65 +23,65 @@ import (
 )
 
 const (
-	// slots, of slotBytes each, are all that is shared. With their keys they are less than a store
-	// has for one bucket, also if that is spread over the nodes of a cluster.
+	// The shared data has slots slots of slotBytes each. With their keys they take less than one
+	// bucket of a store, even if the bucket is spread over the nodes of a cluster.
 	slots, slotBytes = 1536, 64 << 10
-	// blockBytes is how much of records, before it is compressed, makes a block.
+	// blockBytes is the uncompressed size of a block.
 	blockBytes = 64 << 10
-	// maxWaiting bounds what waits to be published.
+	// maxWaiting limits the bytes that wait to be published.
 	maxWaiting = 4 << 20
-	// every is how often records are published, and taken over.
+	// every is the interval of publishing and of copying.
 	every = time.Second
-	// timeout bounds a call of the store, and all of the last ones.
+	// timeout limits a call of the store, and the whole of Close.
 	timeout = time.Second
-	// maxOrigins bounds those of whose blocks the last one is known.
+	// maxOrigins limits the origins whose last block is known.
 	maxOrigins = 64
-	// maxBlock bounds what a block has when it is no longer compressed.
+	// maxBlock limits the uncompressed size of a block from the store.
 	maxBlock = 1 << 20
 )
 
 // Options are the options of a Relay. All are required.
 type Options struct {
-	// Shared is the common store, which the caller closes.
+	// Shared is the common store. The caller closes it.
 	Shared record.Hints
-	// Name is the common name of schedulers that replace each other.
+	// Name is the common name of the schedulers that replace each other.
 	Name string
-	// May reports whether this one may publish: two at the same time would overwrite each other's
-	// records.
+	// May reports whether this scheduler may publish. Two at the same time would overwrite each
+	// other's records.
 	May func() bool
-	// File stores the progress of this one, in the folder of its records.
+	// File is the path of the file with this Relay's position, in the folder of its records.
 	File   string
 	Logger *zap.Logger
 }
 
-// A Relay shares the records of one scheduler.
+// A Relay shares the records of one scheduler with others.
 type Relay struct {
 	options Options
 	shared  *record.Careful
 	encoder *zstd.Encoder
 	decoder *zstd.Decoder
 
-	origin uint64            // of this data folder
+	origin uint64            // identifies this data folder
 	last   uint64            // number of its last block
-	at     uint64            // the slot up to which what others have published was taken over
-	known  map[uint64]uint64 // by origin, the number of the last block that was taken over
-	past   uint64            // the largest such number of origins that are no longer in known
-	hasAll bool              // the last Pull took over all that there was
+	at     uint64            // the slot up to which this Relay has copied
+	known  map[uint64]uint64 // by origin, the number of the last copied block
+	past   uint64            // the largest last block of origins that are no longer in known
+	hasAll bool              // the last Pull copied everything that there was
 
-	// What is published goes to a slot; nil: that of the last one was not read yet.
+	// slot is the slot that is being published; nil until the last slot has been read.
 	slot      []byte
 	number    uint64 // of slot
-	isChanged bool   // the store does not have all of slot
+	isChanged bool   // the store does not have all of slot yet
 
 	mu      sync.Mutex
-	waiting []byte // records, each with its length before it
-	isFull  bool   // some were lost since all that waited was published, which was logged
+	waiting []byte // records, each preceded by its length
+	isFull  bool   // records were lost since the queue was last empty, which was logged
 }
 
 // New returns a Relay.
 func New(o Options) (*Relay, error) {
 	r := &Relay{options: o, shared: record.NewCareful(o.Shared, record.CarefulOptions{
-		Timeout: timeout, Logger: o.Logger, Subject: "records for other schedulers", Without: "they go on",
+		Timeout: timeout, Logger: o.Logger, Subject: "records for other schedulers", Without: "other schedulers get no records",
 	})}
 	var err error
 	r.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
@@ -95,7 +95,8 @@ func New(o Options) (*Relay, error) {
 	return r, r.load()
 }
 
-// Add publishes a record, which is preceded by its length (history.Options.Added).
+// Add queues a record to publish. item is the encoded record, preceded by its length
+// (history.Options.Added).
 func (r *Relay) Add(item []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +110,8 @@ func (r *Relay) Add(item []byte) {
 	}
 }
 
-// Run publishes new records until ctx ends. First it copies the remaining records that others have
-// published; nil: it does not.
+// Run publishes new records until ctx ends. First it copies to into the remaining records that
+// others have published; if into is nil, it copies nothing.
 func (r *Relay) Run(ctx context.Context, into *history.Store) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -127,7 +128,7 @@ func (r *Relay) Run(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Follow copies the records that another one publishes until ctx ends.
+// Follow copies the records that another scheduler publishes, until ctx ends.
 func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -141,8 +142,8 @@ func (r *Relay) Follow(ctx context.Context, into *history.Store) {
 	}
 }
 
-// Close publishes the remaining records, for at most a second, if it still may. Nothing else may be
-// running, or be called any more.
+// Close publishes the remaining records, for at most a second, if this Relay still may. No other
+// method may run, or be called later.
 func (r *Relay) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -150,7 +151,7 @@ func (r *Relay) Close() {
 	r.decoder.Close()
 }
 
-// key is of a slot; 0 has the number of the last one.
+// key returns the key of a slot. The key of slot 0 has the number of the last slot.
 func (r *Relay) key(slot uint64) record.Key {
 	if slot > 0 {
 		slot = 1 + slot%slots
@@ -158,8 +159,8 @@ func (r *Relay) key(slot uint64) record.Key {
 	return record.Key{Bucket: names.HistoryBucket, Digest: digest.Of(digest.SHA256, fmt.Appendf(nil, "%s/%d", r.options.Name, slot))}
 }
 
-// readHead returns the number of the last slot, 0 if there is none; false: the store does not
-// answer.
+// readHead returns the number of the last slot; 0 if there is none. It returns false if the store
+// does not answer.
 func (r *Relay) readHead(ctx context.Context) (head uint64, ok bool) {
 	value, ok := r.shared.Get(ctx, r.key(0))
 	if len(value) == slotHeader {
@@ -168,7 +169,7 @@ func (r *Relay) readHead(ctx context.Context) (head uint64, ok bool) {
 	return head, ok
 }
 
-// load reads how far this one has got. A folder of which that is not known is a new one.
+// load reads the position from the file. Without a file, the folder counts as new.
 func (r *Relay) load() error {
 	text, err := os.ReadFile(r.options.File)
 	if err == nil {
@@ -183,8 +184,8 @@ func (r *Relay) load() error {
 	return r.save()
 }
 
-// The file has a line for this folder, one for each known origin of blocks, and one of folder 0 for
-// those that are no longer known.
+// The file has a line for this folder, one for each known origin of blocks, and one with folder 0
+// for origins that are no longer known.
 const (
 	fileFormat   = "forerunner relay 2: folder %d has published up to block %d, and has all up to slot %d\n"
 	originFormat = "folder %d up to block %d\n"
@@ -208,7 +209,7 @@ func (r *Relay) parse(text string) error {
 	return nil
 }
 
-// save notes how far this one has got.
+// save writes the position to the file.
 func (r *Relay) save() error {
 	if err := os.MkdirAll(filepath.Dir(r.options.File), 0o700); err != nil {
 		return err

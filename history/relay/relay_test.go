@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// A shared is a store that all have. It may be away.
+// A shared is a store that all schedulers share. It may be unavailable.
 type shared struct {
 	values map[record.Key][]byte
 	isAway atomic.Bool
@@ -53,7 +53,7 @@ type scheduler struct {
 	folder string
 	relay  *Relay
 	store  *history.Store
-	isPast bool // its turn
+	isPast bool // it may no longer publish
 }
 
 func newScheduler(t *testing.T, all *shared) *scheduler {
@@ -89,7 +89,7 @@ func (s *scheduler) restart() {
 	s.start()
 }
 
-// add adds the record of a number, of so many bytes that cannot be compressed.
+// add adds a record with a number and that many incompressible bytes.
 func (s *scheduler) add(number, bytes int) {
 	s.Helper()
 	random := make([]byte, bytes)
@@ -115,7 +115,7 @@ func (s *scheduler) want(ok bool, what string) {
 	}
 }
 
-// counts returns how often each number is here.
+// counts returns how often the folder has each number.
 func (s *scheduler) counts() map[int]int {
 	s.Helper()
 	counts := map[int]int{}
@@ -135,7 +135,7 @@ func (s *scheduler) counts() map[int]int {
 	}
 }
 
-// expect wants the records from a number to another one, each once.
+// expect checks that the folder has the records from..to, each once.
 func (s *scheduler) expect(from, to int) {
 	s.Helper()
 	counts := s.counts()
@@ -149,8 +149,8 @@ func (s *scheduler) expect(from, to int) {
 	}
 }
 
-// TestTakeOver has records of one be with the other, once, whoever is restarted, and back with the
-// first when it follows.
+// TestTakeOver checks that the second scheduler gets the records of the first once, whichever
+// restarts, and that the first gets new ones when it follows.
 func TestTakeOver(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -159,14 +159,14 @@ func TestTakeOver(t *testing.T) {
 	first.publish()
 	second.pull()
 	second.expect(1, 1)
-	for i := 2; i <= 100; i++ { // through several slots
+	for i := 2; i <= 100; i++ { // fills several slots
 		first.add(i, 10_000)
 		if i%7 == 0 {
 			first.publish()
 			second.pull()
 		}
 	}
-	first.restart() // publishes the rest
+	first.restart() // publishes the remaining records
 	second.restart()
 	second.pull()
 	second.expect(1, 100)
@@ -181,7 +181,8 @@ func TestTakeOver(t *testing.T) {
 	newcomer.expect(1, 101)
 }
 
-// TestInAnyOrder takes turns, restarts and follows at random: nothing is missing or here twice.
+// TestInAnyOrder takes over, restarts and follows at random. No record may be missing or stored
+// twice.
 func TestInAnyOrder(t *testing.T) {
 	all, random := newShared(), rand.New(rand.NewPCG(1, 2))
 	var farm []*scheduler
@@ -197,7 +198,7 @@ func TestInAnyOrder(t *testing.T) {
 			if s == serves {
 				s.pull()
 			}
-		case 1: // takes over
+		case 1: // the other one takes over
 			serves.restart()
 			serves = s
 			s.pull()
@@ -219,7 +220,8 @@ func TestInAnyOrder(t *testing.T) {
 	}
 }
 
-// TestAway has the store be away: what was added then comes later, up to a bound.
+// TestAway has the store unavailable. Records that were added meanwhile arrive later, up to a
+// limit.
 func TestAway(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -235,7 +237,7 @@ func TestAway(t *testing.T) {
 		t.Errorf("%d bytes wait", n)
 	}
 	all.isAway.Store(false)
-	for _, r := range []*Relay{first.relay, second.relay} { // at once, not when it is careful no more
+	for _, r := range []*Relay{first.relay, second.relay} { // do not wait until the pause after a failure ends
 		r.shared = record.NewCareful(all, record.CarefulOptions{Timeout: time.Second, Logger: zap.NewNop()})
 	}
 	first.publish()
@@ -251,10 +253,10 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// maxItem is the most that a record takes.
+// maxItem is the maximum size of a record.
 const maxItem = history.MaxRecordBytes
 
-// TestWrittenOver has one be away for longer than there are slots.
+// TestWrittenOver has a scheduler that is away until all slots have been overwritten.
 func TestWrittenOver(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -263,7 +265,7 @@ func TestWrittenOver(t *testing.T) {
 	second.pull()
 	const many = slots + 100
 	for i := 1; i <= many; i++ {
-		first.add(i, 50_000) // a slot each
+		first.add(i, 50_000) // one slot each
 		if i%20 == 0 {
 			first.store.Flush()
 			first.publish()
@@ -280,7 +282,7 @@ func TestWrittenOver(t *testing.T) {
 	}
 }
 
-// TestDamage passes over what is damaged, and takes what comes then.
+// TestDamage skips damaged blocks and copies later ones.
 func TestDamage(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -294,7 +296,7 @@ func TestDamage(t *testing.T) {
 	if counts := second.counts(); len(counts) != 2 || counts[1] != 0 {
 		t.Errorf("the records are %v", counts)
 	}
-	clear(all.values) // the store begins anew
+	clear(all.values) // the store loses everything
 	first.restart()
 	second.pull()
 	first.add(3, 0)
@@ -305,7 +307,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestDamagedLast has the last slot damaged when somebody goes on with it: what comes then is not
+// TestDamagedLast damages the last slot before a publisher continues. Later records must not be
 // missed.
 func TestDamagedLast(t *testing.T) {
 	all := newShared()
@@ -321,7 +323,7 @@ func TestDamagedLast(t *testing.T) {
 	second.expect(2, 2)
 }
 
-// TestClockSetBack has blocks from before a restart have later times than those after it.
+// TestClockSetBack has blocks from before a restart with later times than those after it.
 func TestClockSetBack(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -335,8 +337,9 @@ func TestClockSetBack(t *testing.T) {
 	second.expect(0, 2)
 }
 
-// TestTakenOverLater has the store be away when one begins to publish: what others had published
-// comes once it is back, although this one begins slots of its own.
+// TestTakenOverLater has the store unavailable when a scheduler begins to publish. The records that
+// others had published must arrive once it is back, although this scheduler begins slots of its
+// own.
 func TestTakenOverLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newShared()
@@ -350,7 +353,7 @@ func TestTakenOverLater(t *testing.T) {
 			t.Error("all is here without a store")
 		}
 		all.isAway.Store(false)
-		time.Sleep(time.Minute) // it is careful no more
+		time.Sleep(time.Minute) // the pause after a failure ends
 		for i := 5; i < 10; i++ {
 			second.add(i, 60_000)
 			second.publish()
@@ -369,7 +372,8 @@ func TestTakenOverLater(t *testing.T) {
 	})
 }
 
-// TestLost has the store lose things while one publishes: nothing more is missing, or here twice.
+// TestLost has the store lose data while a scheduler publishes. No other records may be missing,
+// and none may be stored twice.
 func TestLost(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -383,15 +387,15 @@ func TestLost(t *testing.T) {
 		second.pull()
 		second.expect(1, number)
 	}
-	for range 100 { // through two slots
+	for range 100 { // fills two slots
 		step(1000)
 	}
 	last := all.values[first.relay.key(0)]
 	delete(all.values, first.relay.key(0))
 	second.pull()
-	second.restart() // it remembers
+	second.restart() // it remembers its position
 	step(0)
-	all.values[first.relay.key(0)] = []byte{1, 0, 0, 0, 0, 0, 0, 0} // of one whose turn had ended
+	all.values[first.relay.key(0)] = []byte{1, 0, 0, 0, 0, 0, 0, 0} // written late, by an earlier publisher
 	second.pull()
 	step(0)
 	clear(all.values)
@@ -407,8 +411,8 @@ func TestLost(t *testing.T) {
 	clear(all.values)
 	first.restart()
 	first.pull()
-	step(60_000)      // reaches beyond what was in that slot
-	clear(all.values) // then somebody new begins, with a shorter slot
+	step(60_000)      // exceeds the earlier content of that slot
+	clear(all.values) // then a new scheduler begins, with a shorter slot
 	third := newScheduler(t, all)
 	third.add(number+1, 0)
 	third.publish()
@@ -418,15 +422,15 @@ func TestLost(t *testing.T) {
 	first.expect(1, number+1)
 }
 
-// state is what the store has now, for restore.
+// state returns a copy of the store's content, for restore.
 func (s *shared) state() map[record.Key][]byte { return maps.Clone(s.values) }
 
-// restore makes the store what it was, as if a replica had taken its place.
+// restore replaces the store's content, as if a lagging replica replaced the store.
 func (s *shared) restore(state map[record.Key][]byte) { s.values = maps.Clone(state) }
 
-// TestStale has a replica that lags take the place of the store, in the middle of a slot and before
-// it began, while one publishes and when another takes over: what is here is not here twice, and
-// what comes then is not missed.
+// TestStale has a lagging replica replace the store, in the middle of a slot and before it began,
+// while one scheduler publishes and when another takes over. No record may be stored twice, and no
+// later record may be missed.
 func TestStale(t *testing.T) {
 	for _, bytes := range []int{100, 30_000} {
 		for _, takesOver := range []bool{false, true} {
@@ -463,7 +467,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestManyOrigins has more folders publish, in one slot, than are kept in mind: their records come
+// TestManyOrigins has more folders publish, in one slot, than maxOrigins. Their records must arrive
 // once.
 func TestManyOrigins(t *testing.T) {
 	all := newShared()
@@ -482,7 +486,7 @@ func TestManyOrigins(t *testing.T) {
 	}
 }
 
-// TestTurnHasEnded has one whose turn has ended write nothing any more.
+// TestTurnHasEnded checks that a scheduler that may no longer publish writes nothing.
 func TestTurnHasEnded(t *testing.T) {
 	all := newShared()
 	first, second := newScheduler(t, all), newScheduler(t, all)
@@ -505,7 +509,7 @@ func TestTurnHasEnded(t *testing.T) {
 	}
 }
 
-// FuzzSlot reads what anybody may have written.
+// FuzzSlot reads arbitrary slots.
 func FuzzSlot(f *testing.F) {
 	dir := f.TempDir()
 	r, err := New(Options{Shared: newShared(), Name: "farm", May: func() bool { return true }, File: filepath.Join(dir, "relay"), Logger: zap.NewNop()})

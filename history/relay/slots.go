@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// slotHeader has the number of a slot, blockHeader the length of what follows it, the checksum of
-	// all from there on, whose it is, and its number among those of its origin.
+	// slotHeader has the number of a slot. blockHeader has the length of the rest of the block, the
+	// checksum of everything after it, the origin, and the block's number in that origin.
 	slotHeader, blockHeader = 8, 4 + 4 + 8 + 8
 )
 
@@ -46,7 +46,7 @@ func (r *Relay) isWaiting() bool {
 	return len(r.waiting) > 0
 }
 
-// take returns the records of the next block, one at least.
+// take returns the records of the next block, at least one.
 func (r *Relay) take() (raw []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Relay) take() (raw []byte) {
 	return raw
 }
 
-// pack makes the next block. Numbers rise, also if the folder is older than what it has published, or
+// pack makes the next block. Numbers rise even if the folder is older than its published blocks, or
 // if the clock is set back.
 func (r *Relay) pack(raw []byte) []byte {
 	r.last = max(r.last+1, uint64(time.Now().UnixNano()))
@@ -83,7 +83,7 @@ type block struct {
 	packed         []byte
 }
 
-// blocks returns what is intact of a slot, and reports whether that is all.
+// blocks returns the intact blocks of a slot, and reports whether these are all.
 func blocks(slot []byte) (list []block, isIntact bool) {
 	rest := slot[min(slotHeader, len(slot)):]
 	for len(rest) >= blockHeader {
@@ -97,8 +97,8 @@ func blocks(slot []byte) (list []block, isIntact bool) {
 	return list, len(rest) == 0
 }
 
-// locate finds the slot that the last one has written to, or begins the one after it if the store
-// has lost or damaged that. It reports whether the store has answered.
+// locate finds the last published slot. If the store has lost or damaged that slot, it begins the
+// next one. It reports whether the store has answered.
 func (r *Relay) locate(ctx context.Context) bool {
 	at, head, ok := r.next(ctx)
 	if !ok {
@@ -130,8 +130,9 @@ func (r *Relay) begin(number uint64) {
 	r.slot = binary.LittleEndian.AppendUint64(make([]byte, 0, slotBytes), number)
 }
 
-// put writes the slot as it is now, and then its number, each time, since the store may have lost
-// that. While something of others is still to be taken over, where that begins stays noted.
+// put writes the present slot and then its number. It always writes both, because the store may
+// have lost the number. It moves the position forward only if nothing from other schedulers remains
+// to be copied.
 func (r *Relay) put(ctx context.Context) bool {
 	if !r.options.May() || !r.shared.Put(ctx, r.key(r.number), r.slot) ||
 		!r.shared.Put(ctx, r.key(0), binary.LittleEndian.AppendUint64(nil, r.number)) {
@@ -148,7 +149,7 @@ func isSlot(value []byte, number uint64) bool {
 	return len(value) >= slotHeader && binary.LittleEndian.Uint64(value) == number
 }
 
-// Pull copies the records that others have published since the last time, and reports whether these
+// Pull copies the records that others have published since the last call, and reports whether these
 // are all.
 func (r *Relay) Pull(ctx context.Context, into *history.Store) bool {
 	r.hasAll = r.pull(ctx, into)
@@ -181,9 +182,9 @@ func (r *Relay) pull(ctx context.Context, into *history.Store) bool {
 	return ok
 }
 
-// next returns the slot that is to be taken over next, and the last slot, 0 if there is none;
-// false: the store does not answer. If the store has an older state than it had, or has begun anew,
-// all is looked at again.
+// next returns the next slot to copy and the last slot; 0 if there is none. It returns false if the
+// store does not answer. If the store has returned to an older state, or is empty, all slots are
+// read again.
 func (r *Relay) next(ctx context.Context) (at, head uint64, ok bool) {
 	at = r.at
 	if head, ok = r.readHead(ctx); !ok {
@@ -209,7 +210,7 @@ func (r *Relay) next(ctx context.Context) (at, head uint64, ok bool) {
 	return at, head, true
 }
 
-// got notes how far this one has got.
+// got saves the position at.
 func (r *Relay) got(at uint64) {
 	r.at = at
 	if err := r.save(); err != nil {
@@ -217,8 +218,8 @@ func (r *Relay) got(at uint64) {
 	}
 }
 
-// unpack keeps the records of the blocks that are not here yet, and reports whether there are any.
-// It looks at all blocks: an older state of a slot may be shorter than what was seen of it, and go on
+// unpack stores the records of new blocks, and reports whether there were any. It examines all
+// blocks: an older state of a slot may be shorter than the state that was read before, and continue
 // with other blocks.
 func (r *Relay) unpack(slot []byte, into *history.Store) (isNew bool) {
 	list, _ := blocks(slot)
@@ -235,9 +236,9 @@ func (r *Relay) unpack(slot []byte, into *history.Store) (isNew bool) {
 	return isNew
 }
 
-// lastOf returns the number of the last block of an origin that is here. If the origin is not known,
-// it may be one of those that were forgotten, whose blocks must not come again. Numbers are times: of
-// an origin that begins now, they are larger.
+// lastOf returns the number of the last copied block of an origin. An unknown origin may be one of
+// the forgotten ones, whose blocks must not be copied again. Block numbers are times, so those of a
+// new origin are larger.
 func (r *Relay) lastOf(origin uint64) uint64 {
 	if number, known := r.known[origin]; known {
 		return number
@@ -245,7 +246,8 @@ func (r *Relay) lastOf(origin uint64) uint64 {
 	return r.past
 }
 
-// know notes a block. For it an origin that has published nothing for longest is forgotten.
+// know notes a block. If there are too many origins, it forgets the one that has not published for
+// longest.
 func (r *Relay) know(b block) {
 	if _, known := r.known[b.origin]; !known && len(r.known) == maxOrigins {
 		oldest := b.origin

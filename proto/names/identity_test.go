@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestPositions: workers of Forerunner and of Buildbarn are one each, however many positions they
-// have.
+// TestPositions: the identities of all positions of a worker, of Forerunner or of Buildbarn, name one
+// worker.
 func TestPositions(t *testing.T) {
 	for name, id := range map[string]map[string]string{
 		"3": {HostKey: "a", DataKey: "/d", PositionKey: "3"},

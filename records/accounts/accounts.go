@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// MaxBytes limits one record; the oldest runs are dropped until it fits.
+	// MaxBytes limits one record. The oldest runs are dropped until it fits.
 	MaxBytes = 1<<20 - 1<<10
-	// MaxRuns limits the runs that are kept for one command.
+	// MaxRuns limits the runs of one command.
 	MaxRuns = 4
 )
 
-// ErrMalformed: a record or run has an invalid form.
+// ErrMalformed means that a record or run has an invalid form.
 var ErrMalformed = errors.New("record is malformed")
 
-// Reduced returns the digest of an Action that has only the command, platform and salt of a; false
-// if it cannot be encoded.
+// Reduced returns the digest of an Action that has only the command, platform and salt of a. It
+// returns false if the action cannot be encoded.
 func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
 	platform := proto.CloneOf(a.GetPlatform())
 	if platform != nil {
-		// Clients put equal properties in different order.
+		// Clients may list the same properties in a different order.
 		slices.SortStableFunc(platform.Properties, func(x, y *repb.Platform_Property) int {
 			return cmp.Or(cmp.Compare(x.GetName(), y.GetName()), cmp.Compare(x.GetValue(), y.GetValue()))
 		})
@@ -51,8 +51,8 @@ func Key(instance string, reduced digest.Digest, circumstances []byte) record.Ke
 	}
 }
 
-// Encode returns the encoded record. It begins with a hash, so that a truncated record, which could
-// be well-formed, is invalid.
+// Encode returns the encoded record. The encoding begins with a hash, because a truncated record
+// might otherwise still decode.
 func Encode(r *reuse.Record) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(make([]byte, sha256.Size), r)
 	if err != nil {
@@ -63,7 +63,7 @@ func Encode(r *reuse.Record) ([]byte, error) {
 	return b, nil
 }
 
-// Decode returns the record that is encoded in a value. Its errors wrap ErrMalformed.
+// Decode decodes a record. Its errors wrap ErrMalformed.
 func Decode(value []byte) (*reuse.Record, error) {
 	if len(value) < sha256.Size {
 		return nil, ErrMalformed
@@ -79,8 +79,8 @@ func Decode(value []byte) (*reuse.Record, error) {
 	return r, nil
 }
 
-// Merge returns a record of young and of the earlier runs that other reports to be worth keeping
-// beside it, in their order, within the limits. It is false if young alone exceeds them.
+// Merge returns a record with the run young first, then those earlier runs for which other returns
+// true, in their order, up to the limits. It returns false if young alone exceeds the limits.
 func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (*reuse.Record, bool) {
 	merged := &reuse.Record{Runs: []*reuse.Run{young}}
 	size := proto.Size(merged)
@@ -99,8 +99,8 @@ func Merge(young *reuse.Run, former []*reuse.Run, other func(*reuse.Run) bool) (
 	return merged, true
 }
 
-// sameLooks reports whether two runs looked up the same paths and saw the same. Other entries of
-// the directories may differ.
+// sameLooks reports whether two runs looked up the same paths and found the same entries. Other
+// entries of the directories may differ.
 func sameLooks(a, b *reuse.Directory) bool {
 	if (a == nil) != (b == nil) || !bytes.Equal(a.GetNames(), b.GetNames()) {
 		return false

@@ -26,12 +26,12 @@ import (
 
 const fn = digest.SHA256
 
-// A fakeStore is a record.Hints in memory, whose Put can be held up.
+// A fakeStore is a record.Hints in memory. The test can hold up its Put.
 type fakeStore struct {
 	mu     sync.Mutex
 	values map[record.Key][]byte
-	held   chan struct{} // closed when a Put may go on; nil: at once
-	puts   chan struct{} // gets a token of each Put that begins, if it is not nil
+	held   chan struct{} // closed to let Put continue; nil: Put does not wait
+	puts   chan struct{} // gets a token when a Put begins; may be nil
 }
 
 func (s *fakeStore) Get(_ context.Context, k record.Key) ([]byte, error) {
@@ -60,8 +60,8 @@ func (s *fakeStore) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// A served is the service over gRPC, with a storage. Who shows the digest of an action has its
-// grant.
+// A served is the service over gRPC, with a storage. A caller that sends the digest of an action as
+// its grant is authorized.
 type served struct {
 	*testing.T
 	reuse.AccountsClient
@@ -91,7 +91,7 @@ func serve(t *testing.T, store *fakeStore) *served {
 	return s
 }
 
-// action puts an Action with a command, and an input root, of these names into the storage.
+// action stores an Action with a command and an input root of these names.
 func (s *served) action(command, root string, change func(*repb.Action)) (digest.Digest, *repb.Action) {
 	s.Helper()
 	m := &repb.Action{
@@ -113,11 +113,11 @@ func (s *served) granted(instance string, action digest.Digest) context.Context 
 	return metadata.AppendToOutgoingContext(s.Context(), grantHeader, instance+" "+action.String())
 }
 
-// runOf is a run of an action that saw a file of that content.
+// runOf returns a run of an action that read a file with that content.
 func runOf(action digest.Digest, content string) *reuse.Run {
 	result, err := proto.Marshal(&repb.ActionResult{StdoutRaw: []byte(action.String())})
 	if err != nil {
-		panic(err) // it is a constant
+		panic(err) // the message is constant
 	}
 	return &reuse.Run{
 		Action: action.Proto(), Worker: "w", Result: result, Blobs: []*repb.Digest{fn.Empty().Proto()},
@@ -132,7 +132,7 @@ func (s *served) keep(action digest.Digest, m *reuse.Run) error {
 	return err
 }
 
-// find returns of which actions the runs are that are found for one.
+// find returns the actions of the runs that Find returns for an action.
 func (s *served) find(action digest.Digest, m *repb.Action) (found []string) {
 	s.Helper()
 	reduced, ok := Reduced(fn, m)
@@ -151,8 +151,8 @@ func (s *served) find(action digest.Digest, m *repb.Action) (found []string) {
 	return found
 }
 
-// TestRunsOfOneCommand wants a run to be found for all actions that have its command, platform and
-// salt, and for no other.
+// TestRunsOfOneCommand checks that Find returns a run for all actions that have the same command,
+// platform and salt, and for no others.
 func TestRunsOfOneCommand(t *testing.T) {
 	s := serve(t, &fakeStore{})
 	ran, _ := s.action("gcc", "root", nil)
@@ -191,8 +191,8 @@ func TestRunsOfOneCommand(t *testing.T) {
 	}
 }
 
-// TestRefusals: who does not show the grant of an action is told nothing and changes nothing, and
-// what is kept has to be a run of that action.
+// TestRefusals checks that a caller without the grant of an action can neither read nor write, and
+// that the service accepts only a run of that action.
 func TestRefusals(t *testing.T) {
 	store := &fakeStore{}
 	s := serve(t, store)
@@ -240,7 +240,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	if len(store.values) > 0 {
-		t.Errorf("%d records were made of what was refused", len(store.values))
+		t.Errorf("%d records were stored from refused requests", len(store.values))
 	}
 	_, err := s.Find(s.granted("i", other), &reuse.FindRequest{
 		InstanceName: "i", ActionDigest: action.Proto(), ReducedActionDigest: reduced.Proto(), Circumstances: here,
@@ -250,8 +250,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestMerge: the youngest is first, takes the place of one that looked at the same, and the oldest
-// go.
+// TestMerge checks that the newest run comes first and replaces a run that read the same, and that
+// the oldest runs are dropped.
 func TestMerge(t *testing.T) {
 	s := serve(t, &fakeStore{})
 	var actions []digest.Digest
@@ -259,7 +259,7 @@ func TestMerge(t *testing.T) {
 	for i := range MaxRuns + 2 {
 		action, m := s.action("gcc", fmt.Sprint("root ", i), nil)
 		actions, last = append(actions, action), m
-		if err := s.keep(action, runOf(action, fmt.Sprint(max(i, 1)))); err != nil { // 0 and 1 saw the same
+		if err := s.keep(action, runOf(action, fmt.Sprint(max(i, 1)))); err != nil { // 0 and 1 read the same
 			t.Fatal(err)
 		}
 		var want []string
@@ -284,8 +284,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestKeptAtOnce has several keep runs of one command at once: none gets lost, and there are
-// bounds.
+// TestKeptAtOnce has several callers add runs of one command concurrently: no run gets lost, and
+// the limits hold.
 func TestKeptAtOnce(t *testing.T) {
 	store := &fakeStore{held: make(chan struct{}), puts: make(chan struct{}, maxKeeping+1)}
 	s := serve(t, store)
@@ -304,8 +304,8 @@ func TestKeptAtOnce(t *testing.T) {
 	<-store.puts
 	select {
 	case <-store.puts:
-		t.Error("two add to one record at once")
-	case <-time.After(time.Second / 5): // what does not happen cannot be waited for
+		t.Error("two callers add to one record concurrently")
+	case <-time.After(time.Second / 5): // give a wrong second Put the time to begin
 	}
 	close(store.held)
 	all.Wait()
@@ -318,7 +318,7 @@ func TestKeptAtOnce(t *testing.T) {
 	full.keeping <- struct{}{}
 	_, err := full.Keep(t.Context(), &reuse.KeepRequest{ActionDigest: action.Proto(), Circumstances: here, Run: runOf(action, "1")})
 	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("one more than may: %v", err)
+		t.Errorf("one caller above the limit: %v", err)
 	}
 	full.finding = make(chan struct{}, 1)
 	full.finding <- struct{}{}
@@ -328,6 +328,6 @@ func TestKeptAtOnce(t *testing.T) {
 		ActionDigest: action.Proto(), ReducedActionDigest: action.Proto(), Circumstances: here,
 	})
 	if status.Code(err) != codes.Canceled {
-		t.Errorf("one who left while as many as may were finding runs: %v", err)
+		t.Errorf("a caller that left while the limit was reached: %v", err)
 	}
 }

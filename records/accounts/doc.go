@@ -1,24 +1,25 @@
-// Package accounts keeps exact records of the inputs that runs of commands read, with their
-// results, and serves them to workers, so that no worker repeats a run of another.
+// Package accounts stores exact records of the inputs that runs of commands read, together with
+// their results. It serves them to workers, so that no worker repeats a run of another worker.
 //
-// It defines the encoding of a command's runs (Encode, Decode), their digest (Key), and how many
-// are kept (Merge). Package worker/reuse interprets them, and decides whether a run can be reused:
-// the service compares nothing with input trees.
+// It defines the encoding of a command's runs (Encode, Decode), their key (Key), and which runs are
+// kept (Merge). Package worker/reuse interprets the runs and decides whether one can be reused. The
+// service compares nothing with input trees.
 //
 // # Authorization
 //
-// A wrong record causes a wrong result, so callers that may write records are those that may write
-// results. With authentication, package auth lets only workers call. Without it, a call presents
-// the grant of its action, and a run is kept only under the command of that action: the service
-// reads the Action itself.
+// A wrong record causes a wrong result, so only callers that may write results may write records.
+// With authentication, package auth admits only workers. Without authentication, a call presents
+// the grant of its action. The service reads the Action itself, and stores a run only under the
+// command of that action.
 //
 // # Limits
 //
-// A record has at most MaxRuns runs and MaxBytes bytes; the store limits all records together. At
-// most maxKeeping runs are added at a time, others are refused, because they are hints.
+// A record has at most MaxRuns runs and MaxBytes bytes; the store limits the size of all records
+// together. At most maxKeeping runs are added concurrently. The service refuses further ones,
+// because runs are hints.
 //
 // # Goroutines and locks
 //
-// It has no goroutines. service.locks serialize additions to one record, while the store is read
-// and written; no other lock is held then.
+// It has no goroutines. service.locks serialize additions to one record, while the service reads
+// and writes the store; it holds no other lock then.
 package accounts

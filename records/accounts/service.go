@@ -18,24 +18,24 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// maxKeeping limits the runs that are added at a time, lockCount the records that are locked for
-// that, and maxFinding those that are read at a time: a decoded record takes several times the
-// memory that an answer is charged for.
+// maxKeeping limits the runs that are added concurrently, lockCount the locks of records, and
+// maxFinding the records that are read concurrently: a decoded record takes several times as much
+// memory as its encoding.
 const maxKeeping, lockCount, maxFinding = 32, 64, 16
 
 // Options are the dependencies of the service.
 type Options struct {
 	// Store keeps the records. Required.
 	Store record.Hints
-	// Granted reports whether the caller of ctx proves that it may write the result of an action.
-	// Nil: every caller may.
+	// Granted reports whether the caller of ctx may write the result of an action. If it is nil,
+	// every caller may.
 	Granted func(ctx context.Context, instance string, action digest.Digest) bool
-	// Read returns a blob of the storage. Required.
+	// Read returns a blob from the storage. Required.
 	Read func(ctx context.Context, instance string, d digest.Digest) ([]byte, error)
 }
 
-// Register adds the service to a gRPC server. It needs no closing; the caller closes the store
-// after g has stopped.
+// Register adds the service to a gRPC server. The service needs no closing. The caller closes the
+// store after g has stopped.
 func Register(g grpc.ServiceRegistrar, o Options) {
 	s := &service{options: o, keeping: make(chan struct{}, maxKeeping), finding: make(chan struct{}, maxFinding)}
 	for i := range s.locks {
@@ -49,11 +49,12 @@ type service struct {
 	options Options
 	keeping chan struct{} // has a token for each run that is being added
 	finding chan struct{} // has a token for each record that is being read
-	// locks have a token each while a caller adds to a record, by its key.
+	// locks is selected by the record's key. A channel holds a token while a caller adds to a
+	// record.
 	locks [lockCount]chan struct{}
 }
 
-// enter takes a token, which the caller gives back, once there is room for it.
+// enter waits for room and adds a token. The caller removes the token.
 func enter(ctx context.Context, tokens chan struct{}) error {
 	select {
 	case tokens <- struct{}{}:
@@ -109,7 +110,7 @@ func (s *service) Keep(ctx context.Context, r *reuse.KeepRequest) (*emptypb.Empt
 	return &emptypb.Empty{}, nil
 }
 
-// A request is the common part of both kinds.
+// A request has the common fields of both requests.
 type request interface {
 	GetInstanceName() string
 	GetDigestFunction() repb.DigestFunction_Value
@@ -117,8 +118,8 @@ type request interface {
 	GetCircumstances() []byte
 }
 
-// authorize returns the action of a request, whose result the caller may write. Its errors are
-// statuses.
+// authorize returns the action of a request, if the caller may write its result. Its errors are
+// gRPC statuses.
 func (s *service) authorize(ctx context.Context, r request) (digest.Digest, error) {
 	fn, err := digest.FunctionFromProto(r.GetDigestFunction())
 	if err != nil {
@@ -142,8 +143,8 @@ func (s *service) authorize(ctx context.Context, r request) (digest.Digest, erro
 	return action, nil
 }
 
-// reduced returns the reduced digest of an action that the storage has: a caller may not name
-// another command than its own.
+// reduced returns the reduced digest of an action. It reads the Action from the storage, so that a
+// caller cannot name another command.
 func (s *service) reduced(ctx context.Context, instance string, action digest.Digest) (digest.Digest, error) {
 	b, err := s.options.Read(ctx, instance, action)
 	if err != nil {
@@ -160,7 +161,7 @@ func (s *service) reduced(ctx context.Context, instance string, action digest.Di
 	return reduced, nil
 }
 
-// add puts a run before the known ones, and removes one that looked up the same.
+// add puts a run in front of the known ones, and removes a run that read the same.
 func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error {
 	lock := s.locks[int(k.Digest.AppendHash(nil)[0])%lockCount]
 	if err := enter(ctx, lock); err != nil {
@@ -182,7 +183,7 @@ func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error
 	return s.options.Store.Put(ctx, k, b)
 }
 
-// get returns a record, an empty one if there is none or it is damaged.
+// get returns a record. It is empty if there is none or if it is damaged.
 func (s *service) get(ctx context.Context, k record.Key) (*reuse.Record, error) {
 	b, err := s.options.Store.Get(ctx, k)
 	if errors.Is(err, record.ErrNotFound) {
@@ -198,7 +199,7 @@ func (s *service) get(ctx context.Context, k record.Key) (*reuse.Record, error) 
 	return known, nil
 }
 
-// statusOf makes a gRPC status of an error of the store.
+// statusOf converts an error of the store to a gRPC status.
 func statusOf(err error) error {
 	switch {
 	case errors.Is(err, record.ErrInvalid):

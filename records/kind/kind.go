@@ -5,17 +5,18 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
-// A Kind is the common properties of similar actions. An empty field means that the property is
+// A Kind has the properties that similar actions share. An empty field means that the property is
 // unknown.
 type Kind struct {
-	Mnemonic string // of RequestMetadata
-	Tool     string // of ToolOf
+	Mnemonic string // from RequestMetadata
+	Tool     string // from ToolOf
 	Platform string // its properties in canonical form
-	// Configuration is configuration_id of RequestMetadata.
+	// Configuration is the configuration_id of RequestMetadata.
 	Configuration string
 }
 
-// Digest identifies k; false if too little is known to call actions similar.
+// Digest returns a digest that identifies k. It returns false if too little is known to call
+// actions similar.
 func (k Kind) Digest(fn digest.Function) (digest.Digest, bool) {
 	if k.Mnemonic == "" && k.Tool == "" {
 		return digest.Digest{}, false

@@ -84,6 +84,6 @@ func TestKindsDiffer(t *testing.T) {
 		seen[d] = k
 	}
 	if _, ok := (Kind{Platform: "os=linux", Configuration: "x"}).Digest(digest.SHA256); ok {
-		t.Error("an action of which nothing is known is like others")
+		t.Error("an unknown action counts as similar to others")
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// maxTool bounds a tool in bytes; of a longer one its end is a hash.
+// maxTool limits a tool in bytes. A longer one is cut, and its end becomes a hash.
 const maxTool = 256
 
-// An interpreter is a program that is told what it runs.
+// An interpreter is a program whose arguments say what it runs.
 type interpreter struct {
 	// valued are options whose value is the next argument.
 	valued []string
-	// named is the option whose value is what it runs, such as a module; text that whose value is
-	// the source. Neither where empty.
+	// named is the option whose value names what it runs, such as a module. text is the option
+	// whose value is source text. Each is empty if there is no such option.
 	named, text string
-	shell       bool // text is for a shell
+	shell       bool // the source text is shell text
 }
 
 var (
@@ -44,9 +44,9 @@ var (
 	}
 )
 
-// ToolOf returns the tool that a command runs, by which commands are similar: the program and, if
-// that is an interpreter, the script, module or class that it runs. For a shell with -c it is the
-// tool of the first command in the text.
+// ToolOf returns the tool that a command runs; commands with the same tool are similar. The tool is
+// the program or, for an interpreter, the program with the script, module or class that it runs.
+// For a shell with -c it includes the tool of the first command in the text.
 func ToolOf(args []string) string {
 	tool := strings.Join(toolOf(args, 0), " ")
 	if len(tool) > maxTool {
@@ -56,7 +56,7 @@ func ToolOf(args []string) string {
 	return tool
 }
 
-// maxNested bounds how often a program that runs another is looked into.
+// maxNested limits how many nested programs are examined.
 const maxNested = 4
 
 func toolOf(args []string, nested int) []string {
@@ -73,7 +73,7 @@ func toolOf(args []string, nested int) []string {
 	}
 	for i := 1; i < len(args); i++ {
 		arg := args[i]
-		var value []string // none or one
+		var value []string // at most one
 		if i+1 < len(args) {
 			value = args[i+1 : i+2]
 		}
@@ -93,7 +93,7 @@ func toolOf(args []string, nested int) []string {
 	return []string{program}
 }
 
-// runsText reports whether the argument after arg is source. Shells allow -ec.
+// runsText reports whether the argument after arg is source text. Shells also accept -ec.
 func (in interpreter) runsText(arg string) bool {
 	if in.shell {
 		return strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.HasSuffix(arg, "c")
@@ -101,7 +101,7 @@ func (in interpreter) runsText(arg string) bool {
 	return in.text != "" && arg == in.text
 }
 
-// afterAssignments drops options and variables that a command begins with.
+// afterAssignments drops the options and variable assignments at the beginning of a command.
 func afterAssignments(words []string) []string {
 	for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
 		words = words[1:]
@@ -109,14 +109,14 @@ func afterAssignments(words []string) []string {
 	return words
 }
 
-// prepare are commands of a shell that only prepare for another.
+// prepare has shell commands that only prepare for another command.
 var prepare = []string{"set", "cd", "source", ".", "export", "umask", "ulimit", "mkdir", "trap", "unset", "pushd", "true", ":"}
 
-// firstCommand returns the words of the first command in text that does more than prepare for
-// others, without their quotes, or of the last one. It knows enough of a shell's grammar to find
-// the same in texts that begin alike.
+// firstCommand returns the words, without quotes, of the first command in text that does more than
+// prepare for others. If there is none, it returns the last command. It knows enough of the shell's
+// grammar to return the same for texts with the same beginning.
 func firstCommand(text string) []string {
-	const maxText = 4 << 10 // further on the commands have long begun
+	const maxText = 4 << 10 // the interesting command comes earlier
 	text = text[:min(len(text), maxText)]
 	var words []string
 	for _, command := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(";&|\n(){}", r) }) {

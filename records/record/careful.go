@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// patience is how long a part of a store that has failed is not asked again, at least.
+	// patience is the minimum time for which a failed part of a store is not called.
 	patience = time.Second
-	// A failure that took long to come was waited for: then the part is left alone for so many
-	// times as long, up to mostPatience.
+	// A part that fails only after a long wait is not called for patienceShare times as long as the
+	// wait, at most for mostPatience.
 	patienceShare, mostPatience = 10, 30 * time.Second
-	// A caller whose own deadline passes only shows that the store hangs if it had at least a
-	// hundredth of the timeout.
+	// If a caller's own deadline passes, this shows that the store hangs only if the caller had at
+	// least 1/fairShare of the timeout.
 	fairShare = 100
 )
 
-// Careful hides the failures of Hints from callers: each call has a deadline. A part that fails is
-// not called for a second or, if it hangs, for longer. Then one caller tries it again, while the
-// others do without. Its failure is logged once, and so is its recovery. Its methods may be called
-// concurrently.
+// Careful hides the failures of Hints from callers: each call has a timeout. A part that fails is
+// not called for a second or, if it hangs, for longer. After that, one caller tries it again, while
+// others do without it. Careful logs the failure once, and the recovery once. Its methods may be
+// called concurrently.
 type Careful struct {
 	store   Hints
 	options CarefulOptions
@@ -32,9 +32,9 @@ type Careful struct {
 	failed map[part]fault // failed parts; guarded by mu
 }
 
-// A fault is the state of a part that does not work.
+// A fault is the state of a part that fails.
 type fault struct {
-	until time.Time // it is left alone
+	until time.Time // the part is not called until then
 	tried bool      // a caller is trying it
 }
 
@@ -43,20 +43,20 @@ type CarefulOptions struct {
 	// Timeout limits one call.
 	Timeout time.Duration
 	Logger  *zap.Logger
-	// Subject is the content of the store, in the plural, and Without describes how the program
-	// continues without it. Both are for the log.
+	// Subject is the content of the store, in the plural. Without says what happens while the
+	// store fails. Both are for the log.
 	Subject, Without string
 }
 
-// part is a part of a store that works, or fails, as a whole.
+// A part is a part of a store that works or fails as a whole.
 type part struct{ operation, bucket string }
 
-// NewCareful returns a Careful for s, which the caller closes. If s is nil, only Try may be called.
+// NewCareful returns a Careful for s. The caller closes s. If s is nil, only Try may be called.
 func NewCareful(s Hints, o CarefulOptions) *Careful {
 	return &Careful{store: s, options: o, failed: map[part]fault{}}
 }
 
-// Get returns nil if there is no record; it is false if the store fails.
+// Get returns nil if there is no record. It returns false if the store fails.
 func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
 	ok = c.try(ctx, part{"get", k.Bucket}, func(ctx context.Context) (err error) {
 		value, err = c.store.Get(ctx, k)
@@ -68,20 +68,22 @@ func (c *Careful) Get(ctx context.Context, k Key) (value []byte, ok bool) {
 	return value, ok
 }
 
-// Put reports whether the store accepted the record. An invalid one does not count as a failure.
+// Put reports whether the store accepted the record. An invalid record does not count as a failure
+// of the store.
 func (c *Careful) Put(ctx context.Context, k Key, value []byte) bool {
 	return c.try(ctx, part{"put", k.Bucket}, func(ctx context.Context) error {
 		return c.store.Put(ctx, k, value)
 	})
 }
 
-// Try is for stores that do not implement Hints: it calls do, as Get and Put call the store, for an
-// operation on the part of the store with a name. It reports whether do was called and succeeded.
+// Try is for stores that do not implement Hints. It calls do in the same way as Get and Put call
+// the store. The operation and the bucket name the part of the store. It reports whether do was
+// called and succeeded.
 func (c *Careful) Try(ctx context.Context, operation, bucket string, do func(context.Context) error) bool {
 	return c.try(ctx, part{operation, bucket}, do)
 }
 
-// try reports whether do was called and worked.
+// try reports whether do was called and succeeded.
 func (c *Careful) try(ctx context.Context, p part, do func(context.Context) error) bool {
 	if !c.begin(p) {
 		return false
@@ -94,13 +96,14 @@ func (c *Careful) try(ctx context.Context, p part, do func(context.Context) erro
 	left := ctx.Err() != nil && (errors.Is(ctx.Err(), context.Canceled) || took < c.options.Timeout/fairShare)
 	if err != nil && (left || errors.Is(err, ErrInvalid)) {
 		c.giveUp(p)
-		return false // this shows nothing about the store
+		return false // this says nothing about the store
 	}
 	c.note(p, err, took)
 	return err == nil
 }
 
-// begin reports whether p must be called. The caller passes the outcome to note or giveUp.
+// begin reports whether the caller must call p. Then the caller passes the outcome to note or
+// giveUp.
 func (c *Careful) begin(p part) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +119,7 @@ func (c *Careful) begin(p part) bool {
 	return true
 }
 
-// giveUp lets another one try p.
+// giveUp lets another caller try p.
 func (c *Careful) giveUp(p part) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +129,7 @@ func (c *Careful) giveUp(p part) {
 	}
 }
 
-// note keeps how p fared, which took so long, and logs it if that is news.
+// note records the outcome of a call to p that took that long, and logs a change.
 func (c *Careful) note(p part, err error, took time.Duration) {
 	c.mu.Lock()
 	_, broken := c.failed[p]
@@ -140,8 +143,8 @@ func (c *Careful) note(p part, err error, took time.Duration) {
 	fields := []zap.Field{zap.String("operation", p.operation), zap.String("bucket", p.bucket)}
 	switch {
 	case err != nil && !broken:
-		c.options.Logger.Warn("store of "+c.options.Subject+" fails: "+c.options.Without+
-			" without it until it works again", append(fields, zap.Error(err))...)
+		c.options.Logger.Warn("store of "+c.options.Subject+" fails; until it works again, "+
+			c.options.Without, append(fields, zap.Error(err))...)
 	case err == nil && broken:
 		c.options.Logger.Info("store of "+c.options.Subject+" works again", fields...)
 	}

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// oneStore does with every call what it is told, and counts them.
+// oneStore returns what the test sets, and counts the calls.
 type oneStore struct {
 	do    func(context.Context) error
 	calls int
@@ -63,9 +63,9 @@ func TestFailuresAreKeptAway(t *testing.T) {
 					}
 				}
 				expect(1, 1, false)
-				expect(1, 1, false) // it is left alone
+				expect(1, 1, false) // it is not called
 				if c.Put(t.Context(), Key{Bucket: "a"}, nil) || s.calls != 2 || logs.Len() != 2 {
-					t.Errorf("a put is another part: %d calls, %v", s.calls, logs.All())
+					t.Errorf("put is a separate part: %d calls, %v", s.calls, logs.All())
 				}
 				time.Sleep(time.Second)
 				expect(3, 2, false)
@@ -79,8 +79,8 @@ func TestFailuresAreKeptAway(t *testing.T) {
 	}
 }
 
-// TestOneTriesForAll has many callers of a store that hangs: at most one of them waits for it at a
-// time, and not for longer than a tenth of the time.
+// TestOneTriesForAll has many callers of a store that hangs. At most one of them waits for it at a
+// time, and for at most a tenth of the time.
 func TestOneTriesForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{takes: time.Hour}
@@ -111,7 +111,7 @@ func TestOneTriesForAll(t *testing.T) {
 	})
 }
 
-// slowStore fails after a time.
+// slowStore fails after a delay.
 type slowStore struct {
 	takes time.Duration
 	calls atomic.Int64
@@ -132,7 +132,7 @@ func (s *slowStore) Put(ctx context.Context, k Key, _ []byte) error {
 	return err
 }
 
-// TestShortDeadlineSaysNothing has callers without the time to ask anything.
+// TestShortDeadlineSaysNothing has callers whose deadline is too short for any call.
 func TestShortDeadlineSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, logs := newCareful(&slowStore{takes: 900 * time.Microsecond})
@@ -149,7 +149,8 @@ func TestShortDeadlineSaysNothing(t *testing.T) {
 	})
 }
 
-// TestInvalidRecordSaysNothing has one that the store refuses, which others are not to suffer for.
+// TestInvalidRecordSaysNothing has a record that the store refuses. This must not affect other
+// records.
 func TestInvalidRecordSaysNothing(t *testing.T) {
 	s := &oneStore{do: func(context.Context) error { return fmt.Errorf("put: %w", ErrInvalid) }}
 	c, logs := newCareful(s)
@@ -169,7 +170,8 @@ func TestNoRecordIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestCallersEndSaysNothing has a caller that gives up, whose store is asked again at once.
+// TestCallersEndSaysNothing has a caller that gives up. The next caller must call the store at
+// once.
 func TestCallersEndSaysNothing(t *testing.T) {
 	s := &oneStore{do: hangs}
 	c, logs := newCareful(s)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// patience is how long anything here may take before the test fails.
+// patience is the timeout of every wait in this package.
 const patience = 20 * time.Second
 
 // A Server is a redis-server, or a Sentinel.
@@ -26,8 +26,7 @@ type Server struct {
 	ended     chan struct{}
 }
 
-// Start starts a server that answers when it returns. Further arguments are as redis-server takes
-// them.
+// Start starts a server and returns when it answers. arguments are arguments of redis-server.
 func Start(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	need(t, "redis-server")
@@ -41,8 +40,8 @@ func Start(t testing.TB, arguments ...string) *Server {
 	return s
 }
 
-// StartTLS starts a server as Start does, and returns its TLS address. Clients need a certificate
-// of authority, like the server. All arguments are files.
+// StartTLS starts a server as Start does, and returns its TLS address. Clients and server need
+// certificates of authority. All arguments are files.
 func StartTLS(t testing.TB, authority, certificate, key string) (address string) {
 	t.Helper()
 	s := Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority)
@@ -57,7 +56,7 @@ func (s *Server) start() {
 	s.command = exec.Command(s.arguments[0], s.arguments[1:]...)
 	var output bytes.Buffer
 	s.command.Stdout, s.command.Stderr = &output, &output
-	// Should the test be killed, the server ends too.
+	// If the test process is killed, the server ends too.
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
@@ -75,23 +74,23 @@ func (s *Server) start() {
 			s.t.Fatalf("redis-server has ended:\n%s", &output)
 		default:
 		}
-		return s.try("PING") != "" // be it that it wants a password
+		return s.try("PING") != "" // an error that asks for a password is an answer too
 	})
 }
 
 // Kill ends the server with SIGKILL, if it is still running.
 func (s *Server) Kill() {
-	_ = s.command.Process.Kill() // a stopped process too
+	_ = s.command.Process.Kill() // also ends a paused process
 	<-s.ended
 }
 
-// Restart starts a killed server again, empty, at the same address.
+// Restart starts a killed server again at the same address, without data.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.start()
 }
 
-// Pause stops the server's process, which then answers nobody, until Resume.
+// Pause stops the server's process until Resume. It then does not answer.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume continues a paused server.
@@ -104,7 +103,7 @@ func (s *Server) signal(signal syscall.Signal) {
 	}
 }
 
-// Do sends one command and returns the answer as redis-cli prints it.
+// Do sends one command and returns the reply as redis-cli prints it.
 func (s *Server) Do(command ...string) string {
 	s.t.Helper()
 	answer := s.try(command...)
@@ -114,7 +113,7 @@ func (s *Server) Do(command ...string) string {
 	return answer
 }
 
-// try sends one command in the form that needs no quotes; the answer is as it comes.
+// try sends one command whose words need no quotes, and returns the raw reply.
 func (s *Server) try(command ...string) string {
 	conn, err := net.DialTimeout("tcp", s.Addr, patience)
 	if err != nil {
@@ -134,8 +133,8 @@ func (s *Server) try(command ...string) string {
 	return string(answer[:n])
 }
 
-// StartSentinels starts three Sentinels that watch master under the name "farm", and returns when
-// they know each other and its replicas.
+// StartSentinels starts three Sentinels that watch master under the name "farm". It returns when
+// they know each other and the replicas.
 func StartSentinels(t testing.TB, master *Server, replicas int) []*Server {
 	t.Helper()
 	need(t, "redis-sentinel")
@@ -187,7 +186,7 @@ func StartCluster(t testing.TB) []*Server {
 	return nodes
 }
 
-// Eventually waits until what holds, and fails the test if it takes too long.
+// Eventually waits until holds returns true. It fails the test if that takes too long.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -208,7 +207,7 @@ func need(t testing.TB, program string) {
 	t.Skipf("%s is missing: apt-get install %[1]s", program)
 }
 
-// FreeAddress returns an address that was free a moment ago.
+// FreeAddress returns an address with a port that is free now.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

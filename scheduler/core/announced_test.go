@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// announcements are what workers have said of themselves, by their key. With them a test says anew which
-// worker may run what: it knows the rule, and nothing of pools.
+// announcements has the announced properties of workers, by their key. From them a test computes
+// which worker may run which action: it knows the rule, but no pools.
 type announcements map[string]announcement
 
 // An announcement is a worker's: texts "name=value".
@@ -24,7 +24,8 @@ type announcement struct {
 	has, needs, machines []string
 }
 
-// hear takes what an event says of a worker; known tells who was there before it.
+// hear records what an event announces about a worker; known reports whether a worker existed
+// before the event.
 func (ps announcements) hear(e event.Event, out event.Out, known func(worker string) bool) {
 	switch e := e.(type) {
 	case *event.Report:
@@ -41,8 +42,9 @@ func (ps announcements) hear(e event.Event, out event.Out, known func(worker str
 	}
 }
 
-// remember keeps what a worker has said of its machine: while others of its pool are there, which
-// say nothing, it counts for them, and it may be known later that the worker was gone by then.
+// remember stores a worker's announcement about its machine. While other workers of its pool exist
+// that announce nothing, it counts for them too, and it may become known later that the worker was
+// gone by then.
 func (ps announcements) remember(p announcement) {
 	if len(p.machines) > 0 {
 		ps[fmt.Sprint("was ", p)] = p
@@ -102,8 +104,8 @@ func (p announcement) rank(instance string, asked []string) ([3]int, bool) {
 	return [3]int{-len(p.prefix), strange, extras}, true
 }
 
-// best returns the rank of a worker by what it says, or by what another one that is the same
-// otherwise says of its machine.
+// best returns the rank of a worker by its own announcement, or by that of a worker that is the
+// same in every other respect.
 func (ps announcements) best(key, instance string, asked []string) (best [3]int, ok bool) {
 	own := ps[key]
 	all := []announcement{own}
@@ -122,8 +124,8 @@ func (ps announcements) best(key, instance string, asked []string) (best [3]int,
 	return best, false
 }
 
-// check returns what a State does that the rule forbids. behind: some workers were still to be
-// undrained before the event, which may have come after what was submitted.
+// check returns a description of any violation of the rule by a State. behind: some workers were
+// still to be undrained before the event, which may have come after the submission.
 func (ps announcements) check(s *State, e event.Event, refused error, behind bool) string {
 	for key, w := range s.workers.All() {
 		if w.task == nil || w.task.spec == nil {
@@ -199,8 +201,8 @@ func (ps announcements) idles(s *State, t *task, rank [3]int) bool {
 	return false
 }
 
-// checkMoves says what waits although an idle worker of another pool is as good for it as those of
-// its own.
+// checkMoves describes a task that waits although an idle worker of another pool suits it as well
+// as the workers of its own pool.
 func (ps announcements) checkMoves(s *State) string {
 	for _, idle := range s.workers.All() {
 		if !idle.entry.Waits() {
@@ -214,7 +216,7 @@ func (ps announcements) checkMoves(s *State) string {
 				for _, t := range q.tasks() {
 					of := levels.Bounded(t.spec.Instance)
 					if !t.wanted() || !q.mayRunMore(of) || !idle.queue.mayRunMore(of) || !idle.queue.admits(t.spec.Instance) ||
-						t.avoidsProgram(idle.program) || !q.promisesNoMore(t, idle.queue) { // of which a market has a model
+						t.avoidsProgram(idle.program) || !q.promisesNoMore(t, idle.queue) { // the model of these is in a market
 						continue
 					}
 					asked := announcementOf("", t.spec.Platform).has

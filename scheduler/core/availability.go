@@ -178,8 +178,8 @@ func (d *dispatcher) rematchInstance(c *cohort, instance string) {
 	d.sweep(&d.unmatched)
 }
 
-// forget takes a worker that is gone from its queue, and forgets queue and pool if they were its
-// alone.
+// forget removes a worker that is gone from its queue. If it was the last one, it also removes the
+// queue and the pool.
 func (d *dispatcher) forget(w *worker) {
 	w.queue.workers--
 	d.discard(w.queue)
@@ -292,7 +292,7 @@ func (r *reviews) isCurrent(w *worker) bool {
 func (r *reviews) review(w *worker) {
 	if may := r.mayServe(w); may != (w.takes != Drained) {
 		if !may {
-			w.unidle() // a call that is held stays so: the worker would come back at once
+			w.unidle() // leave a waiting call open: otherwise the worker would call again at once
 		}
 		r.dispatch.serve(w, may)
 	}

@@ -15,7 +15,7 @@ import (
 type calls struct {
 	*timer.Clock
 	cfg *tuning.Config
-	// replies, wakes and taken are those of the present event.
+	// replies, wakes and taken belong to the present event.
 	replies *[]event.Reply
 	wakes   *[]string
 	taken   *[]event.Taken

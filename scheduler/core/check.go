@@ -112,7 +112,7 @@ func (s *checker) checkTasks() string {
 			return fmt.Sprintf("task %s is in the tree of another pool", t.action)
 		}
 		if t.item.Waits() != (q != nil) {
-			return fmt.Sprintf("task %s: in the tree it waits: %t", t.action, t.item.Waits())
+			return fmt.Sprintf("task %s: waiting in the tree: %t", t.action, t.item.Waits())
 		}
 		hedges := w != nil && t.course == hedged
 		if set := t.timer.IsSet(); set != (orphan || none || q != nil && t.avoids()) && !(set && hedges) {

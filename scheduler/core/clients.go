@@ -46,8 +46,8 @@ func (c *clients) submit(e event.Submit) error {
 	return nil
 }
 
-// deliver completes an operation with a result that was there before it. A private
-// operation has it alone.
+// deliver completes an operation with a result that existed before. If the operation is private, no
+// other one gets this result.
 func (c *clients) deliver(r *orphan.Result, o *operation) {
 	if o.spec.Private {
 		c.orphans.Remove(r)

@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// TestManyOperationsOfOneClient has a client open as many operations as it may, by default 100,000,
-// and one more; that they are of one action does not help. Others are not disturbed, and room
-// comes back.
+// TestManyOperationsOfOneClient has a client open the maximum number of operations, by default
+// 100,000, and one more. The limit also counts operations of one action. Other clients must not be
+// disturbed, and the client must be able to submit again later.
 func TestManyOperationsOfOneClient(t *testing.T) {
 	for _, test := range []struct{ most, bound, actions int }{{0, 100_000, 100_000}, {500, 500, 1}} {
 		state := must(NewState(tuning.Config{MaxPerClient: test.most}))

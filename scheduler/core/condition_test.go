@@ -8,8 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// TestProgramsAreCounted has two positions of one worker, and one of another, in each state: what
-// is counted are the workers.
+// TestProgramsAreCounted has two positions of one worker, and one of another, in each state. The
+// counts must be of workers, not of positions.
 func TestProgramsAreCounted(t *testing.T) {
 	const two = "0s sync a1 idle of=a; 0s sync a2 idle of=a; 0s sync b1 idle of=b"
 	for _, test := range []struct {
@@ -74,8 +74,7 @@ func TestProgramsAreCounted(t *testing.T) {
 	}
 }
 
-// TestProgramOfPositions sees a worker with what each of its positions has, and finds it by any of
-// them.
+// TestProgramOfPositions views a worker with all its positions, and finds it by each of them.
 func TestProgramOfPositions(t *testing.T) {
 	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
 	for _, line := range []string{

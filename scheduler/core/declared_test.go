@@ -11,7 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// TestDeclaredSizes checks which declarations are refused, and what the choice of a class is told.
+// TestDeclaredSizes checks which declarations are refused, and which classes the choice of a class
+// gets.
 func TestDeclaredSizes(t *testing.T) {
 	linux := map[string]string{"OS": "linux", "arch": "arm"}
 	for want, list := range map[string][]tuning.Sizes{

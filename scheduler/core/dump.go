@@ -51,7 +51,7 @@ func (s *View) Dump() string {
 	return d.text.String()
 }
 
-// queue writes the content of each branch of a queue, and what is next.
+// queue writes the content of each branch of a queue, and the next item.
 func (d *dumper) queue(q *queue) {
 	d.line("queue in %q %s class %d: %d workers, %d serve, %d rest, %d wait, load %v, declared %t%s",
 		q.pool.Prefix, q.pool.Platform, q.class, q.workers, q.serving, q.resting,

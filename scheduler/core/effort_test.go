@@ -30,7 +30,7 @@ func newBazaar(t *testing.T) *bazaar {
 	}))}}
 }
 
-// worker has one come that has these properties.
+// worker adds a worker with these properties.
 func (b *bazaar) worker(name, platform string) {
 	b.calls++
 	b.tell(&event.Report{
@@ -39,7 +39,7 @@ func (b *bazaar) worker(name, platform string) {
 	})
 }
 
-// submit has so many actions ask for a platform.
+// submit submits n actions that ask for a platform.
 func (b *bazaar) submit(n int, platform string) {
 	for range n {
 		b.made++
@@ -78,7 +78,7 @@ func TestManyCompareWhatMayMove(t *testing.T) {
 	const before, idle = 20, 100
 	b := newBazaar(t)
 	for i := range mostTogether {
-		own := fmt.Sprintf("container-image=%d", i) // of which the others know nothing
+		own := fmt.Sprintf("container-image=%d", i) // the other pools lack this property
 		b.worker(fmt.Sprint("w", i), own+",only=1")
 		b.submit(1+before, own+",only=1")
 		b.submit(3, own)
@@ -96,9 +96,8 @@ func TestManyCompareWhatMayMove(t *testing.T) {
 	}
 }
 
-// TestManyRoam has workers of many pools become idle while queues of many others have something
-// that may go elsewhere: an event looks at all of those for so many pools only as it has effort
-// for.
+// TestManyRoam has workers of many pools become idle while many other queues have tasks that may
+// move. An event must examine only as many pools as its effort allows.
 func TestManyRoam(t *testing.T) {
 	const roaming, pools = 400, 100
 	b := newBazaar(t)
@@ -126,8 +125,8 @@ func TestManyRoam(t *testing.T) {
 	}
 }
 
-// TestManySurveys has a pool come when many queues are asked for many platforms: an event finds the
-// reach of so many of them anew only as it has effort to compare platforms with pools.
+// TestManySurveys adds a pool while many queues have tasks for many platforms. An event must
+// recompute the reach of only as many queues as its effort allows.
 func TestManySurveys(t *testing.T) {
 	const pools, platforms = 200, 40
 	b := newBazaar(t)

@@ -8,11 +8,11 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// A Seen is called for each event of a history, with what State answers.
+// A Seen is called for each event of a history, with the Out of State.
 type Seen = func(now time.Time, e event.Event, out event.Out)
 
-// Random has random events happen to a State, as many as fit into so many bytes, and returns it
-// with when the last one did. Begin is given the State before the first.
+// Random applies random events to a State, as many as fit into size bytes. It returns the State and
+// the time of the last event. begin gets the State before the first event.
 func Random(t *testing.T, seed uint64, size int, begin func(now time.Time, s *State) Seen) (*State, time.Time) {
 	r := rand.New(rand.NewPCG(seed, 3))
 	script := make([]byte, size)

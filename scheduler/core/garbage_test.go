@@ -15,9 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// What a cycle may leave to the garbage collector, and what a queued operation may hold: with many
-// of them, these decide how fast decisions are. Raise a limit only if the benchmark has shown what
-// that costs.
+// The maximum garbage of a cycle, and the maximum memory of a queued operation. With many
+// operations, these decide how fast decisions are. Raise a limit only if the benchmark has shown
+// the cost.
 const (
 	maxCycleObjects = 7.5
 	maxCycleBytes   = 1600
@@ -72,7 +72,7 @@ func (f *littleFarm) submit(n int) {
 	f.submits = f.submits[n:]
 }
 
-// calls has a worker call; it may get an action.
+// calls makes a call of a worker, which may get an action.
 func (f *littleFarm) calls(worker int, doing event.Doing, action digest.Digest) {
 	f.call++
 	f.report = event.Report{
@@ -98,7 +98,7 @@ func (f *littleFarm) carryOut(out event.Out) {
 	}
 }
 
-// cycle submits an operation, and has a worker end its action and get the next one.
+// cycle submits an operation, ends a worker's action and gives the worker the next one.
 func (f *littleFarm) cycle(worker int) {
 	f.now = f.now.Add(time.Millisecond)
 	f.submit(1)
@@ -117,8 +117,9 @@ func spent(do func()) (objects, bytes float64) {
 	return float64(after.Mallocs - before.Mallocs), float64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestCycleMakesLittleGarbage counts what a cycle makes in the core: a submitted operation, the end
-// of an action, and a decision. The number of operations stays the same, so all of that is garbage.
+// TestCycleMakesLittleGarbage measures the allocations of a cycle in the core: a submission, the
+// end of an action, and a decision. The number of operations stays the same, so all of this becomes
+// garbage.
 func TestCycleMakesLittleGarbage(t *testing.T) {
 	const workers, cycles = 50, 4000
 	f := newLittleFarm(t, workers, workers+1000+2*cycles)

@@ -10,8 +10,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// TestRandomRaces has actions run on two workers at once, and anything happen to these and to who
-// waits. After each event the state is whole, and in the end nothing is left.
+// TestRandomRaces runs actions on two workers at once, with random events for workers and clients.
+// After each event the state must be consistent, and in the end it must be empty.
 func TestRandomRaces(t *testing.T) {
 	raced := 0
 	for seed := range uint64(40) {
@@ -60,7 +60,7 @@ func TestRandomRaces(t *testing.T) {
 	}
 }
 
-// something is what a worker might say next.
+// something returns a random next report of a worker.
 func (h *history) something(r *rand.Rand, name string) []string {
 	w := h.state.workers.Get(name)
 	if w == nil || w.task == nil && w.stops().Key == (request.Key{}) || r.IntN(12) == 0 {

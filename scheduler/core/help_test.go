@@ -47,7 +47,7 @@ func (s sizeStore) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// conditions are those of a choice among classes.
+// conditions returns the conditions of a choice among classes.
 func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 	return sizeclass.Conditions{Now: time.Now(), Classes: classes}
 }

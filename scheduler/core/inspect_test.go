@@ -68,8 +68,8 @@ func branchText(b view.Branch) string {
 	return fmt.Sprintf("%s %d/%d %v", b.Key, b.Queued, b.Running, parts)
 }
 
-// TestBusiestOfMany sees that of very many branches those are listed that would come first in the
-// list of all.
+// TestBusiestOfMany: with very many branches, the list must have those that would come first in the
+// complete list.
 func TestBusiestOfMany(t *testing.T) {
 	const invocations = 200
 	state := must(NewState(tuning.Config{Queues: []levels.QueueConfig{

@@ -20,9 +20,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A market is a farm of some pools, whose size classes are the stalls, and the model of what goes
-// from one to another: it has lists, and goes through all of them whenever a worker is given
-// anything, and after each event.
+// A market is a model of a farm of some pools, whose size classes are the stalls, and of moves
+// between them. It has lists, and goes through all of them whenever a worker gets an action, and
+// after each event.
 type market struct {
 	t       *testing.T
 	seed    uint64
@@ -36,8 +36,8 @@ type market struct {
 	calls   map[uint64]string
 	stalls  []*stall // in the order of their platforms, and of their classes
 	sellers map[string]*seller
-	// moved counts the jobs that ran in another pool than they waited in, free those of them that
-	// it cost nothing, spilled those that ran on a larger class of their pool.
+	// moved counts the jobs that ran in another pool than they waited in, free those of them whose
+	// move had no cost, and spilled the jobs that ran on a larger class of their own pool.
 	ran, moved, free, spilled int
 }
 
@@ -92,15 +92,15 @@ func split(properties string) []string {
 	return strings.FieldsFunc(properties, func(r rune) bool { return r == ',' })
 }
 
-// fits reports whether a stall has what is asked for, except for images, which are for whoever has
-// any.
+// fits reports whether a stall has the requested properties, except for images: any image fits.
 func (s *stall) fits(asked []string) bool {
 	return !slices.ContainsFunc(asked, func(a string) bool { return !isImage(a) && !slices.Contains(s.has, a) })
 }
 
 func isImage(property string) bool { return strings.HasPrefix(property, "container-image=") }
 
-// strange is what is asked for that a stall does not have, and what it has besides.
+// strange returns the number of requested properties that a stall lacks, and the number of its
+// surplus properties.
 func (s *stall) strange(asked []string) (lacks, extras int) {
 	for _, a := range asked {
 		if !slices.Contains(s.has, a) {
@@ -110,7 +110,7 @@ func (s *stall) strange(asked []string) (lacks, extras int) {
 	return lacks, len(s.has) - (len(asked) - lacks)
 }
 
-// stranger is how many properties worse another stall is for what is asked.
+// stranger returns by how many properties another stall suits a request worse.
 func (s *stall) stranger(to *stall, asked []string) int {
 	lacks, extras := s.strange(asked)
 	l, e := to.strange(asked)
@@ -160,7 +160,7 @@ func (m *market) tell(e event.Event) {
 	}
 }
 
-// start has a worker run a job, if that is right.
+// start starts a job on a worker, and fails the test if the job should not run there.
 func (m *market) start(w *seller, name string) {
 	m.t.Helper()
 	if w.runs != nil {
@@ -219,9 +219,9 @@ func (m *market) move(from, to *stall, j *job) {
 	}
 }
 
-// best is what is first to go from a stall elsewhere, where that costs least: to the smallest
-// larger class that somebody is idle of, or in other pools to the smallest one to which anything
-// may go.
+// best returns the first job to move from a stall, the cheapest destination, and the turns that it
+// is worth: the smallest larger class with an idle worker or, in other pools, the smallest class to
+// which any job may go.
 func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 	for _, other := range m.stalls {
 		if what == nil && other.isOf(s) && other.size() > s.size() && m.idleAt(other) != nil && len(s.waiting) > 0 {
@@ -245,8 +245,8 @@ func (m *market) best(s *stall) (what *job, to *stall, turns float64) {
 	return what, to, turns
 }
 
-// first is what goes from a stall to one of another pool first: what is no worse off there, or else
-// what waits for the longest time.
+// first returns the first job to move from a stall to one of another pool: a job that suits the
+// other pool as well or, if there is none, the job that has waited longest.
 func (m *market) first(s, to *stall) (first *job) {
 	for _, j := range s.waiting {
 		switch {
@@ -296,7 +296,7 @@ func (s *stall) each() time.Duration {
 	return max(s.typical, time.Millisecond)
 }
 
-// settled sees that nothing waits that somebody should have.
+// settled checks that no job waits that an idle worker should have.
 func (m *market) settled() {
 	m.t.Helper()
 	for _, s := range m.stalls {
@@ -329,9 +329,9 @@ func (m *market) idleAt(s *stall) *seller {
 	return nil
 }
 
-// submit has a job wait in the pool where what is not asked for is least, and of these where the
-// largest class is largest if it chose a smaller one, and then where it is expected to wait for the
-// shortest time.
+// submit adds a job to the pool with the fewest surplus properties. Of several, it chooses the one
+// with the largest class if the job asks for a smaller one, and then the one with the shortest
+// expected wait.
 func (m *market) submit(asked string, class uint32) {
 	m.t.Helper()
 	m.made++
@@ -404,7 +404,7 @@ func (m *market) join(s *stall) {
 	m.report(name, event.Report{Doing: event.Idle})
 }
 
-// end has a worker end what it runs, and ask for more.
+// end ends a worker's job, and lets the worker ask for another one.
 func (m *market) end(name string) {
 	m.t.Helper()
 	w := m.sellers[name]
@@ -448,7 +448,7 @@ func (m *market) pass(d time.Duration) {
 		if !due.IsZero() && (m.next.IsZero() || m.next.Sub(due) > time.Microsecond) {
 			m.fatal("State is to be told the time at %s, something is due at %s", m.next.Sub(epoch), due.Sub(epoch))
 		}
-		if m.next.IsZero() || m.next.After(until) { // it may be told it too early: whom it waited for may have gone meanwhile
+		if m.next.IsZero() || m.next.After(until) { // the timer may be too early: the worker that it was for may have left meanwhile
 			break
 		}
 		m.now = m.next
@@ -470,7 +470,7 @@ func (m *market) busy() (names []string) {
 
 const image = "a=1,container-image=i"
 
-// marketKinds are the pools of histories, what is asked of them, and the size classes.
+// marketKinds has the pools of histories, the requested properties, and the size classes.
 var marketKinds = []struct {
 	pools, asked []string
 	classes      []uint32
@@ -520,8 +520,8 @@ func FuzzMoves(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { marketOf(t, seed) })
 }
 
-// TestMovesAreAsTold has actions of some platforms come and go, and workers come, and compares
-// where they run with what follows from who waits and who is idle.
+// TestMovesAreAsTold submits and removes actions of some platforms, adds workers, and compares
+// where actions run with the model.
 func TestMovesAreAsTold(t *testing.T) {
 	moved, free, spilled, ran := 0, 0, 0, 0
 	for seed := range 2 * uint64(len(marketKinds)) { // each kind, with many idle and with few
@@ -533,8 +533,8 @@ func TestMovesAreAsTold(t *testing.T) {
 	}
 }
 
-// TestMoveToWorkersThatJoinLater has what waits for one worker be done by those of another pool
-// that come afterwards.
+// TestMoveToWorkersThatJoinLater: actions that wait for one worker run on workers of another pool
+// that come later.
 func TestMoveToWorkersThatJoinLater(t *testing.T) {
 	m := newMarket(t, 0, "a=1", "b=1")
 	late := m.stalls[1]

@@ -126,7 +126,7 @@ func (ops *operations) drop(o *operation) {
 	ops.discount(o)
 }
 
-// discount takes an operation that is over from the open ones and from those of its client.
+// discount removes a completed operation from the open ones and from those of its client.
 func (ops *operations) discount(o *operation) {
 	ops.open.Remove(o.age)
 	client := o.spec.Client
@@ -161,7 +161,7 @@ func (ops *operations) notices() (notices []event.Status) {
 	}
 	for i, o := range ops.dirty {
 		o.dirty = false
-		o.describe(&notices[i]) // also of what is gone: its followers must learn of it
+		o.describe(&notices[i]) // including forgotten operations: their followers must learn of it
 	}
 	ops.dirty = ops.dirty[:0]
 	return notices

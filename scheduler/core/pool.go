@@ -16,16 +16,16 @@ import (
 // while it has workers, or for good if size classes of it are declared.
 type pool struct {
 	offer.Offer
-	// terms are what the configuration says of it.
+	// terms are the pool's part of the configuration.
 	terms tuning.Terms
 	// tree decides what is next, for each size class; levels are its configuration.
 	tree   *fair.Tree
 	levels []levels.Level
-	// keys is for those of one operation at a time.
+	// keys is scratch space for the keys of one operation at a time.
 	keys []string
 	// queues are sorted by size class, smallest first.
 	queues []*queue
-	// startup and patience are those of its declared size classes.
+	// startup and patience are from its declared size classes.
 	startup, patience time.Duration
 	// cohort shares the workers by quotas; nil: there are none.
 	cohort *cohort
@@ -96,7 +96,7 @@ func (p *pool) serving() int {
 	return n
 }
 
-// hasWorkers reports whether the pool has a worker, whatever it takes.
+// hasWorkers reports whether the pool has a worker, even one that takes no work.
 func (p *pool) hasWorkers() bool {
 	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
 }

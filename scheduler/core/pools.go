@@ -51,14 +51,14 @@ func (c *cohort) capacity() (n int64) {
 type pools struct {
 	*offer.Index[*pool]
 	cfg *tuning.Config
-	// cohorts are those of the configuration.
+	// cohorts are the cohorts in the configuration.
 	cohorts []*cohort
 	// idling counts the idle workers of all of them.
 	idling int
 }
 
-// unknownGrace is how long an action waits for a worker with a property of which no worker has ever
-// had the name. It is also how long after the start workers may take to come.
+// unknownGrace is how long an action waits for a worker with a property whose name no worker has
+// ever had. It is also how long workers may take to come after the start.
 const unknownGrace = 5 * time.Second
 
 func newPools(clock *timer.Clock, cfg *tuning.Config) *pools {

@@ -36,7 +36,7 @@ func (d *dispatcher) leave(w *worker) {
 func (d *dispatcher) reserve(p *program) {
 	for _, w := range p.positions {
 		if p.withholds(w) {
-			w.unidle() // a call that is held stays so: the worker would come back at once
+			w.unidle() // leave a waiting call open: otherwise the worker would call again at once
 		}
 	}
 	for _, w := range p.positions {
@@ -104,7 +104,7 @@ type probation struct {
 	cfg      *tuning.Config
 	dispatch *dispatcher
 	tally    *view.Tally
-	// suspensions are those of the present event.
+	// suspensions belongs to the present event.
 	suspensions *[]event.Suspension
 }
 

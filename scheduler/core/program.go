@@ -154,7 +154,7 @@ func (w *worker) drops(r *event.Report) bool {
 		(r.Doing == event.Idle || w.ran(r) != w.task.ran())
 }
 
-// condition returns that of a program.
+// condition returns the condition of a program.
 func (p *program) condition() view.Condition {
 	return view.ConditionOf(func(yield func(view.Condition) bool) {
 		for _, w := range p.positions {
@@ -165,7 +165,7 @@ func (p *program) condition() view.Condition {
 	})
 }
 
-// load returns that of a program.
+// load returns the load of a program.
 func (p *program) load() view.Load {
 	l := view.Load{Worker: p.positions[0].Key, Positions: len(p.positions)}
 	for _, w := range p.positions {

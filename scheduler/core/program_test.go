@@ -25,7 +25,7 @@ import (
 // suspendAfter is tuning.Config.SuspendAfter of these tests.
 const suspendAfter = 3
 
-// A host is what the model knows of a program: all that happened to it since it was trusted last.
+// A host is the model of a program: all its outcomes since it was last trusted.
 type host struct {
 	name     string
 	fails    float64 // of its actions
@@ -55,8 +55,8 @@ func (h *host) isSuspect() bool {
 	return last(suspendAfter) == suspendAfter || last(1) == 1 && last(16) >= 8
 }
 
-// A court is the model of probation: farm says which actions workers have, and what State answers
-// is compared with what may be.
+// A court is the model of probation: farm has the actions of workers. The answers of State are
+// compared with the model.
 type court struct {
 	t      *testing.T
 	seed   uint64
@@ -64,8 +64,8 @@ type court struct {
 	state  *State
 	now    time.Time
 	hosts  map[string]*host
-	// has is what each position runs; pauses are those of suspensions, of which the model takes
-	// what State says.
+	// has is the action of each position; pauses are the suspensions, whose durations the model
+	// takes from State.
 	has         map[string]*request.Operation
 	held        map[uint64]string
 	call, made  uint64
@@ -126,7 +126,7 @@ func (c *court) ended(h *host, position string, failed bool) {
 
 func (h *host) trust() { h.standing, h.outcomes, h.tried = trust.Trusted, nil, "" }
 
-// amnesty: who may take work is trusted if nobody else may.
+// amnesty trusts all workers if otherwise none could take work.
 func (c *court) amnesty() {
 	suspended := false
 	for _, h := range c.hosts {
@@ -142,7 +142,7 @@ func (c *court) amnesty() {
 	}
 }
 
-// passes has time pass, at the end of which suspensions end.
+// passes lets time pass. Suspensions that end by then end.
 func (c *court) passes(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.endSuspensions()
@@ -163,7 +163,7 @@ func (c *court) tell(e event.Event) {
 	_, report := e.(*event.Report)
 	for key, w := range c.state.workers.All() {
 		if h := c.of(key); !report && h.standing != trust.Trusted && w.program.record.Standing() == trust.Trusted {
-			h.trust() // drains take positions one by one, and between two of them nobody else was left
+			h.trust() // drains take positions one by one; between two of them no other worker was left
 		}
 	}
 	for _, s := range out.Suspensions {
@@ -205,7 +205,7 @@ func (c *court) tell(e event.Event) {
 	}
 }
 
-// report has a position call, with the end of what it runs or without.
+// report makes a call of a position, with or without the end of its action.
 func (c *court) report(position string, end bool) {
 	h := c.of(position)
 	c.call++
@@ -287,8 +287,8 @@ func FuzzSuspensions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { courtOf(t, seed) })
 }
 
-// TestSuspensionsAreAsTold has workers fail at random, and compares who is suspended, tried and
-// trusted with what follows from all that has happened.
+// TestSuspensionsAreAsTold has workers fail at random, and compares suspended, tried and trusted
+// workers with the model.
 func TestSuspensionsAreAsTold(t *testing.T) {
 	suspensions, trials := 0, 0
 	for seed := range uint64(12) { // two to five hosts, drained or not

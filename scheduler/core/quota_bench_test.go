@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// BenchmarkBehindMaximum is a worker that ends an action of one instance and is given the next,
-// while so many others are at their maximum and have something waiting.
+// BenchmarkBehindMaximum measures a worker that ends an action of one instance and gets the next
+// one, while many other instances are at their maximum and have waiting actions.
 func BenchmarkBehindMaximum(b *testing.B) {
 	for _, others := range []int{0, 10, 10_000} {
 		b.Run(fmt.Sprint(others), func(b *testing.B) {
@@ -95,7 +95,8 @@ func (m *mall) end(pool int) event.Out {
 	})
 }
 
-// newMall has so many pools, of which the first waits run something while something waits.
+// newMall returns a number of pools. The first waits of them run something while another action
+// waits.
 func newMall(pools, waits int, q quota.Quota) *mall {
 	m := &mall{state: must(NewState(oneCohort()))}
 	m.state.Step(epoch, PutQuota{Record: quota.Record{Key: quota.Key{Cohort: "farm", Instance: "a"}, Quota: q}})

@@ -42,8 +42,9 @@ func TestStartsInPoolsOfCohort(t *testing.T) {
 	}
 }
 
-// TestIdlePoolsTakeTurns has an instance that waits in many pools with idle workers be at its maximum.
-// What ends in one pool, where nothing is left, makes room for another: each in its turn.
+// TestIdlePoolsTakeTurns has an instance at its maximum that waits in many pools with idle workers.
+// An action that ends in a pool without waiting actions makes room for another pool: each in its
+// turn.
 func TestIdlePoolsTakeTurns(t *testing.T) {
 	const pools = 50
 	m := newMall(pools, pools, quota.Quota{Max: 1})
@@ -69,8 +70,8 @@ func TestIdlePoolsTakeTurns(t *testing.T) {
 	}
 }
 
-// TestRoomForMany has the maximum of an instance be raised that waits for many idle workers: each
-// event gives out so many of its actions as it has effort for, and asks for the next one at once.
+// TestRoomForMany raises the maximum of an instance that waits for many idle workers. Each event
+// must assign as many of its actions as its effort allows, and ask for the next event at once.
 func TestRoomForMany(t *testing.T) {
 	const workers = 3000
 	m := newMall(1, 1, quota.Quota{Max: 1})

@@ -39,7 +39,7 @@ type reports struct {
 	probation  *probation
 	// anew: the present report is the first from another process of its worker.
 	anew bool
-	// departures are those of the present event.
+	// departures belongs to the present event.
 	departures *[]event.Departure
 }
 

@@ -200,9 +200,9 @@ func (r *runs) lose(w *worker, why event.Why) {
 	r.again(t)
 }
 
-// preempt makes a worker stop its task, which is queued again, before others of its priority in its
-// branch, and run a task of the instance for which it is stopped. This is not an attempt of the
-// stopped task.
+// preempt makes a worker stop its task and run a task of the instance for which it is stopped. The
+// stopped task is queued again, before others of its priority in its branch. Its stopped run does
+// not count as an attempt.
 func (r *runs) preempt(w *worker) {
 	l, why := w.task.share.Preempt(), event.ForMinimum
 	if l == nil {

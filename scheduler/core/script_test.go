@@ -34,9 +34,9 @@ var update = flag.Bool("update", false, "rewrite the expected output of scripts 
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestScripts runs the histories of testdata/*.txt. A line that starts with ">"
-// is an event with its time; what follows, up to an empty line, a comment or
-// the next event, is what State answers.
+// TestScripts runs the histories of testdata/*.txt. A line that starts with ">" is an event with
+// its time. The lines after it, up to an empty line, a comment or the next event, are the answer of
+// State.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -110,7 +110,7 @@ type history struct {
 	call    uint64
 	lastOf  map[string]uint64
 	sizes   *sizeclass.Analyzer
-	// seen, if it is not nil, sees each event and what State answers.
+	// seen, if not nil, gets each event and the answer of State.
 	seen func(time.Time, event.Event, event.Out)
 }
 
@@ -295,7 +295,7 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 			fmt.Fprintf(&h.out, "at %s\n", h.next.Sub(epoch))
 			h.step(h.next, event.Tick{})
 		}
-	case "restart": // "held": what workers had is remembered
+	case "restart": // "held": the actions of workers are remembered
 		held := h.state.View().Held(now, 100)
 		slices.SortFunc(held, func(a, b event.Held) int { return strings.Compare(a.Name, b.Name) })
 		h.state, _ = NewState(h.cfg)
@@ -450,7 +450,7 @@ func (h *history) learned(args []string) {
 	h.sizes.Learn(h.t.Context(), learner.Succeeded(r))
 }
 
-// choose has an operation run where the analyzer says.
+// choose submits an operation to the class that the analyzer chooses.
 func (h *history) choose(op *request.Operation) {
 	var classes []sizeclass.Class
 	for _, c := range h.state.View().SizeClasses(op) {
@@ -527,7 +527,7 @@ func (h *history) report(args []string) *event.Report {
 			r.Response = &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.Unavailable), Message: value}}
 		case "code":
 			r.Response.Status.Code = int32(h.number(value))
-		case "timed": // as those of Forerunner's workers
+		case "timed": // like those of Forerunner's workers
 			r.Response.Result.ExecutionMetadata = &repb.ExecutedActionMetadata{WorkerCompletedTimestamp: &timestamppb.Timestamp{}}
 		case "timedout":
 			r.Response.Status = &spb.Status{Code: int32(codes.DeadlineExceeded), Message: "timed out"}

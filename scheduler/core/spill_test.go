@@ -35,12 +35,13 @@ type yard struct {
 	joined int
 	call   uint64
 	calls  map[uint64]string
-	// bays are by class, workers by name, as the model has them; ran is where State has actions run
-	// since they were compared last, wants where the model has.
+	// bays are by class, workers by name, in the model. ran is where State has started actions
+	// since the last comparison; wants is where the model has.
 	bays       map[uint32]*bay
 	workers    map[string]*hand
 	ran, wants map[string]uint32
-	// given counts what ran, spilled what of that did on a larger class than its own.
+	// given counts started actions, spilled those of them that started on a larger class than their
+	// own.
 	given, spilled int
 }
 
@@ -49,7 +50,7 @@ type bay struct {
 	class   uint32
 	waiting []*job
 	typical float64 // seconds, 0 before the first has ended
-	begun   bool    // what waits goes to larger classes, until half as many do
+	begun   bool    // waiting actions go to larger classes, until their number has halved
 }
 
 type job struct {
@@ -80,7 +81,7 @@ func newYard(t *testing.T, seed uint64, classes ...uint32) *yard {
 	return y
 }
 
-// tell is Step, with what it gives to workers.
+// tell calls Step, and records the assigned actions.
 func (y *yard) tell(e event.Event) {
 	y.t.Helper()
 	out := y.state.Step(y.now, e)
@@ -106,7 +107,7 @@ func (y *yard) report(name string, r event.Report) {
 	y.tell(&r)
 }
 
-// join has a worker come.
+// join adds a worker.
 func (y *yard) join(class uint32) {
 	y.joined++
 	name := fmt.Sprintf("w%d", y.joined)
@@ -127,7 +128,7 @@ func (y *yard) submit(class uint32, expected time.Duration) {
 	y.tell(event.Submit{Operation: op})
 }
 
-// end has a worker end what it runs, and ask for more or for nothing, from then on.
+// end ends a worker's action. The worker then asks for another one, or for none with leave.
 func (y *yard) end(name string, leave bool) {
 	w := y.workers[name]
 	w.leave = w.leave || leave
@@ -158,7 +159,7 @@ func (y *yard) rest(name string) {
 	y.report(name, event.Report{Doing: event.Executing, Action: w.runs.Digest, PreferIdle: true})
 }
 
-// cancel has somebody not wait any longer.
+// cancel removes a waiting action.
 func (y *yard) cancel(b *bay) {
 	if len(b.waiting) == 0 {
 		return
@@ -169,7 +170,7 @@ func (y *yard) cancel(b *bay) {
 	y.tell(event.Cancel{Name: name})
 }
 
-// give has a worker run what is first in a bay.
+// give starts the first action of a bay on a worker.
 func (y *yard) give(w *hand, b *bay) {
 	w.runs, w.since, w.idle = b.waiting[0], y.now, false
 	b.waiting = b.waiting[1:]
@@ -204,7 +205,8 @@ func (y *yard) mean(b *bay) float64 {
 	return sum / float64(len(b.waiting))
 }
 
-// larger is the smallest larger class with somebody idle, and how many turns one waits for that.
+// larger returns an idle worker of the smallest larger class, and the number of turns that it is
+// worth.
 func (y *yard) larger(b *bay) (w *hand, turns float64) {
 	for _, class := range slices.Sorted(maps.Keys(y.bays)) {
 		if w := y.idleOf(class); class > b.class && w != nil {
@@ -214,8 +216,8 @@ func (y *yard) larger(b *bay) (w *hand, turns float64) {
 	return nil, 0
 }
 
-// serve gives what waits to idle workers: of its class, and then of larger ones for as long as
-// somebody there is worth it, first where it is worth most.
+// serve gives waiting actions to idle workers: of their class, and then of larger classes while a
+// worker there is worth it, first where it is worth most.
 func (y *yard) serve() {
 	for _, b := range y.bays {
 		for w := y.idleOf(b.class); w != nil && len(b.waiting) > 0; w = y.idleOf(b.class) {
@@ -254,7 +256,7 @@ func (y *yard) serve() {
 	}
 }
 
-// due is when somebody will have waited for too long.
+// due returns when an action will have waited for too long.
 func (y *yard) due() (at time.Time) {
 	for _, b := range y.bays {
 		w, turns := y.larger(b)
@@ -319,7 +321,7 @@ func (y *yard) of(name string) (v view.Position) {
 	return v
 }
 
-// adopt has the model's workers of each class have what State's have.
+// adopt gives the model's workers of each class the actions of State's workers.
 func (y *yard) adopt() {
 	jobs := map[string]*hand{}
 	for _, w := range y.workers {
@@ -338,8 +340,8 @@ func (y *yard) adopt() {
 	}
 }
 
-// TestHundredForOneSmallWorker has ten idle large workers take what a small one has not done yet,
-// of which nothing is known.
+// TestHundredForOneSmallWorker: ten idle large workers take actions that a small one has not
+// started yet, of which nothing is known.
 func TestHundredForOneSmallWorker(t *testing.T) {
 	y := newYard(t, 0, 1, 4)
 	for range 9 {
@@ -414,8 +416,8 @@ func FuzzSpills(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { yardOf(t, seed) })
 }
 
-// TestSpillsAreAsTold has actions of some classes come and go, and workers, and compares where they
-// run with what follows from who waits and who is idle.
+// TestSpillsAreAsTold submits and removes actions of some classes, adds and removes workers, and
+// compares where actions run with the model.
 func TestSpillsAreAsTold(t *testing.T) {
 	spilled, ran := 0, 0
 	for seed := range uint64(20) { // each list of classes, with each habit

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
-// A herd is a State with many tasks, and counts what each event does to them.
+// A herd is a State with many tasks. It counts what each event does to them.
 type herd struct {
 	t     *testing.T
 	state *State
@@ -31,12 +31,12 @@ type herd struct {
 
 const (
 	herdTasks = 10_000
-	// herdMost is what one event may do: as many moves as its effort is enough for, and one more,
+	// herdMost limits the moves of one event: as many as its effort is enough for, and one more,
 	// which began with the last of it.
 	herdMost = tuning.DefaultEffort/moveEffort + 1
 )
 
-// newHerd has a worker run something while so many tasks wait for it.
+// newHerd returns a State with one busy worker and many tasks that wait for it.
 func newHerd(t *testing.T, cfg tuning.Config) *herd {
 	h := &herd{t: t, state: must(NewState(cfg)), now: epoch}
 	h.report("w", event.Idle)
@@ -89,7 +89,7 @@ func (h *herd) tell(e event.Event) event.Out {
 	return out
 }
 
-// catchUp ticks until nothing is left to do of what is due.
+// catchUp ticks until nothing is due.
 func (h *herd) catchUp() {
 	h.t.Helper()
 	for out := h.tell(event.Tick{}); !out.NextTick.IsZero() && !out.NextTick.After(h.now); out = h.tell(event.Tick{}) {
@@ -110,8 +110,8 @@ func (h *herd) lose() int {
 	return h.state.View().Counts().Unmatched
 }
 
-// TestLastWorkerLeaves has all that waits look for another queue, and then fail, in events none of
-// which does much.
+// TestLastWorkerLeaves: all waiting tasks must find another queue, and then fail, in events of
+// limited effort.
 func TestLastWorkerLeaves(t *testing.T) {
 	h := newHerd(t, tuning.Config{})
 	if n := h.lose(); n == 0 || n > herdMost {
@@ -135,8 +135,8 @@ func TestLastWorkerLeaves(t *testing.T) {
 	}
 }
 
-// TestWorkerComesBackMeanwhile has the last worker leave, and another one come before all that
-// waits has been moved, or has failed: what is left is served.
+// TestWorkerComesBackMeanwhile removes the last worker, and adds another one before all waiting
+// tasks have moved or failed. The remaining ones must be served.
 func TestWorkerComesBackMeanwhile(t *testing.T) {
 	h := newHerd(t, tuning.Config{})
 	h.lose()
@@ -194,8 +194,8 @@ func TestManyWaitForDrainedWorkers(t *testing.T) {
 	}
 }
 
-// TestManyWorkersSettle has many workers come before State has settled, and others hold what waits:
-// each gets its action, in events that give to few.
+// TestManyWorkersSettle adds many workers before State has settled, and others that hold waiting
+// actions. Each must get its action, in events that assign few.
 func TestManyWorkersSettle(t *testing.T) {
 	const workers = 2000
 	h := &herd{t: t, state: must(NewState(tuning.Config{Settle: 5 * time.Second})), now: epoch}
@@ -214,8 +214,8 @@ func TestManyWorkersSettle(t *testing.T) {
 	}
 }
 
-// TestManyWorkersAreUndrained has many workers be drained and undrained while their calls are held
-// and more waits than they can take: each gets its action, in events that give to few.
+// TestManyWorkersAreUndrained drains and undrains many workers while their calls wait and there are
+// more tasks than they can take. Each must get its action, in events that assign few.
 func TestManyWorkersAreUndrained(t *testing.T) {
 	const workers = 2000
 	h := &herd{t: t, state: must(NewState(tuning.Config{})), now: epoch}

@@ -107,7 +107,7 @@ func (*queue) isLocation()    {}
 func (unmatched) isLocation() {}
 func (*run) isLocation()      {}
 
-// A past is what the earlier runs of a task came to.
+// A past has the outcomes of a task's earlier runs.
 type past struct {
 	// because explains the course to users.
 	because string
@@ -196,7 +196,7 @@ func (t *task) waitsIn(q *queue) bool {
 // byAge compares tasks by when they were asked for.
 func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operations.first.age) }
 
-// begin has a worker have a task.
+// begin assigns a task to a worker.
 func (t *task) begin(w *worker, at time.Time) {
 	r := &w.run // field by field: a copy of the whole is slow while the garbage collector marks
 	r.worker, r.race, r.as, r.resends, r.left, r.inherited = w, nil, nil, 0, 0, false

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWaitsFor sees what is said of operations that wait, and of their queues.
+// TestWaitsFor checks the explanations for waiting operations and their queues.
 func TestWaitsFor(t *testing.T) {
 	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
 	for _, event := range []string{
@@ -34,7 +34,7 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
-// TestWaitsForOthers sees what is said of an operation that a worker could not run.
+// TestWaitsForOthers checks the explanation for an operation that a worker could not run.
 func TestWaitsForOthers(t *testing.T) {
 	h := &history{t: t, calls: map[uint64]string{}, actions: map[string]string{}}
 	for _, event := range []string{

@@ -22,7 +22,7 @@ import (
 // reads is together, and no call writes more than it must.
 type worker struct {
 	roster.Member
-	// boot and address are those of its last Report.
+	// boot and address are from its last Report.
 	boot, address string
 
 	pool  *pool
@@ -34,7 +34,7 @@ type worker struct {
 	// takes is whether it takes work, prefersIdle whether it prefers none.
 	takes       Availability
 	prefersIdle bool
-	// duty is what State expects of it, with task; stage is how far it reports to be.
+	// duty is what State expects of it, with task; stage is the stage that it last reported.
 	duty  duty
 	stage event.Stage
 	// reported is the last end that it reported, without the response; repeatable: it has not reported
@@ -213,7 +213,7 @@ func (w *worker) spared() bool {
 	return w.stage == event.Uploading || w.takes != Serving || w.duty == away
 }
 
-// condition returns that of a worker alone.
+// condition returns the condition of this worker alone.
 func (w *worker) condition() view.Condition {
 	serves := w.takes != Drained && w.takes != Resting
 	switch busy := w.busy() != (request.Key{}); {

@@ -90,8 +90,8 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
 }
 
-// names are those of patterns, with the fields in which they are looked for, and buildNames those
-// of patterns of builds.
+// names maps the names of patterns to fields of records, and buildNames those of patterns of
+// builds.
 var (
 	names = map[string]history.Field{
 		"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,
@@ -129,7 +129,7 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 	return nil
 }
 
-// knownNames are those of patterns.
+// knownNames lists the names of patterns.
 func knownNames(builds bool) string {
 	if builds {
 		return strings.Join(slices.Sorted(maps.Keys(buildNames)), ", ")

@@ -45,11 +45,11 @@ func usual(t testing.TB) (*Recorder, *ended) {
 	return New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return of }}), &ended{Status: *st}
 }
 
-// mostAllocations bounds those of a usual record.
+// mostAllocations limits the allocations of a usual record.
 const mostAllocations = 12
 
-// TestMemoryOfRecords counts what a usual record allocates, from the queue to the disk: its garbage
-// slows down dispatch. The texts of digests and of the command line are not reused.
+// TestMemoryOfRecords measures the allocations of a usual record, from the queue to the disk: its
+// garbage slows down dispatch. The texts of digests and of the command line are not reused.
 func TestMemoryOfRecords(t *testing.T) {
 	r, e := usual(t)
 	m := newMaker(r)

@@ -81,8 +81,8 @@ func TestRecordingIsCutOff(t *testing.T) {
 	}
 }
 
-// TestJournalNeverDelays has a disk that is full, one that hangs, and a recording that is too
-// long: State goes on, and memory does not fill.
+// TestJournalNeverDelays has a full disk, a disk that hangs, and a recording that is too long.
+// State must continue, and memory must stay bounded.
 func TestJournalNeverDelays(t *testing.T) {
 	broken := errors.New("disk full")
 	for name, test := range map[string]struct {
@@ -116,7 +116,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// TestEveryEventIsRecorded takes each kind of event that a recording knows there and back.
+// TestEveryEventIsRecorded writes and reads each kind of event of a recording.
 func TestEveryEventIsRecorded(t *testing.T) {
 	host, err := pattern.Parse("host=a")
 	if err != nil {

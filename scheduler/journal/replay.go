@@ -79,7 +79,7 @@ func Replay(r io.Reader, see func(number int, s *core.State) error) (*Replayed, 
 	return p, nil
 }
 
-// events are those of a recording.
+// events reads the events of a recording.
 type events struct {
 	*bufio.Reader
 	message bytes.Buffer // that was read last

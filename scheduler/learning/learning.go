@@ -33,7 +33,7 @@ const (
 // lessons learns from the runs of one action.
 type lessons struct {
 	mu sync.Mutex
-	// learner is that of the present run; nil when there is nothing more to learn.
+	// learner is the learner of the present run; nil when there is nothing more to learn.
 	learner *sizeclass.Learner
 }
 
@@ -132,7 +132,7 @@ func similar(op *request.Operation, reduced digest.Digest) sizeclass.Action {
 	}
 }
 
-// conditions are those of a choice among classes.
+// conditions returns the conditions of a choice among classes.
 func conditions(classes []sizeclass.Class) sizeclass.Conditions {
 	return sizeclass.Conditions{Now: time.Now(), Classes: classes}
 }

@@ -42,8 +42,8 @@ func newAnalyzer(t *testing.T) *sizeclass.Analyzer {
 	return a
 }
 
-// TestLateRunIsLearned has the end of a second run, begun because the first took too long, teach
-// what is known of both.
+// TestLateRunIsLearned ends a second run, which began because the first took too long. Both must be
+// learned from.
 func TestLateRunIsLearned(t *testing.T) {
 	sizes := newAnalyzer(t)
 	both := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}})
@@ -72,8 +72,8 @@ func TestLateRunIsLearned(t *testing.T) {
 	t.Error("no action started on class 1")
 }
 
-// TestSpilledRunIsLearned has a run on a larger class than was chosen, whose workers were busy, be
-// learned as one there.
+// TestSpilledRunIsLearned: a run on a larger class than the chosen one, whose workers were busy,
+// must be learned as a run there.
 func TestSpilledRunIsLearned(t *testing.T) {
 	sizes := newAnalyzer(t)
 	three := conditions([]sizeclass.Class{{Size: 1}, {Size: 4}, {Size: 8}})
@@ -110,9 +110,9 @@ func TestSpilledRunIsLearned(t *testing.T) {
 	}
 }
 
-// TestCutShortTeachesNothing has a run end for want of time that only a smaller class has, on what
-// has become the largest one: that is no failure for which the action would have to start on the
-// largest.
+// TestCutShortTeachesNothing has a run exceed a time limit that only a smaller class has, on a
+// class that has become the largest meanwhile. That must not count as a failure on the largest
+// class.
 func TestCutShortTeachesNothing(t *testing.T) {
 	sizes := newAnalyzer(t)
 	d := digest.Of(digest.SHA256, []byte("action"))

@@ -38,7 +38,8 @@ func (f fakeStorage) GetActionResult(context.Context, digest.Digest) (*repb.Acti
 	return nil, digest.ErrNotFound
 }
 
-// TestProgramsAreReadOnce has the program of a command be known although the command is gone.
+// TestProgramsAreReadOnce: the program of a command stays known when the storage no longer has the
+// command.
 func TestProgramsAreReadOnce(t *testing.T) {
 	storage := fakeStorage{}
 	s := New(Options{})
@@ -65,7 +66,7 @@ func TestProgramsAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestProgramsAreBounded remembers many, of which those stay that are asked for.
+// TestProgramsAreBounded stores many programs. Those in use must stay.
 func TestProgramsAreBounded(t *testing.T) {
 	known := newPrograms()
 	of := func(i int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, i)) }

@@ -36,7 +36,7 @@ type Registry struct {
 
 	mu      sync.Mutex
 	workers map[string]position // by key; guarded by mu
-	readers map[string]*reader  // by id, those too of which their worker does not know yet that they have gone; guarded by mu
+	readers map[string]*reader  // by id, including those that have gone without their worker knowing yet; guarded by mu
 }
 
 // NewRegistry returns a Registry.
@@ -66,7 +66,7 @@ type reader struct {
 	id     string
 	chunks chan *live.Chunk
 	gone   <-chan struct{} // closed when the worker is
-	closed chan struct{}   // closed when nobody reads any more
+	closed chan struct{}   // closed when no reader is left
 	// yielded is closed when another caller has its place.
 	yielded <-chan struct{}
 	leave   func() // gives its place among all back

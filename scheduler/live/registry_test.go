@@ -9,9 +9,9 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
-// TestTwinShowsNothing has a second process call as a worker that is there: it takes neither its
-// place nor that of its report. The same process may call anew, and another one when the first has
-// gone, or if it is not known which of the two calls.
+// TestTwinShowsNothing has a second process call as an existing worker. It must take neither its
+// place nor the place of its report. The same process may call again. Another process may call when
+// the first has gone, or if it is not known which of the two calls.
 func TestTwinShowsNothing(t *testing.T) {
 	l := NewRegistry()
 	id := map[string]string{"id": "w"}

@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// TestOutputOfALostWorker has another worker run the action after it: what the first one's command
-// printed does not count.
+// TestOutputOfALostWorker has another worker run the action after a worker was lost: the output of
+// the first command does not count.
 func TestOutputOfALostWorker(t *testing.T) {
 	v := &view{registry: NewRegistry(), watch: &live.Watch{}}
 	see := func(attempts int, worker string) error {
@@ -36,8 +36,8 @@ func TestOutputOfALostWorker(t *testing.T) {
 	}
 }
 
-// TestReadersOfManyCallers has one caller read as many streams of a worker as there may be: another
-// one gets one of them.
+// TestReadersOfManyCallers has one caller use all streams of a worker. Another caller must get one
+// of them.
 func TestReadersOfManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()
@@ -71,8 +71,8 @@ func TestReadersOfManyCallers(t *testing.T) {
 	})
 }
 
-// TestReadersThatCome has a caller read and hang up, again and again: each stream counts for him
-// until the worker knows that it has ended, so that no more than it shows are asked of it.
+// TestReadersThatCome has a caller read and hang up repeatedly. Each stream counts for him until
+// the worker knows that it has ended, so that the worker never has too many.
 func TestReadersThatCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewRegistry()

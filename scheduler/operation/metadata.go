@@ -13,11 +13,11 @@ import (
 // maxMetadataBytes limits it: each operation keeps it, and passes it on.
 const maxMetadataBytes = 64 << 10
 
-// requestMetadataType is that of a RequestMetadata in an Any.
+// requestMetadataType is the type URL of a RequestMetadata in an Any.
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
-// decodeMetadata reads an encoded RequestMetadata (REv2), of which it copies nothing: each waiting
-// operation has one, and its stream has the header that it came in.
+// decodeMetadata decodes a RequestMetadata (REv2) without copying: each waiting operation has one,
+// and its stream keeps the header that it came in.
 func decodeMetadata(encoded string) (request.Metadata, error) {
 	m := request.Metadata{Encoded: encoded}
 	b := []byte(encoded)

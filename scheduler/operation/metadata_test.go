@@ -38,7 +38,7 @@ func FuzzMetadata(f *testing.F) {
 		want := &repb.RequestMetadata{}
 		wantErr := proto.Unmarshal([]byte(encoded), want)
 		got, err := decodeMetadata(encoded)
-		// What is of no use here, such as ToolDetails, is not looked into.
+		// Unused fields, such as ToolDetails, are not decoded.
 		if wantErr == nil && err != nil {
 			t.Fatalf("error %v of what the library reads: %v", err, want)
 		}
@@ -74,7 +74,7 @@ func TestMetadataIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestTraceHeadersAreHints: what no message takes would keep the action from its worker.
+// TestTraceHeadersAreHints: an invalid trace header must not keep the action from its worker.
 func TestTraceHeadersAreHints(t *testing.T) {
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("traceparent", "00-aa-bb-01", "tracestate", "a=\xff"))
 	op := &request.Operation{}

@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
-// What says how an action is run does not decide where.
+// Properties that say how to run an action do not affect where it runs.
 func TestActionPropertiesAreNotMatched(t *testing.T) {
 	platform := func(pairs ...string) *repb.Platform {
 		p := &repb.Platform{}

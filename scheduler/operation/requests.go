@@ -128,7 +128,7 @@ func (s *Requests) newName() (string, error) {
 	return string(name), nil
 }
 
-// claimsOf returns those claims of a caller of which levels make branches.
+// claimsOf returns the caller's claims that levels use for branches.
 func (s *Requests) claimsOf(who *auth.Identity) map[string]string {
 	if len(s.claims) == 0 {
 		return nil
@@ -291,7 +291,7 @@ func Read(ctx context.Context, storage Storage, what string, d digest.Digest, m 
 	return nil
 }
 
-// maxProperties limits platforms, because each is compared with those of workers.
+// maxProperties limits platforms, because each is compared with the platforms of workers.
 const maxProperties = 128
 
 // maxMissing limits the blobs in one answer to a client.

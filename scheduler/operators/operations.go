@@ -39,7 +39,7 @@ func newOperations(e *engine.Engine) operations {
 	return operations{e, strconv.FormatInt(time.Now().UnixNano(), 36)}
 }
 
-// token returns the page token for what comes after the operation of a number, and after undoes it.
+// token returns the page token for the operations after a number, and after decodes it.
 func (s operations) token(number uint64) string {
 	return s.began + "." + strconv.FormatUint(number, 36)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 )
 
-// A desk is where operators ask for operations, of which some have ended.
+// A desk serves operators' requests for operations, of which some have ended.
 type desk struct {
 	*testing.T
 	operations
@@ -46,7 +46,7 @@ func (d *desk) submit(invocation string) string {
 	return name
 }
 
-// list returns the names of all pages of so many.
+// list returns the names on all pages of that size.
 func (d *desk) list(size int32, attributes map[string]string) (names []string) {
 	d.Helper()
 	req := &admin.ListOperationsRequest{PageSize: size}
@@ -70,8 +70,8 @@ func (d *desk) list(size int32, attributes map[string]string) (names []string) {
 	}
 }
 
-// TestListOperations lists what there is in the order in which it came, all of it, by invocation
-// and by name, in pages, after some has ended.
+// TestListOperations lists all operations in the order of their arrival, by invocation and by name,
+// in pages, after some have ended.
 func TestListOperations(t *testing.T) {
 	d := newDesk(t)
 	of := map[string][]string{}

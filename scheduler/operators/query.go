@@ -20,7 +20,7 @@ const MaxPage = 1000
 type first struct {
 	token string
 	size  int
-	// names are those of the page, and one more if there is a next page.
+	// names has the names of the page, and one more if there is a next page.
 	names least.List[string]
 }
 
@@ -29,7 +29,7 @@ func newFirst(token string, asked int32) *first {
 	return &first{token: token, size: size, names: least.Of(size+1, strings.Compare)}
 }
 
-// pageSize returns how many entries a page has for which so many are asked.
+// pageSize returns the number of entries on a page, for the requested number.
 func pageSize(asked int32) int {
 	if asked <= 0 || asked > MaxPage {
 		return MaxPage

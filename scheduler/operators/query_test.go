@@ -48,7 +48,8 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestPatternsThatCannotMatch are errors: what matches nothing looks as if nothing were there.
+// TestPatternsThatCannotMatch: a pattern that can never match is an error, because an empty list
+// would look as if there were nothing.
 func TestPatternsThatCannotMatch(t *testing.T) {
 	d := newDesk(t)
 	workers := &workers{Engine: d.Engine, reports: reported{}, lost: &Lost{}, keep: func([]drain.Record) error { return nil }}

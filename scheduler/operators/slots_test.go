@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
 
-// reported are workers with so many slots.
+// reported has workers by name, with their number of slots.
 type reported map[string]uint32
 
 func (r reported) Report(key string) *live.Report {
@@ -19,7 +19,7 @@ func (r reported) Report(key string) *live.Report {
 
 func (r reported) Reports() map[*live.Report]struct{} { return nil }
 
-// TestSlots counts those of workers that say how many they have, and of others.
+// TestSlots counts the slots of workers that report their number, and of others.
 func TestSlots(t *testing.T) {
 	reports := reported{"a": 2, "silent": 0}
 	for _, test := range []struct {

@@ -153,7 +153,7 @@ func (s *workers) ofWorkers(m *admin.Pattern) (pattern.Pattern, error) {
 	var known []string
 	s.Look(func(v *core.View) {
 		if known = v.WorkerAttributes(); len(known) == 0 {
-			return // and what their names are is unknown
+			return // the names of other workers are unknown
 		}
 		for _, d := range v.Drains() {
 			known = append(known, slices.Collect(maps.Keys(d.Pattern.Map()))...)

@@ -57,7 +57,7 @@ func NewAnalyzer(s record.Hints, o Options) (*Analyzer, error) {
 	return &Analyzer{
 		store: record.NewCareful(s, record.CarefulOptions{
 			Timeout: o.StoreTimeout, Logger: o.Logger,
-			Subject: "statistics", Without: "size classes are chosen",
+			Subject: "statistics", Without: "size classes are chosen without them",
 		}),
 		options: o,
 		waiting: map[record.Key][]event{},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSettles has actions find the class that they belong on, and stay there, also after a restart.
+// TestSettles: actions find the class that they belong on, and stay there, even after a restart.
 func TestSettles(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -46,7 +46,7 @@ func TestSettles(t *testing.T) {
 	}
 }
 
-// TestOneRunIsEnough has a single run on the largest class say where an action belongs.
+// TestOneRunIsEnough: a single run on the largest class shows where an action belongs.
 func TestOneRunIsEnough(t *testing.T) {
 	for name, c := range map[string]struct {
 		program program
@@ -176,7 +176,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// TestAmdahl has a run on some CPUs tell how long it is on others.
+// TestAmdahl predicts from a run on some CPUs how long it takes on others.
 func TestAmdahl(t *testing.T) {
 	for _, p := range []program{
 		{seconds: 10}, {seconds: 10, parallel: 5}, {seconds: 10, parallel: 9.9}, {seconds: 0.001, parallel: 0.001},

@@ -96,8 +96,8 @@ func (a Action) variant(n int) Action {
 	return a
 }
 
-// A program is what an action does: so many seconds on one CPU, of which parallel are done by as
-// many as there are, with so much memory. Workers of class s have s CPUs and s GiB.
+// A program is the work of an action: CPU seconds, the part of them that runs in parallel on all
+// CPUs, and memory. Workers of class s have s CPUs and s GiB.
 type program struct {
 	seconds, parallel float64
 	memory            float64 // GiB

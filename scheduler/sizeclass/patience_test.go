@@ -92,8 +92,8 @@ func TestNearlyTheSameScore(t *testing.T) {
 	}
 }
 
-// TestPatience has what is known of runs on the class say how long one may take before there is a
-// second one: as long as there is a size that explains it, unless runs get stuck there.
+// TestPatience: the known runs on a class determine how long a run may take before a second one
+// starts: as long as some amount of work explains it, unless runs get stuck there.
 func TestPatience(t *testing.T) {
 	const settled, stuck, slow = 0, 1, 2
 	for name, c := range map[string]struct {
@@ -131,8 +131,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestSettlesNearTheBest has random programs find a class whose delay and cost are nearly the least.
-// What they are is computed here, from the program alone.
+// TestSettlesNearTheBest has random programs. Each must find a class whose delay and cost are
+// nearly minimal. The test computes both from the program alone.
 func TestSettlesNearTheBest(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 21))
 	classes := []uint32{1, 2, 4, 8}

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// with has a run of a on a class succeed.
+// with records a successful run of a on a class.
 func (f *farm) with(a Action, class uint32, r Run) {
 	f.Helper()
 	l := Learner{options: &f.analyzer.options, action: a, choice: Choice{Class: class}}
 	f.analyzer.Learn(f.Context(), l.Succeeded(r))
 }
 
-// TestMemoryPressure has a run that waits for memory say that the action is faster where there is
-// more, and would be as slow where there is less.
+// TestMemoryPressure: a run that waits for memory shows that the action is faster with more memory,
+// and would be at least as slow with less.
 func TestMemoryPressure(t *testing.T) {
 	pressed := Run{Duration: 60 * time.Second, CPU: 10 * time.Second, CPUs: 2, MemoryStall: 50 * time.Second}
 	tight, calm := pressed, pressed
@@ -34,8 +34,8 @@ func TestMemoryPressure(t *testing.T) {
 	}
 }
 
-// TestThrottled has a run on one CPU that its threads had used up say that they can use more. One that
-// was not throttled says nothing: the command may have as many threads as it finds CPUs.
+// TestThrottled: a run whose threads used up one CPU shows that they can use more. A run that was
+// not throttled shows nothing: the command may start as many threads as it finds CPUs.
 func TestThrottled(t *testing.T) {
 	for _, c := range []struct {
 		throttled time.Duration
@@ -51,7 +51,7 @@ func TestThrottled(t *testing.T) {
 	}
 }
 
-// TestRunsAreKept reads random runs as they were written, and those of workers that measure less.
+// TestRunsAreKept writes and reads random runs, including those of workers that measure less.
 func TestRunsAreKept(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 7))
 	for range 300 {

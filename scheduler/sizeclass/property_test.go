@@ -163,7 +163,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestStatisticsAreKept has what another analyzer keeps in the same record survive.
+// TestStatisticsAreKept: the fields that another analyzer stores in the same record must survive.
 func TestStatisticsAreKept(t *testing.T) {
 	f := newFarm(t, Options{History: 3}, 1, 4)
 	a := testAction(1)
@@ -272,7 +272,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzResultOf has a worker answer anything: what is learned of it makes sense.
+// FuzzResultOf has a worker report arbitrary results. The learned data must be valid.
 func FuzzResultOf(f *testing.F) {
 	packed := func(m proto.Message) *anypb.Any {
 		a, err := anypb.New(m)

@@ -118,7 +118,7 @@ func TestTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		client  time.Duration
-		largest time.Duration // what it takes there, 0: not known
+		largest time.Duration // the duration there; 0 if unknown
 		want    [3]time.Duration
 	}{
 		{"nothing known", time.Hour, 0, [3]time.Duration{10 * time.Second, 10 * time.Second, time.Hour}},

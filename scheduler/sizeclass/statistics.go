@@ -58,7 +58,7 @@ func outcomeOf(class uint32, e *iscc.PreviousExecution) run {
 	return r
 }
 
-// duration returns a duration as it came, -1 if it is malformed, 0 if there is none.
+// duration returns a duration unchanged; -1 if it is malformed, 0 if there is none.
 func duration(d *durationpb.Duration) time.Duration {
 	if d != nil && d.CheckValid() != nil {
 		return -1

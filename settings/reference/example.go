@@ -8,7 +8,7 @@ import (
 	"github.com/forerunner-build/forerunner/settings"
 )
 
-// exampleWidth is that of comments.
+// exampleWidth is the width of comments.
 const exampleWidth = 100
 
 // Example returns a file with all fields of a t, with comments, below a heading.
@@ -30,7 +30,7 @@ func (e *example) comment(indent, text string) {
 	}
 }
 
-// structure writes the fields of a struct, with an empty line before each of those of the file.
+// structure writes the fields of a struct, with an empty line before each top-level field.
 func (e *example) structure(t reflect.Type, indent string, top bool) {
 	first := strings.ReplaceAll(indent, "-", " ")
 	for i, r := range settings.Rows(t) {

@@ -50,8 +50,8 @@ func New(t *testing.T, program, workspace string, flags ...string) *Client {
 	c := &Client{flags: flags, server: &server{program: program, workspace: workspace, root: t.TempDir(), builds: builds}}
 	c.startup = []string{
 		"--nohome_rc", "--max_idle_secs=300", "--output_user_root=" + c.root,
-		// A server here lives for a minute or two. What compiles its code best would take most of its
-		// CPU, and threads that collect garbage together wait for each other.
+		// A server here lives for a minute or two. The optimizing compiler would take most of its
+		// CPU time, and parallel garbage collection threads wait for each other.
 		"--host_jvm_args=-XX:TieredStopAtLevel=1", "--host_jvm_args=-XX:+UseSerialGC",
 		// Bazel never removes the temporary files that it writes its execution log through.
 		"--host_jvm_args=-Djava.io.tmpdir=" + t.TempDir(),
@@ -175,7 +175,7 @@ func (c *Client) command(ctx context.Context, t *testing.T, args ...string) (int
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// pid returns that of the server; 0 if there is none.
+// pid returns the PID of the server; 0 if there is none.
 func (c *Client) pid(t *testing.T) int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(c.root, "*/server/server.pid.txt"))
@@ -194,7 +194,7 @@ func (c *Client) pid(t *testing.T) int {
 	return pid
 }
 
-// dumpThreads has the server write what each of its threads does to its log.
+// dumpThreads has the server write the stacks of its threads to its log.
 func (c *Client) dumpThreads(t *testing.T) {
 	t.Helper()
 	if pid := c.pid(t); pid > 0 {
@@ -203,7 +203,7 @@ func (c *Client) dumpThreads(t *testing.T) {
 	}
 }
 
-// showLogs shows what the server wrote about itself.
+// showLogs shows the logs of the server.
 func (c *Client) showLogs(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"*/server/jvm.out", "*/java.log"} {

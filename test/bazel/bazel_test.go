@@ -13,8 +13,8 @@ import (
 )
 
 // TestBazel builds and tests a real workspace through a farm with Debian's bazel: first from
-// nothing, then again after "bazel clean", then downloading nothing but what is asked for, and at
-// last with build events.
+// scratch, then again after "bazel clean", then downloading only requested outputs, and finally
+// with build events.
 func TestBazel(t *testing.T) {
 	t.Parallel()
 	bazel, workspace := Debian(t), Workspace(t)
@@ -61,9 +61,10 @@ func TestBazel(t *testing.T) {
 	t.Run("events", func(t *testing.T) { testEvents(t, c) })
 }
 
-// TestOldBazel builds a part of the workspace with bazel 2.1.0, which sets the platform on the
-// Command alone. The farm's worker has a property: what asks for it runs, and what asks for
-// another value is refused with the name of the property. At last it publishes build events.
+// TestOldBazel builds a part of the workspace with bazel 2.1.0, which sets the platform only on the
+// Command. The farm's worker has a property: an action that asks for it runs, and an action that
+// asks for another value is refused with the name of the property. Finally it publishes build
+// events.
 func TestOldBazel(t *testing.T) {
 	t.Parallel() // each Bazel waits much for its farm
 	bazel, workspace := Old(t), Workspace(t)
@@ -90,14 +91,14 @@ func TestOldBazel(t *testing.T) {
 		t.Errorf("an action for pool=attic: exit code %d, want a failure that names the property:\n%s",
 			r.ExitCode, r.Output)
 	}
-	// It uploads files that events name with calls of the build, which are cancelled at the build's
-	// end. In the background, or after a cut, that ends some builds and some servers of it, so that
-	// no files are uploaded.
+	// Old Bazel uploads the files that events name with calls that are cancelled at the end of the
+	// build. In the background, or after a broken connection, that would end some builds and some of
+	// its servers, so it uploads no files.
 	t.Run("events", func(t *testing.T) { testEvents(t, c, localFiles) })
 }
 
-// expectMinimal builds with a client that has nothing local and downloads nothing: everything
-// comes from the cache, and what it executes anew takes its inputs from the farm.
+// expectMinimal builds with a client that has nothing local and downloads nothing: all results come
+// from the cache, and actions that run again take their inputs from the farm.
 func expectMinimal(t *testing.T, c *Client) {
 	t.Helper()
 	r := c.Build(t, "//third_party/...", "//schema/...", "//genrules/...")
@@ -121,7 +122,7 @@ func expectMinimal(t *testing.T, c *Client) {
 }
 
 // expectNotDownloaded fails the test for each regular output below bazel-bin that an action made,
-// but for one that was asked for.
+// except a requested one.
 func expectNotDownloaded(t *testing.T, workspace, but string) {
 	t.Helper()
 	bin, err := filepath.EvalSymlinks(filepath.Join(workspace, "bazel-bin"))

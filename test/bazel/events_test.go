@@ -16,11 +16,11 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// testEvents has Bazel publish builds while the connection to the scheduler is cut in the middle of
-// them, and once the scheduler ends and another has its folder. Each ends as it does without
-// --bes_backend, at once or in the background, and its page tells of it. What Bazel makes of a
-// scheduler that stays away is its own. The builds have more flags, a farm of their own, which
-// shares a folder with them, and the Bazel server of c.
+// testEvents has Bazel publish builds while the connection to the scheduler breaks in the middle of
+// them, and once while the scheduler is replaced. Each build must end as it does without
+// --bes_backend, at once or in the background, and its page must describe it. How Bazel treats a
+// scheduler that stays away is Bazel's own matter. The builds have more flags, a farm of their own,
+// which shares a folder with them, and the Bazel server of c.
 func testEvents(t *testing.T, c *Client, flags ...string) {
 	f := programs.New(t, programs.ShareFolder)
 	pages := programs.FreeAddress(t)
@@ -33,7 +33,7 @@ func testEvents(t *testing.T, c *Client, flags ...string) {
 	e.cuts(t, true, append(flags, "--bes_upload_mode=fully_async")...)
 }
 
-// events are what a test of build events needs.
+// events has everything that a test of build events needs.
 type events struct {
 	*programs.Test
 	farm           *upFarm
@@ -47,8 +47,8 @@ type upFarm struct {
 	of *programs.Test
 }
 
-// replace ends the farm in the middle of what it does, and starts it anew. It is not killed: then
-// the events of the last second may be lost, and which those are is by chance.
+// replace ends the farm in the middle of its work, and starts it again. It is not killed: otherwise
+// the events of the last second might be lost, at random.
 func (e *events) replace() {
 	e.farm.Signal(syscall.SIGTERM)
 	e.farm.WaitFor(&e.farm.Stderr, regexp.MustCompile("finishing what runs"))
@@ -68,7 +68,7 @@ func (e events) in(t *testing.T) *events {
 // localFiles has Bazel upload no files that events name.
 const localFiles = "--experimental_build_event_upload_strategy=local"
 
-// What Bazel exits with if tests fail, and if it has waited for the scheduler in vain.
+// Bazel's exit codes if tests fail, and if it has waited for the scheduler without success.
 const (
 	testsFailed = 3
 	unpublished = 38
@@ -84,8 +84,9 @@ sh_test(name = "passes", srcs = ["passes.sh"], data = [":gate"])
 sh_test(name = "fails", srcs = ["fails.sh"], data = [":gate"])
 `
 
-// cuts publishes one build of which nothing is cut, one that is cut for a while, and one that is
-// cut for good, with more flags; in the background if that is what they mean.
+// cuts publishes one build over an unbroken connection, one whose connection breaks for a while,
+// and one whose connection breaks permanently, with more flags; background says whether these flags
+// upload in the background.
 func (e *events) cuts(t *testing.T, background bool, more ...string) {
 	for i, cut := range []string{"not cut", "cut for a while", "cut for good"} {
 		name := cut

@@ -15,7 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// bigSize is what //genrules:big makes: lines of ten bytes that count from bigFirst.
+// bigSize is the size of the output of //genrules:big: lines of ten bytes that count from bigFirst.
 const (
 	bigSize  = 200 << 20
 	bigFirst = 100_000_000

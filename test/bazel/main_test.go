@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestMain has all tests run at the same time: each waits much for its Bazel, and its Bazel for the
+// TestMain runs all tests concurrently: each mostly waits for its Bazel, and its Bazel for the
 // farm.
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -27,8 +27,8 @@ func ExpectRunners(t *testing.T, r Run, want string) {
 	}
 }
 
-// ExpectTree checks the downloaded tree artifact, its symlinks, and what the action that read it
-// saw.
+// ExpectTree checks the downloaded tree artifact, its symlinks, and the output of the action that
+// read it.
 func ExpectTree(t *testing.T, workspace string) {
 	t.Helper()
 	tree := filepath.Join(workspace, "bazel-bin/trees/tree")

@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// openToClients are the rights of a farm that does not ask its clients who they are.
+// openToClients are the access rules of a farm without authentication of clients.
 const openToClients = `access:
 - anyone: true
   may: [execute, read, write]

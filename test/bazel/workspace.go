@@ -18,7 +18,7 @@ type librarySource struct {
 	module  string   // Go module with version; empty when folder is set
 	folder  string   // folder of this machine
 	debian  string   // package that brings folder
-	parts   []string // what to copy of it
+	parts   []string // the parts to copy
 }
 
 var librarySources = []librarySource{

@@ -35,9 +35,9 @@ func (c *cluster) runActions(ctx context.Context, steps int) {
 	clients.Wait()
 }
 
-// countLate counts runs that began after the result was there. Not those of a worker that had the
-// action, was off the network, and could not know: what has happened until a while after that is
-// forgotten.
+// countLate counts runs that began after the result existed, except those of a worker that had the
+// action and was disconnected, so that it could not know. With forget it ignores the runs so far,
+// and those of a short time after.
 func (c *cluster) countLate(forget bool) {
 	now := c.Starts()
 	c.done.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// build has Bazel build a workspace until there are no more faults, each time everything anew: its
-// actions have an environment of their own each time.
+// build has Bazel build a workspace until there are no more faults. Each build runs all actions,
+// because their environment is new each time.
 func (c *cluster) build(ctx context.Context, debian string) {
 	workspace := bazel.Workspace(c.T)
 	program := c.Write("bazel", fmt.Sprintf("#!/bin/sh\nexec nsenter --net=/run/netns/%s %s \"$@\"\n", c.client.name, debian))

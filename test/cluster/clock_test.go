@@ -30,10 +30,10 @@ func shifted(ahead time.Duration) []byte {
 // aheadAt is where that code has the seconds.
 const aheadAt = 14
 
-// setClocks has a process, and all that it has started, see a real-time clock that is off. The
-// kernel has one such clock for all processes; Go programs read it through a pointer, which leads
-// to code of the test's from then on, in unused bytes behind the vDSO. What is paced by the
-// monotonic clock is not changed by that, as on a machine whose clock is set.
+// setClocks shifts the real-time clock of a process and its descendants. The kernel has one such
+// clock for all processes. Go programs read it through a pointer, which then leads to the test's
+// code, in unused bytes behind the vDSO. Timers use the monotonic clock and are not affected, as on
+// a machine whose clock is set.
 func setClocks(pid int, ahead time.Duration) error {
 	if runtime.GOARCH != "amd64" {
 		return fmt.Errorf("the clock of a process is set on amd64 only, not on %s", runtime.GOARCH)
@@ -86,7 +86,7 @@ func setClock(pid int, ahead time.Duration) error {
 	}
 	defer memory.Close()
 	code := shifted(ahead)
-	// What was there before stays the same but for how far ahead it is: threads may be in it.
+	// Earlier code stays the same except for the shift: threads may be executing it.
 	at := int64(end) - unusedBytes
 	found := make([]byte, unusedBytes)
 	if _, err := memory.ReadAt(found, at); err != nil {
@@ -105,7 +105,7 @@ func setClock(pid int, ahead time.Duration) error {
 // unusedBytes is how many the vDSO ends with that nothing uses.
 const unusedBytes = 32
 
-// unused reports whether the end of a vDSO has nothing, or what setClock has written.
+// unused reports whether the end of a vDSO is empty, or has what setClock has written.
 func unused(found []byte) bool {
 	nothing, own, masked := make([]byte, unusedBytes), make([]byte, unusedBytes), bytes.Clone(found)
 	copy(own, shifted(0))

@@ -49,17 +49,17 @@ func TestCluster(t *testing.T) {
 	c.stop()
 }
 
-// A tally counts what happened.
+// A tally has the counts of events.
 type tally struct {
 	faults, killed atomic.Int64
 	builds, spawns atomic.Int64
-	late           atomic.Int64 // runs begun after the result was there
+	late           atomic.Int64 // runs begun after the result existed
 
 	// calm: there will be no further faults.
 	calm atomic.Bool
 }
 
-// report prints what was counted, and fails the test if anything of it is not as it has to be.
+// report prints the counts, and fails the test if one of them is wrong.
 func (c *cluster) report(took time.Duration) {
 	c.Helper()
 	c.countLate(false)

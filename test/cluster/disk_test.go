@@ -25,7 +25,7 @@ type sickDisk struct {
 	bytes int64
 	disks int
 	file  *sickFile
-	ends  []func() // what is left to do for each disk when none is mounted any more
+	ends  []func() // what remains to be done for each disk when none is mounted any more
 }
 
 // goneWithin is how long it is waited for the kernel to let go of a disk.

@@ -23,7 +23,7 @@ import (
 
 const callTimeout = 5 * time.Second // of a call of the scheduler
 
-// A farm is what clients and operators reach, whatever it consists of.
+// A farm is the farm as clients and operators reach it, whatever it consists of.
 type farm struct {
 	*programs.Test
 	calls *programs.SplitConn
@@ -49,7 +49,7 @@ func (f *farm) expect(ctx context.Context, what string, holds func() bool) bool 
 	return false
 }
 
-// drain has workers take nothing.
+// drain drains workers.
 func (f *farm) drain(workers *admin.Pattern) {
 	f.Helper()
 	f.expect(f.Context(), "workers are drained", func() bool {
@@ -60,7 +60,7 @@ func (f *farm) drain(workers *admin.Pattern) {
 	})
 }
 
-// undrain takes that back, be it from the scheduler that comes after the one that was told.
+// undrain removes the drain, even through a scheduler that has replaced the one that was told.
 func (f *farm) undrain(workers *admin.Pattern) {
 	f.Helper()
 	f.expect(f.Context(), "workers are no longer drained", func() bool {
@@ -82,8 +82,8 @@ func (f *farm) operation(ctx context.Context, target string) *admin.Operation {
 	return list.GetOperations()[0]
 }
 
-// work is what an action does: it says in "starts" that it begins, does what middle says, and makes
-// of its input what has to be known.
+// work is what an action does: it notes its start in "starts", runs middle, and makes an expected
+// output from its input.
 type work struct {
 	name, middle, instance string
 }
@@ -91,14 +91,14 @@ type work struct {
 func (w work) input() string { return fmt.Sprintf("this is %s\n", w.name) }
 func (w work) want() string  { return strings.ToUpper(w.input() + w.input()) }
 
-// runAction has an action run, as often as the farm asks for that, and reports whether its result
-// was right.
+// runAction runs an action, as often as the farm asks for that, and reports whether its result was
+// right.
 func (f *farm) runAction(ctx context.Context, w work) bool {
 	began := time.Now()
 	f.Write(filepath.Join("in", w.name, "in"), w.input())
 	for ; ctx.Err() == nil; f.again.Add(1) {
 		got, err := f.execute(ctx, w)
-		if err != nil { // what a build tool tries again
+		if err != nil { // a build tool would try again
 			f.Logf("%s: %v", w.name, err)
 			_ = pause.For(ctx, 100*time.Millisecond)
 			continue
@@ -114,7 +114,7 @@ func (f *farm) runAction(ctx context.Context, w work) bool {
 	return false
 }
 
-// execute runs an action once and returns its output and what it printed.
+// execute runs an action once and returns its output file and its standard output.
 func (f *farm) execute(ctx context.Context, w work) (string, error) {
 	inputs, err := client.Scan(ctx, digest.SHA256, []client.Mount{{Dir: filepath.Join(f.Dir, "in", w.name)}}, nil)
 	if err != nil {
@@ -144,10 +144,10 @@ func (f *farm) execute(ctx context.Context, w work) (string, error) {
 	return string(made) + string(printed), err
 }
 
-// outcomes are what clients have seen.
+// outcomes are the results that clients have received.
 type outcomes struct {
 	mu      sync.Mutex
-	counts  map[string]int // how often each action had begun when its result was there
+	counts  map[string]int // how often each action had begun when its result arrived
 	longest time.Duration  // that a client waited for a result
 }
 

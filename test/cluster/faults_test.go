@@ -189,7 +189,7 @@ func (c *cluster) failOver(ctx context.Context, lose, back func(*host)) {
 	until(ctx, programs.Timeout, func() bool { return c.serving() != nil })
 }
 
-// records counts what a Redis has: records in all, and leases.
+// records counts the records in a Redis: all of them, and leases.
 func (c *cluster) records(h *host) (all, leases int) {
 	count := func(pattern string) int {
 		said := c.ask(h, redisPort, "EVAL", "local n = 0; for _, k in ipairs(redis.call('KEYS', ARGV[1])) do n = n + redis.call('HLEN', k) end; return n", "0", pattern)

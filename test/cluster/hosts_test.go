@@ -27,7 +27,7 @@ const (
 	smallDiskBytes = 128 << 20
 )
 
-// A cluster is what runs on the hosts.
+// A cluster has the programs on the hosts.
 type cluster struct {
 	*farm
 	tally
@@ -74,7 +74,7 @@ func startCluster(f *programs.Test, n *network) *cluster {
 	return c
 }
 
-// plan says what runs on each host.
+// plan decides which programs run on each host.
 func (c *cluster) plan(n *network) {
 	c.Helper()
 	path := func(h *host) string { return filepath.Join(c.Dir, h.name) }

@@ -19,8 +19,7 @@ import (
 const (
 	stageTries   = 5
 	stageTimeout = time.Minute // for an action to get to a stage; then another one is tried
-	// probeInstance is the instance name of probes, of which nothing else runs: they go before all
-	// others.
+	// probeInstance is the instance name of probes only: they go before all other actions.
 	probeInstance = "probe"
 	settledFor    = 300 * time.Millisecond // how long it is at one before something is killed
 )
@@ -31,7 +30,7 @@ type probe struct {
 	ctx     context.Context // ends when the probe has taken too long to get to its stage
 	cancel  context.CancelFunc
 	name    string
-	then    string    // what it does after it was let go
+	then    string    // what it does after it is released
 	done    chan bool // gets whether its result was right
 	host    *host     // that runs it; nil: it waits
 	drained bool
@@ -102,9 +101,9 @@ func (p *probe) report() bool {
 	}) && p.settle() && len(p.done) == 0
 }
 
-// acknowledge has its worker not hear from the scheduler, and the client have the result. A worker
-// that had just called does not get to report it: it is taken for lost, another one has the probe,
-// and this is not what was to be reached.
+// acknowledge has the worker not hear from the scheduler while the client gets the result. If the
+// worker had called just before, it cannot report the result and counts as lost, and another worker
+// gets the probe; then this stage was not reached.
 func (p *probe) acknowledge() bool {
 	if !p.run() {
 		return false
@@ -161,14 +160,14 @@ func (c *cluster) probe(ctx context.Context, name string) *probe {
 	return &probe{cluster: c, ctx: ctx, cancel: cancel, name: name, done: make(chan bool, 1)}
 }
 
-// submit has a client wait for it until ctx ends, and returns when the scheduler has it.
+// submit has a client wait for the probe until ctx ends, and returns when the scheduler has it.
 func (p *probe) submit(ctx context.Context) bool {
 	middle := fmt.Sprintf("(cd %s; touch at.%s; until [ -e open.%[2]s ]; do sleep 0.02; done; touch end.%[2]s)%[3]s", p.Dir, p.name, p.then)
 	go func() { p.done <- p.runAction(ctx, work{name: p.name, middle: middle, instance: probeInstance}) }()
 	return until(p.ctx, 0, func() bool { return p.operation(p.ctx, p.name) != nil })
 }
 
-// letGo has the probe go on.
+// letGo lets the probe continue.
 func (p *probe) letGo() {
 	for _, release := range p.holds {
 		release()
@@ -204,7 +203,7 @@ func (c *cluster) killAt(ctx context.Context, s stage, victim string) {
 	c.Errorf("in %d tries no action was %s when the %s was to be killed", stageTries, s.name, victim)
 }
 
-// tryKill reports whether the action came to the stage.
+// tryKill reports whether the action reached the stage.
 func (c *cluster) tryKill(ctx context.Context, s stage, victim, name string) bool {
 	until(ctx, programs.Timeout, func() bool { return c.serving() != nil })
 	p := c.probe(ctx, name)
@@ -216,7 +215,7 @@ func (c *cluster) tryKill(ctx context.Context, s stage, victim, name string) boo
 	if victim == "scheduler" {
 		dead = c.server()
 	} else if dead == nil {
-		dead = c.workers[0] // nobody has it yet
+		dead = c.workers[0] // no worker has it yet
 	}
 	if reached {
 		c.kill(dead)

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	lineDelay = time.Millisecond       // of what goes over a line, each way
-	lossDelay = 200 * time.Millisecond // of what a network has lost, and sends again
-	lossRate  = 1000                   // one of so many pieces is
+	lineDelay = time.Millisecond       // of each piece on a line, each way
+	lossDelay = 200 * time.Millisecond // of a piece that a network has lost and sends again
+	lossRate  = 1000                   // one of lossRate pieces is lost
 	lineBytes = 64 << 10
 )
 
@@ -48,11 +48,11 @@ func (c *call) cut() {
 type direction int
 
 const (
-	up   direction = iota // from who calls
-	down                  // to who calls
+	up   direction = iota // from the caller
+	down                  // to the caller
 )
 
-// A hold is of what goes one way between a line and some hosts.
+// A hold stops one direction of the traffic between a line and some hosts.
 type hold struct {
 	way      direction
 	callers  []string
@@ -139,7 +139,7 @@ func (l *line) copy(c *call, way direction) {
 
 var errHeld = errors.New("was held")
 
-// pass takes as long as a piece does. What was held is lost.
+// pass takes as long as a piece does. Held pieces are lost.
 func (l *line) pass(caller string, way direction) error {
 	if !l.h.slowed {
 		delay := lineDelay

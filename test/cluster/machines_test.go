@@ -75,8 +75,8 @@ func (f *farm) executing(ctx context.Context) ([]*admin.Operation, error) {
 	return list.GetOperations(), err
 }
 
-// setClock has the clock of a process be an hour off, forward and back, while results come. shows
-// returns a time of what it has done last, by that clock; nil: it is not looked at.
+// setClock shifts the clock of a process by an hour, forward and back, while results come. shows
+// returns the time of its latest work, by that clock; nil: not checked.
 func (f *farm) setClock(ctx context.Context, p *programs.Process, shows func() time.Time) {
 	f.Helper()
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
@@ -149,8 +149,9 @@ func (f *farm) idle(ctx context.Context) bool {
 	return err == nil && len(list) == 0
 }
 
-// interrupt has some builds of some actions each, half of which are interrupted while some of
-// theirs run and others wait: the farm is to do no more for them, and all for the others.
+// interrupt runs several builds of several actions each. Half of the builds are interrupted while
+// some of their actions run and others wait. The farm must do no more for them, and everything for
+// the others.
 func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) {
 	f.Helper()
 	cancelled, interrupt := context.WithCancel(ctx)
@@ -203,7 +204,7 @@ func (f *farm) interrupt(ctx context.Context, name string, builds, actions int) 
 		return true
 	}
 	f.expect(ctx, "the farm does nothing for builds that were interrupted", gone)
-	_ = pause.For(ctx, told) // what workers had been given by then may begin until they hear of it
+	_ = pause.For(ctx, told) // actions that workers had already been given may begin until the workers hear of it
 	ran := begun()
 	all.Wait()
 	if n := begun(); n > ran {

@@ -90,7 +90,7 @@ func (h *host) run(args ...string) *programs.Process {
 func (h *host) cut()  { h.ip("-n", h.prefix+"hub", "link", "set", h.port, "down") }
 func (h *host) mend() { h.ip("-n", h.prefix+"hub", "link", "set", h.port, "up") }
 
-// avoid has nothing go from h to another host until meet.
+// avoid stops the traffic from h to another host until meet.
 func (h *host) avoid(other *host) {
 	h.ip("-n", h.name, "route", "add", "blackhole", other.address+"/32")
 }

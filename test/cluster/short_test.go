@@ -15,7 +15,7 @@ import (
 const (
 	shortClients = 6
 	shortDrain   = 3 * time.Second
-	// shortFault bounds what one fault takes, and what is left to do in the end.
+	// shortFault limits the time of one fault, and of the remaining work at the end.
 	shortFault = 2 * time.Minute
 )
 
@@ -66,7 +66,7 @@ func TestMachines(t *testing.T) {
 	} {
 		f.shortly(ctx, fault.name, fault.do)
 		if t.Failed() {
-			break // what follows would say the same
+			break // later faults would show the same
 		}
 	}
 	unload()
@@ -83,7 +83,7 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// shortly has a fault be there, for a short time.
+// shortly applies a fault for a short time.
 func (f *farm) shortly(ctx context.Context, name string, do func(context.Context)) {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(ctx, shortFault)

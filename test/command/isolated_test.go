@@ -13,7 +13,7 @@ import (
 )
 
 // TestIsolatedContent runs an action for one instance name, and then for another, of a farm that
-// isolates content: what it reads and what it makes is there for those names for which it has run.
+// isolates content. Its inputs and outputs must exist for exactly the names for which it has run.
 func TestIsolatedContent(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)

@@ -13,8 +13,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestLiveOutput sees what a command prints before it has ended, and all of it once. Who did not
-// ask for that gets it when it has ended.
+// TestLiveOutput: a client sees a command's output before the command has ended, and all of it
+// once. A client that did not ask for live output gets it at the end.
 func TestLiveOutput(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
@@ -38,8 +38,9 @@ func TestLiveOutput(t *testing.T) {
 	startedOver(f)
 }
 
-// startedOver has the input of an action be damaged, which prints it, so that it is run again: what
-// counts is printed once, and who was shown the first run is told that it does not count.
+// startedOver damages the input of an action that prints it, so that it runs again. The valid
+// output must be printed once, and a client that has seen the first run's output must be told that
+// it is void.
 func startedOver(f *programs.Test) {
 	f.Helper()
 	const right, wrong = "good bytes\n", "food bytes\n"

@@ -58,7 +58,7 @@ func TestRemoteStorage(t *testing.T) {
 	store.Drain()
 }
 
-// execElsewhere runs a command with forerunner exec, which has to be told where the storage is.
+// execElsewhere runs a command with forerunner exec, which needs the address of the storage.
 func execElsewhere(f *programs.Test, scheduler, storage string) {
 	f.Helper()
 	run := func(args ...string) *programs.Process {

@@ -55,8 +55,8 @@ func TestCacheWrites(t *testing.T) {
 	}
 }
 
-// expectCacheWrites has a farm cache what its worker did, and treat those who write results by
-// themselves so.
+// expectCacheWrites checks that a farm caches the results of its worker, and gives this answer to
+// clients that write results themselves.
 func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	f.Helper()
 	f.Write("in/text", "hello\n")
@@ -120,7 +120,7 @@ func copyTest(f *programs.Test, name string) {
 // writesAtVariable is set in the environment of the test when it is the command of an action.
 const writesAtVariable = "FORERUNNER_TEST_WRITES_AT"
 
-// TestWriteResult is what TestCacheWrites has run on a worker.
+// TestWriteResult runs on a worker, for TestCacheWrites.
 func TestWriteResult(t *testing.T) {
 	address := os.Getenv(writesAtVariable)
 	if address == "" {
@@ -135,7 +135,7 @@ func TestWriteResult(t *testing.T) {
 		status.Code(keepRun(t.Context(), conn, "inside")))
 }
 
-// poisoned returns an action whose result somebody makes up.
+// poisoned returns an action for which a client writes a false result.
 func poisoned(name string) (action digest.Digest, encoded, command []byte, err error) {
 	d, command, err := digest.OfMessage(digest.SHA256, &repb.Command{Arguments: []string{name}})
 	if err != nil {
@@ -159,8 +159,8 @@ func writeResult(ctx context.Context, conn *grpc.ClientConn, name string, r *rep
 	return err
 }
 
-// keepRun tells workers of a run of an action that writeResult has uploaded. It is as refused as it
-// is to ask for one.
+// keepRun tells workers of a run of an action that writeResult has uploaded. The
+// call must be refused, like a request for a run.
 func keepRun(ctx context.Context, conn *grpc.ClientConn, name string) error {
 	d, _, _, err := poisoned(name)
 	if err != nil {

@@ -21,8 +21,8 @@ const abortedWithin = 15 * time.Second
 
 var drainsLine = regexp.MustCompile("finishing what runs")
 
-// TestAbort ends programs by two signals, whatever they wait for, and starts them again on what
-// they left.
+// TestAbort ends programs by two signals, whatever they wait for, and starts them again with the
+// same data.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
@@ -78,12 +78,12 @@ type abortedWorker struct {
 	listen   string // the scheduler's address
 	storage  *relay
 	worker   *programs.Process
-	client   *programs.Process // has an action run
+	client   *programs.Process // runs an action
 	leaves   func()            // when the worker has ended
 	launched programs.Trace
 }
 
-// abortWorker ends a worker in a state. One that is started on the same data then takes an action.
+// abortWorker ends a worker in a state. A worker that is started with the same data must then take an action.
 func abortWorker(f *programs.Test, bring func(*abortedWorker)) {
 	scheduler, address := f.Scheduler("--data", filepath.Join(f.Dir, "scheduler"))
 	v := &abortedWorker{
@@ -139,7 +139,7 @@ func (v *abortedWorker) hash() {
 	v.Eventually("it reads the output", func() bool { return bytesRead(v.worker) > 1<<30 })
 }
 
-// bytesRead is what a process has read so far.
+// bytesRead returns the number of bytes that a process has read so far.
 func bytesRead(p *programs.Process) int64 {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/io", p.Pid()))
 	line, _, _ := strings.Cut(string(text), "\n")
@@ -147,7 +147,7 @@ func bytesRead(p *programs.Process) int64 {
 	return n
 }
 
-// fetch has it wait for a storage that has become silent.
+// fetch makes it wait for a storage that has become silent.
 func (v *abortedWorker) fetch() {
 	v.start()
 	v.storage.hangs.Store(true)
@@ -155,7 +155,7 @@ func (v *abortedWorker) fetch() {
 	<-v.storage.held
 }
 
-// upload has it wait for a storage that becomes silent while its command runs.
+// upload makes it wait for a storage that becomes silent while its command runs.
 func (v *abortedWorker) upload() {
 	v.start()
 	v.run(fmt.Sprintf("until [ -e %s ]; do sleep 0.05; done; head -c 5000000 /dev/urandom >out", v.path("go-on")))
@@ -192,7 +192,7 @@ func (v *abortedWorker) remove() {
 	}
 }
 
-// freeze has it wait for a command's child that the kernel does not end.
+// freeze makes it wait for a command's child that the kernel does not end.
 func (v *abortedWorker) freeze() {
 	freeze, thaw := freezer(v.Test)
 	v.start()
@@ -220,7 +220,7 @@ func pidOf(args ...string) string {
 	return ""
 }
 
-// freezer makes a group of cgroup v1 that is nothing of the worker's: what is in it takes no
+// freezer makes a group of cgroup v1 outside of the worker's groups: processes in it react to no
 // signal.
 func freezer(f *programs.Test) (freeze func(pid string), thaw func()) {
 	f.Helper()
@@ -242,7 +242,7 @@ func freezer(f *programs.Test) (freeze func(pid string), thaw func()) {
 	return func(pid string) { write("cgroup.procs", pid); write("freezer.state", "FROZEN") }, thaw
 }
 
-// abortScheduler ends a scheduler that has an upload under way and an action that no worker takes.
+// abortScheduler ends a scheduler during an upload, with an action that no worker takes.
 func abortScheduler(f *programs.Test) {
 	data := filepath.Join(f.Dir, "data")
 	scheduler, address := f.Scheduler("--data", data)

@@ -47,8 +47,8 @@ func TestKilledWorker(t *testing.T) {
 	scheduler.Drain()
 }
 
-// TestRestartedWorker kills a worker that comes back as the same: it says that it has nothing, so
-// its action starts anew without a wait for the dead.
+// TestRestartedWorker kills a worker that returns with the same identity and reports that it has no
+// action. Its action must start again at once.
 func TestRestartedWorker(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)

@@ -70,7 +70,7 @@ func TestKilledFarm(t *testing.T) {
 	programs.ExpectNoProcess(f.T, "sleep", hang)
 	farm, _ = f.Up(data, "--listen", listen)
 
-	client.Expect(0, "again\n") // it has waited, and started its action anew
+	client.Expect(0, "again\n") // it has waited, and its action has started again
 	f.ExpectNoRoots(data)
 	if left := programs.FilesBelow(f.T, filepath.Join(data, "storage/cas/tmp")); len(left) > 0 {
 		f.Errorf("half-written blobs: %s", left)

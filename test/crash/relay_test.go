@@ -8,8 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// A relay passes connections on, until it hangs: then it takes what comes and passes nothing on, as
-// a server does whose disk does not answer.
+// A relay forwards connections until it hangs: then it accepts data and forwards nothing, like a
+// server whose disk does not answer.
 type relay struct {
 	address string
 	hangs   atomic.Bool

@@ -16,8 +16,8 @@ const (
 	methodGetTree   = "/build.bazel.remote.execution.v2.ContentAddressableStorage/GetTree"
 )
 
-// answerFloods are those in which a few bytes make a server need many: windows of zstd, and answers
-// that nobody reads.
+// answerFloods are floods in which a few bytes make a server need many: windows of zstd, and unread
+// answers.
 func answerFloods() []flood {
 	blob := make([]byte, 3_700_000)
 	_, _ = rand.Read(blob)
@@ -70,7 +70,7 @@ func update(blob []byte) *repb.BatchUpdateBlobsRequest {
 	}
 }
 
-// largeDirectory is one with files, which has about so many bytes.
+// largeDirectory returns a Directory with files that has about that many bytes.
 func largeDirectory(size int) []byte {
 	d := &repb.Directory{}
 	empty := digestOf(nil)
@@ -94,7 +94,7 @@ func firstOfCompressed(window int) []byte {
 		descriptor++
 	}
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, descriptor << 3}
-	block := append([]byte{0, 0, 2}, bytes.Repeat([]byte{'x'}, 1000)...) // 16 KiB as they are, of which some come
+	block := append([]byte{0, 0, 2}, bytes.Repeat([]byte{'x'}, 1000)...) // 16 KiB uncompressed, of which a part is sent
 	request, err := proto.Marshal(&bytestream.WriteRequest{
 		ResourceName: fmt.Sprintf("uploads/%x-%x-%x-%x-%x/compressed-blobs/zstd/%x/%d", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:16], hash, 100<<20),
 		Data:         append(frame, block...),

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A rudeClient speaks as much HTTP/2 as it takes to send a server what no library would: messages
-// that do not end, headers that do not end, more calls than it reads answers of. It keeps to flow
-// control, for a server ends the connection of who does not.
+// A rudeClient speaks enough HTTP/2 to send what no library would: messages that do not end,
+// headers that do not end, and more calls than it reads answers of. It respects flow control,
+// because a server closes connections that do not.
 type rudeClient struct {
 	conn net.Conn
 
@@ -70,7 +70,7 @@ func dialRaw(address, from string, config *tls.Config) (*rudeClient, error) {
 	return &rudeClient{conn: conn}, nil
 }
 
-// say sends text and takes in what comes, until the server ends the connection.
+// say sends text and reads answers until the server closes the connection.
 func (c *rudeClient) say(text string) {
 	if _, err := io.WriteString(c.conn, text); err == nil {
 		_, _ = io.Copy(io.Discard, c.conn)
@@ -90,7 +90,7 @@ func (c *rudeClient) frame(kind, flags byte, stream uint32, payload []byte) erro
 	return err
 }
 
-// read takes in what the server sends, until it ends.
+// read reads what the server sends until it ends.
 func (c *rudeClient) read() {
 	in := bufio.NewReader(c.conn)
 	for {
@@ -235,7 +235,7 @@ func (c *rudeClient) ended(stream uint32) {
 	}
 }
 
-// message is what a gRPC message of so many bytes begins with.
+// message returns the beginning of a gRPC message of that many bytes.
 func message(n int) []byte {
 	head := make([]byte, 5)
 	binary.BigEndian.PutUint32(head[1:], uint32(n))
@@ -265,8 +265,8 @@ func (c *rudeClient) wait() {
 	}
 }
 
-// drip makes calls whose requests have so many bytes, and sends some of these, each in a frame of
-// its own.
+// drip makes n calls whose requests have size bytes, and sends some bytes of each, in a frame of
+// its own each.
 func (c *rudeClient) drip(method string, n, size, some int) {
 	var streams []uint32
 	for range n {

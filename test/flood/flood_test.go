@@ -26,13 +26,13 @@ import (
 
 const floodedMemory = 200_000_000
 
-// A flood is one way to have a server hold what it will never need.
+// A flood is one way to make a server hold data that it will never need.
 type flood struct {
 	name string
-	// clients at a time; each begins anew when press returns.
+	// clients is the number of concurrent clients. Each starts again when press returns.
 	clients int
 	press   func(c *rudeClient)
-	from    string // the clients' address; empty: another one than that of those who use the farm
+	from    string // the clients' address; empty: any address other than those of honest clients
 	raw     bool   // nothing is spoken before press, not even TLS
 	pages   bool   // it is for the port of HTTP
 }
@@ -123,8 +123,8 @@ func chosen(all []flood, few int) (lasts time.Duration, wanted []flood) {
 	}
 }
 
-// TestFlood has a scheduler with 200 MB of memory flooded by callers with and without identity,
-// while a client of another address runs actions: all of them come to what they should.
+// TestFlood has a scheduler with 200 MB of memory, which callers with and without identity flood
+// while a client at another address runs actions. All actions must succeed.
 func TestFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
 	lasts, list := chosen(floods(), 6)
@@ -198,8 +198,8 @@ func TestSmallMemory(t *testing.T) {
 	scheduler.Drain()
 }
 
-// start floods until stop is called, which returns how many connections it took, and for a while at
-// most: what flooders take of the processors is not what the test is about.
+// start floods until stop is called, but at most for a while, because the CPU time of the flooding
+// clients is not part of the test. stop returns the number of connections.
 func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	var stopped atomic.Bool
 	var made atomic.Int64
@@ -255,8 +255,8 @@ func (fl flood) start(address string, config *tls.Config) (stop func() int64) {
 	}
 }
 
-// actions runs actions for a while, one after another, of which each brings 5 MB and takes 1 MB,
-// and prints how long they took.
+// actions runs actions for a while, one at a time. Each uploads 5 MB and downloads 1 MB. It prints
+// how long they took.
 func actions(f *programs.Test, name, remote string, who []string, lasts time.Duration) {
 	f.Helper()
 	var took []time.Duration
@@ -279,12 +279,11 @@ func actions(f *programs.Test, name, remote string, who []string, lasts time.Dur
 	f.Logf("%d actions: median %v, longest %v", len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
 }
 
-// pressed does what is to be done and prints how much memory that took; the scheduler has to be
-// there after it.
+// pressed calls do and prints how much memory that took. The scheduler must survive.
 func pressed(f *programs.Test, name string, scheduler *programs.Process, do func()) {
 	f.Helper()
 	proc := fmt.Sprintf("/proc/%d", scheduler.Pid())
-	if err := os.WriteFile(proc+"/clear_refs", []byte("5"), 0); err != nil { // the peak begins anew
+	if err := os.WriteFile(proc+"/clear_refs", []byte("5"), 0); err != nil { // the peak starts from the present
 		f.Fatal(err)
 	}
 	f.Logf("%s:", name)
@@ -298,8 +297,7 @@ func pressed(f *programs.Test, name string, scheduler *programs.Process, do func
 	f.Logf("  resident at most %s", strings.TrimSpace(peak))
 }
 
-// memoryGroup makes a group of cgroup v1 below that of the test, whose processes may have so many
-// bytes.
+// memoryGroup makes a group of cgroup v1 below the test's own, with a limit in bytes.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")

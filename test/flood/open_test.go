@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// openFloods are those of a farm that asks nobody who he is. The first two are part of each test.
+// openFloods are the floods of a farm without authentication. The first two are part of each test.
 func openFloods() []flood {
 	const request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 	empty := message(0)
@@ -94,8 +94,8 @@ func (c *rudeClient) trickle() {
 	}
 }
 
-// TestOpenFlood floods a scheduler that has 200 MB and asks nobody who he is: at the gRPC port, and
-// at the one of pages. Actions, an upload of 100 MB and pages go on.
+// TestOpenFlood floods a scheduler that has 200 MB and no authentication, at the gRPC port and at
+// the port of pages. Actions, an upload of 100 MB and pages must continue to work.
 func TestOpenFlood(t *testing.T) {
 	group := memoryGroup(t, floodedMemory)
 	lasts, list := chosen(openFloods(), 2)

@@ -21,7 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// ranByForerunner is what every command prints that runs.
+// ranByForerunner is the output of every command.
 const ranByForerunner = "forerunner\n"
 
 // A walk is one way through the page.
@@ -63,7 +63,7 @@ func (w *walk) schedulers(address string) string {
 // patience is how long an action may take.
 const patience = time.Minute
 
-// run has a client run a command, which waits for a gate and says who ran it.
+// run has a client run a command, which waits for a gate, and returns which worker ran it.
 func (w *walk) run(at string, round, number int) (ran string, action digest.Digest, err error) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
@@ -85,15 +85,16 @@ func (w *walk) run(at string, round, number int) (ran string, action digest.Dige
 
 func (w *walk) gate(round int) string { return filepath.Join(w.Dir, fmt.Sprint("gate", round)) }
 
-// An end is what came of one action.
+// An end is the outcome of one action.
 type end struct {
 	ran    string
 	action digest.Digest
 	err    error
 }
 
-// share has as many actions run at once as our worker has slots, and one more, for a worker of
-// theirs, which ends before ours may. Then all results are in the action cache, whoever made them.
+// share runs as many concurrent actions as our worker has slots, and one more, for a worker of
+// theirs, which ends before ours may. Then all results must be in the action cache, whichever
+// worker made them.
 func (w *walk) share(at string, ours int, theirs *worker) {
 	w.Helper()
 	w.rounds++
@@ -144,7 +145,7 @@ func TestMigration(t *testing.T) {
 	old := startWorker(w.Test, "old", theirs.address, storage.address, w.platform)
 	w.share(storage.address, 0, old)
 
-	// Forerunner's workers beside Buildbarn's.
+	// Forerunner's workers besides Buildbarn's.
 	beside := w.worker("beside", theirs.address, storage.address, "--size-class=0")
 	w.share(storage.address, 2, old)
 	if got := theirs.workers(w.platform); len(got) != 3 {

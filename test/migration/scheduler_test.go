@@ -29,7 +29,7 @@ const (
 	// holds is how long a stand-in for bb_scheduler holds a call when there is no action, interval
 	// when it wants the next call of a worker.
 	holds, interval = time.Minute, 10 * time.Second
-	// actionTimeout is that of each action.
+	// actionTimeout is the timeout of each action.
 	actionTimeout = time.Hour
 )
 
@@ -76,7 +76,7 @@ func startScheduler(f *programs.Test, storage string) *scheduler {
 	return s
 }
 
-// queue returns that of a platform.
+// queue returns the queue of a platform.
 func (s *scheduler) queue(p *repb.Platform) *queue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *scheduler) read(ctx context.Context, r *repb.ExecuteRequest) (*repb.Act
 	return action, proto.Unmarshal(b, action)
 }
 
-// operation is what a client is told; response is nil before the end.
+// operation returns the state that a client receives; response is nil before the end.
 func operation(name string, stage repb.ExecutionStage_Value, response *repb.ExecuteResponse) *longrunningpb.Operation {
 	metadata, _ := anypb.New(&repb.ExecuteOperationMetadata{Stage: stage}) // it has no texts
 	op := &longrunningpb.Operation{Name: name, Metadata: metadata, Done: response != nil}
@@ -216,7 +216,7 @@ func (s *scheduler) called(q *queue, worker string, r *remoteworker.SynchronizeR
 	return t, nil
 }
 
-// runs has a worker have a task, nil for none.
+// runs assigns a task to a worker; nil: none.
 func (s *scheduler) runs(worker string, t *task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

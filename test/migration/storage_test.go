@@ -19,12 +19,13 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// schedulersLine is what bb_storage's configuration has of schedulers, in the form of the page about
-// migration.
+// schedulersLine matches the schedulers in the configuration of bb_storage, in the form of the page
+// about migration.
 var schedulersLine = regexp.MustCompile(`(?m)^schedulers: \{ '': \{ endpoint: \{ address: '([^']+)' \} \} \},$`)
 
-// A storage stands in for bb_storage: it has blobs and results, everybody may write both, and it
-// passes Execute on to its scheduler, whose capabilities it asks for before it tells its own.
+// A storage stands in for bb_storage: it has blobs and results, which everyone may write, and
+// forwards Execute to its scheduler. It asks the scheduler for its capabilities before it returns
+// its own.
 type storage struct {
 	repb.UnimplementedExecutionServer
 	repb.UnimplementedCapabilitiesServer

@@ -16,7 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// ranByBuildbarn is what every command prints on a stand-in for bb_worker, which runs none.
+// ranByBuildbarn is the output of every command on a stand-in for bb_worker, which runs no
+// commands.
 const ranByBuildbarn = "buildbarn\n"
 
 // A worker stands in for bb_worker with one thread: without a size class, and without anything that

@@ -8,8 +8,8 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// nestedRule is a Bazel action that says where it is: the second process of a namespace, on a
-// machine that it cannot write to but for its own folder, and without a network.
+// nestedRule is a Bazel action that reports its environment: the second process of a namespace, on
+// a machine that is read-only except for its own folder, and without a network.
 const nestedRule = `genrule(name = "nested", outs = ["said"], cmd = "` +
 	`(echo $$$$; touch /usr/x /forerunner/x 2>/dev/null || echo read-only; tail -n +3 /proc/net/dev | wc -l) >$@")
 `

@@ -8,8 +8,9 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestWhoMayRunWhat has a farm as it comes serve what clients of other services ask for, keeps a
-// worker for what asks for it, and tells soon who asks for what there is not.
+// TestWhoMayRunWhat has a farm with default settings serve the platforms that clients of other
+// services use, reserves a worker for actions that ask for it, and soon refuses actions for which
+// there is no worker.
 func TestWhoMayRunWhat(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)

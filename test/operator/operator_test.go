@@ -69,7 +69,7 @@ func TestOperator(t *testing.T) {
 	}
 	server = serve()
 	expect("drained ", "workers", "list")
-	expect("out of paper", "operation", name) // of which there is a record only
+	expect("out of paper", "operation", name) // only its record is left
 	f.With("FORERUNNER_REMOTE="+listen).Start("forerunner", "__complete", "workers", "undrain", "na").Expect(0, "name=\n:6\n")
 	f.With("FORERUNNER_REMOTE="+listen).Start("forerunner", "__complete", "workers", "undrain", "name=").Expect(0, "name=worker\n:4\n")
 	f.Start("forerunner", "workers", "undrain", "name=nobody", "--remote", listen).Expect(1, "", "no drain", "!rpc error")

@@ -15,9 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestQuotas has one client take all four slots of a farm. A second one, which is guaranteed two of
-// them, gets these although nothing ends; the first one's actions all succeed nevertheless. What
-// "quota get" says is what runs, whenever it is asked.
+// TestQuotas has one client take all four slots of a farm. A second one, with a minimum of two,
+// must get two although no action ends; the first one's actions must all succeed nevertheless.
+// "quota get" must match the running actions at any time.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
@@ -84,8 +84,8 @@ preemption: {delay: %s, grace: %s}
 	server.Drain()
 }
 
-// quotaUsed returns what "quota get" says that an instance uses, after it has compared that with
-// what it says to run at the same moment.
+// quotaUsed returns the use of an instance according to "quota get", after comparing it with the
+// running actions that it lists.
 func quotaUsed(f *programs.Test, address, instance string) int {
 	f.Helper()
 	list := &admin.ListQuotasResponse{}

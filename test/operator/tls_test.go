@@ -9,7 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestCertificates has a farm whose programs show each other who they are.
+// TestCertificates has a farm whose programs authenticate each other with certificates.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)

@@ -10,7 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestOrdinaryUser runs the programs as somebody who is not root: start, build, stop, start, build,
+// TestOrdinaryUser runs the programs as a user other than root: start, build, stop, start, build,
 // kill in the middle of an action, start again, build.
 func TestOrdinaryUser(t *testing.T) {
 	for _, test := range []struct {

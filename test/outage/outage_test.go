@@ -1,4 +1,5 @@
-// Package outage has real builds go on although something that they need is gone for a while.
+// Package outage checks that real builds continue while something that they need is gone for a
+// while.
 package outage
 
 import (

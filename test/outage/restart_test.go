@@ -18,9 +18,9 @@ const (
 	downtime      = time.Second
 )
 
-// testRestart kills a scheduler, and the storage in it, in the middle of a real build.
-// One action ends while it is gone, others after it is back, others have not begun. The build
-// succeeds and no action is started twice.
+// testRestart kills a scheduler, with its storage, in the middle of a real build. One action ends
+// while the scheduler is down, others after it is back, and others have not begun. The build must
+// succeed and no action may start twice.
 func testRestart(f *programs.Test, c *bazel.Client) {
 	data, listen := filepath.Join(f.Dir, "scheduler"), programs.FreeAddress(f.T)
 	serve := func() *programs.Process {
@@ -47,11 +47,11 @@ func testRestart(f *programs.Test, c *bazel.Client) {
 type gatedBuild struct {
 	*programs.Test
 	built   <-chan bazel.Run
-	running []string // what had started by then
+	running []string // actions that had started by then
 }
 
-// startGated begins the build of so many actions, in a package of its own, and returns when all slots
-// are busy.
+// startGated begins the build of that many actions, in a package of its own, and returns when all
+// slots are busy.
 func startGated(f *programs.Test, c *bazel.Client, name string, actions int) *gatedBuild {
 	f.Helper()
 	c.WritePackage(f.T, name, map[string]string{"BUILD": gated(f.Dir, actions)})
@@ -60,7 +60,7 @@ func startGated(f *programs.Test, c *bazel.Client, name string, actions int) *ga
 	return b
 }
 
-// lose kills the scheduler and has an action end without it.
+// lose kills the scheduler and lets an action end without it.
 func (b *gatedBuild) lose(scheduler *programs.Process) {
 	b.Helper()
 	scheduler.Kill()
@@ -69,8 +69,8 @@ func (b *gatedBuild) lose(scheduler *programs.Process) {
 	b.Eventually("an action ends without a scheduler", func() bool { return b.Exists("end." + b.running[0]) })
 }
 
-// finish has the build go on with the scheduler at an address: it has to succeed, with each action
-// started once.
+// finish lets the build continue with the scheduler at an address. The build must succeed, with
+// each action started once.
 func (b *gatedBuild) finish(remote string) bazel.Run {
 	b.Helper()
 	b.Eventually("clients have joined what runs", func() bool {
@@ -95,8 +95,9 @@ func (b *gatedBuild) finish(remote string) bazel.Run {
 	return r
 }
 
-// gated declares actions that say that they start. The first ones to do so, as many as there are
-// slots, go on only when a file is there. Some are not to be cached, so that nobody may join them.
+// gated declares actions that report their start. The first ones, as many as there are slots,
+// continue only when a file exists. Some are not cacheable, so that no other operation may join
+// them.
 func gated(dir string, actions int) string {
 	var build strings.Builder
 	for i := range actions {

@@ -13,9 +13,9 @@ import (
 
 var waitsLine = regexp.MustCompile(`waiting for the lease`)
 
-// testTakeover kills one of two schedulers in the middle of a real build: the other one,
-// which has waited for its lease, takes the actions that run over, and no action is started twice.
-// The worker has both addresses; Bazel, which takes one, has that of a load balancer.
+// testTakeover kills one of two schedulers in the middle of a real build. The other one, which has
+// waited for the lease, must take over the running actions, and no action may start twice. The
+// worker has both addresses. Bazel, which accepts only one, has the address of a load balancer.
 func testTakeover(f *programs.Test, c *bazel.Client) {
 	p := startPair(f)
 	b := startGated(f, p.client(c, startBalancer(f.T, p.listen)), "takeover", gatedActions+queuedActions)
@@ -63,8 +63,8 @@ func testCompletedMeanwhile(f *programs.Test, c *bazel.Client) {
 	p.second.Drain()
 }
 
-// A pair is two schedulers that share a lease, of which the second waits for it, and a worker that has
-// both addresses.
+// A pair is two schedulers that share a lease, for which the second one waits, and a worker that
+// has both addresses.
 type pair struct {
 	*programs.Test
 	storage, state        string

@@ -47,7 +47,7 @@ func TestPages(t *testing.T) {
 	c.WritePackage(t, "pages", gated(gate))
 	built := c.Start(t, "build", "//pages:all")
 	browse(f, node, "PAGES=http://"+pages, "FIRST=http://"+firstPages, "PUBLISHED="+published, "GATE="+gate, "BROWSER="+chromium)
-	f.Write("open", "") // whatever happens, the build ends
+	f.Write("open", "") // the build must end in any case
 	if r := <-built; r.ExitCode == 0 || !strings.Contains(r.Output, "cancelled by an operator") {
 		t.Errorf("a build of which an action was cancelled ended with %d:\n%s", r.ExitCode, programs.Tail(r.Output, 50))
 	}
@@ -80,8 +80,8 @@ sh_test(name = "fails", srcs = ["fails.sh"])
 	return invocation
 }
 
-// login has everybody do everything, and people log in with an account that they have, or with one
-// that nobody has.
+// login gives everyone all rights, and lets users log in with an account that exists, or with one
+// that does not.
 func login(t *testing.T) string {
 	t.Helper()
 	issuer := logintest.New(t)

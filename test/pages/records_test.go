@@ -21,7 +21,7 @@ import (
 const (
 	// largeActions and largePositions are of a build that ended before the farm was started.
 	largeActions, largePositions = 20_000, 64
-	// evil is what nobody should name a target.
+	// evil is a hostile name of a target.
 	evil = `//evil:<img src=x onerror=alert(1)>`
 )
 

@@ -2,7 +2,7 @@ package programs
 
 import "testing"
 
-// TestProgramsOfAnother: what "make test" has built is not built again.
+// TestProgramsOfAnother: programs that "make test" has built are not built again.
 func TestProgramsOfAnother(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(builtVariable, dir)

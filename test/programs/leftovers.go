@@ -56,7 +56,7 @@ func TraceOf(t *testing.T, worker *Process) Trace {
 	return found
 }
 
-// isLauncher reports whether a process is there and a launcher.
+// isLauncher reports whether a process exists and is a launcher.
 func isLauncher(pid int) bool { return isCalled(pid, "forerunner-launcher") }
 
 // isGuard does the same of guards.

@@ -12,8 +12,8 @@ import (
 // victim is set for the test that is killed.
 const victim = "FORERUNNER_TEST_VICTIM"
 
-// TestNothingOutlivesTests kills a test: the program that it has started ends, what is mounted in
-// its folder is detached, if it is root's, and the folder goes.
+// TestNothingOutlivesTests kills a test. The program that it has started must end, mounts in its
+// folder must be detached, if the test runs as root, and the folder must be removed.
 func TestNothingOutlivesTests(t *testing.T) {
 	if os.Getenv(victim) != "" {
 		f := &Test{T: t, Dir: SharedDir(t)}

@@ -63,7 +63,7 @@ func newTest(t *testing.T, env []string) *Test {
 	return f
 }
 
-// nobody is a user with no rights at all.
+// nobody is a user without any rights.
 const nobody = 65534
 
 // NewOrdinary is like New, and runs the programs as an ordinary user.
@@ -197,7 +197,7 @@ func (f *Test) Starts() map[string]int {
 	return counts
 }
 
-// Exists reports whether a file is there.
+// Exists reports whether a file exists.
 func (f *Test) Exists(name string) bool {
 	_, err := os.Stat(filepath.Join(f.Dir, name))
 	return err == nil

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// someActions are compiled on a farm with so many workers; actionsVariable asks for another
-	// number.
+	// someActions is the number of actions to compile, on workerCount workers; actionsVariable asks
+	// for another number.
 	someActions, workerCount = 30, 3
 	actionsVariable          = "FORERUNNER_TEST_REUSE_ACTIONS"
 	// fewActions include a header that the others do not.
@@ -33,10 +33,10 @@ const (
 	atOnce = 12
 )
 
-// TestReuseOnOtherWorkers has three workers compile sources, of one input tree. Then other workers,
-// that have run nothing yet, get the same with a file changed that nobody reads: no compiler is
-// run. When a header changes, those that read it are compiled and no others. A worker whose machine
-// is called otherwise, or whose tools are of another epoch, runs all.
+// TestReuseOnOtherWorkers has three workers compile sources of one input tree. Then other workers,
+// which have run nothing yet, get the same actions with a change in an unread file: no compiler may
+// run. When a header changes, exactly the sources that read it must be compiled. A worker whose
+// machine has another name, or another epoch, must run all actions.
 func TestReuseOnOtherWorkers(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -114,8 +114,9 @@ func TestReuseOnOtherWorkers(t *testing.T) {
 	scheduler.Drain()
 }
 
-// TestReuseOnAlikeMachines has workers find out by themselves that their machines are alike: it is
-// one. That reads all that commands see of it, so it is for "make test-reuse".
+// TestReuseOnAlikeMachines has workers find out by themselves that their machines are alike, as
+// they run on the same machine. They read all files that commands see, so the test is for "make
+// test-reuse".
 func TestReuseOnAlikeMachines(t *testing.T) {
 	if os.Getenv(actionsVariable) == "" {
 		t.Skip("it reads all of /usr: make test-reuse")
@@ -224,7 +225,7 @@ func (c *compilers) execute(inputs *client.Inputs, args []string, i int) *repb.A
 	return &repb.ActionResult{}
 }
 
-// expect wants so many of the results to be of former runs.
+// expect checks that that many of the results are from earlier runs.
 func (c *compilers) expect(what string, results []*repb.ActionResult, spared int) {
 	c.Helper()
 	got := 0

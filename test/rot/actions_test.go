@@ -78,8 +78,8 @@ func newRotTools(seed uint64) *rotTools {
 	return t
 }
 
-// A rotAction is an action of which it is known what it makes. What it reads of another action is
-// an output of that, which the client does not have.
+// A rotAction is an action whose outputs are known. If it reads an output of another action, the
+// client does not have this output.
 type rotAction struct {
 	number  int
 	before  *rotAction // nil: none
@@ -135,7 +135,7 @@ func (t *rotTest) newAction(number int) *rotAction {
 	return a
 }
 
-// inputs makes the input root of an action. What another action makes is not among its blobs.
+// inputs makes the input root of an action. Outputs of other actions are not among its blobs.
 func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	own, before := digest.Of(digest.SHA256, a.own), digest.Of(digest.SHA256, prev)
 	root, encoded, err := digest.OfMessage(digest.SHA256, &repb.Directory{
@@ -152,8 +152,8 @@ func (t *rotTest) inputs(a *rotAction, prev []byte) *client.Inputs {
 	return &client.Inputs{Root: root, Blobs: blobs}
 }
 
-// build gets the result of an action as a build tool does: what the farm lacks is uploaded or
-// made again; what the farm could not do is asked for again.
+// build gets the result of an action as a build tool does: it uploads or makes again what the farm
+// lacks, and repeats requests that failed temporarily.
 func (t *rotTest) build(ctx context.Context, a *rotAction) {
 	ctx, cancel := context.WithTimeout(ctx, rotPatience)
 	defer cancel()
@@ -240,8 +240,8 @@ func (a *rotAction) compare(ctx context.Context, t *rotTest, r *repb.ActionResul
 	return nil
 }
 
-// isGone reports whether err says that something is not there, or not whole, which a build tool
-// makes again.
+// isGone reports whether err says that a blob is missing or damaged, upon which a build tool makes
+// it again.
 func isGone(err error) bool {
 	return errors.Is(err, cas.ErrNotFound) || errors.Is(err, cas.ErrCorrupt) ||
 		status.Code(err) == codes.NotFound || status.Code(err) == codes.DataLoss

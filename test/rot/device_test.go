@@ -17,14 +17,14 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// A rotDisk is an ext4 file system in a file. Bytes can be changed in that file without the file
-// system, or the kernel, knowing of it: this is what a disk does that rots.
+// A rotDisk is an ext4 file system in a file. Bytes in that file can be changed without the file
+// system or the kernel noticing, as in a failing disk.
 type rotDisk struct {
 	image, dir string
 	backing    *os.File
 }
 
-// rotDiskName tells disks of this test from all others, and of which process they are.
+// rotDiskName distinguishes this test's disks from others, and has the process that they belong to.
 var rotDiskName = regexp.MustCompile(`/rot-(\d+)-[a-z0-9-]+$`)
 
 // mountRotDisk makes a disk until the end of the test.
@@ -114,8 +114,8 @@ func place(file *os.File, offset int64) (int64, error) {
 	return 0, errNoPlace
 }
 
-// rot flips a byte of a file on the disk, and reports whether who reads it now gets that. The
-// kernel may keep what it has in memory, as of a file that somebody has mapped.
+// rot flips a byte of a file on the disk, and reports whether readers get the changed byte. The
+// kernel may still have the old one in memory, as for a mapped file.
 func (d *rotDisk) rot(path string, offset int64, flip byte) (seen bool, err error) {
 	file, err := os.Open(path)
 	if err != nil {

@@ -26,7 +26,7 @@ type rotFarm struct {
 	total              map[string]float64 // metrics of programs that have ended
 }
 
-// A rotProgram is one that is started anew with other variables.
+// A rotProgram is a program that can be started again with other environment variables.
 type rotProgram struct {
 	name, http string
 	disk       *rotDisk
@@ -124,12 +124,12 @@ func (r *rotFarm) metrics(p *rotProgram) map[string]float64 {
 	return sums
 }
 
-// scrub has each store read as a whole, and then holds all files against their names.
+// scrub has each store read completely, and then compares all files with their names.
 func (r *rotFarm) scrub() {
 	r.Helper()
 	stores := append([]*rotProgram{r.storage}, r.workers...)
 	for _, p := range stores {
-		// Else what is read is what the kernel has in memory.
+		// Otherwise the kernel would return the bytes that it has in memory.
 		for _, path := range filesOf(r.T, p.cas()) {
 			file, err := os.Open(path)
 			if err != nil {

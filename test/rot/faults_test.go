@@ -64,7 +64,7 @@ func (t *rotTest) linked() []rotFault {
 	}, 4)...)
 }
 
-// rotted are faults of disks, which nobody knows of.
+// rotted returns faults of disks that are not reported.
 func (t *rotTest) rotted() []rotFault {
 	rot := func(p func(*rand.Rand) *rotProgram, path func(*rand.Rand, *rotProgram) string) func(*rand.Rand) (bool, error) {
 		return func(r *rand.Rand) (bool, error) {

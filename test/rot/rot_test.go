@@ -60,7 +60,7 @@ type rotPhase struct {
 }
 
 func rotPhases() []rotPhase {
-	// Whatever is found is to be found by those who use it.
+	// All damage must be found by those who use the blobs.
 	off := []string{"FORERUNNER_SCRUB_EVERY=0"}
 	each := append([]string{"FORERUNNER_VERIFY_EVERY=0"}, off...)
 	return []rotPhase{
@@ -108,7 +108,7 @@ func testRot(f *programs.Test) {
 	t.tell(time.Since(began))
 }
 
-// phase has actions executed, each of which is followed by a fault or two.
+// phase executes actions, each followed by a fault or two.
 func (t *rotTest) phase(p rotPhase, actions []*rotAction) {
 	t.Helper()
 	t.start(t.storage, p.storage...)

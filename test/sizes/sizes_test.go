@@ -19,9 +19,9 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestSizes has workers of class 1 and 4, of which one has four times what the other has, and
-// actions of several kinds find theirs, also after a restart of the scheduler. "make test-sizes"
-// has one more kind, for which the machine must have two CPUs and nothing else to do.
+// TestSizes has workers of class 1 and 4; the latter has four times as much. Actions of several
+// kinds must find their class, also after a restart of the scheduler. "make test-sizes" adds a kind
+// for which the machine needs two idle CPUs.
 func TestSizes(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
 	listen := programs.FreeAddress(f.T)
@@ -45,7 +45,7 @@ func TestSizes(t *testing.T) {
 	memory := c.variant("head -c 120M /dev/zero | tail -c 120M | wc -c", func(p *runs.Placement) bool { return p.GetAttempt() == 2 })
 	want[memory] = 4
 	if os.Getenv("FORERUNNER_TEST_SIZES") == "all" {
-		// Four compilers at a time, as make -j has them. It is tried on both.
+		// Four concurrent compilers, as with make -j. This action runs on both classes.
 		parallel := fmt.Sprintf("for n in 1 2 3 4; do (for i in $(seq %d); do echo 'int f(int x) { return x * x; }' |"+
 			" gcc -O2 -c -x c -o $n.o - || exit 1; done; touch $n.done) & done; wait; ls 1.done 2.done 3.done 4.done",
 			compilesPerSecond(f)*9/10)
@@ -134,8 +134,8 @@ func (c *sizesClient) action(script string) digest.Digest {
 	return action
 }
 
-// run executes a script, which has to succeed, and returns where that was. It is of a kind of its
-// own: what other scripts did says nothing of where it starts.
+// run executes a script, which must succeed, and returns where it ran. Each script is a kind of its
+// own: other scripts do not affect where it starts.
 func (c *sizesClient) run(script string) *runs.Placement {
 	c.Helper()
 	kind, err := proto.Marshal(&repb.RequestMetadata{ActionMnemonic: script})
@@ -186,7 +186,7 @@ func (c *sizesClient) expect(script string, class uint32) {
 	}
 }
 
-// settles executes a script until it starts on a class by what is known, not by chance.
+// settles executes a script until it starts on a class because of known runs, not by chance.
 func (c *sizesClient) settles(script string, class uint32) {
 	c.Helper()
 	const times = 12
@@ -198,8 +198,8 @@ func (c *sizesClient) settles(script string, class uint32) {
 	c.Errorf("%s has not settled on class %d in %d runs", script, class, times)
 }
 
-// variant executes variants of a script until one runs as wanted, and returns that one. Of an
-// action of which nothing is known chance decides where it starts.
+// variant executes variants of a script until one runs as wanted, and returns that one. Chance
+// decides where an unknown action starts.
 func (c *sizesClient) variant(script string, wanted func(*runs.Placement) bool) string {
 	c.Helper()
 	const variants = 20

@@ -25,8 +25,8 @@ import (
 // errWrongResult is a result that no fault excuses.
 var errWrongResult = errors.New("wrong result")
 
-// A soakKind is a kind of action of which it is known how it ends. run is called again when it
-// fails for a while, and then finds what it has left behind.
+// A soakKind is a kind of action with a known result. run is called again after a temporary
+// failure, and then finds the remains of the earlier attempt.
 type soakKind struct {
 	name    string
 	percent int
@@ -64,13 +64,13 @@ type soakAction struct {
 	number   uint64
 	variant  int
 	dir      string
-	uploaded bool // what was lacking
+	uploaded bool // the missing input was uploaded
 }
 
-// text is what only this action has in its input "text".
+// text returns the content of the input "text", which is unique to this action.
 func (a *soakAction) text() string { return fmt.Sprintf("action %d\n", a.number) }
 
-// request has a script run on text and files of that content.
+// request returns the request to run a script on text and files of that content.
 func (a *soakAction) request(ctx context.Context, script string, files map[string][]byte) (client.Request, error) {
 	in := filepath.Join(a.dir, "in")
 	for name, content := range files {
@@ -121,7 +121,7 @@ func (a *soakAction) read(ctx context.Context) error {
 	return a.script(ctx, "cat text", 0, a.text())
 }
 
-// readAgain has the action run that another client has had run, or does at this time.
+// readAgain runs an action that another client has run, or is running.
 func (a *soakAction) readAgain(ctx context.Context) error {
 	other := *a
 	other.number = max(a.number/2, 1)
@@ -168,7 +168,8 @@ func (a *soakAction) files(ctx context.Context) error {
 	return nil
 }
 
-// large has an input of up to 2 MB, and returns it twice: what is kept for other actions goes.
+// large has an input of up to 2 MB, and returns it twice. The farm must evict blobs of other
+// actions.
 func (a *soakAction) large(ctx context.Context) error {
 	content := make([]byte, 1+a.number%8<<18)
 	_, _ = rand.NewChaCha8([32]byte{byte(a.number), byte(a.number >> 8), byte(a.number >> 16)}).Read(content)
@@ -193,7 +194,7 @@ func (a *soakAction) large(ctx context.Context) error {
 	return nil
 }
 
-// lacking has an input that the storage lacks, which has to be said; then the client brings it.
+// lacking has an input that the storage lacks. The error must say so; then the client uploads it.
 func (a *soakAction) lacking(ctx context.Context) error {
 	content := []byte(fmt.Sprintf("lacking %d\n", a.number))
 	r, err := a.request(ctx, "cat text lacking", map[string][]byte{"lacking": content})
@@ -233,8 +234,8 @@ func (a *soakAction) timeout(ctx context.Context) error {
 	return err
 }
 
-// memory takes more of it than a slot has. It prints first: the kernel may kill more than who took
-// most.
+// memory uses more memory than a slot has. It prints first, because the kernel may kill more than
+// the largest process.
 func (a *soakAction) memory(ctx context.Context) error {
 	return a.script(ctx, "cat text; head -c 200M /dev/zero | tail -c 200M >/dev/null", 137, a.text())
 }

@@ -35,8 +35,8 @@ type soakProgram struct {
 	since      int // which start it is
 }
 
-// A soakFarm is a storage, a scheduler and two workers; all connections between them, and those
-// of the clients, go over wires that can be cut.
+// A soakFarm is a storage, a scheduler and two workers. All connections between them and to clients
+// go through wires that can be cut.
 type soakFarm struct {
 	*programs.Test
 	storage, scheduler *soakProgram
@@ -67,7 +67,7 @@ func startSoakFarm(f *programs.Test) *soakFarm {
 	s.mountDisk()
 	for i, more := range []string{", cache_dir: " + filepath.Join(s.disk, "cas"), ""} {
 		name := fmt.Sprint("worker-", i+1)
-		// The cache of memory is full soon: what grows then is a leak.
+		// The cache in memory is full soon: later growth is a leak.
 		config := f.Write(name+".yaml", "tuning: {slot_memory: 64M, memory_cache: 4M"+more+"}\n")
 		f.Cleanup(func() { programs.ExpectNoMounts(f.T, filepath.Join(f.Dir, name)) })
 		s.workers = append(s.workers, add(name, works, "forerunner-worker", "--id", "name="+name, "--config", config,
@@ -95,7 +95,7 @@ func (s *soakFarm) mountDisk() {
 	})
 }
 
-// start starts a program anew.
+// start starts a program again.
 func (s *soakFarm) start(p *soakProgram) {
 	s.Helper()
 	p.now = s.Start(p.args...)
@@ -106,7 +106,7 @@ func (s *soakFarm) start(p *soakProgram) {
 	}
 }
 
-// stop ends all programs, of which nothing may be left.
+// stop ends all programs and checks that nothing of them is left.
 func (s *soakFarm) stop() {
 	s.Helper()
 	for _, p := range append(s.workers, s.scheduler, s.storage) {
@@ -130,7 +130,7 @@ func (s *soakFarm) stop() {
 	s.ExpectNoGroups(all)
 }
 
-// A soakFault is what befalls the farm; when do returns it is over.
+// A soakFault is a fault of the farm; it is over when do returns.
 type soakFault struct {
 	name  string
 	early bool // it ends a life that later on has to last
@@ -189,7 +189,7 @@ func (s *soakFarm) fill(*rand.Rand) {
 	}
 }
 
-// evict brings so much to the storage that all else goes.
+// evict uploads so much to the storage that everything else is evicted.
 func (s *soakFarm) evict(random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(s.Context(), soakPatience)
 	defer cancel()

@@ -33,13 +33,13 @@ const (
 	soakPatience = 5 * time.Minute
 )
 
-// A soak has a farm work while one fault after the other befalls it. It goes in rounds: clients
-// have actions run, something happens meanwhile, all of them get their results; then nothing goes
-// on, and what the programs hold is counted.
+// A soak runs a farm through one fault after another. In each round clients run actions, a fault
+// happens, and all clients get their results; then the farm is idle, and the resources of the
+// programs are counted.
 //
-// First each fault has its turn, and others, until a third of the time is over. From then on
-// nothing is killed but the first worker, so that what the others leak adds up. It is looked at in
-// the second half: by then they have filled what they remember for a while.
+// First each fault has its turn, and then others, until a third of the time is over. From then on
+// only the first worker is killed, so that leaks of the other programs add up. Leaks are evaluated
+// in the second half: by then the programs have filled their caches.
 type soak struct {
 	*soakFarm
 	seed   uint64
@@ -123,7 +123,7 @@ func (s *soak) round(n int, late bool) {
 	clients.Wait()
 }
 
-// act has an action run, as often as it takes to get its result.
+// act runs an action, as often as necessary to get its result.
 func (s *soak) act(ctx context.Context, number uint64) {
 	random := rand.New(rand.NewPCG(s.seed, number))
 	kind := pickKind(random)

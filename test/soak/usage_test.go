@@ -19,12 +19,12 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// soakSettle bounds how long the programs may take until nothing goes on: a client that has left is
-// waited for, for a minute.
+// soakSettle limits the time until the programs are idle: they wait a minute for a client that has
+// left.
 const soakSettle = 2 * time.Minute
 
-// What is counted of each program, and how much more of it is no leak: a share of what there was,
-// and some.
+// The resources that are counted of each program, and the growth that is not a leak: a share of the
+// first count, and a constant.
 var soakCounts = []struct {
 	name, metric string
 	unit, share  float64
@@ -36,7 +36,7 @@ var soakCounts = []struct {
 	{"resident, MiB", "process_resident_memory_bytes", 1 << 20, 0.2, 32},
 }
 
-// A series is what was counted, in the same life of a program.
+// A series has the counts of a program between two of its starts.
 type series struct {
 	life   int
 	values []float64
@@ -45,8 +45,8 @@ type series struct {
 // A usage has the series by their names.
 type usage map[string]*series
 
-// count adds what is held now, when nothing goes on any more. What was counted before keep is
-// only for the number of lives.
+// count adds the present counts, when the farm is idle. Counts before keep only serve to know the
+// number of starts.
 func (u usage) count(s *soakFarm, keep bool) {
 	s.Helper()
 	all := append([]*soakProgram{s.storage, s.scheduler}, s.workers...)
@@ -70,7 +70,7 @@ func (u usage) count(s *soakFarm, keep bool) {
 	add("cgroups", 0, float64(s.countGroups()))
 }
 
-// settled waits until nothing of an action is there: no process, no more mounts than before.
+// settled waits until nothing of an action is left: no process, and no more mounts than before.
 func (s *soakFarm) settled(all []*soakProgram) {
 	s.Helper()
 	last, same := "", 0
@@ -96,7 +96,7 @@ func (s *soakFarm) countGroups() (n int) {
 		if err == nil && d.IsDir() && slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return s.groups[part] }) {
 			n++
 		}
-		return nil // a group of somebody else may have gone meanwhile
+		return nil // a group of another program may have disappeared meanwhile
 	})
 	return n
 }
@@ -147,7 +147,7 @@ func (u usage) table() (text string, grown []string) {
 	return b.String(), grown
 }
 
-// allowedGrowth is how much more of what a name stands for is no leak.
+// allowedGrowth returns the growth of a count that is not a leak.
 func allowedGrowth(name string, first float64) float64 {
 	for _, c := range soakCounts {
 		if strings.HasSuffix(name, c.name) {

@@ -14,8 +14,8 @@ type Budget struct {
 	shares int   // that no holder has
 }
 
-// New returns a Budget of that many bytes; 0 has no limit. One half is divided into equal shares
-// for so many holders at a time, at least one. Further holders have only the other half.
+// New returns a Budget of that many bytes; 0 means no limit. One half is divided into equal shares
+// for that many concurrent holders, at least one. Further holders have only the other half.
 func New(most int64, holders int) *Budget {
 	holders = max(1, holders)
 	share := most / 2 / int64(holders)
@@ -33,7 +33,7 @@ func (b *Budget) Used() int64 {
 // concurrently.
 type Holder struct {
 	budget *Budget
-	share  int64 // that of the Budget, or 0
+	share  int64 // the share of the Budget, or 0
 
 	// Guarded by Budget.mu.
 	own    int64
@@ -56,14 +56,14 @@ func (b *Budget) Holder() *Holder {
 }
 
 // Take takes n bytes, and reports whether it did. It does if the holder stays within its share, or
-// if what it has beyond the share is no more than the pool then has left.
+// if the pool then has at least as much left as the holder has beyond its share.
 func (h *Holder) Take(n int64) bool { return h.take(n, 1) }
 
 // TakeSpare takes n bytes for something dispensable, and reports whether it did. Such things get a
 // quarter of the share, and more only while they leave three quarters of the pool.
 func (h *Holder) TakeSpare(n int64) bool { return h.take(n, 4) }
 
-// take takes n bytes as if there were one part, in so many, of share and pool.
+// take takes n bytes, as if share and pool were 1/parts of their size.
 func (h *Holder) take(n, parts int64) bool {
 	if h == nil {
 		return true

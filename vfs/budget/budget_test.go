@@ -10,8 +10,8 @@ func fill(take func(int64) bool) (n int64) {
 	return n
 }
 
-// TestBudget has holders fill up one after another: whoever comes later has its share, and all
-// together have no more than there is.
+// TestBudget has holders fill up one after another. Later ones must have their shares, and all
+// together must not exceed the budget.
 func TestBudget(t *testing.T) {
 	const most, holders, share = 1000, 10, 50
 	b := New(most, holders)
@@ -31,7 +31,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("holder %d has %d, less than its share", i, got)
 		}
 	}
-	for range 10 { // who has no share
+	for range 10 { // holders without a share
 		fill(b.Holder().Take)
 	}
 	if used := b.Used(); used > most || used < most-10 {
@@ -69,7 +69,7 @@ func TestSpare(t *testing.T) {
 	}
 }
 
-// TestGiveAfterClose counts what is given back late only once.
+// TestGiveAfterClose: bytes that are given back after Close count only once.
 func TestGiveAfterClose(t *testing.T) {
 	b := New(100, 1)
 	h, other := b.Holder(), b.Holder()

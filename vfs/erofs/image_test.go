@@ -61,7 +61,8 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestRedirects wants those of all files with data, and none of a damaged image that has lost them.
+// TestRedirects checks the redirects of all files with data, and that a damaged image without
+// redirects has none.
 func TestRedirects(t *testing.T) {
 	var outer []Entry
 	want := map[string]int{"/x": 2, "/y": 1}
@@ -99,7 +100,7 @@ func addPaths(paths map[string]bool, e *Entry, at string) {
 	}
 }
 
-// FuzzPath damages an image; Path may say what it likes, but has to come back.
+// FuzzPath damages an image. Path may return anything, but must return.
 func FuzzPath(f *testing.F) {
 	r := &randomTree{rand.New(rand.NewPCG(1, 3)), 300}
 	image := write(f, r.dir("", 0), Options{Epoch: epoch})

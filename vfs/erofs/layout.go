@@ -86,7 +86,7 @@ func checkName(name, previous string) error {
 	return nil
 }
 
-// path is that of name in the directory dirs[i], for errors.
+// path returns the path of name in the directory dirs[i], for errors.
 func (l *layout) path(i int, name string) string {
 	parts := []string{name}
 	for ; i != 0; i = l.dirs[i].parent {
@@ -188,7 +188,7 @@ func (l *layout) fileSize(e *Entry) int {
 	return n
 }
 
-// inode returns that of an entry, less where its data is.
+// inode returns the inode of an entry without the position of its data.
 func (l *layout) inode(e *Entry) inode {
 	i := inode{mode: e.Mode, uid: l.o.UID, gid: l.o.GID, sec: l.sec, nsec: l.nsec, layout: layoutPlain}
 	if !e.MTime.IsZero() {
@@ -232,7 +232,7 @@ func inlined(nid uint32, n, tail int) bool {
 // tailOf is the part of a size that does not fill a block.
 func tailOf(size int64) int { return int(size & (blockSize - 1)) }
 
-// size is that of the image so far, in bytes.
+// size returns the size of the image so far, in bytes.
 func (l *layout) size() int64 {
 	return (blocksOf(l.end) + l.dirBl + int64(len(l.links))) << blockBits
 }

@@ -2,8 +2,8 @@ package erofs
 
 import "sort"
 
-// A listing is the names of a directory as the image has them: those of its entries with "." and
-// ".." in their places, all in byte order, because the kernel searches by halving.
+// A listing has the names of a directory in the order of the image: its entries, "." and "..", all
+// in byte order, because the kernel searches by bisection.
 type listing struct {
 	entries     []Entry
 	dot, dotdot int // indices in the listing
@@ -71,7 +71,7 @@ func (l *listing) measure() (size int64, last int) {
 	}
 }
 
-// numbers are those of the inodes that a listing names.
+// numbers has the numbers of the inodes that a listing names.
 type numbers struct {
 	entries      []uint32
 	self, parent uint32

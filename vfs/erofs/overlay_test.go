@@ -29,7 +29,7 @@ func overlay(t testing.TB, image []byte, objects string) (merged, upper string) 
 	return merged, upper
 }
 
-// TestOverlay uses an image for what it is for.
+// TestOverlay uses an image below an overlay, which is its purpose.
 func TestOverlay(t *testing.T) {
 	objects := t.TempDir()
 	object := func(content string) Entry {

@@ -47,7 +47,8 @@ func (m *Image) Redirects(found func(redirect string)) error {
 	return nil
 }
 
-// redirectOf calls found with that of a file, if it has data; b is a block to work in.
+// redirectOf calls found with the redirect of a file, if it has data; b is scratch space for a
+// block.
 func (m *Image) redirectOf(nid uint64, b []byte, found func(string)) error {
 	d, err := m.readInode(nid, b)
 	if err != nil || d.size == 0 && !d.hasXattrs {

@@ -14,8 +14,8 @@ type Region struct {
 	At     int64  // its beginning, a multiple of BlockSize and not 0
 	Parent uint32 // number of the inode of the directory above; of the root its own
 	Dir    Entry  // its content; its Name is ignored
-	// NIDs are the numbers of the inodes of Dir.Entries. The caller sets those of directories, see
-	// NID; Bytes sets the others.
+	// NIDs are the numbers of the inodes of Dir.Entries. The caller sets the numbers of
+	// directories, see NID; Bytes sets the others.
 	NIDs []uint32
 }
 
@@ -46,8 +46,8 @@ func Head(o Options) ([]byte, error) {
 	return b, nil
 }
 
-// RegionBytes is the most that the region of a directory can take that takes so many bytes as a
-// Directory of REv2, if no Redirect is longer than longest.
+// RegionBytes returns the maximum size of the region of a directory whose Directory message has
+// that many bytes, if no Redirect is longer than longest.
 func RegionBytes(encoded int64, longest int) int64 {
 	const leastEntry = 8 // a symlink of a byte to a byte
 	redirect := align4(longest)

@@ -37,7 +37,7 @@ func (w *regions) take(d Entry) (at int64) {
 	return at
 }
 
-// write writes the directory d and what is below it, the last first.
+// write writes the directory d and everything below it, the last first.
 func (w *regions) write(d Entry, at int64, parent uint32, path string) {
 	r := &Region{At: at, Parent: parent, Dir: d, NIDs: make([]uint32, len(d.Entries))}
 	for i, e := range d.Entries {

@@ -56,8 +56,9 @@ func (f *Folder) Path() string { return f.path }
 // Owner returns the owner of the folder.
 func (f *Folder) Owner() Owner { return f.owner }
 
-// Untouched reports whether the folder is as it was made: nobody ever made a file in it or changed
-// an attribute. Nobody may be using it any more. If in doubt, it returns false.
+// Untouched reports whether the folder is in its original state: no process has ever created a file
+// in it or changed an attribute. No process may be using it any more. If in doubt, it returns
+// false.
 func (f *Folder) Untouched() bool {
 	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_NOATIME|unix.O_CLOEXEC, 0)
 	if err != nil {

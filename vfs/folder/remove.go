@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxOpenFolders is how deep folders are gone into to be removed. Each level has a
-	// descriptor, and a command can make more levels than a process has of those.
+	// maxOpenFolders limits the depth to which folders stay open during a removal. Each level takes
+	// a descriptor, and a command can make more levels than a process has descriptors.
 	maxOpenFolders = 64
 	// removeBatch is how many names of a folder are held at a time.
 	removeBatch = 1024
@@ -54,7 +54,7 @@ func removeTree(path string, unlink func(dir int, name string) error) error {
 type remover struct {
 	top    *os.File
 	unlink func(dir int, name string) error
-	moved  int // folders that came from below to top
+	moved  int // number of folders moved from below to top
 }
 
 // empty removes the contents of the folder, which is at this depth of open folders. It continues

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// A command can nest folders deeper than a path may be long, and deeper than a process
-// may have descriptors. What it hides there is seen, and goes.
+// TestDeepFolders: a command can nest folders deeper than the maximum length of a path and the
+// maximum number of descriptors. Files below must be found and removed.
 func TestDeepFolders(t *testing.T) {
 	const levels, bytes = 1000, 8 << 20
 	top := filepath.Join(t.TempDir(), "top")
@@ -25,7 +25,7 @@ func TestDeepFolders(t *testing.T) {
 	dir, err := unix.Open(top, unix.O_DIRECTORY, 0)
 	for i := 0; i < levels && err == nil; i++ {
 		err = unix.Mkdirat(dir, "moved-1", 0o755)
-		if i == maxOpenFolders { // others are there, of the name that it would get
+		if i == maxOpenFolders { // others exist with the name that it would get
 			err = errors.Join(err, unix.Mkdirat(dir, "second", 0o755))
 		}
 		above := dir
@@ -82,7 +82,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// TestRemoveTreeStops stops in the middle; who comes next removes the rest.
+// TestRemoveTreeStops stops a removal halfway; the next one removes the rest.
 func TestRemoveTreeStops(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	for i := range 10 {

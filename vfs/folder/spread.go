@@ -37,7 +37,7 @@ func Spread(dir string) error {
 	return nil
 }
 
-// looksBackAt is looksBack for the folder at dir.
+// looksBackAt reports the same as looksBack for the folder at dir.
 func looksBackAt(dir string) bool {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

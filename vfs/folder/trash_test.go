@@ -33,7 +33,7 @@ func TestTrash(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
-	// What a killed process left has the names that the next one uses.
+	// The remains of a killed process have the names that the next process uses.
 	if err := os.MkdirAll(filepath.Join(tr.dir, "1", "x"), 0o755); err != nil {
 		t.Fatal(err)
 	}

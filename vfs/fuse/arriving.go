@@ -46,7 +46,7 @@ func (t *blobTable) addArriving(d digest.Digest, node uint64, data Arrival) (b *
 	t.mu.Lock()
 	b = t.useLocked(d, node)
 	if ar := t.arriving[d]; b == nil && ar != nil {
-		b = ar.useLocked(node) // of a blob that came, and was evicted since
+		b = ar.useLocked(node) // of a blob that arrived and was evicted since
 	}
 	if b == nil {
 		fresh = &arriving{
@@ -150,7 +150,7 @@ func (l *Layer) readArriving(
 			return b[:n], err
 		}, func([]byte) {})
 		if !ok {
-			return nil, fuse.EIO // the caller is gone
+			return nil, fuse.EIO // the caller has ended
 		}
 		p, got = own, len(own)
 	}

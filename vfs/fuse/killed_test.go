@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// A process of which nothing can be learned, for want of a descriptor, is not one that
-// is being killed: its access goes on.
+// A process whose state cannot be read for lack of a descriptor does not count as being killed: its
+// access continues.
 func TestKilledWithoutDescriptors(t *testing.T) {
 	thread := uint32(os.Getpid())
 	vfstest.LimitDescriptors(t, 16)

@@ -120,7 +120,7 @@ type Layer struct {
 	blobs  blobTable
 	conn   *mounts.FUSE
 
-	lookups, absent atomic.Int64 // names that are there, and that are not
+	lookups, absent atomic.Int64 // names that exist, and names that do not
 
 	mu  sync.Mutex
 	err error // first error of the Source or of a directory
@@ -285,7 +285,7 @@ func (l *Layer) mountOptions() *fuse.MountOptions {
 		maxRead = passthroughRead
 	}
 	log := l.log
-	// go-fuse's messages are about answers that came too late to matter.
+	// go-fuse logs answers that came too late to matter.
 	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
 	if err != nil {
 		std = zap.NewStdLog(zap.NewNop())

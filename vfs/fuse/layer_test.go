@@ -105,7 +105,7 @@ func (g given) Child(name string) (Covered, bool) {
 	return g.list[i], true
 }
 
-// TestShown is about what is left to show of a directory of which images show a part.
+// TestShown checks which names remain for FUSE in a directory of which images show a part.
 func TestShown(t *testing.T) {
 	src := vfstest.NewSource(t)
 	root := src.Tree(t, "a/1", "b/2", "c", "link -> c")

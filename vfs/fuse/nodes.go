@@ -44,10 +44,10 @@ const (
 	blobName = "blob"
 )
 
-// nodeBytes is what a node takes beside its name and target, in the table, too.
+// nodeBytes is the memory of a node besides its name and target, including its entry in the table.
 const nodeBytes = 384
 
-// bytes is what the node takes.
+// bytes returns the memory of the node.
 func (n *Node) bytes() int64 { return int64(nodeBytes + len(n.Name) + len(n.Target)) }
 
 // nodeTable has the nodes that the kernel knows. How many these are is up to the command: one
@@ -61,8 +61,8 @@ type nodeTable struct {
 	lastID uint64           // of the newest node; ids are never used again
 }
 
-// init makes the permanent nodes: that of the input root d and, if images have the parts of it in
-// c, the folder beside it.
+// init makes the permanent nodes: the node of the input root d and, if images show the parts of it
+// in c, the node of the folder of blobs.
 func (t *nodeTable) init(d digest.Digest, c Cover) {
 	t.byID = map[uint64]*Node{}
 	input := &Node{

@@ -38,7 +38,7 @@ func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
 			return l.openBlob(ctx, n.Digest)
 		}, opened.close)
 		if !ok {
-			return nil, fuse.EIO // the caller is gone
+			return nil, fuse.EIO // the caller has ended
 		}
 		if err != nil {
 			l.fail(n, err)
@@ -107,7 +107,7 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 		return l.source.OpenBlob(ctx, n.Digest)
 	}, func(f *os.File) { _ = f.Close() })
 	if !ok {
-		return nil, fuse.EIO // the caller is gone
+		return nil, fuse.EIO // the caller has ended
 	}
 	if err != nil {
 		l.fail(n, err)

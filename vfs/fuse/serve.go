@@ -11,8 +11,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
-// forGood is how long the kernel may keep attributes, entries and absences:
-// inputs do not change while the root is there.
+// forGood is how long the kernel may cache attributes, entries and absences: inputs do not change
+// while the root exists.
 const forGood = 10 * 365 * 24 * time.Hour
 
 // handler answers the kernel for one layer. Undefined requests get ENOSYS, after which the kernel

@@ -11,7 +11,7 @@ func TestStallClock(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {
 		waits [][2]time.Duration // from, to
-		ends  []time.Duration    // what onEnd is told
+		ends  []time.Duration    // the arguments of onEnd
 		at    map[time.Duration]time.Duration
 	}{
 		"none":        {nil, nil, map[time.Duration]time.Duration{5 * s: 0}},

@@ -101,7 +101,7 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 			return l.source.Directory(ctx, n.Digest)
 		}, func(*tree.Directory) {})
 		if !ok {
-			return shown{}, fuse.EIO // the caller is gone
+			return shown{}, fuse.EIO // the caller has ended
 		}
 		if err != nil {
 			l.fail(n, err)
@@ -122,7 +122,7 @@ func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d 
 		return l.source.Directory(ctx, d)
 	}, func(*tree.Directory) {})
 	if !ok {
-		return nil, context.Canceled // the caller is gone
+		return nil, context.Canceled // the caller has ended
 	}
 	if err != nil {
 		l.FailDirectory(path, err)

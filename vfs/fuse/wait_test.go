@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// lateSource tells whether it was asked when nobody might any more.
+// lateSource records whether it was called when that was no longer allowed.
 type lateSource struct {
 	*vfstest.Source
 	over, late *atomic.Bool

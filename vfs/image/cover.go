@@ -10,7 +10,7 @@ import (
 // Cover lists the entries of a directory that the FUSE layer shows when metadata images below it
 // show the others. With a nil cover there is no image, and the FUSE layer shows all entries.
 type Cover struct {
-	// image shows what FUSE does not: then FUSE shows only the names in below. If it is nil, FUSE
+	// image shows what FUSE does not; then FUSE shows only the names in below. If it is nil, FUSE
 	// shows everything, and below has the names that it shows in part.
 	image *image
 	below []Covered // in order of names

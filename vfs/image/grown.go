@@ -27,7 +27,7 @@ const (
 	// maxAheadBytes the position of the last one: the rest of the space is for requests.
 	maxAhead      = maxVisits
 	maxAheadBytes = erofs.MaxRegionAt / 4
-	// maxGrown bounds the directories of which a grown image knows where they are.
+	// maxGrown limits the directories whose position a grown image knows.
 	maxGrown = 1 << 21
 	// lastExtent is where no region is.
 	lastExtent = erofs.MaxRegionAt - erofs.BlockSize
@@ -81,13 +81,13 @@ type grown struct {
 	ended   bool
 	next    int64     // where the next region begins
 	extents []*extent // in the order of their regions
-	todo    []*extent // what to write ahead, the next one last; some may be written by now
-	growing bool      // somebody writes ahead
+	todo    []*extent // directories to write ahead, the next one last; some may have been written by now
+	growing bool      // a goroutine is writing ahead
 	asked   int       // directories that the kernel read before they were written
 	kept    []region  // the last few
 	dirs    int64     // sizes of the directories that extents keep
 
-	crowded bool // the memory that was last lacking is that of others
+	crowded bool // the memory that was last lacking belongs to others
 }
 
 // growLimits bound the directories that have an extent.
@@ -319,12 +319,12 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 			r.NIDs[i] = p.nids[i]
 		case g.allocateLocked(p, e):
 			r.NIDs[i] = erofs.NID(g.extents[len(g.extents)-1].at)
-		default: // no region is there: the reader gets an error
+		default: // there is no region: the reader gets an error
 			r.NIDs[i] = erofs.NID(lastExtent)
 		}
 	}
 	if p.nids == nil {
-		p.nids = slices.Clone(r.NIDs) // those of directories are for good
+		p.nids = slices.Clone(r.NIDs) // the numbers of directories are permanent
 		for i := len(g.extents) - 1; i >= below; i-- {
 			g.todo = append(g.todo, g.extents[i])
 		}
@@ -368,7 +368,7 @@ func (g *grown) grow() {
 			continue // a reader gets the error
 		}
 		if g.files.store(g, p.at, b) != nil {
-			return // nobody tries again
+			return // no retry
 		}
 	}
 }
@@ -387,7 +387,7 @@ func (g *grown) nextAhead() *extent {
 	return nil
 }
 
-// path is that of the directory in the root.
+// path returns the path of the directory in the root.
 func (p *extent) path() string {
 	if p.up == p {
 		return ""

@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// nobodyWaits fails whoever would have to wait.
+// nobodyWaits fails the test if a reader would have to wait.
 type nobodyWaits struct{ t *testing.T }
 
 func (w nobodyWaits) Await(_ Asker, path string, d digest.Digest) (*tree.Directory, error) {
@@ -36,8 +36,8 @@ func (g *grown) askedFor() int {
 	return g.asked
 }
 
-// settle waits until nobody reads or writes ahead. The kernel is between the test and the reads that
-// it caused: only the lock orders them for the race detector.
+// settle waits until no goroutine reads or writes ahead. The kernel is between the test and the
+// reads that it caused: only the lock orders them for the race detector.
 func (g *grown) settle() {
 	g.askedFor()
 	g.busy.Wait()
@@ -49,7 +49,7 @@ func grownView(t *testing.T, c *Cache, src *vfstest.Source, folders int) (*grown
 	return grownViewOf(t, c, src, newTree(t, src, folders), nobodyWaits{t})
 }
 
-// newTree is a tree of some folders, which is at hand.
+// newTree stores a tree of some folders whose directories are local.
 func newTree(t *testing.T, src *vfstest.Source, folders int) digest.Digest {
 	t.Helper()
 	var names []string
@@ -78,8 +78,9 @@ func grownViewOf(t *testing.T, c *Cache, src Source, root digest.Digest, w Waite
 	return v.grafts[0].image.grown, v.Folders()[0]
 }
 
-// TestGrowsAhead counts the directories that the kernel asks for: a command that reads little makes
-// nobody write more than it reads, and one that reads much is soon ahead of its questions.
+// TestGrowsAhead counts the directories that the kernel requests. A command that reads little must
+// not cause more writes than it reads; for one that reads much, most directories must be written
+// before they are requested.
 func TestGrowsAhead(t *testing.T) {
 	c, src, _ := openCache(t)
 	const folders = 100
@@ -133,7 +134,8 @@ func TestGrowsWhereItIsRead(t *testing.T) {
 	}
 }
 
-// TestGrowsAgain: directories that come later are written ahead, too, once somebody reads near them.
+// TestGrowsAgain: directories that arrive later are written ahead, too, once a process reads near
+// them.
 func TestGrowsAgain(t *testing.T) {
 	c, src, _ := openCache(t)
 	const folders = 100
@@ -181,7 +183,7 @@ func TestGrownNodes(t *testing.T) {
 		}
 	}
 	blobs := map[string]bool{}
-	src.Forget() // what was shown is known without
+	src.Forget() // directories that were shown need no source
 	err := g.Redirects(func(redirect string) { blobs[redirect] = true })
 	if err != nil || len(blobs) != 5*(1+MinEntries/5) {
 		t.Errorf("%d blobs are shown, %v", len(blobs), err)
@@ -193,7 +195,7 @@ func TestGrownNodes(t *testing.T) {
 	}
 }
 
-// failures counts what a root was told.
+// failures counts the errors that a root got.
 type failures struct {
 	nobodyWaits
 	n atomic.Int32
@@ -201,7 +203,7 @@ type failures struct {
 
 func (f *failures) Fail(string, error) { f.n.Add(1) }
 
-// TestGrowsNotTooFarAhead leaves what is written unasked room for those who ask.
+// TestGrowsNotTooFarAhead: writing ahead leaves room for requested directories.
 func TestGrowsNotTooFarAhead(t *testing.T) {
 	c, src, _ := openCache(t)
 	const folders = 100
@@ -249,7 +251,7 @@ func TestTreeWithoutRoomGrowsOnce(t *testing.T) {
 	grownView(t, c, src, folders-1) // as another tree has
 }
 
-// falseSize gives a directory another name, which says another size, and has it at hand.
+// falseSize makes a local directory known under a digest with a wrong size.
 func falseSize(t *testing.T, src *vfstest.Source, d digest.Digest, size int64) digest.Digest {
 	t.Helper()
 	named, err := digest.Parse(digest.SHA256, d.Hash(), size)
@@ -274,8 +276,8 @@ func TestGrownShowsLargeDirectory(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBe: no image shows a file as empty whose digest says that it has no bytes and
-// is not that of none.
+// TestFilesThatCannotBe: a file whose digest has size 0 but is not the empty blob's is not shown as
+// empty by any image.
 func TestFilesThatCannotBe(t *testing.T) {
 	c, src, _ := openCache(t)
 	none, err := digest.Parse(digest.SHA256, digest.Of(digest.SHA256, []byte("x")).Hash(), 0)
@@ -326,12 +328,12 @@ func TestSmallTreeCostsNothing(t *testing.T) {
 		return path(d)
 	}
 	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
-	c.blobs.Path = path // what is learned from the root is made of files
+	c.blobs.Path = path // the image that is learned from the root consists of files
 	v.Release()
 }
 
-// TestGrownKnowsWhatItWrote has the kernel read again what it has forgotten, when nobody else has
-// the directory any more.
+// TestGrownKnowsWhatItWrote has the kernel read again what it has dropped, when the source no
+// longer has the directory.
 func TestGrownKnowsWhatItWrote(t *testing.T) {
 	c, src, _ := openCache(t)
 	g, at := grownView(t, c, src, 5)
@@ -348,7 +350,7 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 	}
 }
 
-// waits has whoever waits do so until it is closed.
+// waits makes every reader wait until it is closed.
 type waits struct {
 	nobodyWaits
 	come, leave chan struct{}
@@ -360,7 +362,7 @@ func (w waits) Await(Asker, string, digest.Digest) (*tree.Directory, error) {
 	return nil, errEnded
 }
 
-// TestEndWaitsForReaders: nobody is asked for a directory any more when an image has ended.
+// TestEndWaitsForReaders: after the end of an image, no directory is requested.
 func TestEndWaitsForReaders(t *testing.T) {
 	c, src, _ := openCache(t)
 	w := waits{nobodyWaits{t}, make(chan struct{}), make(chan struct{})}
@@ -390,7 +392,7 @@ func TestEndWaitsForReaders(t *testing.T) {
 	}
 }
 
-// TestGrownEnds lets nobody read what was taken away, nor keep it.
+// TestGrownEnds: after the end of an image, its content can be neither read nor kept.
 func TestGrownEnds(t *testing.T) {
 	c, src, _ := openCache(t)
 	g, at := grownView(t, c, src, 5)

@@ -13,8 +13,8 @@ import (
 )
 
 // shownTo returns a mount point where the image's entries belong to owner. All images are made for
-// the owner of most roots. For another one of Options.Namespaces a second mount of the same image,
-// once for each owner, maps the owner.
+// the owner of most roots. For each other owner in Options.Namespaces, a second mount of the same
+// image maps the owner.
 func (c *Cache) shownTo(img *image, owner folder.Owner) (string, error) {
 	if owner == c.owner {
 		return img.point, nil

@@ -35,8 +35,8 @@ func linksOf(t *testing.T, src *vfstest.Source) digest.Digest {
 	return root
 }
 
-// TestImageOfLinks: what an image does not show it keeps, so that a tree with too much of that gets
-// none, and is not tried again.
+// TestImageOfLinks: an image keeps the entries that it does not show. A tree with too many of them
+// gets no image, and is not tried again.
 func TestImageOfLinks(t *testing.T) {
 	c, src, _ := openCache(t)
 	root := linksOf(t, src)
@@ -74,8 +74,8 @@ func TestHiddenBelow(t *testing.T) {
 	}
 }
 
-// TestHiddenOfAll bounds what all images together keep of what they do not show, those included
-// that were replaced while a root shows them.
+// TestHiddenOfAll limits the hidden entries of all images together, including replaced images that
+// a root still shows.
 func TestHiddenOfAll(t *testing.T) {
 	c := &Cache{byPath: map[string]map[digest.Digest]*image{}, mostHidden: 100, log: zap.NewNop()}
 	add := func(path string, hidden int64) (*image, int, error) {
@@ -200,9 +200,9 @@ func TestGrownAmongOthers(t *testing.T) {
 	}
 }
 
-// TestFloodOfOpens has a command open files faster than somebody can look at them: the kernel is
-// asked to tell of it no more, so that others do not wait, and all that it could read counts as
-// read.
+// TestFloodOfOpens has a command open files faster than the watcher handles events. The watcher
+// must stop watching, so that others do not wait, and everything that the command could read must
+// count as read.
 func TestFloodOfOpens(t *testing.T) {
 	c, _, _ := openCache(t)
 	at := t.TempDir() // in the place of an overlay
@@ -234,7 +234,7 @@ func TestFloodOfOpens(t *testing.T) {
 	if c.watcher.drain(); v.blind.Load() || v.left {
 		t.Fatal("a few files are too many")
 	}
-	<-c.watcher.turn // nobody looks meanwhile
+	<-c.watcher.turn // no event is handled meanwhile
 	open(mostEvents/files + 10)
 	c.watcher.turn <- struct{}{}
 	if c.watcher.drain(); !v.blind.Load() || !v.left {

@@ -225,8 +225,8 @@ func (v *View) tellAll(img *image, seen map[digest.Digest]struct{}) error {
 	return err
 }
 
-// Missed records, once, that a directory was read that an image could have shown, in a directory
-// that c covers.
+// Missed records, once for each image, that a directory below c was read through FUSE although an
+// image could have shown it.
 func (v *View) Missed(c *Cover) {
 	for _, g := range v.grafts {
 		if g.image == c.image && g.lacking.CompareAndSwap(false, true) {

@@ -62,7 +62,7 @@ func openCache(t *testing.T) (*Cache, *vfstest.Source, digest.Digest) {
 	return c, src, root
 }
 
-// loadAll has all directories of a tree at hand.
+// loadAll makes all directories of a tree local.
 func loadAll(t *testing.T, src *vfstest.Source, d digest.Digest) {
 	t.Helper()
 	dir, err := src.Directory(t.Context(), d)
@@ -93,8 +93,8 @@ func view(
 	return v, release
 }
 
-// TestView says what an image shows, and what it leaves to others: symlinks, whose reading nobody
-// would see.
+// TestView checks what an image shows, and what it leaves to FUSE: symlinks, whose reads would be
+// invisible.
 func TestView(t *testing.T) {
 	c, src, root := openCache(t)
 	v, _ := view(t, c, src, root, nil)
@@ -114,7 +114,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestAllBlobsAreTold where nobody knows which were opened.
+// TestAllBlobsAreTold: if the opened files are unknown, all blobs are reported.
 func TestAllBlobsAreTold(t *testing.T) {
 	c, src, root := openCache(t)
 	for name, watch := range map[string]func(v *View){
@@ -219,7 +219,7 @@ func TestImageIsVouchedFor(t *testing.T) {
 	}
 }
 
-// spoilImage flips a bit of what the image shows.
+// spoilImage flips a bit of the image.
 func spoilImage(t *testing.T, img *image) {
 	t.Helper()
 	var b [1]byte

@@ -33,7 +33,7 @@ const (
 
 	groupFlags = unix.FAN_CLASS_NOTIF | unix.FAN_CLOEXEC | unix.FAN_NONBLOCK | unix.FAN_UNLIMITED_QUEUE | unix.FAN_UNLIMITED_MARKS
 	watchMask  = unix.FAN_OPEN | unix.FAN_ONDIR
-	// fileFlags prevent waiting for a file of which a command has a lease.
+	// fileFlags prevent waiting for a file that a command has a lease of.
 	fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_LARGEFILE | unix.O_NONBLOCK
 )
 
@@ -232,7 +232,7 @@ func (w *watcher) count(r *View) bool {
 	return true
 }
 
-// period counts anew at the end of a countPeriod, when the kernel holds so many events.
+// period starts a new count at the end of a countPeriod, when the kernel holds that many events.
 func (w *watcher) period(due int) {
 	now := w.now()
 	if now.Sub(w.since) < countPeriod {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLeasedFile: a command that has a lease of a file keeps nobody waiting who looks at what was
-// opened. Nobody knows then what was opened; what comes behind it is looked at.
+// TestLeasedFile: a command with a lease of a file does not delay the watcher. It is then unknown
+// what was opened; later events are handled.
 func TestLeasedFile(t *testing.T) {
 	w, err := newWatcher()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
-// equals is a tree of two large parts, which are kept apart, and a small one, all of which
-// have the same files. The large ones are themselves full of equal files.
+// equals stores a tree of two large parts, which are kept apart, and a small one, all with the same
+// files. Each large part also has equal files.
 func equals(t testing.TB, src *vfstest.Source, own string, large ...string) digest.Digest {
 	t.Helper()
 	content := src.Blob(t, "the same")
@@ -63,8 +63,8 @@ func assertApart(t *testing.T, dir string, want int) {
 	}
 }
 
-// TestEqualInputsAreApart: whatever copies a root, tools that keep hard links among them, gets
-// files that do not change each other, also where parts of roots are kept for others.
+// TestEqualInputsAreApart: a copy of a root, even by a tool that keeps hard links, has independent
+// files, also where parts of roots are kept for others.
 func TestEqualInputsAreApart(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -140,7 +140,7 @@ func TestCopiesAreApartOnTheDisk(t *testing.T) {
 	}
 }
 
-// assertChanged fails the test unless so many files below dir are not what equals made them.
+// assertChanged fails the test unless that many files below dir differ from equals's.
 func assertChanged(t *testing.T, dir string, want int) {
 	t.Helper()
 	changed := 0

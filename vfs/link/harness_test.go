@@ -73,7 +73,7 @@ type rootSpec struct {
 	Owner  *folder.Owner
 }
 
-// root is a layer and what lies over it.
+// root is a layer with the layers above it.
 type root struct {
 	*Layer
 	rooms *rooms

@@ -115,7 +115,7 @@ func (k *keptTrees) take(key keptKey) (t *keptTree, mine bool) {
 	return t, false
 }
 
-// newDir names a folder that is not there yet.
+// newDir returns the name of a folder that does not exist yet.
 func (k *keptTrees) newDir() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -39,8 +39,8 @@ func kept(f *rooms) (paths []string) {
 	return paths
 }
 
-// A subtree that recurs is linked once more and then never again; the roots that lie on
-// it at the same time do not notice each other, nor what others did to it.
+// TestKeptTree: a recurring subtree is linked once more and then never again. Concurrent roots that
+// use it do not notice each other, nor each other's changes.
 func TestKeptTree(t *testing.T) {
 	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
@@ -101,7 +101,7 @@ func TestKeptTree(t *testing.T) {
 	}
 }
 
-// A kept tree is nobody else's.
+// TestKeptTreeOfAnOwner: a kept tree belongs to one owner.
 func TestKeptTreeOfAnOwner(t *testing.T) {
 	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
@@ -127,7 +127,8 @@ func TestKeptTreeOfAnOwner(t *testing.T) {
 	}
 }
 
-// What was changed behind our back is thrown away, and made anew.
+// TestKeptTreeThatWasChanged: a kept tree that another process changed is discarded, and made
+// again.
 func TestKeptTreeThatWasChanged(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"a file more":   func(dir string) error { return os.WriteFile(filepath.Join(dir, "a/sdk/bin/more"), nil, 0o644) },

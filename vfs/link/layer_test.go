@@ -129,7 +129,7 @@ func TestLinkingIsCancelled(t *testing.T) {
 	})
 }
 
-// TestManyLinks has a copy get as many names as its file system allows: other roots get another
+// TestManyLinks gives a copy as many names as its file system allows. Other roots must get another
 // copy.
 func TestManyLinks(t *testing.T) {
 	f := openRooms(t, roomOptions{Bare: true})
@@ -181,7 +181,7 @@ func giveAllNames(t *testing.T, path string) {
 	t.Skipf("a file may have more than %d names here", most)
 }
 
-// TestLinkCacheIsBounded: what no root uses goes, what one uses stays.
+// TestLinkCacheIsBounded: unused copies are evicted, used ones stay.
 func TestLinkCacheIsBounded(t *testing.T) {
 	f := openRooms(t, roomOptions{Bare: true, MaxBytes: 20})
 	src := vfstest.NewSource(t)

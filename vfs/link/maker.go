@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// makeWidth is how many goroutines a root has that make it.
+	// makeWidth is the number of goroutines that make a root.
 	makeWidth = 8
 	// copyBatch is how many copies of a blob are made of one reading of it.
 	copyBatch = 32
@@ -135,7 +135,7 @@ func (m *maker) acquire(ctx context.Context, k fileKey, path string, from *blob)
 func (m *maker) populate(ctx context.Context) error {
 	for _, d := range m.dirs {
 		if d.path == "" {
-			continue // base is there
+			continue // base exists
 		}
 		if err := os.Mkdir(filepath.Join(m.base, d.path), 0o755); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (m *maker) populate(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// fill makes the files and symlinks of one directory. Its subdirectories are there.
+// fill makes the files and symlinks of one directory, whose subdirectories must exist.
 func (m *maker) fill(ctx context.Context, d dirAt) error {
 	path := filepath.Join(m.base, d.path)
 	dir, err := os.Open(path)
@@ -189,7 +189,7 @@ func (m *maker) note(path string) error {
 	return m.names.note(path)
 }
 
-// put makes the file or symlink e in the open folder dir. k is that of the copy for a file.
+// put makes the file or symlink e in the open folder dir. k is the key of a file's copy.
 func (m *maker) put(ctx context.Context, dir int, path string, e *tree.Entry, k fileKey) error {
 	if e.Kind == tree.Symlink {
 		if err := unix.Symlinkat(e.Target, dir, e.Name); err != nil {

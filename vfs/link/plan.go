@@ -45,7 +45,7 @@ type dirAt struct {
 	which []int
 }
 
-// key is that of the copy of entry i, which is e.
+// key returns the key of the copy of entry i, which is e.
 func (d *dirAt) key(i int, e *tree.Entry) fileKey {
 	k := keyOf(e)
 	if d.which != nil {

@@ -91,9 +91,8 @@ func usedBytes(t *testing.T, dir string) int64 {
 	return int64(st.Blocks-st.Bfree) * st.Bsize
 }
 
-// TestReflinks: where files can share blocks, copies of large inputs take none of their own, and
-// are files of their own all the same. What is wrong on the disk is found when the copy is made,
-// too.
+// TestReflinks: if files can share blocks, copies of large inputs take no space of their own, but
+// are separate files. Damage on the disk is found when the copy is made, too.
 func TestReflinks(t *testing.T) {
 	onReflinks(t, func(t *testing.T, dir string) {
 		for _, bare := range []bool{false, true} {
@@ -142,7 +141,7 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 	testReflinkOfDamage(t, f, src, d)
 }
 
-// testReflinkOfDamage has a copy be made of a file that is wrong.
+// testReflinkOfDamage makes a copy of a damaged file.
 func testReflinkOfDamage(t *testing.T, f *rooms, src *vfstest.Source, d digest.Digest) {
 	rot(t, src.Blobs[d])
 	root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{

@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/vouch"
 )
 
-// TestWhoIsBlamed: what happens to a copy below an overlay is damage, whenever it is found; what a
-// command that sees the copy itself can have done is not.
+// TestWhoIsBlamed: a change of a copy below an overlay counts as damage, whenever it is found. A
+// change that a command which sees the copy itself may have made does not.
 func TestWhoIsBlamed(t *testing.T) {
 	for _, bare := range []bool{false, true} {
 		for _, at := range []string{"the end of the root", "the next root"} {
@@ -57,8 +57,8 @@ func TestWhoIsBlamed(t *testing.T) {
 	}
 }
 
-// TestCopiesAreReadInTime: what hard links lead to is read when its time has come, not before,
-// also where it is in a kept tree.
+// TestCopiesAreReadInTime: the targets of hard links are verified when their time has come, not
+// earlier, also in a kept tree.
 func TestCopiesAreReadInTime(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -101,7 +101,7 @@ func TestCopiesAreReadInTime(t *testing.T) {
 	})
 }
 
-// TestRottenCopies has a copy go wrong while roots show it.
+// TestRottenCopies damages a copy while roots show it.
 func TestRottenCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		f.vouched = -1
@@ -136,8 +136,8 @@ func TestRottenCopies(t *testing.T) {
 	})
 }
 
-// TestWrittenCopies has a copy be written to while a root shows it: that is known at once, whenever
-// the copy was read last.
+// TestWrittenCopies writes to a copy while a root shows it. That must be detected at once, whenever
+// the copy was last verified.
 func TestWrittenCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -163,9 +163,8 @@ func TestWrittenCopies(t *testing.T) {
 	})
 }
 
-// TestRestoredCopies has a copy be written to and its times be set back, while a root shows it and
-// while none does: its change time tells, and nothing that roots do to their links is taken for
-// that.
+// TestRestoredCopies writes to a copy and restores its times, while a root shows it and while none
+// does. The change time must reveal it, and changes that roots make to their links must not count.
 func TestRestoredCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -247,8 +246,8 @@ func TestCopiesInDoubtWhileTheyAreRead(t *testing.T) {
 	}
 }
 
-// TestCopiesThatAreRightAgain has a copy be written to and be made right again while a root shows
-// it: nobody knows what was read meanwhile. Roots that are shown later do not mind.
+// TestCopiesThatAreRightAgain writes to a copy and restores its content while a root shows it. It
+// is unknown what was read meanwhile. Later roots are not affected.
 func TestCopiesThatAreRightAgain(t *testing.T) {
 	f := openRooms(t, roomOptions{})
 	src := vfstest.NewSource(t)
@@ -277,8 +276,8 @@ func TestCopiesThatAreRightAgain(t *testing.T) {
 	}
 }
 
-// TestTouchedCopies: a copy of which somebody has changed only what does not matter is read once,
-// and right. Below an overlay no action may do even that.
+// TestTouchedCopies: a copy of which only harmless attributes were changed is verified once, and
+// found right. Below an overlay not even that is allowed.
 func TestTouchedCopies(t *testing.T) {
 	bothWays(t, func(t *testing.T, f *rooms) {
 		src := vfstest.NewSource(t)
@@ -340,9 +339,9 @@ func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
 	})
 }
 
-// TestNamesThatOthersChange has somebody outside put something else under the names of inputs, in
-// the folder of a root and in a tree that roots share: no root that shows it is vouched for, and
-// the next one shows what it should.
+// TestNamesThatOthersChange has another process put other files under the names of inputs, in the
+// folder of a root and in a shared tree. No root that shows them may be vouched for, and the next
+// one must show the right files.
 func TestNamesThatOthersChange(t *testing.T) {
 	replace := func(path string) error {
 		return errors.Join(os.WriteFile(path+"~", []byte("content of ?"), 0o444), os.Rename(path+"~", path))

@@ -30,8 +30,8 @@ func needFUSE(t *testing.T) {
 	t.Fatal(err)
 }
 
-// TestStopWithoutFolder: a mount whose folder was moved, with another one in its place, ends like
-// one whose folder is gone.
+// TestStopWithoutFolder: a mount whose folder was moved, and replaced by another one, ends like one
+// whose folder is gone.
 func TestStopWithoutFolder(t *testing.T) {
 	needFUSE(t)
 	for _, name := range []string{"gone", "replaced"} {

@@ -161,8 +161,8 @@ func TestGuardEndsWithItsWorker(t *testing.T) {
 	}
 }
 
-// TestGuardLeavesTheLivingAlone has two guards of one folder: that of a process which ends as it
-// should must not touch what another one has there.
+// TestGuardLeavesTheLivingAlone has two guards of one folder. The guard of a process that ends
+// normally must not touch the other process's mounts.
 func TestGuardLeavesTheLivingAlone(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

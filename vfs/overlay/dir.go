@@ -13,7 +13,7 @@ import (
 // go from descriptor to descriptor, a path may exceed the kernel's limit, and no symlink is
 // followed. It belongs to one goroutine, which closes it.
 type Dir struct {
-	dir    int    // in the writable layer; noFolder: it is not there, all here is as the inputs have it
+	dir    int    // in the writable layer; noFolder: it does not exist there, everything is unchanged
 	lower  input  // the inputs' folder behind it; zero if there is none
 	inputs Inputs // the inputs of this folder
 	// watched: opens of an input's file are detected, see Stack.Identified.

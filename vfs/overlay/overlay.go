@@ -73,7 +73,7 @@ func (l *Layer) Show(below Stack) error {
 			return err
 		}
 	}
-	// The folder at the top is as that of the writable layer.
+	// The top folder has the owner of the writable layer.
 	if err := l.owner.Give(string(l.upper)); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (l *Layer) Show(below Stack) error {
 	return nil
 }
 
-// Hide unmounts the overlay, now or when its last user is gone. It removes no folder.
+// Hide unmounts the overlay, now or when its last user has ended. It removes no folder.
 func (l *Layer) Hide() error {
 	if !l.shown {
 		return nil

@@ -27,7 +27,8 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// inputs makes a plain folder of the files "dir/file" and "dir/written", and says what it shows.
+// inputs makes a plain folder of the files "dir/file" and "dir/written", with the Inputs that
+// describe it.
 func inputs(t *testing.T) (dir string, in Inputs) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "inputs")
@@ -136,7 +137,7 @@ func TestLayer(t *testing.T) {
 	}
 }
 
-// TestHideInUse takes the overlay away from who has a file of it open.
+// TestHideInUse removes the overlay while a process has a file of it open.
 func TestHideInUse(t *testing.T) {
 	dir, in := inputs(t)
 	l := show(t, dir, in)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitDescriptors limits this process to so many more descriptors than it has, until the test
-// ends.
+// LimitDescriptors limits this process to that many descriptors more than it has now, until the
+// test ends.
 func LimitDescriptors(t *testing.T, more int) {
 	t.Helper()
 	var was unix.Rlimit

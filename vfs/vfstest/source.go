@@ -196,7 +196,7 @@ func (s *Source) Tree(t testing.TB, paths ...string) digest.Digest {
 	return s.Add(t, m)
 }
 
-// Repeat adds a directory that contains d under so many names, "000" and on.
+// Repeat adds a directory that contains d under that many names, from "000" on.
 func (s *Source) Repeat(t testing.TB, d digest.Digest, times int) digest.Digest {
 	t.Helper()
 	m := &repb.Directory{}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AsUser calls f on a thread whose access to files is that of a user.
+// AsUser calls f on a thread with a user's access to files.
 func AsUser(t *testing.T, uid int, f func()) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	// frugality is how much longer than a question the scheduler is left alone after it.
-	frugality = 20
-	// maxRest limits the pause: a request takes long on an overloaded machine, and then its
-	// duration does not show its cost.
-	maxRest = 500 * time.Millisecond
-	// fresh is how old an answer may be that is used again.
+	// pauseFactor is the length of the pause after a request, as a multiple of the request's
+	// duration.
+	pauseFactor = 20
+	// maxPause limits the pause: on an overloaded machine the duration of a request does not show
+	// its cost.
+	maxPause = 500 * time.Millisecond
+	// fresh is the maximum age of an answer that is used again.
 	fresh = time.Second
-	// maxAnswers limits the kept answers.
+	// maxAnswers limits the number of kept answers.
 	maxAnswers = 64
-	// shownBranches bounds the branches of each queue that are asked for.
+	// shownBranches limits the branches of each queue in an answer.
 	shownBranches = 500
 )
 
@@ -29,8 +30,8 @@ const (
 // second, which callers must not change.
 type Source struct {
 	Scheduler admin.SchedulerServer
-	turn      chan struct{} // held by the one that makes a request
-	next      time.Time     // when the next question may be asked; of the holder of turn
+	turn      chan struct{} // held by the caller that makes a request
+	next      time.Time     // time of the earliest next request; guarded by turn
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -46,8 +47,8 @@ func New(scheduler admin.SchedulerServer) *Source {
 	return &Source{Scheduler: scheduler, turn: make(chan struct{}, 1), answers: map[string]answer{}}
 }
 
-// KeyFor returns key for viewers that see everything, and no key for others, because the next
-// viewer may see more.
+// KeyFor returns key for viewers that may see everything, and an empty key for others, because an
+// answer that is used again must not depend on the viewer's rights.
 func KeyFor(ctx context.Context, key string) string {
 	if auth.Allowed(ctx, auth.Observe, "") {
 		return key
@@ -55,8 +56,8 @@ func KeyFor(ctx context.Context, key string) string {
 	return ""
 }
 
-// Get returns the result of do for a key, or an earlier result of the last second. Without a key
-// the result is for one caller.
+// Get returns the result of do for a key, or an earlier result of the last second. With an empty
+// key the result is never shared.
 func Get[T any](ctx context.Context, s *Source, key string, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	if a, ok := s.known(key); ok {
@@ -68,7 +69,7 @@ func Get[T any](ctx context.Context, s *Source, key string, do func(context.Cont
 	case <-ctx.Done():
 		return none, status.FromContextError(ctx.Err()).Err()
 	}
-	if a, ok := s.known(key); ok { // the request that this one waited for was the same
+	if a, ok := s.known(key); ok { // the previous holder of the turn made the same request
 		return a.(T), nil
 	}
 	if wait := time.Until(s.next); wait > 0 {
@@ -83,7 +84,7 @@ func Get[T any](ctx context.Context, s *Source, key string, do func(context.Cont
 	start := time.Now()
 	value, err := do(ctx)
 	end := time.Now()
-	s.next = end.Add(min(frugality*end.Sub(start), maxRest))
+	s.next = end.Add(min(pauseFactor*end.Sub(start), maxPause))
 	if err != nil {
 		return none, err
 	}
@@ -101,7 +102,7 @@ func (s *Source) known(key string) (any, bool) {
 	return a.value, ok && time.Since(a.at) < fresh
 }
 
-// keep keeps a, and drops old or surplus answers.
+// keep stores a, and drops old and surplus answers.
 func (s *Source) keep(key string, a answer) {
 	if key == "" {
 		return
@@ -116,7 +117,7 @@ func (s *Source) keep(key string, a answer) {
 	s.answers[key] = a
 }
 
-// Forget drops all answers, because something was changed.
+// Forget drops all answers. Call it after every change.
 func (s *Source) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestFrugality has a scheduler that needs a while for each answer.
+// TestFrugality counts the calls to a scheduler that answers slowly.
 func TestFrugality(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -25,16 +25,16 @@ func TestFrugality(t *testing.T) {
 		}
 		start := time.Now()
 		get("a")
-		get("a") // is known
+		get("a") // answered from memory
 		if took := time.Since(start); calls != 1 || took != cost {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 		get("b")
-		if took := time.Since(start); calls != 2 || took != (1+frugality+1)*cost {
+		if took := time.Since(start); calls != 2 || took != (1+pauseFactor+1)*cost {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 		time.Sleep(fresh)
-		get("a") // is too old by now
+		get("a") // too old to be used again
 		if calls != 3 {
 			t.Errorf("%d calls", calls)
 		}
@@ -48,7 +48,7 @@ func TestFrugality(t *testing.T) {
 		start = time.Now()
 		get("c")
 		get("d")
-		if took := time.Since(start); calls != 6 || took != cost+maxRest+cost {
+		if took := time.Since(start); calls != 6 || took != cost+maxPause+cost {
 			t.Errorf("%d calls in %s", calls, took)
 		}
 	})

@@ -7,17 +7,17 @@ import (
 	"github.com/forerunner-build/forerunner/proto/runs"
 )
 
-// A Meter is a bar, in thousandths of its length, with marks on it.
+// A Meter is a bar with marks. Lengths are in thousandths of the whole bar.
 type Meter struct {
 	Label string
 	Fill  int64
 	Ticks []int64
 }
 
-// tickWidth is that of a mark; one at the end is as wide.
+// tickWidth is the width of a mark. A mark never leaves the bar.
 const tickWidth = 16
 
-// MeterOf returns a bar of a share from 0 to 1, with a mark at each of the others.
+// MeterOf returns a bar that is filled to a share from 0 to 1, with a mark at each of the others.
 func MeterOf(label string, fill float64, ticks ...float64) Meter {
 	m := Meter{Label: label, Fill: thousandths(fill)}
 	for _, t := range ticks {
@@ -28,22 +28,22 @@ func MeterOf(label string, fill float64, ticks ...float64) Meter {
 
 func thousandths(share float64) int64 { return int64(1000 * min(max(share, 0), 1)) }
 
-// A Chart shows the runs on each size class by their durations, with the expected duration of the
-// next one and the longest acceptable one.
+// A Chart shows the runs on each size class by duration, with the expected duration of the next run
+// and the longest acceptable one.
 type Chart struct {
 	Rows    []Row
 	Longest time.Duration
 }
 
-// A Row is a size class. All but Class and Probability are in thousandths of the longest duration.
+// A Row is a size class. Times are in thousandths of the longest duration.
 type Row struct {
 	Class            uint32
 	Probability      float64
-	Expected, Accept int64 // 0: unknown
+	Expected, Accept int64 // 0 if unknown
 	Runs             []Run
 }
 
-// A Run is a run on a size class.
+// A Run is one run on a size class.
 type Run struct {
 	At  int64
 	Bad bool // stopped by its timeout
@@ -68,7 +68,7 @@ func ChartOf(resp *admin.GetSizesResponse) *Chart {
 			Expected: at(s.GetExpected().AsDuration()), Accept: at(s.GetAcceptable().AsDuration()),
 		}
 		for _, r := range s.GetRuns() {
-			if d := time.Duration(r.GetDurationNanoseconds()); d > 0 { // of failures it is not known
+			if d := time.Duration(r.GetDurationNanoseconds()); d > 0 { // failures have no duration
 				row.Runs = append(row.Runs, Run{at(d), r.GetOutcome() == runs.Outcome_TIMED_OUT})
 			}
 		}

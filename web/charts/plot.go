@@ -12,17 +12,17 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A Span is the time that a line covers.
+// A Span is the time that a plot covers.
 type Span struct {
-	// Name is its name in URLs, Title on the page, and Over in sentences.
+	// Name is the span's name in URLs, Title on the page, and Over in sentences.
 	Name, Title, Over string
-	// Marks are the times at the left, in the middle and at the right of the axis.
+	// Marks label the time axis at the left, in the middle and at the right.
 	Marks [3]string
-	// Length is the time from the first of them to the last.
+	// Length is the duration of the span.
 	Length time.Duration
 }
 
-// Spans are all Spans, the shortest first.
+// Spans returns all spans, the shortest first.
 func Spans() []Span {
 	return []Span{
 		{"hour", "Hour", "the last hour", [3]string{"1 hour ago", "30 minutes ago", "now"}, time.Hour},
@@ -31,7 +31,7 @@ func Spans() []Span {
 	}
 }
 
-// SpanOf returns the index of a name among the Spans; an empty name is the first.
+// SpanOf returns the index in Spans of a name. An empty name is the first.
 func SpanOf(name string) (int, error) {
 	all := Spans()
 	at := slices.IndexFunc(all, func(s Span) bool { return s.Name == cmp.Or(name, all[0].Name) })
@@ -44,48 +44,48 @@ func SpanOf(name string) (int, error) {
 // A Unit is the unit of the values of a Plot.
 type Unit int
 
-// The Units there are.
+// All units.
 const (
 	Counts  Unit = iota
-	Seconds      // written as durations
-	Shares       // from 0 to 1, written as percents
+	Seconds      // shown as durations
+	Shares       // from 0 to 1, shown in percent
 )
 
-// A Point is the mean and the peak of a value, over the time of one point of the line.
+// A Point has the mean and the peak of a value in one time step of the plot.
 type Point struct {
 	Mean, Peak float64
-	Known      bool // else there is a gap
+	Known      bool // false: the plot has a gap
 }
 
-// A Plot is a line of means over a Span, above the shade of peaks, in an SVG.
+// A Plot is an SVG: a line of means over a Span, above a shaded area of peaks.
 type Plot struct {
 	Title string
 	Span  Span
-	// Line and Area are paths; empty: nothing is known of the whole time.
+	// Line and Area are SVG paths; empty if the whole span has no data.
 	Line, Area string
-	// Values are the means, each a number or, where it is not known, a dash, with spaces between
-	// them. Unit is the name of theirs.
+	// Values are the means, separated by spaces; a dash stands for an unknown one. Unit is the name
+	// of their Unit.
 	Values, Unit string
-	// Now is in words; empty: it is not known.
+	// Now is the present value as text; empty if unknown.
 	Now  string
 	Mean float64
-	Top  float64 // the value at the upper edge
-	// Width is that of the SVG: from each point to the next it is 1.
+	Top  float64 // value at the upper edge
+	// Width is the width of the SVG; the distance between two points is 1.
 	Width int
 	unit  Unit
 }
 
 const plotHeight = 60
 
-// Height is that of the SVG.
+// Height is the height of the SVG.
 func (p Plot) Height() int { return plotHeight }
 
-// Ticks is the path of the marks in the middle, of the time and of the values.
+// Ticks is the path of the marks in the middle of both axes.
 func (p Plot) Ticks() string {
 	return fmt.Sprintf("M%s,0V%dM0,%dH%d", short(float64(p.Width)/2), plotHeight, plotHeight/2, p.Width)
 }
 
-// Text writes a value with its unit.
+// Text formats a value with its unit.
 func (p Plot) Text(value float64) string {
 	switch p.unit {
 	case Seconds:
@@ -99,7 +99,7 @@ func (p Plot) Text(value float64) string {
 	return text.Count(int64(math.Round(value)))
 }
 
-// Summary says the same in words.
+// Summary describes the plot in words, for readers who do not see it.
 func (p Plot) Summary() string {
 	now := ""
 	if p.Now != "" {
@@ -108,8 +108,8 @@ func (p Plot) Summary() string {
 	return fmt.Sprintf("%s over %s: %son average %s, scale from 0 to %s", p.Title, p.Span.Over, now, p.Text(p.Mean), p.Text(p.Top))
 }
 
-// PlotOf draws a line through points that are equally far apart, the last at the right. The upper
-// edge is the largest peak; of Shares it is always 1.
+// PlotOf draws points at equal distances, the last at the right. The upper edge is the largest
+// peak; for Shares it is always 1.
 func PlotOf(title string, unit Unit, span Span, points []Point) Plot {
 	p := Plot{Title: title, Span: span, Top: 1, Width: max(len(points)-1, 1), unit: unit, Unit: [...]string{"counts", "seconds", "shares"}[unit]}
 	known, sum := 0, 0.0
@@ -152,7 +152,7 @@ func valuesOf(points []Point) string {
 	return strings.Join(values, " ")
 }
 
-// draw adds the points between two gaps. A single one is as wide as from one point to the next.
+// draw adds the points between two gaps. A single point becomes a dash of width 1.
 func (p Plot) draw(line, area *strings.Builder, points []Point, from, until int) {
 	y := func(v float64) string { return short(plotHeight * (1 - min(v/p.Top, 1))) }
 	fmt.Fprintf(area, "M%d,%d", from, plotHeight)
@@ -176,7 +176,7 @@ func (p Plot) draw(line, area *strings.Builder, points []Point, from, until int)
 	fmt.Fprintf(area, "L%d,%dZ", until-1, plotHeight)
 }
 
-// short writes a place with at most one digit after the point.
+// short formats a coordinate with at most one decimal.
 func short(x float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0")
 }

@@ -18,56 +18,56 @@ import (
 )
 
 const (
-	// maxDifferences limits the list of each kind, maxSaid the sentences, maxCell the bytes of each
-	// of their texts.
+	// maxDifferences limits the differences of each kind, maxSaid the sentences, maxCell the bytes
+	// of each text in a difference.
 	maxDifferences, maxSaid, maxCell = 20, 10, 1 << 10
 )
 
-// A Source reads everything, with the rights of the caller.
+// A Source reads records, blobs and profiles with the rights of the caller.
 type Source struct {
-	// Records lists operations that have ended.
+	// Records lists completed operations.
 	Records func(context.Context, *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error)
 	// Blobs returns the storage of an instance name.
 	Blobs func(instance string, fn digest.Function) stored.Blobs
-	// Profile returns the profile of an action, by its reduced digest; nil: unknown.
+	// Profile returns the profile for an action's reduced digest; nil if unknown.
 	Profile func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error)
 }
 
-// An Explanation is why an action ran.
+// An Explanation says why an action ran.
 type Explanation struct {
 	// Reasons are sentences, the most important first.
 	Reasons []string `json:"reasons"`
-	// Other is the run that it is compared with; nil: none is known.
+	// Other is the run that the action is compared with; nil if none is known.
 	Other *historypb.Record `json:"-"`
-	// Kinds are the differences.
+	// Kinds lists the differences by kind.
 	Kinds []Kind `json:"differences"`
 	// Problem says why Kinds may be incomplete.
 	Problem string `json:"problem,omitempty"`
 }
 
-// A Kind is differences of one kind, such as Environment.
+// A Kind has the differences of one kind, such as Environment.
 type Kind struct {
 	Name string       `json:"kind"`
 	List []Difference `json:"list"`
 	More int          `json:"more,omitempty"`
 }
 
-// IsInputs reports whether these are files, links and folders of the input root.
+// IsInputs reports whether these are files, symlinks and folders of the input root.
 func (k Kind) IsInputs() bool { return k.Name == inputs }
 
-// A Difference has the values of the Other run, and of This one; empty: none.
+// A Difference has the values of the other run and of this one; empty if a run has none.
 type Difference struct {
 	Name  string `json:"name,omitempty"`
 	Other string `json:"other"`
 	This  string `json:"this"`
-	// Read is whether runs of the command read an input; empty: unknown.
+	// Read says whether runs of the command read this input; empty if unknown.
 	Read Read `json:"read,omitempty"`
 }
 
-// A Read is which runs read an input.
+// A Read says which runs read an input.
 type Read string
 
-// The Reads there are.
+// All values of Read.
 const (
 	ByLast  Read = "by the last run"
 	Earlier Read = "by an earlier run"
@@ -81,11 +81,11 @@ func (s Source) Explain(ctx context.Context, r *historypb.Record) *Explanation {
 	return &x.Explanation
 }
 
-// An explaining makes an Explanation.
+// An explaining builds an Explanation.
 type explaining struct {
 	Source
 	Explanation
-	ctx context.Context // of the one call of Explain
+	ctx context.Context // of the one call to Explain
 	r   *historypb.Record
 }
 
@@ -127,7 +127,7 @@ func (x *explaining) say(format string, args ...any) {
 	x.Reasons = append(x.Reasons, fmt.Sprintf(format, args...))
 }
 
-// unreadable says why a comparison is incomplete, and the remedy.
+// unreadable says why a comparison is incomplete, and what the user can do.
 func unreadable(what string, err error) string {
 	switch {
 	case errors.Is(err, digest.ErrNotFound) || status.Code(err) == codes.NotFound:
@@ -152,7 +152,7 @@ func sameText(same *historypb.Record, now *action) string {
 	return run + ", and did not succeed: only successful results are cached."
 }
 
-// compare compares the actions.
+// compare lists the differences of two actions.
 func (x *explaining) compare(blobs stored.Blobs, before, now *action) {
 	x.add("Command line", ofArguments(before.command.GetArguments(), now.command.GetArguments()))
 	x.add("Environment", between(before.environment(), now.environment()))
@@ -176,7 +176,7 @@ func (x *explaining) add(kind string, list []Difference) {
 	x.Kinds = append(x.Kinds, Kind{kind, list, n - len(list)})
 }
 
-// An action is one with its command.
+// An action is an Action with its Command.
 type action struct {
 	*repb.Action
 	fn      digest.Function

@@ -22,12 +22,12 @@ import (
 	"github.com/forerunner-build/forerunner/web/stored"
 )
 
-// A farm has runs, the latest first, and a storage that counts what is read.
+// A farm has runs, the latest first, and a storage that counts reads.
 type farm struct {
 	t     *testing.T
 	blobs map[digest.Digest][]byte
 	runs  []*historypb.Record
-	read  []string // paths that runs of any command read; nil: not known
+	read  []string // paths that the command's runs read; nil if unknown
 	reads chan digest.Digest
 }
 
@@ -139,11 +139,11 @@ func TestEveryField(t *testing.T) {
 		"Variable PATH differs: /bin there, /usr/bin here.", "Platform property OSFamily differs: linux there, plan9 here.",
 		"Timeout differs: 1m0s there, 1h0m0s here.", "Salt differs: 01 there, 02 here.", "Working directory is only in this run: w.", "Do_not_cache is only in this run: true.")
 	if all := fmt.Sprint(e); strings.Contains(all, "LANG") || strings.Contains(all, "a.o") || e.Other.GetOperation() != "operations/1" {
-		t.Errorf("what is the same is named: %s", all)
+		t.Errorf("equal values are listed: %s", all)
 	}
 }
 
-// TestInputs reads folders only where they differ, and says which inputs were read.
+// TestInputs reads only folders that differ, and says which inputs were read.
 func TestInputs(t *testing.T) {
 	f := newFarm(t)
 	same := f.put(&repb.Directory{Files: []*repb.FileNode{file("never.h", "never")}})
@@ -167,7 +167,7 @@ func TestInputs(t *testing.T) {
 	}
 	for len(f.reads) > 0 {
 		if d := <-f.reads; d.String() == digest.Text(same) {
-			t.Error("a folder that is the same was read")
+			t.Error("an equal folder was read")
 		}
 	}
 	f.read = []string{"", "include"}
@@ -177,8 +177,8 @@ func TestInputs(t *testing.T) {
 	expect(t, e, "Only inputs differ that no known run of this command read")
 }
 
-// TestNearest has a target with many actions of one mnemonic, between which the one with the same
-// output is found.
+// TestNearest has a target with many actions of one mnemonic. The comparison must choose the one
+// with the same output.
 func TestNearest(t *testing.T) {
 	f := newFarm(t)
 	out := func(r *historypb.Record, path string) { r.Outputs = []*historypb.Output{{Path: path}} }
@@ -214,11 +214,11 @@ func TestSameAction(t *testing.T) {
 	joined.Operation = "operations/joined"
 	f.runs = []*historypb.Record{joined, now}
 	if e := f.explain(now); e.Other != nil {
-		t.Errorf("it is compared with who joined it: %v", e)
+		t.Errorf("it is compared with an operation that joined it: %v", e)
 	}
 }
 
-// TestWhatIsNotKnown says what is missing, and what to do.
+// TestWhatIsNotKnown says what is missing and what the user can do.
 func TestWhatIsNotKnown(t *testing.T) {
 	f := newFarm(t)
 	before := f.run(&repb.Action{}, cc("-O1"))
@@ -254,7 +254,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestBounds compares trees that differ in more than is listed.
+// TestBounds compares trees with more differences than the limit.
 func TestBounds(t *testing.T) {
 	f := newFarm(t)
 	wide := func(content string) *repb.Directory {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// platform are the properties by name.
+// platform returns the platform properties by name.
 func (a *action) platform() map[string]string {
 	p := a.GetPlatform()
 	if p == nil {
-		//lint:ignore SA1019 what clients of API 2.0 send
+		//lint:ignore SA1019 clients of API 2.0 send this field
 		p = a.command.GetPlatform()
 	}
 	all := map[string]string{}
@@ -28,7 +28,7 @@ func (a *action) environment() map[string]string {
 	return all
 }
 
-// orEmpty shows an empty value as such.
+// orEmpty makes an empty value visible.
 func orEmpty(value string) string {
 	if value == "" {
 		return "(empty)"
@@ -36,9 +36,9 @@ func orEmpty(value string) string {
 	return value
 }
 
-// rest has the other parts of an action's key.
+// rest returns the other fields that the action's digest depends on.
 func (a *action) rest() map[string]string {
-	//lint:ignore SA1019 what clients of API 2.0 send
+	//lint:ignore SA1019 clients of API 2.0 send these fields
 	outputs := slices.Concat(a.command.GetOutputPaths(), a.command.GetOutputFiles(), a.command.GetOutputDirectories())
 	all := map[string]string{
 		"working directory": a.command.GetWorkingDirectory(), "outputs": strings.Join(outputs, " "), "salt": fmt.Sprintf("%x", a.GetSalt()),
@@ -54,7 +54,7 @@ func (a *action) rest() map[string]string {
 	return all
 }
 
-// between lists the differences of two maps, by name.
+// between lists the differences of two maps, sorted by name.
 func between(before, now map[string]string) (list []Difference) {
 	for name, was := range before {
 		if is, there := now[name]; is != was || !there {
@@ -70,8 +70,9 @@ func between(before, now map[string]string) (list []Difference) {
 	return list
 }
 
-// ofArguments compares command lines without their common beginning and end. The rest is compared
-// one by one if there are as many arguments; otherwise those are listed that the other lacks.
+// ofArguments compares command lines without their common beginning and end. If the remaining lists
+// have equal length, it compares them one by one; otherwise it lists the arguments that only one of
+// them has.
 func ofArguments(before, now []string) (list []Difference) {
 	from := 0
 	for from < min(len(before), len(now)) && before[from] == now[from] {
@@ -102,7 +103,7 @@ func ofArguments(before, now []string) (list []Difference) {
 	return list
 }
 
-// lacking returns the elements of a list that another lacks, as often as it does.
+// lacking returns the elements of list that other lacks, with their multiplicity.
 func lacking(list, other []string) (rest []string) {
 	count := map[string]int{}
 	for _, a := range other {

@@ -18,15 +18,16 @@ import (
 
 const (
 	inputs = "Inputs"
-	// maxFolders bounds the folders that are read, and folderPairs how many pairs of them are at a
-	// time.
+	// maxFolders limits the folders that are read, folderPairs how many pairs of them are read at
+	// once.
 	maxFolders, folderPairs = 1000, 8
 )
 
-// reads has the reads of a command's runs.
+// A reads tells which runs of a command read a path.
 type reads func(path string) Read
 
-// reads returns the reads of the runs of the command or, if there are none, of the one before.
+// reads returns the reads of this action's command, or those of the other action's command if this
+// one has no profile.
 func (x *explaining) reads(before, now *action) reads {
 	if x.Profile == nil {
 		return func(string) Read { return "" }
@@ -51,7 +52,7 @@ func (x *explaining) reads(before, now *action) reads {
 	return func(string) Read { return "" }
 }
 
-// A walk compares input roots, folder by folder where their digests differ.
+// A walk compares input roots. It descends only into folders whose digests differ.
 type walk struct {
 	blobs   stored.Blobs
 	fn      digest.Function
@@ -59,7 +60,7 @@ type walk struct {
 	problem string
 }
 
-// A pair is a folder of both.
+// A pair is a folder that both input roots have.
 type pair struct {
 	path        string
 	before, now *repb.Digest
@@ -91,8 +92,8 @@ func (w *walk) compare(ctx context.Context, before, now *repb.Digest) (list []Di
 	return list
 }
 
-// contents returns the folders of pairs, which it reads at once; none of a pair of which one cannot
-// be read.
+// contents reads the folders of pairs concurrently. A pair with an unreadable folder has no
+// content.
 func (w *walk) contents(ctx context.Context, pairs []pair) [][2]*repb.Directory {
 	contents := make([][2]*repb.Directory, len(pairs))
 	var lost atomic.Bool
@@ -109,7 +110,7 @@ func (w *walk) contents(ctx context.Context, pairs []pair) [][2]*repb.Directory 
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns one
+	_ = group.Wait() // the functions return no error
 	if lost.Load() {
 		w.problem = "Some folders of inputs that differ cannot be read: the storage no longer has them, they are too large, or it does not answer."
 	}
@@ -126,7 +127,7 @@ func (w *walk) folder(ctx context.Context, m *repb.Digest) (*repb.Directory, err
 	return folder, err
 }
 
-// entries lists the differences of two folders except folders that both have.
+// entries lists the differences of two folders, except in subfolders that both have.
 func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
 	x, y := entriesOf(before), entriesOf(now)
 	for name := range x {
@@ -138,7 +139,7 @@ func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
 	list := between(x, y)
 	for i, d := range list {
 		name := path.Join(at, strings.TrimSuffix(d.Name, "/"))
-		if !strings.HasPrefix(d.Other, linkTo) && !strings.HasPrefix(d.This, linkTo) { // links are in no profile
+		if !strings.HasPrefix(d.Other, linkTo) && !strings.HasPrefix(d.This, linkTo) { // profiles have no symlinks
 			list[i].Read = w.reads(name)
 		}
 		if list[i].Name = name; strings.HasSuffix(d.Name, "/") {
@@ -153,7 +154,7 @@ func (w *walk) entries(at string, before, now *repb.Directory) []Difference {
 
 const linkTo = "link to "
 
-// entriesOf are the entries of a folder, with their content; names of folders end in a slash.
+// entriesOf returns the entries of a folder with their content. Names of folders end in a slash.
 func entriesOf(m *repb.Directory) map[string]string {
 	all := map[string]string{}
 	for _, f := range m.GetFiles() {
@@ -186,7 +187,7 @@ func propertiesOf(p *repb.NodeProperties) string {
 	return b.String()
 }
 
-// both are the folders that both have.
+// both returns the subfolders that both have.
 func both(at string, before, now *repb.Directory) (list []pair) {
 	old := map[string]*repb.Digest{}
 	for _, d := range before.GetDirectories() {

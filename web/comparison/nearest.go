@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// maxRuns limits the runs of a target that are compared: a target may have many actions of one
-	// mnemonic.
+	// maxRuns limits the compared runs of a target: a target may have many actions of one mnemonic.
 	maxRuns = 200
-	// strange is the distance of a run without a known command line; otherOutputs that of other
-	// outputs.
+	// strange is the distance of a run whose command line is unknown, otherOutputs that of a run
+	// with other outputs.
 	strange, otherOutputs = 1 << 20, 8
 )
 
-// sameBefore returns the last run of the same action before this one; nil: none is known.
+// sameBefore returns the previous run of the same action; nil if none is known.
 func (x *explaining) sameBefore() *historypb.Record {
 	begin := x.r.GetQueued()
 	if begin == nil {
@@ -28,7 +27,7 @@ func (x *explaining) sameBefore() *historypb.Record {
 	}
 	list, err := x.Records(x.ctx, &admin.ListRecordsRequest{
 		Pattern: &admin.Pattern{Attributes: map[string]string{"action": x.r.GetAction(), "instance": text.Glob(x.r.GetInstanceName())}},
-		// Operations that joined the same run ended with it.
+		// Operations that joined the same run ended at the same time.
 		Before: timestamppb.New(begin.AsTime()), PageSize: 1,
 	})
 	if err != nil {
@@ -42,8 +41,8 @@ func (x *explaining) sameBefore() *historypb.Record {
 	return nil
 }
 
-// nearest returns the run of the same target, with another action, that is most like this one: if
-// possible one before it. Of a client that names no targets it is a run of the same program.
+// nearest returns the most similar run of the same target with another action, preferably an
+// earlier one. If the client names no targets, it searches runs of the same program.
 func (x *explaining) nearest() *historypb.Record {
 	for _, req := range []*admin.ListRecordsRequest{{Before: x.r.GetEnded()}, {Since: x.r.GetEnded()}} {
 		req.PageSize = maxRuns
@@ -57,7 +56,7 @@ func (x *explaining) nearest() *historypb.Record {
 		}
 		runs := slices.Clone(list.GetRecords())
 		if req.Since != nil {
-			slices.Reverse(runs) // the first after it
+			slices.Reverse(runs) // so that the first one after this run comes first
 		}
 		if r := x.nearestOf(runs); r != nil {
 			return r
@@ -71,7 +70,7 @@ func (x *explaining) nearest() *historypb.Record {
 	return nil
 }
 
-// nearestOf returns the first of the nearest ones.
+// nearestOf returns the run with the smallest distance; of equal ones, the first.
 func (x *explaining) nearestOf(runs []*historypb.Record) (nearest *historypb.Record) {
 	best := 0
 	for _, o := range runs {
@@ -96,7 +95,7 @@ func program(r *historypb.Record) string {
 	return r.GetArguments()[0]
 }
 
-// distance is how much the command of one run differs from that of another.
+// distance measures how much the commands of two runs differ.
 func distance(r, o *historypb.Record) int {
 	d := 0
 	if a, b := pathsOf(r), pathsOf(o); a != "" && b != "" && a != b {
@@ -111,7 +110,7 @@ func distance(r, o *historypb.Record) int {
 	return d + 1 + len(lacking(r.GetArguments(), o.GetArguments())) + len(lacking(o.GetArguments(), r.GetArguments()))
 }
 
-// pathsOf are the outputs that a record has.
+// pathsOf returns the output paths of a record as one text.
 func pathsOf(r *historypb.Record) string {
 	var b strings.Builder
 	for _, o := range r.GetOutputs() {

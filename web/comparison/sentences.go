@@ -31,7 +31,7 @@ func (x *explaining) sum() {
 	}
 }
 
-// onlyUnread reports whether nothing differs that a run can have noticed.
+// onlyUnread reports whether all differences are in inputs that no run read.
 func (x *explaining) onlyUnread() bool {
 	if len(x.Kinds) != 1 || !x.Kinds[0].IsInputs() || x.Kinds[0].More > 0 || x.Problem != "" {
 		return false
@@ -44,7 +44,7 @@ func (x *explaining) onlyUnread() bool {
 	return true
 }
 
-// sentence describes a difference.
+// sentence describes one difference.
 func sentence(k Kind, d Difference) string {
 	if k.IsInputs() {
 		read := map[Read]string{
@@ -60,7 +60,7 @@ func sentence(k Kind, d Difference) string {
 	return fmt.Sprintf("%s %s: %s there, %s here.", subject, whose(d), short(d.Other), short(d.This))
 }
 
-// whose says which run has it.
+// whose says which run has the value.
 func whose(d Difference) string {
 	switch {
 	case d.Other == "":
@@ -71,10 +71,10 @@ func whose(d Difference) string {
 	return "differs"
 }
 
-// maxShort is how much of a value is in a sentence.
+// maxShort limits the length of a value in a sentence, in bytes.
 const maxShort = 80
 
-// short is the beginning of a value.
+// short returns the beginning of a value.
 func short(s string) string {
 	if len(s) > maxShort {
 		return strings.ToValidUTF8(s[:maxShort], "") + "…"

@@ -9,10 +9,10 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// shownPatterns are how many patterns of a build a line has room for.
+// shownPatterns limits the target patterns of a build in a list.
 const shownPatterns = 3
 
-// Build is the description of a build: its command and patterns.
+// Build describes a build: its command and target patterns.
 func Build(b *historypb.Build) string {
 	patterns := b.GetPatterns()
 	said := append([]string{cmp.Or(b.GetCommand(), "build")}, patterns[:min(len(patterns), shownPatterns)]...)
@@ -22,18 +22,19 @@ func Build(b *historypb.Build) string {
 	return strings.Join(said, " ")
 }
 
-// BuildUser is the user of a build: the authenticated one, or else the one in its events.
+// BuildUser returns the user of a build: the authenticated one or, if there is none, the one in its
+// events.
 func BuildUser(known string, b *historypb.Build) string { return cmp.Or(known, b.GetLocalUser()) }
 
-// silence is how long without events a build counts as unfinished.
+// silence is the time after the last event after which an unfinished build counts as abandoned.
 const silence = 10 * time.Minute
 
-// BuildGoesOn reports whether more may come of a build of which something came last at a time.
+// BuildGoesOn reports whether a build whose last event came at last may still send events.
 func BuildGoesOn(b *historypb.Build, last time.Time) bool {
 	return !b.GetEnded() && b.GetFinished() == nil && time.Since(last) < silence
 }
 
-// BuildOutcome is the short outcome of a build of which something came last at a time.
+// BuildOutcome is the short outcome of a build whose last event came at last.
 func BuildOutcome(o historypb.Outcome, b *historypb.Build, last time.Time) string {
 	switch o {
 	case historypb.Outcome_OUTCOME_UNSPECIFIED:
@@ -47,7 +48,7 @@ func BuildOutcome(o historypb.Outcome, b *historypb.Build, last time.Time) strin
 	return OutcomeName(o)
 }
 
-// BuildCounts is how many targets were built, and how many tests passed; empty: none known.
+// BuildCounts describes how many targets were built and how many tests passed; empty if unknown.
 func BuildCounts(b *historypb.Build) (targets, tests string) {
 	of := func(fine, bad int32, done string) string {
 		switch {

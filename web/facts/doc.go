@@ -1,3 +1,3 @@
-// Package facts formats messages about actions: field by field, as stages, and as outcomes. Pages
-// and the command line use it. The package makes no requests. It has no goroutines.
+// Package facts formats messages about actions for pages and the command line: as tables of fields,
+// as stages, and as outcomes. The package makes no requests. It has no goroutines.
 package facts

@@ -13,13 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	// The registration of workers' metadata messages.
+	// Registers the metadata messages of workers.
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	_ "github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// A Table is one message, for people.
+// A Table has the fields of one message as text.
 type Table struct {
 	Title string
 	Rows  []Row
@@ -28,7 +28,7 @@ type Table struct {
 // A Row is one field of a message.
 type Row struct{ Name, Value string }
 
-// Told returns a worker's report of an ended action: its stages, and the known messages in its
+// Told formats a worker's report of a completed action: its stages, and the known messages in its
 // metadata.
 func Told(m *repb.ExecutedActionMetadata) []Table {
 	stages := Table{Title: "Stages"}
@@ -41,7 +41,7 @@ func Told(m *repb.ExecutedActionMetadata) []Table {
 	return append([]Table{stages}, Packed(m.GetAuxiliaryMetadata())...)
 }
 
-// DropUnknown removes unknown messages of other workers from the metadata.
+// DropUnknown removes metadata messages of unknown types, which other workers send.
 func DropUnknown(m *repb.ExecutedActionMetadata) {
 	if m != nil {
 		m.AuxiliaryMetadata = slices.DeleteFunc(m.AuxiliaryMetadata, func(packed *anypb.Any) bool {
@@ -51,13 +51,13 @@ func DropUnknown(m *repb.ExecutedActionMetadata) {
 	}
 }
 
-// Packed formats the messages of known types.
+// Packed formats the messages of known types in list.
 func Packed(list []*anypb.Any) []Table {
 	var all []Table
 	for _, packed := range list {
 		m, err := packed.UnmarshalNew()
 		if err != nil {
-			continue // of another worker
+			continue // a type of another worker
 		}
 		if f := Of(m); len(f.Rows) > 0 {
 			all = append(all, f)
@@ -66,8 +66,7 @@ func Packed(list []*anypb.Any) []Table {
 	return all
 }
 
-// Of formats a message field by field, in the order of its schema. Lists and unset fields are
-// omitted.
+// Of formats a message field by field, in the order of its schema. It omits lists and unset fields.
 func Of(m proto.Message) Table {
 	f := Table{Title: text.Words(string(m.ProtoReflect().Descriptor().Name()))}
 	m.ProtoReflect().Range(func(d protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -80,7 +79,7 @@ func Of(m proto.Message) Table {
 	return f
 }
 
-// valueText writes a field that is neither a list nor a message of parts.
+// valueText formats a field that is neither a list nor a message with fields of its own.
 func valueText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	if d.IsList() || d.IsMap() {
 		return ""
@@ -120,12 +119,12 @@ func valueText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// isSize reports whether a field counts bytes.
+// isSize reports whether the field of that name counts bytes.
 func isSize(name string) bool {
 	return slices.Contains(strings.Split(name, "_"), "bytes") || strings.HasSuffix(name, "_size")
 }
 
-// sortRows sorts rows into the order of the schema; Range has none.
+// sortRows sorts rows in the order of the schema, because Range yields them in any order.
 func sortRows(rows []Row, fields protoreflect.FieldDescriptors) {
 	at := 0
 	for i := range fields.Len() {

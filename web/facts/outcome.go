@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// Outcome is the outcome of an operation.
+// Outcome returns the short outcome of an operation.
 func Outcome(r *historypb.Record) string {
 	if r.GetOutcome() == historypb.Outcome_FAILED {
 		return Exit(r.GetExitCode())
@@ -27,7 +27,7 @@ func Outcome(r *historypb.Record) string {
 // maxName limits the name of an operation in a list, in bytes.
 const maxName = 100
 
-// Name is what an operation is called in a list: its target, or else its command.
+// Name returns the name of an operation in a list: its target or, if it has none, its command.
 func Name(r *historypb.Record) string {
 	if r.GetTarget() != "" {
 		return r.GetTarget()
@@ -35,15 +35,15 @@ func Name(r *historypb.Record) string {
 	return cmp.Or(bounded.Text(strings.ReplaceAll(text.Command(r.GetArguments()), "\n", " "), maxName), text.Short(r.GetAction()))
 }
 
-// OutcomeName writes an outcome.
+// OutcomeName returns the name of an outcome.
 func OutcomeName(o historypb.Outcome) string {
 	return strings.ToLower(strings.ReplaceAll(o.String(), "_", " "))
 }
 
-// signalled is what shells and workers add to the number of a signal that killed a command.
+// signalled plus the number of a signal is the exit code of a command that the signal killed.
 const signalled = 128
 
-// Exit says what an exit code means.
+// Exit describes an exit code.
 func Exit(code int32) string {
 	switch {
 	case code == 126:

@@ -10,17 +10,17 @@ import (
 	"github.com/forerunner-build/forerunner/web/timeline"
 )
 
-// A Span is a stage on the time line of an action, in thousandths of it all.
+// A Span is a stage on the time line of an action, in thousandths of the whole time.
 type Span struct {
 	Name     string
 	From, To int64
 	Took     time.Duration
 }
 
-// Width is how much of the time line it takes; some of it is always seen.
+// Width is the width of the stage on the time line, at least 2 so that it is visible.
 func (s Span) Width() int64 { return max(s.To-s.From, 2) }
 
-// Spans returns the stages that an action went through, in their order.
+// Spans returns the stages of an action in their order.
 func Spans(m *repb.ExecutedActionMetadata) []Span {
 	marks := []struct {
 		name  string
@@ -47,7 +47,7 @@ func Spans(m *repb.ExecutedActionMetadata) []Span {
 			first, last = at, at
 			continue
 		}
-		at = timeline.Later(at, last) // clocks of two machines
+		at = timeline.Later(at, last) // two machines' clocks may disagree
 		list = append(list, Span{mark.name, int64(last.Sub(first)), int64(at.Sub(first)), at.Sub(last)})
 		last = at
 	}
@@ -61,7 +61,7 @@ func Spans(m *repb.ExecutedActionMetadata) []Span {
 
 func share(part, all int64) int64 { return int64(1000 * (float64(part) / float64(all))) }
 
-// SpansSoFar is the time line of an operation that is not done.
+// SpansSoFar returns the stages of an operation that has not ended.
 func SpansSoFar(op *admin.Operation, now time.Time) []Span {
 	m := &repb.ExecutedActionMetadata{QueuedTimestamp: op.GetQueued(), WorkerStartTimestamp: timestamppb.New(now)}
 	if op.GetStarted() != nil {

@@ -15,24 +15,24 @@ import (
 	"github.com/forerunner-build/forerunner/web/series"
 )
 
-// The figures of a sample of the farm. The last three are sums since the sample before.
+// The figures of a sample of the farm. The last three are increases since the previous sample.
 const (
 	waitingFigure = iota
-	longestFigure // in seconds
+	longestFigure // longest wait in seconds
 	busyFigure
 	slotsFigure
-	usedFigure // the share of slots that are busy
+	usedFigure // share of busy slots
 	workersFigure
 	readFigure    // files that commands read
-	foundFigure   // of them, those that were in the worker's store
-	aheadFigure   // of the others, those that arrived before they were requested
-	figuresOfFarm // their number
+	foundFigure   // those that the worker's store had
+	aheadFigure   // the others that arrived before a command requested them
+	figuresOfFarm // number of figures
 )
 
 // samplePeriod is the finest resolution.
 const samplePeriod = 10 * time.Second
 
-// farmShape and workerShape have a level for each of charts.Spans.
+// farmShape and workerShape have one level for each of charts.Spans.
 var (
 	farmShape = series.Shape{Figures: figuresOfFarm, Levels: []series.Level{
 		{Step: samplePeriod, Bins: 360}, {Step: time.Minute, Bins: 1440}, {Step: 10 * time.Minute, Bins: 2016},
@@ -42,32 +42,33 @@ var (
 	}}
 )
 
-// How many bins of each level of farmShape are one point of a line. Files are counted once a
-// minute.
+// Number of bins of each level of farmShape that make one point of a line. Files are counted once a
+// minute, so their points need more bins.
 var (
 	joined      = []int{1, 4, 6}
 	joinedFiles = []int{6, 4, 6}
 )
 
 const (
-	// maxLines limits the workers with charts, so that their record fits into 1 MiB.
+	// maxLines limits the workers with charts, so that the record of all lines fits into 1 MiB.
 	maxLines = 256
-	// keepLine is for how long that of a worker is kept that is away.
+	// keepLine is how long the line of an absent worker is kept.
 	keepLine = 24 * time.Hour
 )
 
-// Plots has the data of charts.
+// Plots holds the data of charts.
 type Plots struct {
 	kept   record.Hints // nil: charts are not saved
 	farmID string
 	logger *zap.Logger
 
-	mu      sync.Mutex // guards the rest; not held during requests
+	mu      sync.Mutex // guards the fields below; not held during requests
 	farm    *series.Series
 	workers *series.Lines
 }
 
-// New returns Plots that are stored in kept, unless that is nil, under keys that contain farm.
+// New returns Plots that are stored in kept under keys that contain farm. If kept is nil, nothing
+// is stored.
 func New(kept record.Hints, farm string, logger *zap.Logger) *Plots {
 	return &Plots{
 		kept: kept, farmID: farm, logger: logger,
@@ -91,8 +92,8 @@ func (p *Plots) key(of string) record.Key {
 	return record.Key{Bucket: names.FiguresBucket, Digest: digest.Of(digest.SHA256, []byte(of+"\x00"+p.farmID))}
 }
 
-// load loads saved charts. Damaged ones, or those of another version, start empty; an error means
-// that the store does not answer.
+// load loads the stored charts. Damaged charts, and those of another version, are replaced by empty
+// ones. An error means that the store does not answer.
 func (p *Plots) load(ctx context.Context) error {
 	if p.kept == nil {
 		return nil
@@ -130,7 +131,7 @@ func (p *Plots) get(ctx context.Context, of string) ([]byte, error) {
 	return data, err
 }
 
-// save saves the present charts.
+// save stores the charts.
 func (p *Plots) save(ctx context.Context) error {
 	if p.kept == nil {
 		return nil
@@ -141,11 +142,11 @@ func (p *Plots) save(ctx context.Context) error {
 	return errors.Join(p.kept.Put(ctx, p.key("farm"), farm), p.kept.Put(ctx, p.key("workers"), workers))
 }
 
-// A line is one of the farm.
+// A line is a chart of the farm.
 type line struct {
 	title string
 	unit  charts.Unit
-	join  []int // by level
+	join  []int // bins per point, by level
 	point func(series.Bin) charts.Point
 }
 
@@ -155,7 +156,7 @@ func mean(figure int) func(series.Bin) charts.Point {
 	}
 }
 
-// ratio is not known where whole is 0.
+// ratio returns part/whole as a point; unknown if whole is 0.
 func ratio(part, whole, peak float64) charts.Point {
 	if whole <= 0 {
 		return charts.Point{}
@@ -180,8 +181,8 @@ func linesOfFarm() []line {
 	}
 }
 
-// Farm draws the charts of the farm over a span. The present values are the newest two points of
-// the shortest span.
+// Farm draws the charts of the farm over a span. The present values come from the two newest points
+// of the shortest span.
 func (p *Plots) Farm(now time.Time, span int) (all []charts.Plot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +208,7 @@ func (p *Plots) Farm(now time.Time, span int) (all []charts.Plot) {
 	return all
 }
 
-// Worker draws the line of a worker with that IDOf.
+// Worker draws the chart of the worker whose IDOf is worker.
 func (p *Plots) Worker(worker string, now time.Time, span int) charts.Plot {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,8 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/answers"
 )
 
-// A growingFarm has one worker, half of whose slots are busy, and whose commands read ten files a
-// minute.
+// A growingFarm has one worker with half of its slots busy. Its commands read ten files a minute.
 type growingFarm struct {
 	admin.UnimplementedSchedulerServer
 	start time.Time
@@ -39,7 +38,7 @@ func (g growingFarm) ListWorkers(context.Context, *admin.ListWorkersRequest) (*a
 	}}}, nil
 }
 
-// hints holds records by their digest.
+// hints has records by digest.
 type hints map[digest.Digest][]byte
 
 func (h hints) Get(_ context.Context, k record.Key) ([]byte, error) {
@@ -54,7 +53,7 @@ func (h hints) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// silent are hints that do not answer until they are told.
+// silent hints do not answer until the test lets them.
 type silent struct {
 	hints
 	answers atomic.Bool
@@ -67,7 +66,7 @@ func (s *silent) Get(ctx context.Context, k record.Key) ([]byte, error) {
 	return s.hints.Get(ctx, k)
 }
 
-// running has a Sampler fill Plots; stop is what the program's end does.
+// running starts a Sampler that fills Plots; stop does the same as the end of the program.
 func running(t *testing.T, scheduler admin.SchedulerServer, kept record.Hints, log *zap.Logger) (p *Plots, stop func()) {
 	t.Helper()
 	p = New(kept, "", log)
@@ -82,8 +81,8 @@ func running(t *testing.T, scheduler admin.SchedulerServer, kept record.Hints, l
 	}
 }
 
-// TestFiguresOverRestarts has a farm of a day, of which half an hour is a gap, and one after a
-// crash, that loses what was not kept.
+// TestFiguresOverRestarts restarts a farm of a day after a gap of half an hour, and again after a
+// crash, which loses only the samples that were not stored.
 func TestFiguresOverRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := hints{}
@@ -126,7 +125,8 @@ func TestFiguresOverRestarts(t *testing.T) {
 	})
 }
 
-// TestFiguresThatCannotBeRead has damage, which is warned of, and a store that answers late.
+// TestFiguresThatCannotBeRead has damaged charts, which must cause a warning, and a store that
+// answers late.
 func TestFiguresThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.WarnLevel)
@@ -170,7 +170,7 @@ func TestFiguresThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// TestFiguresOnDisk compares bounds with those in docs/ARCHITECTURE.md.
+// TestFiguresOnDisk compares the limits with those in docs/ARCHITECTURE.md.
 func TestFiguresOnDisk(t *testing.T) {
 	if got := farmShape.MaxBytes(); got > 276<<10 {
 		t.Errorf("the farm takes up to %d bytes", got)
@@ -180,7 +180,7 @@ func TestFiguresOnDisk(t *testing.T) {
 	}
 }
 
-// TestReadings has a worker that counts from nothing again.
+// TestReadings has a worker whose counters restart from zero.
 func TestReadings(t *testing.T) {
 	was := reading{10, 8, 1}
 	if got := (reading{15, 9, 3}).since(was); got != (reading{5, 1, 2}) {

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// workersPeriod is how often workers are sampled.
+	// workersPeriod is the interval between samples of workers.
 	workersPeriod = time.Minute
-	// savePeriod is how often charts are saved, and how much a crash loses at most.
+	// savePeriod is the interval between saves, so a crash loses at most this much.
 	savePeriod = 5 * time.Minute
-	// loadTries is how many samples are dropped for a store that does not answer, before charts
-	// start empty.
+	// loadTries is the number of samples that are dropped while the store does not answer. After
+	// that, charts start empty.
 	loadTries    = 6
 	loadPatience = 5 * time.Second
-	// lastPatience is how long the end of the program waits for the last samples to be kept.
+	// lastPatience is the timeout of the last save when the program ends.
 	lastPatience = time.Second
-	// workersAtOnce is how many workers are asked for at a time, and maxPages how often.
+	// workersAtOnce is the page size of listing workers, maxPages the maximum number of pages.
 	workersAtOnce, maxPages = 1000, 10
 )
 
-// A Sample is the state of the farm at a moment.
+// A Sample is the state of the farm at one moment.
 type Sample struct {
 	Waiting, Executing, Slots, Busy, Free, Workers, Draining, Lost int64
 	Longest                                                        time.Duration // longest wait of the first action of a queue
 }
 
-// SampleOf sums up queues.
+// SampleOf adds up the queues.
 func SampleOf(list *admin.ListQueuesResponse) Sample {
 	x := Sample{Waiting: list.GetUnmatched(), Lost: list.GetWorkersLost()}
 	for _, q := range list.GetQueues() {
@@ -51,33 +51,33 @@ func SampleOf(list *admin.ListQueuesResponse) Sample {
 	return x
 }
 
-// IDOf identifies a worker over time.
+// IDOf returns an identifier of a worker that stays the same over restarts.
 func IDOf(w *admin.Worker) string {
 	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
 }
 
-// BusyOf returns the number of busy slots of a worker, and of all its slots.
+// BusyOf returns the numbers of busy slots and of all slots of a worker.
 func BusyOf(w *admin.Worker) (busy, all int32) {
 	all = max(w.GetSlots(), 1)
 	return min(w.GetActions(), all), all
 }
 
-// A Sampler fills Plots.
+// A Sampler takes samples for Plots.
 type Sampler struct {
 	*answers.Source
 	plots  *Plots
-	read   map[string]reading // by the ID of a worker, since its start; of those that were there last
-	minute int64              // in which workers were looked at last
+	read   map[string]reading // by worker ID, since the worker's start; only workers of the latest sample
+	minute int64              // of the latest sample of workers
 }
 
 // NewSampler returns a Sampler, which takes no samples before Run.
 func NewSampler(s *answers.Source, p *Plots) *Sampler { return &Sampler{Source: s, plots: p} }
 
-// A reading is how many files commands have read.
+// A reading counts the files that commands have read.
 type reading struct{ all, found, ahead int64 }
 
-// Run takes samples until ctx ends, and returns nil. It takes them in the middle of each period, so
-// that each counts in its own period even if it is a little early or late.
+// Run takes samples until ctx ends, and returns nil. It takes each in the middle of its period, so
+// that it counts there even if it is a little early or late.
 func (s *Sampler) Run(ctx context.Context) error {
 	loaded, saved := false, time.Now()
 	for try := 1; ctx.Err() == nil; try++ {
@@ -147,8 +147,8 @@ func (s *Sampler) Sample(ctx context.Context) {
 	s.plots.add(now, figures)
 }
 
-// sampleWorkers adds to the chart of each worker, and returns the reads of commands since the last
-// time.
+// sampleWorkers adds to the chart of each worker, and returns the reads of all commands since its
+// previous call.
 func (s *Sampler) sampleWorkers(ctx context.Context, now time.Time) (sum reading, err error) {
 	var lines []series.Sample
 	read, token := map[string]reading{}, ""
@@ -187,7 +187,8 @@ func readingOf(w *admin.Worker) reading {
 	return reading{all: r.GetFilesLocal() + others, found: r.GetFilesLocal(), ahead: r.GetFilesForeseen()}
 }
 
-// since returns the reads after was. A worker with lower counts was restarted.
+// since returns the reads after an earlier reading. If a count has decreased, the worker was
+// restarted and all its reads are new.
 func (r reading) since(was reading) reading {
 	if r.all < was.all || r.found < was.found || r.ahead < was.ahead {
 		return r

@@ -9,22 +9,22 @@ import (
 	terminal "github.com/buildkite/terminal-to-html/v3"
 )
 
-// commands are control strings of terminals (OSC, APC, DCS), for links and images: output is shown
-// as text with colours, and nothing else.
+// commands matches control strings of terminals (OSC, APC, DCS), which make links and images. Pages
+// show only text and colours.
 var commands = regexp.MustCompile(`(?s)\x1b[\]_P^X].*?(?:\x07|\x1b\\)`)
 
 const (
-	// screenLines is how many lines a command can move its cursor back in, as progress bars do.
-	// Each takes some kilobytes, and a longer one of the text, such as a link command with colours,
-	// one for each screenColumns characters.
+	// screenLines is how many lines back a command can move its cursor, as progress bars do. Each
+	// takes some kilobytes. A longer line of text, such as a link command with colours, takes one
+	// more for each screenColumns characters.
 	screenLines, screenColumns = 200, 160
-	// mostRendered is how many times its size a text may take as HTML, or leastRendered bytes.
-	// Spaces and colours can be made by a few bytes each.
+	// mostRendered limits the HTML of a text, as a multiple of the text's size, but allows
+	// leastRendered bytes. A few bytes of escape codes can make many spaces and colours.
 	mostRendered, leastRendered = 4, 64 << 10
 )
 
-// rendered shows output as a terminal would: colours are classes of the style sheet. A text with
-// too many of them is shown without.
+// rendered shows output as a terminal would: colours become CSS classes. If the HTML would be too
+// large, colours are omitted.
 func rendered(text string) template.HTML {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\x00", "\ufffd")
 	text = onlyColours(commands.ReplaceAllString(text, ""))
@@ -32,14 +32,14 @@ func rendered(text string) template.HTML {
 		return template.HTML(template.HTMLEscapeString(strings.TrimSuffix(text, "\n")))
 	}
 	screen := screenFor(text)
-	var html strings.Builder // it escapes HTML
+	var html strings.Builder // the builder in html/template escapes HTML
 	most := max(mostRendered*len(text), leastRendered)
 	screen.ScrollOutFunc = func(line string) {
 		if html.Len() <= most {
 			html.WriteString(line)
 		}
 	}
-	_, _ = screen.Write([]byte(text)) // which never fails
+	_, _ = screen.Write([]byte(text)) // Write never fails
 	if html.Len() <= most {
 		html.WriteString(screen.AsHTML())
 	}
@@ -49,13 +49,13 @@ func rendered(text string) template.HTML {
 	return template.HTML(html.String())
 }
 
-// plain shows a text without colours.
+// plain returns a text without colours.
 func plain(text string) template.HTML {
 	return template.HTML(template.HTMLEscapeString(escapes.ReplaceAllString(text, "")))
 }
 
-// screenFor returns a screen that has room for the longest line of a text beside its visible part:
-// a longer line would make several.
+// screenFor returns a screen with room for the longest line of a text, besides its visible part: a
+// longer line would become several.
 func screenFor(text string) *terminal.Screen {
 	longest := 0
 	for line := range strings.Lines(text) {
@@ -69,11 +69,11 @@ func screenFor(text string) *terminal.Screen {
 	return screen
 }
 
-// escapes are the remaining ones in a text of only colours.
+// escapes matches the remaining escape sequences of a text after onlyColours.
 var escapes = regexp.MustCompile(`\x1b(\[[0-9;:?<=>]*[ -/]*[@-~]?)?`)
 
-// onlyColours removes each escape that does not begin a colour, also a control string that results
-// from removing others.
+// onlyColours removes all escape sequences except colours, including control strings that appear
+// only when others are removed.
 func onlyColours(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 )
 
-// TestOnlyColours prints control strings, also such that are whole only when others have been taken
-// out of them.
+// TestOnlyColours removes control strings, including those that appear only when others are
+// removed.
 func TestOnlyColours(t *testing.T) {
 	for name, text := range map[string]string{
 		"link":          "\x1b]8;;http://attacker.example/\x07click\x1b]8;;\x07",
@@ -34,8 +34,8 @@ func TestOnlyColours(t *testing.T) {
 	}
 }
 
-// TestRenderedIsBounded shows outputs of lines that a screen has much room for: all of their
-// lines are there, and they take a few times their size.
+// TestRenderedIsBounded renders outputs whose lines take much room on a screen. All lines must be
+// there, and the HTML must be a few times as large as the output.
 func TestRenderedIsBounded(t *testing.T) {
 	const size = maxPrinted / 4
 	for _, line := range []string{"x\n", "\x1b[159Cx\n", "\x1b[31mx\x1b[0m\n", "\x1b[4;31mx\x1b[7;32mx", "<\n"} {
@@ -57,7 +57,7 @@ func TestRenderedIsBounded(t *testing.T) {
 	}
 }
 
-// TestRenderingTakesTurns has a large output wait for one of another caller, and a small one not.
+// TestRenderingTakesTurns has a large output wait for another caller's. A small one must not wait.
 func TestRenderingTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewReader(nil)
@@ -87,13 +87,13 @@ func TestRenderingTakesTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if html := string(p.HTML(ended, strings.Repeat(coloured, quicklyRendered))); strings.ContainsAny(html, "<\x1b") {
-			t.Error("who does not wait for a turn gets a large output with colours")
+			t.Error("a caller that does not wait for its turn gets a large output with colours")
 		}
 	})
 }
 
-// TestLinesStayWhole shows lines that are longer than a screen, with colours and without, and one
-// that follows, in as many lines.
+// TestLinesStayWhole renders lines longer than a screen, with colours and without, and a line after
+// them. The number of lines must stay the same.
 func TestLinesStayWhole(t *testing.T) {
 	for _, size := range []int{screenColumns, screenColumns * screenLines, 3*screenColumns*screenLines + 7, maxPrinted - 64} {
 		long := strings.Repeat("x", size)
@@ -112,8 +112,7 @@ func TestLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestCursorMovesBack has a command write over the first of the lines that it can move its cursor
-// back in.
+// TestCursorMovesBack has a command overwrite the first line that its cursor can reach.
 func TestCursorMovesBack(t *testing.T) {
 	var text strings.Builder
 	for range screenLines - 1 {
@@ -126,7 +125,7 @@ func TestCursorMovesBack(t *testing.T) {
 	}
 }
 
-// TestPlainText shows a text without escapes as it is.
+// TestPlainText renders a text without escape codes unchanged.
 func TestPlainText(t *testing.T) {
 	if got, want := string(rendered("<a>\t&\r\n\n  \x00 b\n")), "&lt;a&gt;\t&amp;\n\n  \ufffd b"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -1,7 +1,7 @@
-// Package printed shows the output of commands: as text, and in colours as a terminal would. Only
-// text and colours are left of it: links, images and other control strings are removed.
+// Package printed shows the output of commands as text, with the colours that a terminal would
+// show. It removes links, images and all other control strings.
 //
 // Everything is limited: the shown part of a stream, the lines in which a command can move its
-// cursor back, and the bytes of HTML. Only one large text at a time is rendered: callers take turns.
-// The package has no goroutines and no locks.
+// cursor back, and the bytes of HTML. One large text is rendered at a time: callers take turns. The
+// package has no goroutines and no locks.
 package printed

@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
-// maxPrinted bounds the output of a command that is shown on its page.
+// maxPrinted limits the output of a command on its page.
 const maxPrinted = 1 << 20
 
 // A Text is the output of a command on one stream.
@@ -24,7 +24,7 @@ type Text struct {
 	Title string
 	Text  string
 	Size  int64
-	// HTML is the same output as a terminal shows it, for pages of completed operations; Path is
+	// HTML is the output as a terminal would show it, for pages of completed operations. Path is
 	// the URL of the whole output.
 	HTML template.HTML
 	Path string
@@ -33,10 +33,10 @@ type Text struct {
 }
 
 const (
-	// renderings are how many large outputs are rendered at a time: a megabyte of colours takes
-	// seconds of a processor.
+	// renderings is the number of large outputs that are rendered at once: a megabyte of colours
+	// takes seconds of CPU time.
 	renderings = 1
-	// quicklyRendered is the size up to which output needs no turn.
+	// quicklyRendered is the maximum size of an output that needs no turn.
 	quicklyRendered = 32 << 10
 )
 
@@ -51,8 +51,8 @@ func NewReader(blobs func(instance string, fn digest.Function) stored.Blobs) *Re
 	return &Reader{blobs: blobs, turns: intake.NewTurns(renderings)}
 }
 
-// HTML renders output as a terminal would. Callers take turns with large outputs; a caller that
-// does not wait gets it without colours.
+// HTML renders output as a terminal would. Callers take turns with large outputs. If ctx ends
+// before its turn, a caller gets the output without colours.
 func (s *Reader) HTML(ctx context.Context, text string) template.HTML {
 	if len(text) > quicklyRendered {
 		leave, err := s.turns.Take(ctx, auth.CallerOf(ctx))
@@ -75,7 +75,7 @@ func (s *Reader) Of(ctx context.Context, op *admin.Operation, result *repb.Actio
 	}
 }
 
-// Stream returns p with the output of a stream: raw or, unless it is nil, the content of the blob.
+// Stream completes p with the content of a stream: of blob, or raw if blob is nil.
 func (s *Reader) Stream(ctx context.Context, op *admin.Operation, p Text, raw []byte, blob *repb.Digest) Text {
 	if p.Size = int64(len(raw)); p.Size == 0 {
 		p.Size = blob.GetSizeBytes()
@@ -98,7 +98,7 @@ func (s *Reader) Stream(ctx context.Context, op *admin.Operation, p Text, raw []
 	return p
 }
 
-// blob reads a blob of the storage that an operation belongs to.
+// blob reads a blob from the storage of an operation's instance name.
 func (s *Reader) blob(ctx context.Context, op *admin.Operation, m *repb.Digest) ([]byte, error) {
 	fn, err := stored.Function(op.GetDigestFunction())
 	if err != nil {

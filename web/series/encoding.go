@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// version is the first byte of the encoding; it increases when the rest changes. A shape, the bins
+// version is the first byte of the encoding. Increase it when the rest changes. A shape, the bins
 // and a checksum follow.
 const version = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errDamaged: bytes are not those that were written.
+// errDamaged means that the encoding has no valid checksum or content.
 var errDamaged = errors.New("damaged")
 
-// MaxBytes limits the result of Encode for that shape.
+// MaxBytes returns the maximum size of the encoding of a Series of this shape.
 func (s Shape) MaxBytes() int { return len(s.header()) + s.seriesBytes() + crc32.Size }
 
-// LinesMaxBytes limits the result of Lines.Encode for that many Lines.
+// LinesMaxBytes returns the maximum size of the encoding of Lines with that many series.
 func (s Shape) LinesMaxBytes(most int) int {
 	return len(s.header()) + 4 + most*(len(name{})+8+s.seriesBytes()) + crc32.Size
 }
@@ -42,11 +42,11 @@ func (s Shape) header() []byte {
 	return b
 }
 
-// Encode returns the encoding of a Series for Decode.
+// Encode returns the encoding for Decode.
 func (s *Series) Encode() []byte { return seal(s.append(s.shape.header())) }
 
-// Decode decodes a Series. It returns an error if data is not the result of Encode of a Series of
-// that shape.
+// Decode decodes a Series. It returns an error if data is not the encoding of a Series of that
+// shape.
 func Decode(shape Shape, data []byte) (*Series, error) {
 	rest, err := open(shape, data)
 	if err != nil {
@@ -59,7 +59,7 @@ func Decode(shape Shape, data []byte) (*Series, error) {
 	return s, err
 }
 
-// Encode returns the encoding of Lines for Decode.
+// Encode returns the encoding for Lines.Decode.
 func (l *Lines) Encode() []byte {
 	b := binary.LittleEndian.AppendUint32(l.shape.header(), uint32(len(l.lines)))
 	for n, line := range l.lines {
@@ -70,8 +70,8 @@ func (l *Lines) Encode() []byte {
 	return seal(b)
 }
 
-// Decode fills l, which must be empty. If data is not the result of Encode of Lines of that shape,
-// it returns an error and l is still empty.
+// Decode fills l, which must be empty. If data is not the encoding of Lines of that shape, it
+// returns an error and l stays empty.
 func (l *Lines) Decode(data []byte) error {
 	rest, err := open(l.shape, data)
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *Lines) Decode(data []byte) error {
 	return nil
 }
 
-// append writes each level, the oldest bin first; of an empty one its count alone.
+// append writes each level, the oldest bin first. An empty bin is only its count.
 func (s *Series) append(b []byte) []byte {
 	for i := range s.levels {
 		r := &s.levels[i]
@@ -125,7 +125,7 @@ func (s *Series) append(b []byte) []byte {
 	return b
 }
 
-// read fills s, which is empty, and returns the rest of the data.
+// read fills s, which must be empty, and returns the rest of the data.
 func (s *Series) read(b []byte) ([]byte, error) {
 	for i := range s.levels {
 		r := &s.levels[i]
@@ -161,7 +161,7 @@ func seal(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// open checks all that comes before and after the bins.
+// open checks everything around the bins, and returns the bins.
 func open(shape Shape, data []byte) ([]byte, error) {
 	header := shape.header()
 	if len(data) < len(header)+crc32.Size {

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// Lines are series of the same shape by name, such as those of workers. Their number is limited:
-// when all are in use, a new one replaces the one that has been absent longest, or gets none.
+// Lines are series of the same shape by name, such as one per worker. Their number is limited: when
+// all are in use, a new name replaces the one that has been absent longest; if none is absent, the
+// new name gets no series.
 type Lines struct {
 	shape Shape
 	most  int
-	keep  time.Duration // for how long one is kept that is away
+	keep  time.Duration // for how long an absent name is kept
 	lines map[name]*line
 }
 
-// A name is the beginning of a hash.
+// A name is the beginning of the hash of a name.
 type name [16]byte
 
 type line struct {
@@ -25,7 +26,7 @@ type line struct {
 	seen int64 // Unix time of the newest sample
 }
 
-// A Sample is the figures of one name.
+// A Sample has the figures of one name.
 type Sample struct {
 	Name    string
 	Figures []float32
@@ -36,7 +37,7 @@ func NewLines(shape Shape, most int, keep time.Duration) *Lines {
 	return &Lines{shape, most, keep, map[name]*line{}}
 }
 
-// Add adds a sample of all present names. Absent names are forgotten in time.
+// Add adds the samples of all present names. It drops names that have been absent too long.
 func (l *Lines) Add(at time.Time, all []Sample) {
 	now := at.Unix()
 	var others []Sample
@@ -69,8 +70,8 @@ func (l *line) add(at time.Time, figures []float32) {
 	l.seen = at.Unix()
 }
 
-// away forgets names that have been away too long and returns the other absent ones, the longest
-// away first.
+// away drops names that have been absent too long and returns the other absent ones, the longest
+// absent first.
 func (l *Lines) away(now int64) (names []name) {
 	for n, line := range l.lines {
 		line.seen = min(line.seen, now) // the clock was set back
@@ -87,7 +88,7 @@ func (l *Lines) away(now int64) (names []name) {
 	return names
 }
 
-// Bins returns the bins of a name, as Series.Bins does; nil: it has none.
+// Bins returns the bins of a name, as Series.Bins does; nil if it has none.
 func (l *Lines) Bins(of string, level int, now time.Time) []Bin {
 	if line := l.lines[nameOf(of)]; line != nil {
 		return line.Bins(level, now, 1)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Level is the resolution of a Series, and the time for which it keeps figures.
+// A Level is a resolution of a Series, and how long figures are kept at it.
 type Level struct {
 	// Step is the length of a bin, in whole seconds.
 	Step time.Duration
@@ -16,25 +16,25 @@ type Level struct {
 // Span returns the time that a Level covers.
 func (l Level) Span() time.Duration { return time.Duration(l.Bins) * l.Step }
 
-// A Shape is the form that all series of a kind have.
+// A Shape is the common form of all series of a kind.
 type Shape struct {
 	Levels []Level
 	// Figures is the number of figures in each sample.
 	Figures int
 }
 
-// A Series has bins of each Level, for the times before the newest sample.
+// A Series has the bins of each Level. Bins end at the newest sample.
 type Series struct {
 	shape  Shape
 	levels []ring
 }
 
-// A ring has the bins of a Level: that of the index i, which counts steps since 1970, is at i
-// modulo their number.
+// A ring has the bins of a Level. A bin's index counts steps since 1970; the bin is at the index
+// modulo the number of bins.
 type ring struct {
 	Level
-	last   int64    // the newest index
-	counts []uint16 // of samples; 0: nothing is known
+	last   int64    // index of the newest bin
+	counts []uint16 // samples per bin; 0: no data
 	sums   []float32
 	peaks  []float32
 }
@@ -52,7 +52,7 @@ func New(shape Shape) *Series {
 }
 
 // Add adds a sample, whose figures must not be negative. If there are samples of later times, the
-// clock was set back: later samples are dropped.
+// clock was set back: Add drops these.
 func (s *Series) Add(at time.Time, figures []float32) {
 	for i := range s.levels {
 		s.levels[i].add(s.levels[i].index(at), figures)
@@ -69,7 +69,7 @@ func floor(a, b int64) int64 {
 	return q
 }
 
-// slot is where the bin of an index is.
+// slot returns the position of the bin of an index.
 func (r *ring) slot(i int64) int {
 	n := int64(r.Bins)
 	return int((i%n + n) % n)
@@ -88,7 +88,7 @@ func (r *ring) add(i int64, figures []float32) {
 	}
 }
 
-// moveTo makes i the newest index: bins between it and the one before are empty.
+// moveTo makes i the newest index. Bins between i and the previous newest one are empty.
 func (r *ring) moveTo(i int64) {
 	from, until := min(i, r.last)+1, max(i, r.last)
 	for j := max(from, until-int64(r.Bins)+1); j <= until; j++ {
@@ -106,13 +106,13 @@ func (r *ring) clear(at int) {
 
 // A Bin has the figures of a span of time.
 type Bin struct {
-	// Count is the number of samples; 0: nothing is known.
+	// Count is the number of samples; 0: no data.
 	Count int
-	// Sums and Peaks are the sum and the peak of each figure.
+	// Sums and Peaks have the sum and the peak of each figure.
 	Sums, Peaks []float64
 }
 
-// Mean returns the mean of a figure; 0 if nothing is known.
+// Mean returns the mean of a figure; 0 without data.
 func (b Bin) Mean(figure int) float64 {
 	if b.Count == 0 {
 		return 0
@@ -120,9 +120,9 @@ func (b Bin) Mean(figure int) float64 {
 	return b.Sums[figure] / float64(b.Count)
 }
 
-// Bins returns the figures of a level, with so many bins joined to one, the oldest first. The last
-// one includes now. Bins of the same multiple are joined, so that they do not change as time goes
-// on; the first may be incomplete.
+// Bins returns the figures of a level, the oldest first. It joins that many bins to one. The last
+// one includes now. Joined bins begin at multiples of their length, so that they stay the same as
+// time passes; the first may be incomplete.
 func (s *Series) Bins(level int, now time.Time, join int) []Bin {
 	r := &s.levels[level]
 	bins, n, width := make([]Bin, r.Bins/join), int64(join), s.shape.Figures

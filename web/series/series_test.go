@@ -17,7 +17,7 @@ var (
 type model struct {
 	at      []time.Time
 	figures [][]float32
-	latest  time.Time // also of those that the clock, set back, has made undone: they took the place of others
+	latest  time.Time // including samples that were dropped when the clock was set back
 }
 
 func (m *model) add(at time.Time, figures []float32) {
@@ -30,7 +30,7 @@ func (m *model) add(at time.Time, figures []float32) {
 	}
 }
 
-// bins says the same as Series.Bins, by looking at each sample.
+// bins returns the same as Series.Bins, from the samples themselves.
 func (m *model) bins(l Level, figures int, now time.Time, join int) []Bin {
 	bins := make([]Bin, l.Bins/join)
 	for i := range bins {
@@ -56,17 +56,17 @@ func (m *model) bins(l Level, figures int, now time.Time, join int) []Bin {
 	return bins
 }
 
-// TestModel has more than two weeks with gaps, restarts and a clock that is set back, and compares
-// what is kept with all that there was.
+// TestModel compares a Series with a model, for more than two weeks with gaps, restarts and a clock
+// that is set back.
 func TestModel(t *testing.T) {
 	for seed := range uint64(3) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s, m, now := New(farm), &model{}, day0
 		for end := day0.Add(16 * 24 * time.Hour); now.Before(end); {
 			switch random.IntN(2000) {
-			case 0: // off for a while
+			case 0: // no samples for a while
 				now = now.Add(time.Duration(random.Int64N(9*3600)) * time.Second)
-			case 1: // started again
+			case 1: // a restart
 				var err error
 				if s, err = Decode(farm, s.Encode()); err != nil {
 					t.Fatal(err)
@@ -74,8 +74,8 @@ func TestModel(t *testing.T) {
 			case 2:
 				if random.IntN(8) == 0 {
 					now = now.Add(-time.Duration(random.Int64N(2*3600)) * time.Second)
-					// What is in the same bins as the new time is kept whole, so that the model
-					// need not know of bins.
+					// Set the clock back only to the end of a bin. Otherwise the model would have
+					// to know which samples share a bin with the new time.
 					now = now.Truncate(10 * time.Minute).Add(10*time.Minute - time.Second)
 				}
 			case 3:
@@ -109,7 +109,7 @@ func compare(t *testing.T, s *Series, m *model, now time.Time) {
 	}
 }
 
-// TestClock has clocks that jump further than anything is kept.
+// TestClock has the clock jump further than the longest level.
 func TestClock(t *testing.T) {
 	s := New(farm)
 	for _, at := range []time.Time{day0, day0.AddDate(50, 0, 0), day0, time.Unix(-1, 0), day0} {
@@ -148,7 +148,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestDamage changes each byte of what is written, and cuts it off.
+// TestDamage changes each byte of an encoding, and truncates it at each byte.
 func TestDamage(t *testing.T) {
 	small := Shape{Levels: []Level{{time.Minute, 3}}, Figures: 1}
 	s, l := New(small), NewLines(small, 2, time.Hour)
@@ -167,13 +167,14 @@ func TestDamage(t *testing.T) {
 			bad := slices.Clone(c.data)
 			bad[i] ^= 4
 			if c.decode(bad) == nil || c.decode(c.data[:i]) == nil {
-				t.Errorf("%s: damage at %d is not seen", what, i)
+				t.Errorf("%s: damage at %d is not noticed", what, i)
 			}
-			// Whoever can write the store can make a checksum, too.
+			// Anyone who can write to the store can also compute a checksum, so decoding must not
+			// panic.
 			_, _ = c.decode(seal(bad[:i])), c.decode(seal(slices.Clone(bad[:len(bad)-4])))
 		}
 		if c.decode(seal(append(slices.Clone(c.data[:len(c.data)-4]), 0))) == nil {
-			t.Errorf("%s: what follows is not seen", what)
+			t.Errorf("%s: surplus data is not noticed", what)
 		}
 	}
 	if _, err := Decode(farm, s.Encode()); err == nil {
@@ -207,9 +208,9 @@ func TestLines(t *testing.T) {
 	add("c", "a", "a")
 	expect("the first", "a", "c")
 	add("d", "b", "a", "c")
-	expect("who came first has the line", "a", "c")
+	expect("the first names keep their lines", "a", "c")
 	add("d", "c")
-	expect("who is away loses it", "c", "d")
+	expect("an absent name loses its line", "c", "d")
 	encoded := l.Encode()
 	if len(encoded) > shape.LinesMaxBytes(2) {
 		t.Errorf("%d bytes, at most %d", len(encoded), shape.LinesMaxBytes(2))
@@ -229,7 +230,7 @@ func TestLines(t *testing.T) {
 	add("d", "a")
 	expect("the clock was set back", "c", "d")
 	add("d", "a")
-	expect("who was there in the future is away now", "a", "d")
+	expect("a name of a future sample counts as absent now", "a", "d")
 	bins := l.Bins("d", 0, at.Add(-time.Minute))
 	if last := bins[len(bins)-1]; last.Count != 1 || bins[len(bins)-2].Count != 1 || bins[len(bins)-3].Count != 0 {
 		t.Errorf("bins %+v", bins[len(bins)-3:])

@@ -1,3 +1,3 @@
-// Package stored reads messages from storage for display, each only within a limit of memory. The
-// package keeps nothing. It has no goroutines.
+// Package stored reads messages from storage for display. Each read has a memory limit. The package
+// keeps no data and has no goroutines.
 package stored

@@ -14,15 +14,16 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 )
 
-// Blobs is a storage. Read returns all bytes of a small blob, which the caller may change.
+// Blobs reads from a storage. Read returns all bytes of a small blob; the caller may change them.
 type Blobs interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 }
 
-// MaxBytes limits the memory of an Action, a Command or a Directory.
+// MaxBytes limits the memory of one Action, Command or Directory.
 const MaxBytes = 2 << 20
 
-// Message reads a message, and returns its memory; one that exceeds most is an error.
+// Message reads a message into m, and returns the memory that it takes. If that exceeds most, it
+// returns an error.
 func Message(ctx context.Context, blobs Blobs, d digest.Digest, most int64, m proto.Message) (bytes int64, err error) {
 	if bytes = d.SizeBytes(); bytes <= most {
 		var b []byte
@@ -44,7 +45,7 @@ func decode(b []byte, d digest.Digest, m proto.Message) error {
 	return nil
 }
 
-// Function returns the digest function of a name.
+// Function returns the digest function of that name.
 func Function(name string) (digest.Function, error) {
 	for _, fn := range digest.Functions() {
 		if fn.String() == name {
@@ -54,7 +55,7 @@ func Function(name string) (digest.Function, error) {
 	return 0, fmt.Errorf("digest function %q is not known", name)
 }
 
-// Digest parses a hash/size.
+// Digest parses HASH/SIZE.
 func Digest(fn digest.Function, text string) (digest.Digest, error) {
 	hash, size, _ := strings.Cut(text, "/")
 	n, err := strconv.ParseInt(size, 10, 64)

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// maxDirectories bounds the directories of an input root that are read.
+	// maxDirectories limits the directories of an input root.
 	maxDirectories = 100_000
-	// maxTreeBytes limits their memory.
+	// maxTreeBytes limits the memory of these directories.
 	maxTreeBytes = 32 << 20
-	// treeReads is how many directories are read at a time.
+	// treeReads is the number of directories that are read concurrently.
 	treeReads = 16
 )
 

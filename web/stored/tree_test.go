@@ -23,8 +23,7 @@ func (b fakeBlobs) Read(_ context.Context, d digest.Digest) ([]byte, error) {
 	return nil, digest.ErrNotFound
 }
 
-// TestMessagesThatAreTooLarge reads messages for pages that take much more memory than they have
-// bytes.
+// TestMessagesThatAreTooLarge reads messages that take much more memory than their encoding.
 func TestMessagesThatAreTooLarge(t *testing.T) {
 	blobs := fakeBlobs{}
 	put := func(b []byte) digest.Digest {
@@ -32,7 +31,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 		blobs[d] = b
 		return d
 	}
-	variables := put(bytes.Repeat([]byte{0x12, 0}, 100_000)) // empty ones
+	variables := put(bytes.Repeat([]byte{0x12, 0}, 100_000)) // 100,000 empty variables
 	if _, err := Message(t.Context(), blobs, variables, MaxBytes, &repb.Command{}); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("a hundred thousand variables: %v", err)
 	}
@@ -43,7 +42,7 @@ func TestMessagesThatAreTooLarge(t *testing.T) {
 
 	root := &repb.Directory{}
 	for i := range 40 {
-		folder := put(append(bytes.Repeat([]byte{0x0a, 0}, 10_000), 0x78, byte(i))) // an unknown field tells them apart
+		folder := put(append(bytes.Repeat([]byte{0x0a, 0}, 10_000), 0x78, byte(i))) // the unknown field makes the digests differ
 		root.Directories = append(root.Directories, &repb.DirectoryNode{Name: string(rune('A' + i)), Digest: folder.Proto()})
 	}
 	encoded, err := proto.Marshal(root)

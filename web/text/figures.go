@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Duration formats a time.Duration, or a durationpb.Duration, and drops parts that are too small to
+// Duration formats a time.Duration or a durationpb.Duration. It drops parts that are too small to
 // matter.
 func Duration(d any) string {
 	var of time.Duration
@@ -33,7 +33,7 @@ func Duration(d any) string {
 	return of.Round(time.Microsecond).String()
 }
 
-// Count writes an integer with a thin space between thousands.
+// Count formats an integer with a thin space between thousands.
 func Count(n any) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
@@ -42,7 +42,7 @@ func Count(n any) string {
 	return digits
 }
 
-// Percent writes a share from 0 to 1.
+// Percent formats a share from 0 to 1.
 func Percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 // Words turns InputRoot into "Input root".
@@ -59,7 +59,7 @@ func Words(s string) string {
 	return b.String()
 }
 
-// Command writes a command as a shell would take it.
+// Command writes a command in shell syntax.
 func Command(args []string) string {
 	list := make([]string, len(args))
 	for i, a := range args {

@@ -15,8 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/plural"
 )
 
-// Bytes formats a number of bytes with the largest unit that it reaches, and below ten of them with
-// one digit after the point.
+// Bytes formats a number of bytes with the largest fitting unit. Values below ten have one decimal.
 func Bytes(n int64) string {
 	for i, unit := range []string{"GiB", "MiB", "KiB"} {
 		one := int64(1) << (10 * (3 - i))
@@ -30,7 +29,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Ago formats the time since a moment.
+// Ago formats the time since at.
 func Ago(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return ""
@@ -58,7 +57,7 @@ func Health(h *live.StoreHealth) string {
 	return strings.Join(parts, "; ")
 }
 
-// In formats the time until a moment.
+// In formats the time until at.
 func In(at *timestamppb.Timestamp) string {
 	if at == nil {
 		return ""
@@ -70,8 +69,8 @@ func In(at *timestamppb.Timestamp) string {
 	return d.Round(time.Second).String()
 }
 
-// Hindrance says why a worker gets no actions for a while, or only one; empty: it gets actions, or the
-// worker has not said why it wants none.
+// Hindrance says why the scheduler gives a worker no actions for a while, or only one; empty if it
+// gives the worker actions, or if the worker has not said why it wants none.
 func Hindrance(w *admin.Worker) string {
 	if why := w.GetReport().GetResting(); why != "" && w.GetState() == admin.Worker_RESTING {
 		return "takes no actions until it can run them: " + why
@@ -87,10 +86,11 @@ func Hindrance(w *admin.Worker) string {
 		when, plural.Of(w.GetFailedInARow(), "action"), w.GetFailedLately())
 }
 
-// Short returns the part of HASH/SIZE, or of another long name, that people compare.
+// Short returns the beginning of HASH/SIZE, or of another long name, for display.
 func Short(s string) string { return s[:min(len(s), 12)] }
 
-// Pairs formats a map as name=value,…, sorted, which is a pattern if there are no commas in it.
+// Pairs formats a map as name=value,… sorted by name. The result is a valid pattern if no name or
+// value has a comma.
 func Pairs(m map[string]string) string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {
@@ -100,7 +100,7 @@ func Pairs(m map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// Platform writes properties as name=value, with sep between them, in their order.
+// Platform formats properties as name=value, separated by sep, in their order.
 func Platform(list []*admin.Property, sep string) string {
 	parts := make([]string, len(list))
 	for i, p := range list {
@@ -109,20 +109,21 @@ func Platform(list []*admin.Property, sep string) string {
 	return strings.Join(parts, sep)
 }
 
-// Host returns the host of the key of a worker; empty if it has none.
+// Host returns the host in the key of a worker; empty if the key has none.
 func Host(key string) string {
 	return identity(key)[names.HostKey]
 }
 
-// Worker writes the key of a worker as its identity, which is a pattern.
+// Worker formats the key of a worker as its identity, which is a valid pattern.
 func Worker(key string) string {
 	if id := identity(key); id != nil {
 		return Pairs(id)
 	}
-	return key // of another scheduler, or as in its result
+	return key // the key comes from another scheduler, or from a result
 }
 
-// Machine writes the key of a worker, or its name in a result, as its identity without the position.
+// Machine formats the key of a worker, or its name in a result, as its identity without the
+// position.
 func Machine(key string) string {
 	if id := identity(key); id != nil {
 		return Pairs(names.WithoutPosition(id))
@@ -133,7 +134,7 @@ func Machine(key string) string {
 	}), ",")
 }
 
-// identity returns the identity in the key of a worker, nil if it is none.
+// identity returns the identity in the key of a worker; nil if the key is not an identity.
 func identity(key string) (id map[string]string) {
 	if json.Unmarshal([]byte(key[max(strings.IndexByte(key, '{'), 0):]), &id) != nil {
 		return nil
@@ -141,12 +142,12 @@ func identity(key string) (id map[string]string) {
 	return id
 }
 
-// Glob returns a pattern for a text with characters that patterns cannot contain: other texts may
-// match, too.
+// Glob returns a pattern for a text. It replaces characters that patterns cannot contain, so other
+// texts may match too.
 func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
 
-// OperationPrefix is the beginning of an operation's name.
+// OperationPrefix is the prefix of operation names.
 const OperationPrefix = "operations/"
 
-// OperationID returns the distinguishing part of an operation's name.
+// OperationID returns an operation's name without the prefix.
 func OperationID(name string) string { return strings.TrimPrefix(name, OperationPrefix) }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// mostTicks is how many ticks there is room for on a phone, besides that at 0.
+// mostTicks is the number of ticks that fit on a phone's screen, besides the one at 0.
 const mostTicks = 5
 
-// steps are the times in milliseconds that may be between two ticks; beyond, it is days.
+// steps are the possible intervals between ticks in milliseconds. Longer intervals are whole days.
 var steps = []int64{
 	1, 2, 5, 10, 20, 50, 100, 200, 500,
 	1_000, 2_000, 5_000, 10_000, 15_000, 30_000,
@@ -17,20 +17,20 @@ var steps = []int64{
 	3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000,
 }
 
-// A Tick is a time on the axis below the lanes.
+// A Tick is a labelled time on the axis below the lanes.
 type Tick struct {
-	// At is its place, such as 12.5%.
+	// At is the position, such as 12.5%.
 	At string
 	// Text is the time, such as 1m30s.
 	Text string
-	// Anchor is the part of the text that is there: start, middle or end.
+	// Anchor is the part of the text that is at the position: start, middle or end.
 	Anchor string
 }
 
-// Steps returns the times in milliseconds that may be between two ticks, for the page's script.
+// Steps returns the possible intervals between ticks in milliseconds, for the script of the page.
 func (l *Lanes) Steps() string { return strings.Trim(fmt.Sprint(steps), "[]") }
 
-// Ticks returns round times from 0 on.
+// Ticks returns round times, beginning with 0.
 func (l *Lanes) Ticks() (ticks []Tick) {
 	if l.Span <= 0 {
 		return []Tick{{"0%", "0", "start"}}
@@ -41,7 +41,7 @@ func (l *Lanes) Ticks() (ticks []Tick) {
 		switch {
 		case at == 0:
 			tick.Anchor = "start"
-		case float64(at) > 0.95*float64(l.Span): // else it ends beyond the axis
+		case float64(at) > 0.95*float64(l.Span): // otherwise the text would end beyond the axis
 			tick.Anchor = "end"
 		}
 		ticks = append(ticks, tick)
@@ -49,7 +49,7 @@ func (l *Lanes) Ticks() (ticks []Tick) {
 	return ticks
 }
 
-// stepOf returns the time between two ticks of a time.
+// stepOf returns the interval between ticks for a time line of span milliseconds.
 func stepOf(span int64) int64 {
 	for _, step := range steps {
 		if span/step <= mostTicks {
@@ -60,7 +60,7 @@ func stepOf(span int64) int64 {
 	return (span/(mostTicks*day) + 1) * day
 }
 
-// tickText writes a time without parts that are 0.
+// tickText formats a time without parts that are 0.
 func tickText(ms int64) string {
 	if ms == 0 {
 		return "0"

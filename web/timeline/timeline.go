@@ -20,39 +20,39 @@ import (
 const Most = 50_000
 
 const (
-	// maxLanes bounds the lanes of the time line, fewLanes are as high as there is room.
+	// maxLanes limits the lanes that are drawn. Up to fewLanes lanes share the whole height.
 	maxLanes, fewLanes = 200, 24
-	// noPart is the part of the time line, such as 1/50,000, below which a stage is not drawn.
+	// noPart is the share of the time line (1/noPart) below which a stage is not drawn.
 	noPart = 50_000
-	// waitBins are the parts of the time line for each of which is said how many actions waited,
-	// waitHeight is that of most.
+	// waitBins is the number of parts of the time line for which the average number of waiting
+	// actions is drawn; waitHeight is the height of the largest.
 	waitBins, waitHeight = 240, 40
 )
 
-// A Line has the actions of a build, for one viewer. It is for one goroutine.
+// A Line has the actions of a build, for one viewer. It is not safe for concurrent use.
 type Line struct {
-	ran []bar // that it was not told of
-	// Following: the page is open, and gets only news.
+	ran []bar // completed actions that the page does not have yet
+	// Following: the page is open and needs only additions.
 	Following bool
-	// Have is the time until which the page has completed actions, Known the number of actions.
+	// Have is the time up to which the page has completed actions, Known the number of actions.
 	Have  time.Time
 	Known int
-	// Waiting are the times since when actions without a worker have been waiting.
+	// Waiting has the time since when each queued action has been waiting.
 	Waiting []time.Time
 }
 
-// A bar is an action that ran or runs.
+// A bar is a completed or running action.
 type bar struct {
 	worker, operation, name string
-	// parts are when it was given to the worker, its command was started and ended, and when it was
-	// over.
+	// parts are the times when the worker got the action, when its command started and ended, and
+	// when the action ended.
 	parts [4]time.Time
-	// waited is how long it was queued before.
+	// waited is the time in the queue before.
 	waited time.Duration
 	failed bool
 }
 
-// partsOf are the stages that the time line tells apart.
+// partsOf returns the times that separate the stages on the time line.
 func partsOf(r *historypb.Record) [4]time.Time {
 	m, end := r.GetMetadata(), r.GetEnded().AsTime()
 	p := [4]time.Time{r.GetStarted().AsTime(), r.GetStarted().AsTime(), end, end}
@@ -62,7 +62,7 @@ func partsOf(r *historypb.Record) [4]time.Time {
 	if at := m.GetExecutionCompletedTimestamp(); at != nil {
 		p[2] = at.AsTime()
 	}
-	for i := 1; i < len(p); i++ { // clocks of two machines
+	for i := 1; i < len(p); i++ { // two machines' clocks may disagree
 		p[i] = Later(p[i], p[i-1])
 		if p[i].After(end) {
 			p[i] = Later(end, p[i-1])
@@ -71,7 +71,7 @@ func partsOf(r *historypb.Record) [4]time.Time {
 	return p
 }
 
-// Later returns the later one of two times.
+// Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -79,7 +79,7 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Add adds completed actions.
+// Add adds a completed action.
 func (l *Line) Add(r *historypb.Record, failed bool) {
 	if r.GetStarted() == nil || r.GetWorker() == "" || l.Known >= Most {
 		return
@@ -97,7 +97,7 @@ func nameOf(target, operation, mnemonic string) string {
 	return strings.TrimSpace(cmp.Or(target, text.OperationID(operation)) + " " + mnemonic)
 }
 
-// barsOf are what runs.
+// barsOf returns the bars of running actions.
 func barsOf(running []*admin.Operation, now time.Time) []bar {
 	list := make([]bar, 0, len(running))
 	for _, op := range running {
@@ -114,7 +114,7 @@ func barsOf(running []*admin.Operation, now time.Time) []bar {
 	return list
 }
 
-// News returns the bars that the page does not have, and those of all running actions.
+// News returns the bars that the page does not have yet, and those of all running actions.
 func (l *Line) News(running []*admin.Operation, now time.Time) []byte {
 	m := laneMessage{Origin: now.UnixMilli()}
 	now = now.Truncate(time.Millisecond)
@@ -125,20 +125,20 @@ func (l *Line) News(running []*admin.Operation, now time.Time) []byte {
 	return m.json()
 }
 
-// A laneMessage tells the page's script of bars. Times are in milliseconds.
+// A laneMessage sends bars to the script of the page. Times are in milliseconds.
 type laneMessage struct {
-	// Origin is what times of bars are after.
+	// Origin is the start of the time line; times of bars are relative to it.
 	Origin  int64    `json:"origin"`
 	Workers []string `json:"workers"`
 	Ended   []barRow `json:"ended"`
 	Running []barRow `json:"running"`
-	// Waits are seconds in which actions were queued that wait now, each with how many.
+	// Waits has pairs: a second, and how many of the waiting actions were queued in it.
 	Waits [][2]int64 `json:"waits"`
 	known map[string]int
 }
 
-// A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, what it is
-// called and how long it waited.
+// A barRow is a bar: the index of its worker, four times, 1 if it failed, its operation, its name
+// and how long it waited.
 type barRow [9]any
 
 func (m *laneMessage) rows(list []bar) []barRow {
@@ -165,7 +165,7 @@ func (m *laneMessage) rows(list []bar) []barRow {
 	return rows
 }
 
-// waiting adds those that wait.
+// waiting adds the waiting actions.
 func (m *laneMessage) waiting(since []time.Time) {
 	counts := map[int64]int64{}
 	for _, at := range since {
@@ -180,30 +180,31 @@ func (m *laneMessage) waiting(since []time.Time) {
 func (m *laneMessage) json() []byte {
 	b, err := json.Marshal(m)
 	if err != nil {
-		return nil // it has nothing that cannot be written
+		return nil // every field can be encoded
 	}
 	return b
 }
 
-// Lanes is the time line of a build as its page shows it: a lane for each position of a worker,
-// with its actions one after another.
+// Lanes is the time line of a build as the page shows it: a lane for each position of a worker,
+// with its actions in sequence.
 type Lanes struct {
 	Lanes []Lane
-	// More is the number of lanes that are not drawn, Most the number of those that are. Each is
-	// Lane high, with a pixel between two.
+	// More is the number of lanes that are not drawn, Most the maximum number of drawn lanes. Each
+	// is Lane pixels high, with a pixel between two.
 	More, Most, Lane int
-	// Have is the time until which it has completed actions, Span the time that it shows; both in
-	// milliseconds.
+	// Have is the time up to which the page has completed actions, Span the length of the time
+	// line; both in milliseconds.
 	Have, Span int64
-	// Paths are all bars of each stage as one path, whatever the number of actions.
+	// Paths has one path for each stage with all its bars, whatever the number of actions.
 	Paths []Path
-	// Data has the actions for the script that names the one under the pointer, and adds to them.
+	// Data has the actions for the script, which shows the name of the one under the pointer, and
+	// adds new ones.
 	Data template.JS
 	// Waits is the path of the number of actions that waited for a worker, averaged over each of
-	// 240 parts of the time; MostWaits is the largest, rounded up.
+	// 240 parts of the time line. MostWaits is the largest, rounded up.
 	Waits     string
 	MostWaits int
-	// Kept: only the position on the page is given, because the page has the rest.
+	// Kept: the page keeps the drawing that it has, and only its position is given.
 	Kept bool
 }
 
@@ -268,7 +269,7 @@ func (l *Line) Draw(running []*admin.Operation, now time.Time) *Lanes {
 	ran, runs = slices.DeleteFunc(slices.Clone(ran), left), slices.DeleteFunc(runs, left)
 	m.Ended, m.Running = m.rows(ran), m.rows(runs)
 	m.waiting(l.Waiting)
-	drawn.Data = template.JS(m.json()) // of encoding/json, which escapes what ends a script
+	drawn.Data = template.JS(m.json()) // encoding/json escapes </script>
 	drawn.bars(m.Ended, m.Running)
 	drawn.wait(slices.Concat(m.Ended, m.Running), m.Waits)
 	return drawn
@@ -302,7 +303,8 @@ func (l *Lanes) bars(ended, running []barRow) {
 	}
 }
 
-// wait draws how many of these waited, and wait now. The page's script does the same.
+// wait draws how many actions were waiting at each time: those of rows before they ran, and those
+// that still wait. The script of the page does the same.
 func (l *Lanes) wait(rows []barRow, waits [][2]int64) {
 	var sums [waitBins]float64
 	per := float64(l.Span) / waitBins
@@ -328,7 +330,7 @@ func (l *Lanes) wait(rows []barRow, waits [][2]int64) {
 	l.Waits = path.String()
 }
 
-// byNumbers orders the keys of workers as people do: w2 comes before w10.
+// byNumbers orders the keys of workers with numbers by value: w2 comes before w10.
 func byNumbers(a, b string) int {
 	for a != "" && b != "" {
 		x, y := run(a), run(b)
@@ -347,7 +349,8 @@ func byNumbers(a, b string) int {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// run is how many bytes at the begin of s are all digits, or all something else.
+// run returns the length of the beginning of s that consists only of digits, or only of other
+// characters.
 func run(s string) int {
 	n := 1
 	for n < len(s) && isDigit(s[n]) == isDigit(s[0]) {

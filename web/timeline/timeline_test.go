@@ -12,7 +12,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// TestLanes draws actions of workers whose names have numbers, one of which still runs.
+// TestLanes draws actions of workers whose names contain numbers; one action still runs.
 func TestLanes(t *testing.T) {
 	began := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	l := &Line{}

@@ -16,7 +16,7 @@ type Event struct {
 	Took  int64          `json:"dur,omitempty"`
 	PID   int            `json:"pid"`
 	TID   int            `json:"tid"`
-	ID    int            `json:"id,omitempty"` // of an event that overlaps others of its thread
+	ID    int            `json:"id,omitempty"` // identifies an event that overlaps others of its thread
 	Args  map[string]any `json:"args,omitempty"`
 }
 

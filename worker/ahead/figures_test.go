@@ -144,9 +144,9 @@ func (m *memory) Put(_ context.Context, k record.Key, value []byte) error {
 	return nil
 }
 
-// TestFigures has commands open files of random trees, with random profiles and stores, and
-// compares the figures with what the test itself saw: what was in the store, and what was on its
-// way from storage, when a file was opened.
+// TestFigures has commands open files of random trees, with random profiles and stores. It compares
+// the figures with what the test recorded: for each opened file, whether it was in the store or on
+// its way from storage.
 func TestFigures(t *testing.T) {
 	var all prefetch.Figures
 	for seed := range uint64(40) {
@@ -186,7 +186,7 @@ func (s *far) fill(t *testing.T, random *rand.Rand, store *disk.Store, isFile ma
 	return before
 }
 
-// profilesOf returns profiles of an action that have nothing to do with what it will read.
+// profilesOf returns profiles of an action that are unrelated to what it will read.
 func profilesOf(t *testing.T, random *rand.Rand, a prefetch.Action, paths []string) *prefetch.Profiles {
 	t.Helper()
 	profiles := prefetch.NewProfiles(&memory{records: map[record.Key][]byte{}}, prefetch.ProfilesOptions{})

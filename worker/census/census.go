@@ -7,13 +7,14 @@ import (
 )
 
 const (
-	// patience is how long there have to be too many hidden objects: those of a process that ends
-	// are hidden until the kernel has freed them.
+	// patience is how long there must be too many hidden objects before anyone is blamed: the
+	// objects of an ending process are hidden until the kernel has freed them.
 	patience = 2 * time.Second
-	// falls: the kernel is freeing hidden objects if one in so many has gone.
+	// falls: the kernel is freeing hidden objects if at least 1/falls of them have gone.
 	falls = 8
-	// share bounds the time that counts of many objects take: one part in so many, unless there are
-	// more and more. A command can make looks at processes long, so that they have longestRest.
+	// share limits the time for counting many objects to 1/share of all time, unless their number
+	// keeps growing. A command can make counting its processes slow, so the pause is at most
+	// longestRest.
 	share = 20
 	// longestRest is how long there is no count at most because of a look at processes.
 	longestRest = 10 * time.Second
@@ -52,7 +53,7 @@ const (
 	Innocent Verdict = iota // or there are too few objects to matter
 	Suspect                 // the command may have too many
 	Guilty                  // the command certainly has too many
-	Unknown                 // somebody has too many, and the owner is unknown
+	Unknown                 // some command has too many, but the owner is unknown
 )
 
 // A Census counts objects of one kind for all commands of a worker.
@@ -67,15 +68,15 @@ type Census struct {
 	begun  int       // calls of Begin
 	last   int       // objects in all
 	others others
-	// since is when there came to be too many hidden objects, and peak how many there were; zero:
-	// there are not.
+	// since is the time since when there have been too many hidden objects, and peak their highest
+	// number; zero: there are not too many.
 	since time.Time
 	peak  int
 	found bool // overuse with an unknown owner; until Begin
 }
 
-// others are the objects when no command ran, or fewer that were seen later: in all, and those of
-// them that no process showed.
+// others has the number of objects when no command ran, or a lower number that was seen later: all
+// objects, and those that no process showed.
 type others struct{ all, hidden int }
 
 // A tally is one count for all commands that look at the time.
@@ -197,9 +198,10 @@ func (c *Census) find(t *tally, all total) bool {
 	return c.judge(t, others{all.n, hidden}, err, share*counted+min(share*looked, longestRest))
 }
 
-// hidden returns how many of all objects no process shows. What ends meanwhile is not hidden: the
-// shown ones are counted between two counts of all. If that takes too long, none more are hidden
-// than before: who makes it take long would accuse others. looked is how long it took.
+// hidden returns how many of all objects no process shows. Objects that disappear meanwhile are not
+// hidden: the shown ones are counted between two counts of all. If counting takes too long, the
+// number of hidden objects is at most the earlier one: otherwise a process that makes counting slow
+// could get others blamed. looked is the duration.
 func (c *Census) hidden(all int, o others) (n int, looked time.Duration, err error) {
 	switch {
 	case all <= c.kind.Most || all-o.all > c.kind.Countable:
@@ -216,7 +218,7 @@ func (c *Census) hidden(all int, o others) (n int, looked time.Duration, err err
 	return max(min(all, again)-shown, 0), looked, err
 }
 
-// shown counts what any process shows. whole: there was time for all of them.
+// shown counts the objects that any process shows. whole: there was time to look at all processes.
 func (c *Census) shown(all int) (n int, whole bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A machine has objects: in all, those that its processes show, and those of one command.
+// A machine has a number of objects: all, those that its processes show, and those of one command.
 type machine struct {
 	all, shown, own int
 	unsure          bool
 	err             error
-	counts, asked   int // how often all were counted, and those of the command
+	counts, asked   int // how often all objects, and those of the command, were counted
 	looked          int // how often those that are shown were
 }
 
@@ -84,7 +84,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestOthersHaveFewerLater: what others had once, commands may not have later.
+// TestOthersHaveFewerLater: if others had objects once and have fewer later, commands may not use
+// the difference.
 func TestOthersHaveFewerLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{all: 500}
@@ -116,8 +117,8 @@ func TestOthersHaveFewerLater(t *testing.T) {
 	}
 }
 
-// TestFreeing: objects that the kernel is freeing accuse nobody, and overuse that was found stays
-// until others' are counted anew.
+// TestFreeing: while the kernel frees objects, no command is blamed. Overuse that was found before
+// remains until others' objects are counted again.
 func TestFreeing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -171,8 +172,9 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 }
 
-// TestCounts: commands that look at the same time share a count, and one that hangs holds up those
-// of its second only. Long ones are rare if there are many objects, and not more and more.
+// TestCounts: commands that ask at the same time share a count. A count that hangs delays only the
+// commands of its own second. Slow counts are rare if there are many objects and their number does
+// not keep growing.
 func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &machine{}
@@ -258,7 +260,7 @@ func TestLongLooks(t *testing.T) {
 		if got := c.look(t, time.Second); got != Innocent {
 			t.Errorf("its own look: %d", got)
 		}
-		// What grows meanwhile does so not for long.
+		// Growth during a count is noticed soon.
 		m.all = 1001
 		time.Sleep(longest + longestRest)
 		if got := c.look(t, time.Second); got != Unknown {

@@ -55,7 +55,7 @@ func TestGate(t *testing.T) {
 		if err := <-entered; err != nil {
 			t.Error(err)
 		}
-		// Nobody leaves in time.
+		// No command leaves in time.
 		short, cancel = context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		g.Alone(short, func() { t.Error("it does not wait") })

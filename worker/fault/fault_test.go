@@ -24,7 +24,7 @@ func TestStatus(t *testing.T) {
 		want codes.Code
 	}{
 		{Errorf(codes.DeadlineExceeded, "too slow"), codes.DeadlineExceeded},
-		{Errorf(codes.InvalidArgument, "odd: %w", cas.ErrCorrupt), codes.InvalidArgument}, // who knows the code is believed
+		{Errorf(codes.InvalidArgument, "odd: %w", cas.ErrCorrupt), codes.InvalidArgument}, // an explicit code has priority
 		{missing, codes.FailedPrecondition},
 		{Errorf(codes.Internal, "read: %w", missing), codes.FailedPrecondition}, // but a client can mend this
 		{castree.ErrInvalid, codes.InvalidArgument},

@@ -72,8 +72,8 @@ func examined(t *testing.T, test func(t *testing.T, m *Monitor, p *patient)) {
 	})
 }
 
-// TestFault: a fault that nobody complains of is found, ends calls for work, and is looked for
-// again ever more seldom.
+// TestFault: a fault that no action has reported is found and ends calls for work. Checks for it
+// become rarer and rarer.
 func TestFault(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, p *patient) {
 		call, done := m.Calling(t.Context())
@@ -173,8 +173,8 @@ func TestHangingDisk(t *testing.T) {
 	})
 }
 
-// TestBlame: what fails again and again, although no check says so, has the worker rest ever
-// longer.
+// TestBlame: if actions fail again and again although no check finds a fault, the worker rests for
+// longer and longer.
 func TestBlame(t *testing.T) {
 	examined(t, func(t *testing.T, m *Monitor, _ *patient) {
 		own := fmt.Errorf("run: %w", errors.Join(errors.New("odd"), &fs.PathError{Op: "open", Path: m.dir + "/1/stdout", Err: syscall.ENOENT}))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestLookout: whoever fills a disk as fast as can be, at any moment, and frees it at once, is
+// TestLookout: a process that fills a disk at full speed, at any moment, and frees it at once, is
 // noticed.
 func TestLookout(t *testing.T) {
 	const size, reserve = 1 << 30, 16 << 20
@@ -61,8 +61,8 @@ func TestBusyMachineIsNoFullDisk(t *testing.T) {
 	}
 }
 
-// TestMoments: who was there knows of a disk that may have been full between two looks, and of one
-// that the store has made room on.
+// TestMoments: actions that ran at the time learn that a disk may have been full between two
+// measurements, even if the store has freed space on it.
 func TestMoments(t *testing.T) {
 	g, dir := smallDisk(t)
 	for name, happens := range map[string]func(){

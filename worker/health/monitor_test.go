@@ -41,8 +41,8 @@ func smallDisk(t *testing.T) (*Monitor, string) {
 	return g, dir
 }
 
-// TestFullDisk: a call for work ends when the disk becomes full, and who was there then knows it
-// afterwards.
+// TestFullDisk: a call for work ends when the disk becomes full, and actions that ran at that time
+// learn of it.
 func TestFullDisk(t *testing.T) {
 	g, dir := smallDisk(t)
 	before := g.Begin()
@@ -83,7 +83,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestReadOnlyDisk: what cannot be written has no room.
+// TestReadOnlyDisk: a disk that cannot be written has no free space.
 func TestReadOnlyDisk(t *testing.T) {
 	g, dir := smallDisk(t)
 	check(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))

@@ -46,8 +46,7 @@ func open(t *testing.T, address string) *Browser {
 	return b
 }
 
-// TestStore has blobs whose digests are those that Buildbarn's own worker gives them: they are,
-// byte by byte, what it writes.
+// TestStore stores blobs that are, byte by byte, what Buildbarn's own worker writes.
 func TestStore(t *testing.T) {
 	storage := servertest.Start(t, servertest.Config{})
 	client := casclient.New(storage.Conn, casclient.Options{InstanceName: "freebsd12"})
@@ -86,7 +85,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestLinks has what follows the address: instance names as the storage knows them, and digest
+// TestLinks checks the path of a link: instance names as the storage knows them, and digest
 // functions.
 func TestLinks(t *testing.T) {
 	storage := servertest.Start(t, servertest.Config{})
@@ -121,7 +120,7 @@ func TestMessageIsKept(t *testing.T) {
 	}
 }
 
-// TestNothingIsStored has what ends without a link, and soon.
+// TestNothingIsStored has cases that end without a link, and soon.
 func TestNothingIsStored(t *testing.T) {
 	never := func(ctx context.Context, r any, info *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 		if path.Base(info.FullMethod) == "FindMissingBlobs" {

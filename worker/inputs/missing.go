@@ -26,7 +26,7 @@ const (
 
 // A Search finds the inputs of an action that storage lacks.
 type Search struct {
-	Named   []digest.Digest // the action's blobs beside Root
+	Named   []digest.Digest // the action's blobs besides Root
 	Root    digest.Digest   // of the input root; zero: there is none
 	Inputs  Loader
 	Storage Storage
@@ -77,8 +77,7 @@ func (s *Search) All(ctx context.Context, err error) error {
 	return fmt.Errorf("%v; the storage lacks all of: %w", err, &cas.MissingError{Digests: all})
 }
 
-// collect adds the action's own blobs and, level by level, those of its input root, as far as that
-// can be read.
+// collect adds the action's own blobs and, level by level, the readable blobs of its input root.
 func (s *Search) collect(ctx context.Context, inputs map[digest.Digest]struct{}) {
 	add := func(d digest.Digest) (isNew bool) {
 		_, known := inputs[d]

@@ -28,8 +28,8 @@ func (l lacking) FindMissing(_ context.Context, ds []digest.Digest) (missing []d
 	return missing, nil
 }
 
-// TestAllThatIsMissing: who is told of one missing input is told of all that can be found, each
-// once.
+// TestAllThatIsMissing: an error about one missing input names all missing inputs that can be
+// found, each once.
 func TestAllThatIsMissing(t *testing.T) {
 	of := func(text string) digest.Digest { return digest.Of(digest.SHA256, []byte(text)) }
 	k := &knownDirectories{known: map[digest.Digest]*inputtree.Directory{}}

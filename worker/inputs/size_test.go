@@ -51,7 +51,7 @@ func TestSize(t *testing.T) {
 	if k.asked != 2 {
 		t.Errorf("asked for %d directories, want each once", k.asked)
 	}
-	// What is not here is not counted, and is when it is.
+	// A missing directory does not count until it is there.
 	other := k.put(t, &repb.Directory{Files: []*repb.FileNode{file("other")}})
 	root = k.put(t, &repb.Directory{
 		Directories: []*repb.DirectoryNode{{Name: "x", Digest: leaf.Proto()}, {Name: "z", Digest: other.Proto()}},

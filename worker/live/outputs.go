@@ -23,10 +23,10 @@ const (
 	// maxWatches is how many streams of output a worker shows at once: twice as many as a scheduler
 	// allows, because the worker learns of their end a little later.
 	maxWatches = 64
-	// chunkBytes is the most that it sends at once of one of them.
+	// chunkBytes is the maximum size of a chunk of a stream.
 	chunkBytes = 64 << 10
-	// growthInterval is how often it looks whether there is more, and askInterval how
-	// often it asks whether anybody still reads where there is not.
+	// growthInterval is the interval of checks for more output. askInterval is the interval of
+	// asking whether a reader is left while there is no more output.
 	growthInterval, askInterval = 50 * time.Millisecond, time.Second
 )
 
@@ -35,7 +35,7 @@ const (
 type Outputs struct {
 	client livepb.OutputsClient // nil: output cannot be watched
 	report func() *livepb.Report
-	call   func(position int) // has a position call the scheduler now
+	call   func(position int) // makes a position call the scheduler now
 	log    *zap.Logger
 
 	mu      sync.Mutex
@@ -226,7 +226,7 @@ func (l *Outputs) push(ctx context.Context, c *livepb.Chunk) bool {
 // first watched.
 type growing struct {
 	of     *Printing // nil: none runs
-	file   *os.File  // nil: it was not there yet
+	file   *os.File  // nil: it did not exist yet
 	run    uint32    // the run of offset; 0: unknown
 	offset int64     // of the next read
 }

@@ -21,7 +21,7 @@ import (
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 )
 
-// fakeOutputs is a scheduler that wants to see what commands print.
+// fakeOutputs is a scheduler that requests the output of commands.
 type fakeOutputs struct {
 	grpc.ClientStream
 	watches chan *livepb.Watch // for the worker; closed: the call breaks
@@ -29,10 +29,10 @@ type fakeOutputs struct {
 
 	mu     sync.Mutex
 	chunks map[string][]*livepb.Chunk // by id; guarded by mu
-	done   map[string]bool            // nobody wants more; guarded by mu
+	done   map[string]bool            // streams without readers; guarded by mu
 	told   []*livepb.Report           // guarded by mu
-	early  int                        // so many reports come before the call of Serve; guarded by mu
-	read   int64                      // what the worker has to tell; guarded by mu
+	early  int                        // number of reports before the call of Serve; guarded by mu
+	read   int64                      // bytes read from the worker; guarded by mu
 }
 
 func newFakeOutputs() *fakeOutputs {
@@ -93,7 +93,8 @@ func (f *fakeServing) Recv() (*livepb.Watch, error) {
 	}
 }
 
-// shown is what came of a watch, in how many chunks, and whether the last one said that it was all.
+// shown returns the text of a stream, the number of its chunks, and whether the last chunk was
+// marked as the end.
 func (f *fakeOutputs) shown(t *testing.T, id string) (text string, chunks int, end bool) {
 	t.Helper()
 	f.mu.Lock()
@@ -150,8 +151,8 @@ func appendTo(t *testing.T, path, text string) {
 	check(t, f.Close())
 }
 
-// What a command prints is shown as it comes, from the offset on that was asked for,
-// to its end; a reader may be there before the command and before its files.
+// TestOutputIsShownAsItGrows: output is shown as it comes, from the requested offset to the end. A
+// reader may come before the command and before its files.
 func TestOutputIsShownAsItGrows(t *testing.T) {
 	dir := t.TempDir()
 	stdout, stderr := filepath.Join(dir, "stdout"), filepath.Join(dir, "stderr")
@@ -186,8 +187,9 @@ func TestOutputIsShownAsItGrows(t *testing.T) {
 	})
 }
 
-// TestRunThatDoesNotCount is run again: who watches learns it before the next run has begun, and
-// gets what that prints from its begin on; so does who comes then with what he has of the first.
+// TestRunThatDoesNotCount: a command runs again. Readers must learn of that before the next run
+// begins, and get the next run's output from its beginning, including a reader that comes with an
+// offset in the first run's output.
 func TestRunThatDoesNotCount(t *testing.T) {
 	dir := t.TempDir()
 	path := func(run, stream string) string { return filepath.Join(dir, run+stream) }
@@ -227,8 +229,8 @@ func TestRunThatDoesNotCount(t *testing.T) {
 	})
 }
 
-// A worker shows so many streams at once and says that it does not show another, until
-// somebody has gone.
+// TestTooManyWatches: a worker shows a maximum number of streams at once, and refuses another one
+// until a reader has gone.
 func TestTooManyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, f := serveLive(t)
@@ -245,7 +247,7 @@ func TestTooManyWatches(t *testing.T) {
 				t.Errorf("watch %d is refused: %t", i, got)
 			}
 		}
-		time.Sleep(2 * askInterval) // the first one hears that nobody reads
+		time.Sleep(2 * askInterval) // the first one learns that no reader is left
 		f.watches <- &livepb.Watch{Id: "late", Action: "a/1"}
 		synctest.Wait()
 		if refused("late") {
@@ -281,7 +283,7 @@ func TestLiveCallBreaks(t *testing.T) {
 	}
 }
 
-// TestLiveTell has a worker tell how it report: once it can, and again when that has changed.
+// TestLiveTell: a worker sends a report once it can, and again when the report has changed.
 func TestLiveTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeOutputs()
@@ -313,8 +315,8 @@ func TestLiveTell(t *testing.T) {
 	})
 }
 
-// TestWatched: a worker knows whether somebody asked for what a command prints, who may
-// go on reading it after its end.
+// TestWatched: a worker knows whether a reader has requested the output of a command. The reader
+// may continue after the command's end.
 func TestWatched(t *testing.T) {
 	l := New(livepb.NewOutputsClient(nil), nil, zap.NewNop()) // it is not called
 	for _, asks := range []string{"", "another", "this"} {

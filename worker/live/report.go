@@ -27,8 +27,8 @@ func (l *Outputs) Serves(ctx context.Context) bool {
 		return true
 	}
 	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
-		// What a scheduler answers that knows the call, such as FailedPrecondition before Run has
-		// called, does not matter here.
+		// The scheduler's answer, such as FailedPrecondition before Run has called, does not matter
+		// here.
 		err := l.tellOnce(ctx, l.report(), grpc.WaitForReady(true))
 		switch status.Code(err) {
 		case codes.Unimplemented:
@@ -60,7 +60,7 @@ func (l *Outputs) tell(ctx context.Context) {
 			case codes.Unimplemented:
 				return
 			case codes.FailedPrecondition:
-				pause = askInterval // the call of Serve is still under way
+				pause = askInterval // the call of Serve has not ended yet
 			}
 		}
 		select {

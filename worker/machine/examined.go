@@ -93,7 +93,7 @@ func (e *Examined) Close() {
 	e.ended.Wait()
 }
 
-// differs reports that the machine has changed, and what has changed last.
+// differs reports that the machine has changed, with the latest change.
 func (g glance) differs() error { return fmt.Errorf("%w: the latest is %s", errChanged, g.changed) }
 
 // giveWay sets the priority of the calling thread's reads (ioprio_set(2)).

@@ -65,8 +65,8 @@ func texts(patterns []string) (facts []string) {
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern) // it fails for bad patterns only
 		for _, path := range paths {
-			// What only root may read, such as the serial number of a processor (topology/ppin),
-			// commands do not see.
+			// Commands do not see files that only root may read, such as the serial number of a
+			// processor (topology/ppin).
 			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o004 == 0 {
 				continue
 			}

@@ -22,8 +22,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// shownFiles makes a folder of a tool, a folder beside it that is hidden, and a link to the first.
-// It is settled: what changes later is seen to have changed later.
+// shownFiles makes a folder with a tool, a hidden folder next to it, and a link to the first. Later
+// changes have later times.
 func shownFiles(t *testing.T) (s visibleFiles, dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -111,7 +111,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestEachOnce visits what has several names once, and nothing that is hidden.
+// TestEachOnce visits a file with several names once, and no hidden file.
 func TestEachOnce(t *testing.T) {
 	s, dir := shownFiles(t)
 	var visited []string
@@ -181,7 +181,8 @@ func TestMachinesThatAreAlike(t *testing.T) {
 	}
 }
 
-// TestMachineThatChanges has no name any more, whatever is put back.
+// TestMachineThatChanges: after a change the machine has no name any more, even if the change is
+// undone.
 func TestMachineThatChanges(t *testing.T) {
 	s, dir := shownFiles(t)
 	e, logs := begin(t, s)
@@ -207,7 +208,7 @@ func TestMachineThatChanges(t *testing.T) {
 	}
 }
 
-// TestNextLookIsFar has nobody wait for a look that does not begin in his time.
+// TestNextLookIsFar: a caller does not wait for a check that would begin after its deadline.
 func TestNextLookIsFar(t *testing.T) {
 	s, _ := shownFiles(t)
 	e, _ := begin(t, s)
@@ -226,8 +227,8 @@ func TestNextLookIsFar(t *testing.T) {
 	}
 }
 
-// TestMachineThatIsNotRead is like no other: what commands see was put together before a file
-// changed, or nobody may look.
+// TestMachineThatIsNotRead: a machine is like no other if the commands' view was prepared before a
+// file changed, or if its files cannot be read.
 func TestMachineThatIsNotRead(t *testing.T) {
 	s, dir := shownFiles(t)
 	core, logs := observer.New(zap.InfoLevel)
@@ -278,7 +279,7 @@ func TestFacts(t *testing.T) {
 	for _, node := range []string{"node0", "node1"} {
 		check(t, os.MkdirAll(filepath.Join(dir, node, "cpulist"), 0o755)) // a folder says nothing
 		check(t, os.WriteFile(filepath.Join(dir, node, "distance"), []byte("10\n"), 0o644))
-		check(t, os.Chmod(filepath.Join(dir, node, "distance"), 0o644)) // whatever the umask is
+		check(t, os.Chmod(filepath.Join(dir, node, "distance"), 0o644)) // independent of the umask
 	}
 	want = []string{dir + "/node0/distance 10", dir + "/node1/distance 10"}
 	if got := texts([]string{dir + "/node*/cpulist", dir + "/node*/distance", dir + "/none"}); !slices.Equal(got, want) {
@@ -286,7 +287,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestOwn: a machine has a name of its own over restarts, and what an operator calls alike is one.
+// TestOwn: a machine keeps its own name over restarts. Machines to which an operator gives the same
+// name count as the same.
 func TestOwn(t *testing.T) {
 	base := own("id", "", []string{"kernel 6"})
 	for name, c := range map[string]struct {
@@ -312,12 +314,12 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestTexts: facts are what commands can read, and what stays as it is.
+// TestTexts: facts include only files that commands can read and that do not change.
 func TestTexts(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"core_id": 0o444, "ppin": 0o400} {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte("1\n"), mode))
-		check(t, os.Chmod(filepath.Join(dir, name), mode)) // whatever the umask is
+		check(t, os.Chmod(filepath.Join(dir, name), mode)) // independent of the umask
 	}
 	if got := texts([]string{dir + "/*"}); !slices.Equal(got, []string{filepath.Join(dir, "core_id") + " 1"}) {
 		t.Errorf("facts are %q", got)

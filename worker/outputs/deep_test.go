@@ -42,7 +42,7 @@ func makeDeep(t *testing.T, dir string, depth, files int) {
 	t.Cleanup(func() { check(t, folders.RemoveTree(filepath.Join(dir, "d"))) })
 }
 
-// countOpens counts what anybody opens on the mount at dir, and refuses what is beyond most.
+// countOpens counts all opens on the mount at dir, and refuses those beyond most.
 func countOpens(t *testing.T, dir string, most int64) *atomic.Int64 {
 	t.Helper()
 	const opens = unix.FAN_OPEN_PERM | unix.FAN_ONDIR
@@ -92,8 +92,8 @@ func countOpens(t *testing.T, dir string, most int64) *atomic.Int64 {
 	return n
 }
 
-// TestDeepOutputsAreWalkedOnce: what is at the bottom of a deep folder costs no more opens than at
-// the top, nor do folders beside those of a deep chain cost the whole way to them.
+// TestDeepOutputsAreWalkedOnce: an output at the bottom of a deep folder costs no more opens than
+// one at the top, and folders next to a deep chain do not cost the whole path.
 func TestDeepOutputsAreWalkedOnce(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {

@@ -49,7 +49,7 @@ func (f *folder) child(name string) *folder {
 	return &folder{above: f, name: name, full: f.path(name), depth: f.depth + 1}
 }
 
-// path is that of name in f.
+// path returns the path of name in f.
 func (f *folder) path(name string) string {
 	if f.full == "." {
 		return name

@@ -36,7 +36,7 @@ type Outputs struct {
 	// Result is the action's result, as far as outputs are concerned.
 	Result *repb.ActionResult
 	blobs  map[digest.Digest]casclient.Blob
-	// needs has all blobs that the result needs: those, and those of unchanged inputs.
+	// needs has all blobs that the result needs, including unchanged inputs.
 	needs map[digest.Digest]struct{}
 	unpin []func()
 	// movable: outputs may be moved into the store, because nobody can write to them later, and
@@ -76,7 +76,8 @@ type Options struct {
 	Inputs   Source
 	Store    *disk.Store
 	Storage  *casclient.Client
-	// Vacated says that nobody has the command's files open: they may be moved instead of copied.
+	// Vacated says that no process has the command's files open: they may be moved instead of
+	// copied.
 	Vacated bool
 }
 

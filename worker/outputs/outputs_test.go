@@ -28,7 +28,7 @@ import (
 type inputRoot struct {
 	dir    string
 	inputs map[string]vfs.Input
-	look   func() // is called whenever somebody asks what is unchanged; it may be nil
+	look   func() // called for each question about unchanged inputs; may be nil
 }
 
 func (f *inputRoot) Path() string { return f.dir }
@@ -41,10 +41,10 @@ func (f *inputRoot) Unchanged(path string) (vfs.Input, bool) {
 	return in, ok
 }
 
-// Written says that all that is there is written, so that it can be moved.
+// Written says that every file is a written one, which can be moved.
 func (f *inputRoot) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
 
-// Enter returns a place that says the same of what is below.
+// Enter returns a Dir with the same answers for a subfolder.
 func (f *inputRoot) Enter(path string) (vfs.Dir, error) {
 	in := &inputRoot{dir: filepath.Join(f.dir, path), inputs: map[string]vfs.Input{}, look: f.look}
 	for name, input := range f.inputs {
@@ -115,8 +115,8 @@ func file(path, text string) *repb.OutputFile {
 	return &repb.OutputFile{Path: path, Digest: of(text).Proto()}
 }
 
-// TestInputsStayUnread: what is made is moved away, what is an input is named by its digest and
-// stays where it is.
+// TestInputsStayUnread: created files are moved away; unchanged inputs are named by their digests
+// and stay in place.
 func TestInputsStayUnread(t *testing.T) {
 	o, root, err := collect(t, Policy{}, map[string]string{"made": "new", "in": "input"}, "made", "in", "none")
 	check(t, err)
@@ -154,8 +154,8 @@ func (tooLarge) OpenBlob(context.Context, digest.Digest) (*os.File, error) {
 	return nil, cas.ErrNoSpace
 }
 
-// TestUnreadInputsAreUploadedAgain: an input that a result names, that storage does not vouch for and
-// the worker has not read, comes from where inputs come from.
+// TestUnreadInputsAreUploadedAgain: if a result names an input that storage does not have verified
+// and that the worker has not read, the worker fetches it from the source of inputs.
 func TestUnreadInputsAreUploadedAgain(t *testing.T) {
 	o, _, err := collect(t, Policy{}, map[string]string{"in": "input"}, "in")
 	check(t, err)
@@ -214,8 +214,8 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestTooMuchText: what a folder holds is in memory while its message is made, whatever its files
-// have.
+// TestTooMuchText: the names in a folder are in memory while its message is made, whatever its
+// files contain.
 func TestTooMuchText(t *testing.T) {
 	root := &inputRoot{dir: t.TempDir()}
 	dir := filepath.Join(root.dir, "d")

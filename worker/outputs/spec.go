@@ -22,7 +22,7 @@ type Kind int
 const (
 	// Any accepts every kind.
 	Any Kind = iota
-	// File and Directory fail if something else is there.
+	// File and Directory fail if the path has another kind of file.
 	File
 	Directory
 )

@@ -241,7 +241,7 @@ func readlink(root *os.Root, full string) (string, error) {
 	return target, err
 }
 
-// namesAtOnce is how many names of a directory are read before anybody looks whether to go on.
+// namesAtOnce is the number of names that are read from a directory between checks of the context.
 const namesAtOnce = 4096
 
 // readDir lists an open folder in the order that REv2 requires.

@@ -17,8 +17,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// TestFormats: an output directory is named by what the command asked for, and all that is named is
-// stored.
+// TestFormats: an output directory has the message types that the command asked for, and all
+// messages are stored.
 func TestFormats(t *testing.T) {
 	for format, c := range map[repb.Command_OutputDirectoryFormat]struct{ tree, root bool }{
 		repb.Command_TREE_ONLY:          {tree: true},
@@ -62,7 +62,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// countedInputs are input directories, of which it is counted how often each is asked for.
+// countedInputs counts how often each input directory is read.
 type countedInputs struct {
 	noDirectories
 	encoded map[digest.Digest][]byte
@@ -121,7 +121,7 @@ func TestUnchangedDirectoriesAreAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestListingEndsWithItsContext: nobody waits for the names of a folder that holds very many.
+// TestListingEndsWithItsContext: cancellation does not wait for the listing of a very large folder.
 func TestListingEndsWithItsContext(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	check(t, err)
@@ -138,7 +138,7 @@ func TestListingEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestPolicies: what is not set is what the store may hold, and what is set stays.
+// TestPolicies: the default of a limit is what the store can hold; a set limit stays.
 func TestPolicies(t *testing.T) {
 	for _, c := range []struct{ p, want Policy }{
 		{Policy{}, Policy{Bytes: 100, Files: defaultMaxOutputFiles, Scratch: 100}},
@@ -155,7 +155,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A named is an entry of a folder of which only the name counts.
+// A named is an entry of a folder that has only a name.
 type named struct{ fs.DirEntry }
 
 func (named) Name() string { return "n" }

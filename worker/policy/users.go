@@ -281,7 +281,7 @@ func (u *Users) Key() []string {
 		return []string{"worker's", fmt.Sprint(os.Getuid(), os.Getgid(), groups)}
 	}
 	if u.first.IDs > 0 {
-		return []string{"root of a namespace", fmt.Sprint(u.first.IDs)} // of what it is outside it sees nothing
+		return []string{"root of a namespace", fmt.Sprint(u.first.IDs)} // it sees nothing of its identity outside
 	}
 	return []string{"own", fmt.Sprint(u.first.UID, u.first.GID, u.first.Groups, u.count)}
 }

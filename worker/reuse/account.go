@@ -31,7 +31,7 @@ type Tree struct {
 	Source Source
 }
 
-// account returns what a run on t saw when it looked up the paths of p in the directory d.
+// account returns what a run on t found in the directory d when it looked up the paths of p.
 func (t Tree) account(ctx context.Context, p *node, d digest.Digest) (*reuse.Directory, error) {
 	dir, err := t.Source.Directory(ctx, d)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 )
 
-// FuzzRecord has any bytes be in the store, with the hash that belongs to them: no run is spared
-// that the tree does not allow, and what is remembered next is found.
+// FuzzRecord stores arbitrary bytes with the right hash. A run is reused only if the tree allows
+// it, and the next run is recorded and found.
 func FuzzRecord(f *testing.F) {
 	src, store, k := &fakeSource{}, &fakeStore{}, keyOf(f, &repb.Action{})
 	was := files{"a/b": "b", "a/c/d": "d", "link@": "a/b"}

@@ -126,7 +126,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// What was remembered when nothing was said of how commands are run is never found.
+// TestOldRecordsAreNotFound: records from before the key included how commands run are never found.
 func TestOldRecordsAreNotFound(t *testing.T) {
 	src, store := &fakeSource{}, &fakeStore{}
 	r, tree := New(store), src.tree(t, files{"in": "content"})
@@ -195,8 +195,8 @@ func TestFindIsCareful(t *testing.T) {
 	}
 }
 
-// TestDamagedRecords changes and cuts a record everywhere: a run is never spared by what is
-// left, and the next one is remembered again.
+// TestDamagedRecords changes and truncates a record everywhere. Damaged records are never reused,
+// and the next run is recorded again.
 func TestDamagedRecords(t *testing.T) {
 	src, store := &fakeSource{}, &fakeStore{}
 	r, k := New(store), keyOf(t, &repb.Action{})

@@ -121,7 +121,7 @@ func OpenShared(o SharedOptions) *Shared {
 	s := &Shared{
 		options: o,
 		careful: record.NewCareful(nil, record.CarefulOptions{
-			Timeout: sharedTimeout, Logger: o.Logger, Subject: "former runs of other workers", Without: "runs are spared by this worker's own",
+			Timeout: sharedTimeout, Logger: o.Logger, Subject: "runs of other workers", Without: "this worker reuses only its own runs",
 		}),
 		queue: make(chan sharing, maxQueued),
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/forerunner-build/forerunner/records/accounts"
 )
 
-// fakeAccounts is the service of a scheduler. It gives all that it was told of to everybody with
-// the grant "granted" in the same circumstances.
+// fakeAccounts is the service of a scheduler. It returns all runs that were added under the same
+// circumstances to everyone with the grant "granted".
 type fakeAccounts struct {
 	mu    sync.Mutex
 	runs  map[string][]*reuse.Run // by circumstances
@@ -68,7 +68,7 @@ func (s *fakeAccounts) Keep(ctx context.Context, r *reuse.KeepRequest, _ ...grpc
 	return &emptypb.Empty{}, nil
 }
 
-// fakeMachine is what it is called, and the same since a time.
+// fakeMachine has a name, and has been unchanged since a time.
 type fakeMachine struct {
 	name    string
 	changed bool
@@ -106,7 +106,7 @@ func (w *fakeWorker) attempt(t Tree) *Attempt {
 	return a
 }
 
-// runs has a worker run its action, which looks at src/main.c, and remember that.
+// runs has a worker run its action, which looks at src/main.c, and record the run.
 func (w *fakeWorker) runs(t Tree) {
 	w.Helper()
 	a := w.attempt(t)
@@ -133,8 +133,8 @@ var (
 	readEdited   = sourceFiles.edited(files{"src/main.c": "new"})
 )
 
-// TestRunsOfOtherWorkers has one worker run a command, and others spared that run where all is
-// alike.
+// TestRunsOfOtherWorkers has one worker run a command. Others must reuse that run if everything is
+// equal.
 func TestRunsOfOtherWorkers(t *testing.T) {
 	service, src := newFakeAccounts(), &fakeSource{}
 	first := service.worker(t, &fakeMachine{name: "alike"})
@@ -169,7 +169,7 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 		if want := runOf("ran"); run.Action != want.Action || run.Worker != "first" || !sameResult(run.Result, want.Result) {
 			t.Errorf("%s: reused %v", name, run)
 		}
-		// What it has adopted it need not ask for.
+		// A worker need not ask for a run that it has adopted.
 		check(t, a.Adopt(t.Context()))
 		asked := service.asked
 		if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != Reused || service.asked > asked {
@@ -178,7 +178,7 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 	}
 }
 
-// TestOwnRunsFirst: a worker asks the others only for what it does not know itself.
+// TestOwnRunsFirst: a worker asks the others only for runs that it does not have itself.
 func TestOwnRunsFirst(t *testing.T) {
 	service, src := newFakeAccounts(), &fakeSource{}
 	w := service.worker(t, &fakeMachine{name: "alike"})
@@ -221,15 +221,15 @@ func TestSharedRunsAreChecked(t *testing.T) {
 		} else if err := a.Adopt(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		w.runs(now) // it goes on with its own
+		w.runs(now) // it continues with its own runs
 		if got, _ := w.finds(now, fakeStorage{}); got != Reused {
 			t.Errorf("%s: its own run is %s", name, got)
 		}
 	}
 }
 
-// TestRunsThatAreNotShared: those of a machine that may have changed, that are too large, or that
-// end after the worker does.
+// TestRunsThatAreNotShared: runs of a machine that may have changed, runs that are too large, and
+// runs that end after the worker are not shared.
 func TestRunsThatAreNotShared(t *testing.T) {
 	src := &fakeSource{}
 	service, changes := newFakeAccounts(), &fakeMachine{name: "alike", changed: true}
@@ -287,7 +287,7 @@ func TestOneRefusedRun(t *testing.T) {
 	}
 }
 
-// TestCloseSharesWhatIsQueued, unless that takes long.
+// TestCloseSharesWhatIsQueued: Close sends the queued runs, unless that takes too long.
 func TestCloseSharesWhatIsQueued(t *testing.T) {
 	service, src := newFakeAccounts(), &fakeSource{}
 	w := service.worker(t, &fakeMachine{name: "alike"})
@@ -325,8 +325,8 @@ func (stuckMachine) As(ctx context.Context, _ time.Time) (string, bool) {
 	return "", false
 }
 
-// What waits takes about as much memory as it is counted for: a run of many small parts takes
-// seventy times its bytes when it is decoded.
+// TestQueuedRunsTakeWhatTheyCount: queued runs take about as much memory as is counted: a run of
+// many small parts takes seventy times its encoded size when decoded.
 func TestQueuedRunsTakeWhatTheyCount(t *testing.T) {
 	s := OpenShared(SharedOptions{Machine: stuckMachine{}, Logger: zap.NewNop()})
 	ended, end := context.WithCancel(t.Context())

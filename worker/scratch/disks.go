@@ -24,9 +24,9 @@ func DisksOf(folders ...string) (d Disks) {
 	return d
 }
 
-// prompt reports whether a file system counts bytes that are written but not yet on the disk, and
-// files. btrfs and ZFS count when they have committed, and those of a network when they are asked
-// again.
+// prompt reports whether a file system's usage includes files, and bytes that are written but not
+// yet on the disk. btrfs and ZFS count only what they have committed, and network file systems only
+// when asked again.
 func prompt(st *unix.Statfs_t) bool {
 	switch st.Type {
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC:

@@ -6,7 +6,7 @@ const (
 	// longest is the time between two measurements, however little is written: others may have freed
 	// what the command took.
 	longest = 5 * time.Second
-	// part: it is time to measure when one part in so many of the room is used.
+	// part: it is time to measure when 1/part of the room is used.
 	part = 4
 )
 
@@ -16,7 +16,7 @@ type Disks struct {
 	Used int64
 	// Free are the bytes that are left on the fullest of them.
 	Free int64
-	// Prompt: Used counts what is written at once. The zero Disks are not.
+	// Prompt: Used includes writes at once. The zero Disks are not prompt.
 	Prompt bool
 }
 
@@ -29,8 +29,8 @@ type pace struct {
 	last, next time.Time // when it was last measured, and when it may be again
 }
 
-// due reports whether it is time to measure files that may take most bytes, and have room to grow by
-// so many.
+// due reports whether it is time to measure files that may take at most most bytes and have room to
+// grow by room bytes.
 func (p *pace) due(now time.Time, most, room int64, d Disks) bool {
 	p.grown += max(d.Used-p.used, 0)
 	p.used = d.Used

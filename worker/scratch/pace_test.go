@@ -14,7 +14,7 @@ func TestSlowMeasurement(t *testing.T) {
 	if !p.due(now, most, most, d) {
 		t.Fatal("the first measurement is not due")
 	}
-	p.measured(now.Add(-4 * time.Second)) // it took so long
+	p.measured(now.Add(-4 * time.Second)) // the measurement took that long
 	d.Used += room / 2
 	if p.due(now.Add(time.Second), most, room, d) {
 		t.Error("half of the room ends the pause")

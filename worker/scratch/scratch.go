@@ -10,7 +10,7 @@ import (
 const (
 	// interval is the shortest time between two measurements, and until the first one.
 	interval = 500 * time.Millisecond
-	// share bounds the time that this takes: one part in so many.
+	// share limits the time for measuring to 1/share of all time.
 	share = 20
 )
 
@@ -34,7 +34,7 @@ type Watch struct {
 	first  *time.Timer
 	ended  chan bool // gets whether there was too much, if the first measurement began
 
-	named, nameless atomic.Int64 // what was measured last
+	named, nameless atomic.Int64 // results of the last measurement
 	peak            int64        // before ended
 }
 

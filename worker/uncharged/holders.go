@@ -32,9 +32,9 @@ func Everyone() (pids []int) {
 // It does not see locks of a file that is only mapped, or on its way through a socket. To show the
 // locks of one file the kernel takes up to 200 bytes for each, and charges the caller for them.
 //
-// The count is uncertain if the processes end meanwhile, if ctx ends, after which it looks at
-// nothing more and may have counted some twice, or if the processes have the same files open so
-// many times that these show eight times most. In the last case the count is above most.
+// The count is uncertain in three cases: if processes end meanwhile; if ctx ends, upon which LocksOf
+// stops and may have counted some locks twice; or if the processes have the same files open so many
+// times that their descriptors show eight times most locks. Then the count is above most.
 func LocksOf(ctx context.Context, pids []int, most int) (n int, certain bool) {
 	var all []lockedFile
 	text, shown := bufio.NewReaderSize(nil, 1<<16), 0

@@ -40,8 +40,8 @@ func damage(t *testing.T, s *disk.Store, d digest.Digest) {
 	check(t, errors.Join(err, file.Close()))
 }
 
-// TestWhatWasUsedCounts: damage is found in what the command used and in what was used after its
-// end, and in nothing else.
+// TestWhatWasUsedCounts: damage is found in blobs that the command used, or that were used after
+// its end, and in no others.
 func TestWhatWasUsedCounts(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -80,7 +80,8 @@ func TestWhatWasUsedCounts(t *testing.T) {
 	}
 }
 
-// TestCloseLetsGo: what a run used is kept in the store and looked at until Close, and no longer.
+// TestCloseLetsGo: the blobs that a run used are kept in the store and checked until Close, and no
+// longer.
 func TestCloseLetsGo(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		t.Run(fmt.Sprint("ended ", ended), func(t *testing.T) {
@@ -103,7 +104,8 @@ func TestCloseLetsGo(t *testing.T) {
 	}
 }
 
-// TestCloseDoesNotWait for what nobody wants to know any more: a file that takes days to read.
+// TestCloseDoesNotWait: Close does not wait for a verification that is no longer needed, of a file
+// that takes days to read.
 func TestCloseDoesNotWait(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *disk.Store {

@@ -8,8 +8,8 @@ import (
 // glanceAge is how old what a glance finds may be.
 const glanceAge = unchargedInterval / 2
 
-// A glance finds a value of the whole machine for all commands that ask at about the same time.
-// What finds it waits for nobody.
+// A glance determines a value of the whole machine for all commands that ask at about the same
+// time. The one that determines it does not wait for others.
 type glance[T any] struct {
 	find func() (T, error)
 

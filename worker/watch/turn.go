@@ -11,7 +11,7 @@ type turn struct {
 
 // due reports whether it is time, and how old a count of the objects may be.
 func (t *turn) due(kernel int64) (age time.Duration, due bool) {
-	t.kernel = min(t.kernel, kernel) // what others free hides no growth
+	t.kernel = min(t.kernel, kernel) // memory that others free must not hide growth
 	switch now := time.Now(); {
 	case now.Sub(t.last) >= scarceInterval:
 		return scarceInterval, true

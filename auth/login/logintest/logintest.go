@@ -21,7 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// ClientID and Secret are those of the only client of an Issuer.
+// ClientID and Secret are the credentials of the only client of an Issuer.
 const ClientID, Secret = "pages", "a secret of the client & 1"
 
 // An Issuer is a provider on a port of its own until the test ends.
@@ -39,7 +39,7 @@ type Issuer struct {
 	key     *ecdsa.PrivateKey
 	keyID   string
 	shown   []jose.JSONWebKey
-	codes   map[string]url.Values // what was asked for with each that is not used
+	codes   map[string]url.Values // unused codes, with the parameters of their requests
 	asked   []url.Values
 }
 
@@ -195,7 +195,7 @@ func (i *Issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
-// token takes each code once, from who asked for it.
+// token exchanges each code once, and only for the client that requested it.
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	id, secret, _ := r.BasicAuth()
 	if id, _ = url.QueryUnescape(id); id == "" {

@@ -11,79 +11,84 @@ type Machine struct {
 // A Command is a sequence of phases and the memory that they share.
 type Command struct {
 	Phases []Phase
-	// ResidentMiB cannot be given back: a machine with less kills the command.
+	// ResidentMiB is memory that the command cannot give back. A machine with less memory kills the
+	// command.
 	ResidentMiB float64
 	Heap        Heap
-	// FilesMiB are pages of files, each as likely to be touched as the others.
+	// FilesMiB is the size of the command's files. Every page is equally likely to be touched.
 	FilesMiB float64
-	// Warm: the pages were in memory before, where there is room for all, and count as another's.
+	// Warm: the pages were in memory before, if there is room for all. They then count as the
+	// memory of another process.
 	Warm bool
-	// Fails is the share of its work after which the command fails by its own fault; 0: it does not.
+	// Fails is the share of its work after which the command fails by its own fault; 0: never.
 	Fails float64
 }
 
-// A Phase is a queue of tasks and the threads that take from it. The next phase begins when all are
-// done.
+// A Phase is a queue of tasks, and threads that take tasks from it. The next phase begins when all
+// tasks are done.
 type Phase struct {
-	// WaitSeconds pass at the start, without work.
+	// WaitSeconds is idle time at the start.
 	WaitSeconds float64
-	// Tasks are the CPU seconds of each, in order.
+	// Tasks has the CPU seconds of each task, in order.
 	Tasks []float64
-	// Threads is how many there are; 0 is as many as the machine has CPUs.
+	// Threads is the number of threads; 0: one for each CPU of the machine.
 	Threads int
-	// AllocMiB is what each CPU second takes from the heap, TouchMiB what it touches of the files.
+	// AllocMiB is the heap memory allocated per CPU second, TouchMiB the file pages touched per CPU
+	// second.
 	AllocMiB, TouchMiB float64
 }
 
 // A Heap is memory with a garbage collector.
 type Heap struct {
-	// LiveMiB is in use at the end; it grows with the work.
+	// LiveMiB is the live memory at the end; it grows in proportion to the work.
 	LiveMiB float64
-	// Share of the machine's memory is the most that the heap takes; 0: there is no heap.
+	// Share limits the heap to a share of the machine's memory; 0: there is no heap.
 	Share float64
-	// MostMiB limits it on any machine; 0: no limit.
+	// MostMiB limits the heap on any machine; 0: no limit.
 	MostMiB float64
 }
 
 // End is how a command ends.
 type End int
 
-// The ends of a command.
+// All ends of a command.
 const (
 	Done   End = iota
 	Failed     // by its own fault, or because its heap is too small
-	Killed     // it needs more memory than there is
+	Killed     // it needs more memory than the machine has
 )
 
-// A Result is what a run came to.
+// A Result is the outcome of a run.
 type Result struct {
 	End                 End
 	Seconds, CPUSeconds float64
-	// PeakMiB includes files in memory, but warm ones only if they do not fit.
+	// PeakMiB is the peak of memory. It includes files in memory, but warm ones only if they do not
+	// all fit.
 	PeakMiB float64
-	// StalledSeconds is how long at least one thread waited for pages that had to be read again, and
-	// FullSeconds how long all did. ContendedSeconds is how long a thread waited for a CPU.
+	// StalledSeconds is how long at least one thread waited for pages that had to be read again,
+	// FullSeconds how long all threads did. ContendedSeconds is how long a thread waited for a CPU.
 	StalledSeconds, FullSeconds, ContendedSeconds float64
 }
 
 const (
-	// diskMiBps is how fast pages come from the disk, for all threads together.
+	// diskMiBps is the speed of reading pages from the disk, for all threads together.
 	diskMiBps = 250.
-	// collectMiBps is how fast one CPU collects what is live, on up to mostCollectors CPUs.
+	// collectMiBps is how fast one CPU collects live memory; collection uses up to mostCollectors
+	// CPUs.
 	collectMiBps, mostCollectors = 800., 4
 	// leastFree is the share of the heap that must be free after a collection.
 	leastFree = 0.04
-	// leastCache is the share of the machine's memory that must be left for files.
+	// leastCache is the share of the machine's memory that must remain for files.
 	leastCache = 0.01
-	// switching is the share of the CPUs that each further thread for each CPU costs.
+	// switching is the share of CPU time that is lost for each thread per CPU beyond the first.
 	switching = 0.02
 )
 
-// A process is a command while it runs.
+// A process is a running command.
 type process struct {
 	Command
 	machine     Machine
-	work, whole float64 // CPU seconds done, and in all
+	work, whole float64 // CPU seconds done, and in total
 	garbage     float64 // MiB since the last collection
 	result      Result
 }
@@ -105,7 +110,7 @@ func (c Command) On(m Machine) Result {
 	return p.result
 }
 
-// heap is the most that the heap may take.
+// heap returns the limit of the heap.
 func (p *process) heap() float64 {
 	most := p.Heap.Share * p.machine.MemoryMiB
 	if p.Heap.MostMiB > 0 {
@@ -116,13 +121,13 @@ func (p *process) heap() float64 {
 
 func (p *process) live() float64 { return p.Heap.LiveMiB * p.work / p.whole }
 
-// phase runs one to its end, from one event to the next: a task that ends, or a collection.
+// phase runs a phase to its end, from one event to the next: the end of a task, or a collection.
 func (p *process) phase(phase Phase) End {
 	tasks, threads := phase.Tasks, phase.Threads
 	if threads == 0 {
 		threads = p.machine.CPUs
 	}
-	var running []float64 // CPU seconds left of each
+	var running []float64 // remaining CPU seconds of each running task
 	for {
 		for len(running) < threads && len(tasks) > 0 {
 			running, tasks = append(running, tasks[0]), tasks[1:]
@@ -164,15 +169,15 @@ func (p *process) phase(phase Phase) End {
 	}
 }
 
-// A pace is how fast each thread works.
+// A pace is the speed of each thread.
 type pace struct {
-	rate         float64 // CPU seconds a second
-	stalled, all float64 // how likely at least one waits for the disk, and all
+	rate         float64 // CPU seconds per second
+	stalled, all float64 // probability that at least one thread waits for the disk, and that all do
 }
 
-// pace is that of n threads in a phase. The end is another than Done if memory does not suffice.
+// pace returns the pace of n threads in a phase. The End is not Done if memory does not suffice.
 func (p *process) pace(phase Phase, n float64) (pace, End) {
-	cache := p.machine.MemoryMiB - p.used() // what is left for files
+	cache := p.machine.MemoryMiB - p.used() // memory that remains for files
 	if cache < leastCache*p.machine.MemoryMiB {
 		return pace{}, Killed
 	}
@@ -182,7 +187,7 @@ func (p *process) pace(phase Phase, n float64) (pace, End) {
 	if p.FilesMiB > 0 {
 		missing = max(1-cache/p.FilesMiB, 0)
 	}
-	disk := phase.TouchMiB * missing / diskMiBps // seconds for each CPU second
+	disk := phase.TouchMiB * missing / diskMiBps // seconds per CPU second
 	if disk == 0 {
 		return pace{rate: share}, Done
 	}
@@ -193,7 +198,7 @@ func (p *process) pace(phase Phase, n float64) (pace, End) {
 
 func (p *process) used() float64 { return p.ResidentMiB + p.live() + p.garbage }
 
-// advance lets each of n threads do some CPU seconds of work.
+// advance lets each of n threads do cpu seconds of work.
 func (p *process) advance(phase Phase, at pace, cpu, n float64) {
 	seconds := cpu / at.rate
 	p.result.Seconds += seconds
@@ -214,7 +219,7 @@ func (p *process) advance(phase Phase, at pace, cpu, n float64) {
 	p.result.PeakMiB = max(p.result.PeakMiB, peak)
 }
 
-// collect frees garbage if the heap is full. Nothing else runs meanwhile.
+// collect frees garbage if the heap is full. The threads are stopped meanwhile.
 func (p *process) collect() {
 	if p.Heap.Share == 0 || p.garbage < p.heap()-p.live()-1e-6 {
 		return

@@ -9,7 +9,7 @@ import (
 
 func machine(cpus int) Machine { return Machine{CPUs: cpus, MemoryMiB: 4096 * float64(cpus)} }
 
-// expectSeconds fails the test unless a command takes so long.
+// expectSeconds fails the test unless a command takes that long.
 func expectSeconds(t *testing.T, of string, c Command, m Machine, want float64) Result {
 	t.Helper()
 	r := c.On(m)
@@ -28,7 +28,7 @@ func TestThreads(t *testing.T) {
 		"one thread":    {Command{Phases: []Phase{{Tasks: four, Threads: 1}}}, map[int]float64{1: 12, 8: 12}},
 		"as many":       {Command{Phases: []Phase{{Tasks: four}}}, map[int]float64{1: 12, 2: 6, 8: 6}},
 		"the long last": {Command{Phases: []Phase{{Tasks: []float64{2, 2, 2, 6}}}}, map[int]float64{2: 8, 4: 6}},
-		// Two threads on one CPU: it loses 2 % until only the long task is left.
+		// Two threads on one CPU lose 2 % until only the long task is left.
 		"two threads": {Command{Phases: []Phase{{Tasks: four, Threads: 2}}}, map[int]float64{1: 12 / 0.98, 2: 6, 8: 6}},
 		"waits":       {Command{Phases: []Phase{{WaitSeconds: 3}, {Tasks: four}}}, map[int]float64{1: 15, 2: 9}},
 	} {
@@ -40,7 +40,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestHeap has a heap that suffices everywhere collect more often where there is less memory.
+// TestHeap has a heap that is large enough everywhere. It collects more often on machines with less
+// memory.
 func TestHeap(t *testing.T) {
 	c := Command{
 		Phases: []Phase{{Tasks: []float64{10, 10}, Threads: 1, AllocMiB: 500}},
@@ -60,13 +61,14 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestPressure has files that do not fit be read again and again, and what is resident be killed.
+// TestPressure has files that do not fit into memory, which are read again and again, and resident
+// memory that does not fit, which kills the command.
 func TestPressure(t *testing.T) {
 	c := Command{
 		Phases:      []Phase{{Tasks: []float64{10}, Threads: 1, TouchMiB: 1000}},
 		ResidentMiB: 3096, FilesMiB: 2000,
 	}
-	// Half of 1,000 MiB a second come from the disk: 2 s for each second of work.
+	// Half of 1,000 MiB per second come from the disk: 2 s for each second of work.
 	r := expectSeconds(t, "files that do not fit", c, machine(1), 30)
 	if math.Abs(r.StalledSeconds-20) > 1e-6 || r.FullSeconds != r.StalledSeconds || r.PeakMiB != 4096 {
 		t.Errorf("%+v", r)
@@ -93,8 +95,7 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestMoreIsNeverSlower compares random commands with what can be told of them without a
-// simulation.
+// TestMoreIsNeverSlower compares random commands with bounds that follow without a simulation.
 func TestMoreIsNeverSlower(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 5))
 	for i := range 300 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The recommended configuration.
+// The recommended settings.
 const (
 	timeoutMultiplier = 1.5
 	minTimeout        = 10 * time.Second
@@ -41,15 +41,15 @@ func New(exponent float64, seed uint64) *Analyzer {
 	return &Analyzer{exponent: exponent, random: rand.New(rand.NewPCG(seed, 1)), actions: map[string]*record{}}
 }
 
-// A Start is where an action runs first.
+// A Start is the class on which an action runs first.
 type Start struct {
 	Class   uint32
 	Timeout time.Duration
-	// Train is the class on which the action runs in the background after a success, 0 for none.
+	// Train is the class on which the action runs in the background after a success; 0: none.
 	Train uint32
 }
 
-// Choose returns where an action starts. classes are in ascending order, and timeout is the action's
+// Choose returns the start of an action. classes are in ascending order; timeout is the action's
 // own.
 func (a *Analyzer) Choose(action string, classes []uint32, timeout time.Duration, now time.Time) Start {
 	r, last := a.record(action), len(classes)-1
@@ -72,7 +72,7 @@ func (a *Analyzer) Choose(action string, classes []uint32, timeout time.Duration
 	return start
 }
 
-// Learn adds the end of a run. timedOut and failed are false for a success.
+// Learn adds the outcome of a run. For a success timedOut and failed are false.
 func (a *Analyzer) Learn(action string, class uint32, took time.Duration, timedOut, failed bool) {
 	r := a.record(action)
 	list := append(r.classes[class], outcome{took.Seconds(), timedOut, failed})
@@ -82,7 +82,7 @@ func (a *Analyzer) Learn(action string, class uint32, took time.Duration, timedO
 // Failed records that an action failed on the largest class.
 func (a *Analyzer) Failed(action string, now time.Time) { a.record(action).failed = now }
 
-// TrainingTimeout is the timeout of a run in the background.
+// TrainingTimeout returns the timeout of a background run.
 func (a *Analyzer) TrainingTimeout(action string, class, largest uint32, timeout time.Duration) time.Duration {
 	median := medianOf(successes(a.record(action).classes[largest]))
 	_, t := a.limits(median, float64(largest)/float64(class), timeout)
@@ -98,14 +98,14 @@ func (a *Analyzer) record(action string) *record {
 	return r
 }
 
-// An option is to start on one class.
+// An option is a class on which an action may start.
 type option struct {
 	chance     float64
 	timeout    time.Duration
 	background bool
 }
 
-// options returns one for each class; those behind a sure one are missing.
+// options returns the options in the order of classes, up to the first one that is certain.
 func (a *Analyzer) options(r *record, classes []uint32, timeout time.Duration) []option {
 	last := len(classes) - 1
 	largest := successes(r.classes[classes[last]])
@@ -140,8 +140,8 @@ func (a *Analyzer) options(r *record, classes []uint32, timeout time.Duration) [
 	return list
 }
 
-// limits returns the acceptable seconds on a class that is ratio times smaller than the largest, and
-// the timeout there.
+// limits returns the acceptable seconds on a class that is ratio times smaller than the largest,
+// and the timeout there.
 func (a *Analyzer) limits(median, ratio float64, timeout time.Duration) (float64, time.Duration) {
 	acceptable := median * math.Pow(ratio, a.exponent)
 	limit := min(max(acceptable*timeoutMultiplier, minTimeout.Seconds()), timeout.Seconds())
@@ -157,14 +157,14 @@ func successes(list []outcome) (times []float64) {
 	return times
 }
 
-// medianOf sorts a list; it has at least one element.
+// medianOf sorts a list, which must not be empty, and returns the median.
 func medianOf(list []float64) float64 {
 	slices.Sort(list)
 	n := len(list)
 	return (list[(n-1)/2] + list[n/2]) / 2
 }
 
-// A set is the outcomes on one class, relative to the largest.
+// A set has the outcomes on one class, relative to the largest class.
 type set struct {
 	times    []float64
 	failures int
@@ -173,7 +173,7 @@ type set struct {
 func setOf(list []outcome, acceptable, factor float64) (s set) {
 	for _, o := range list {
 		switch {
-		case o.timedOut && o.seconds < acceptable: // too early to tell
+		case o.timedOut && o.seconds < acceptable: // undecided: it might have succeeded in time
 		case o.failed, o.timedOut, o.seconds >= acceptable:
 			s.failures++
 		default:
@@ -183,7 +183,7 @@ func setOf(list []outcome, acceptable, factor float64) (s set) {
 	return s
 }
 
-// faster is how likely a run of s is faster than one of o.
+// faster returns the probability that a run of s is faster than a run of o.
 func (s set) faster(o set) float64 {
 	n, m := float64(len(s.times)+s.failures), float64(len(o.times)+o.failures)
 	points := 1 + m + 2*float64(len(s.times)*o.failures) + float64(s.failures*o.failures)
@@ -200,8 +200,8 @@ func (s set) faster(o set) float64 {
 	return points / (2 + n + m + 2*n*m)
 }
 
-// ranks returns the stationary distribution of a walk that goes from one class to another, drawn
-// evenly, if that is faster.
+// ranks returns the stationary distribution of a random walk over the classes. Each step draws a
+// class evenly, and goes there if that class is faster.
 func ranks(sets []set) []float64 {
 	n := len(sets)
 	p := make([]float64, n)

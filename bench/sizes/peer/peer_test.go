@@ -31,7 +31,7 @@ func TestUnknownActionsTryEachClass(t *testing.T) {
 	}
 }
 
-// TestTraining has a class that fails be tried in the background, and then the next one.
+// TestTraining checks that a class that fails is tried in the background, and then the next one.
 func TestTraining(t *testing.T) {
 	a := New(0.5, 1)
 	a.succeed(8, time.Minute)
@@ -64,7 +64,7 @@ func TestFaster(t *testing.T) {
 		want float64
 	}{
 		{set{}, set{}, 0.5},
-		{set{times: []float64{1}}, set{}, 1. / 3}, // what was tried less often has an advantage
+		{set{times: []float64{1}}, set{}, 1. / 3}, // a class with fewer runs has an advantage
 		{set{times: []float64{1, 2}}, set{times: []float64{3}}, (1 + 1 + 4.) / (2 + 3 + 4)},
 		{set{times: []float64{3}}, set{times: []float64{3, 4}, failures: 1}, (1 + 3 + 1 + 2 + 2.) / (2 + 4 + 6)},
 		{set{failures: 2}, set{failures: 1}, (1 + 1 + 2.) / (2 + 3 + 4)},
@@ -76,8 +76,8 @@ func TestFaster(t *testing.T) {
 	}
 }
 
-// TestRanks compares with the solution by hand of two classes: each has the probability that it is
-// the faster one.
+// TestRanks compares with the exact solution for two classes: each one's probability is the
+// probability that it is faster.
 func TestRanks(t *testing.T) {
 	a, b := set{times: []float64{1, 2, 5}}, set{times: []float64{3}, failures: 2}
 	if got := ranks([]set{a, b}); math.Abs(got[0]-a.faster(b)) > 0.01 || math.Abs(got[0]+got[1]-1) > 1e-9 {
@@ -85,7 +85,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestSettles has it prefer the class with the best normalised times, and try the others at times.
+// TestSettles checks that the analyzer prefers the class with the best normalised times, and
+// sometimes tries the others.
 func TestSettles(t *testing.T) {
 	a := New(0.5, 1)
 	count := map[uint32]int{}

@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/sizes/command"
 )
 
-// All returns the streams.
+// All returns all streams.
 func All() []Stream {
 	return []Stream{
 		{"tails", "durations with heavy tails, also from run to run of one action", 0.03, 0, tails},
@@ -22,7 +22,7 @@ func All() []Stream {
 	}
 }
 
-// tails are tests whose work depends on their inputs, a third of which have several threads.
+// tails makes tests whose work depends on their inputs. A third of them have several threads.
 func tails(r *rand.Rand) (string, program) {
 	seconds, wide := pareto(r, 0.7, 1.1), r.Float64() < 0.33
 	return "Test", func(r *rand.Rand, _ float64) command.Command {
@@ -35,7 +35,7 @@ func tails(r *rand.Rand) (string, program) {
 	}
 }
 
-// pools are tools with so many threads, whatever the machine has.
+// pools makes tools with a fixed number of threads, whatever the machine has.
 func pools(r *rand.Rand) (string, program) {
 	seconds, serial := between(r, 3, 60), between(r, 0.03, 0.3)
 	threads, tasks := []int{2, 2, 3, 4, 6}[r.IntN(5)], 4+r.IntN(40)
@@ -51,7 +51,7 @@ func pools(r *rand.Rand) (string, program) {
 	}
 }
 
-// heaps are compilers with a collector, some of which have a limit of their own.
+// heaps makes compilers with a garbage collector. Some limit their own heap.
 func heaps(r *rand.Rand) (string, program) {
 	seconds, live, alloc := between(r, 3, 50), between(r, 60, 2500), between(r, 100, 900)
 	wide, share, most := r.Float64() < 0.5, []float64{0.25, 0.5, 0.75}[r.IntN(3)], 0.
@@ -73,7 +73,7 @@ func heaps(r *rand.Rand) (string, program) {
 	}
 }
 
-// thrash are linkers: most memory is files, which need not fit.
+// thrash makes linkers: most of their memory is files, which may not fit.
 func thrash(r *rand.Rand) (string, program) {
 	seconds, resident, files := between(r, 2, 60), between(r, 200, 3000), between(r, 1500, 8000)
 	touch, threads, warm := between(r, 100, 3000), []int{1, 1, 1, 2, 4}[r.IntN(5)], r.Float64() < 0.5
@@ -86,7 +86,7 @@ func thrash(r *rand.Rand) (string, program) {
 	}
 }
 
-// long are tests.
+// long makes long tests.
 func long(r *rand.Rand) (string, program) {
 	seconds, serial := between(r, 60, 600), between(r, 0.05, 0.5)
 	threads, waits := []int{1, 1, 2, 4, 8, 0, 0}[r.IntN(7)], r.Float64() < 0.2
@@ -101,7 +101,7 @@ func long(r *rand.Rand) (string, program) {
 	}
 }
 
-// growing are compilers of a code base that grows.
+// growing makes compilers of a growing code base.
 func growing(r *rand.Rand) (string, program) {
 	seconds, resident, grows := between(r, 1, 40), between(r, 100, 6000), between(r, 0.02, 0.3)
 	threads := []int{1, 1, 1, 4, 0}[r.IntN(5)]
@@ -115,7 +115,7 @@ func growing(r *rand.Rand) (string, program) {
 	}
 }
 
-// mixed is one of the others, most often a compiler with one thread.
+// mixed makes one of the others, most often a compiler with one thread.
 func mixed(r *rand.Rand) (string, program) {
 	if r.Float64() < 0.4 {
 		seconds, resident := pareto(r, 1, 1.6), between(r, 80, 900)

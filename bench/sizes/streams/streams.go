@@ -11,42 +11,42 @@ import (
 const (
 	builds, perBuild = 100, 40
 	days             = 4.
-	// firstActions exist at the start.
+	// firstActions is the number of actions at the start.
 	firstActions = 120
-	// failingBuilds is the share of builds with an action that fails wherever it runs.
+	// failingBuilds is the share of builds with an action that fails on every class.
 	failingBuilds = 0.05
 	longestHours  = 2
 )
 
-// JobsPerBuild is how many jobs in a row are one build.
+// JobsPerBuild is the number of consecutive jobs that form a build.
 const JobsPerBuild = perBuild
 
-// A Stream is a way to make jobs.
+// A Stream makes jobs of one kind.
 type Stream struct {
-	// Name is a part of the names of rows. About says what its commands do.
+	// Name is part of the names of rows. About describes the commands.
 	Name, About string
-	// new is the share of jobs whose action did not exist before, changes how likely an action becomes
-	// another one of its kind in a day.
+	// new is the share of jobs with a new action. changes is the probability that an action changes
+	// completely on a day.
 	new, changes float64
 	shape        shape
 }
 
 // A Job is one run of an action.
 type Job struct {
-	// Action numbers actions. Kind is what is known of actions that are similar, as a mnemonic.
+	// Action is the number of the action. Kind is the same for similar actions, like a mnemonic.
 	Action  int
 	Kind    string
-	After   time.Duration // since the start of the stream
+	After   time.Duration // time since the start of the stream
 	Command command.Command
 }
 
-// A shape makes a program: what the runs of one action have in common.
+// A shape makes a program, which the runs of one action have in common.
 type shape func(r *rand.Rand) (kind string, p program)
 
 // A program makes the command of one run. day counts from the start of the stream.
 type program func(r *rand.Rand, day float64) command.Command
 
-// An action runs again and again.
+// An action is an action that runs again and again.
 type action struct {
 	kind string
 	program
@@ -60,7 +60,7 @@ type source struct {
 	actions []*action
 }
 
-// Jobs returns those of a seed in the order of time.
+// Jobs returns the jobs for a seed in order of time.
 func (s Stream) Jobs(seed uint64) (jobs []Job) {
 	from := &source{Stream: s, random: rand.New(rand.NewPCG(seed, 11))}
 	for range firstActions {
@@ -106,20 +106,20 @@ func (s *source) job(day float64) Job {
 	return Job{Action: i, Kind: a.kind, Command: a.program(s.random, day)}
 }
 
-// pareto draws from a heavy tail.
+// pareto draws from a Pareto distribution with a minimum and an alpha.
 func pareto(r *rand.Rand, least, alpha float64) float64 {
 	return min(least*math.Pow(1-r.Float64(), -1/alpha), longestHours*3600)
 }
 
-// between draws evenly by the logarithm.
+// between draws a number whose logarithm is distributed evenly.
 func between(r *rand.Rand, from, to float64) float64 {
 	return from * math.Pow(to/from, r.Float64())
 }
 
-// noise is a factor around 1.
+// noise draws a log-normal factor with median 1.
 func noise(r *rand.Rand, of float64) float64 { return math.Exp(of * r.NormFloat64()) }
 
-// split returns n tasks of unequal length.
+// split returns n tasks of unequal length that add up to seconds.
 func split(r *rand.Rand, seconds float64, n int) []float64 {
 	tasks, sum := make([]float64, n), 0.
 	for i := range tasks {

@@ -12,6 +12,7 @@ func machine(cpus int) command.Machine {
 }
 
 // TestStreamsShowWhatTheyAreAbout runs the jobs of each stream on a small and on a large machine.
+// Enough of them must show the behaviour that the stream is for.
 func TestStreamsShowWhatTheyAreAbout(t *testing.T) {
 	shows := map[string]func(small, large command.Result) bool{
 		"tails":  func(_, large command.Result) bool { return large.Seconds > 20 },

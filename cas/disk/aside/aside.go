@@ -128,8 +128,8 @@ func (a *Folder) Miss(ds []digest.Digest, folder string) {
 		zap.Int("blobs", len(ds)), zap.Strings("digests", names), zap.String("folder", folder))
 }
 
-// CopyDamaged records that somebody's copy of d on this machine, the file at path, is damaged. It
-// counts like a blob of the store, because the operator of the disk must know of both.
+// CopyDamaged records that another program's copy of d on this machine, the file at path, is
+// damaged. It counts like a blob of the store, because the operator of the disk must know of both.
 func (a *Folder) CopyDamaged(d digest.Digest, path string) {
 	a.count(1, path).Warn("a copy of a blob is damaged; it is dropped", zap.Stringer("digest", d), zap.String("file", path))
 }

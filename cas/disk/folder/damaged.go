@@ -29,8 +29,8 @@ func IsOfDisk(err error) bool {
 // isNoFolder reports whether something else is in a folder's place.
 func isNoFolder(err error) bool { return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) }
 
-// OpenShard opens a folder that Shards has listed. The result is nil if the folder is gone, or if
-// Shards listed something else.
+// OpenShard opens a folder that Shards has listed. The result is nil if the folder no longer
+// exists, or if the entry is not a folder.
 func (f *Folder) OpenShard(name string) (*os.File, error) {
 	dir, err := os.OpenFile(filepath.Join(f.Dir, name), os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +98,8 @@ func (f *Folder) clear(files []string) error {
 // moves them back.
 func FreshGroup(group string) string { return group + ".new" }
 
-// Shards lists the folders of a group, each of which has the files whose hashes begin alike. It
-// first completes a leaveBehind that a crash interrupted.
+// Shards lists the folders of a group. Each has the files whose hashes begin with the same digits.
+// It first completes a leaveBehind that a crash interrupted.
 func (f *Folder) Shards(group string) ([]fs.DirEntry, error) {
 	left, err := f.list(FreshGroup(group))
 	if err == nil && len(left) > 0 {

@@ -71,7 +71,7 @@ func Watch(fd int) Watched {
 	return Watched{l, err}
 }
 
-// Still ends the watch, and reports whether nobody could write to the file, as far as the file
+// Still ends the watch. It reports whether no process could write to the file, as far as the file
 // system supports leases.
 func (w Watched) Still() bool {
 	if w.err != nil {

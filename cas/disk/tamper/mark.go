@@ -19,7 +19,7 @@ func Mark(st *unix.Stat_t) uint64 {
 	for _, v := range [...]uint64{
 		uint64(st.Dev), st.Ino, uint64(st.Size), uint64(st.Ctim.Sec), uint64(st.Ctim.Nsec),
 	} {
-		// The mixing of splitmix64 (Steele et al., 2014), over all that came before.
+		// The mixing function of splitmix64 (Steele et al., 2014), applied to all values so far.
 		h += v + 0x9e3779b97f4a7c15
 		h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 		h = (h ^ h>>27) * 0x94d049bb133111eb

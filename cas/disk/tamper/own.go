@@ -55,8 +55,8 @@ func (o *Own) seal() Seal {
 	return Seal{alone: alone, mark: Mark(&st), dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim}
 }
 
-// Watch watches the file at path from before Whole until after its move. still reports whether
-// nobody could write to it.
+// Watch watches the file at path from before Whole until after its move. still reports whether no
+// process could write to it.
 func (s *Seal) Watch(path string) (still func() bool) {
 	switch {
 	case s == nil:
@@ -67,8 +67,9 @@ func (s *Seal) Watch(path string) (still func() bool) {
 	return Unwritten(path)
 }
 
-// Whole reports whether nobody has written to the file at path since it was made, and only Seal's
-// caller has changed it since. Call it before the file is moved, because a move is a change.
+// Whole reports whether no other process has written to the file at path since its creation, and
+// only Seal's caller has changed it since. Call it before the file is moved, because a move is a
+// change.
 func (s *Seal) Whole(path string) bool {
 	if s == nil {
 		return true
@@ -77,8 +78,8 @@ func (s *Seal) Whole(path string) bool {
 	return err == nil && s.alone && m == s.mark
 }
 
-// Moved reports whether the moved file, with these attributes, is the sealed one, and nobody has
-// written to it meanwhile: others may have put another file in its place before the move.
+// Moved reports whether the moved file, with these attributes, is the sealed one, and no process
+// has written to it meanwhile: others may have replaced it before the move.
 func (s *Seal) Moved(st *unix.Stat_t) bool {
 	return s == nil || st.Dev == s.dev && st.Ino == s.inode && st.Size == s.size && st.Mtim == s.mtime
 }

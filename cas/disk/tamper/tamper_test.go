@@ -28,7 +28,7 @@ func file(t *testing.T) *os.File {
 	return f
 }
 
-// TestMarks: each change of a file is seen, whatever it sets the times to.
+// TestMarks: each change of a file changes its mark, whatever the change sets the times to.
 func TestMarks(t *testing.T) {
 	f := file(t)
 	first, err := MarkOf(f.Name())
@@ -146,7 +146,7 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestSeals: what was changed by others, while it was written or later, is not whole.
+// TestSeals: a file that others changed, while it was written or later, is not whole.
 func TestSeals(t *testing.T) {
 	for name, c := range map[string]struct {
 		during, later func(path string) error
@@ -201,7 +201,7 @@ func TestSeals(t *testing.T) {
 	}
 }
 
-// TestOpenedEarly: a file that somebody has opened before it was taken over is not whole.
+// TestOpenedEarly: a file that a process opened before it was taken over is not whole.
 func TestOpenedEarly(t *testing.T) {
 	f := file(t)
 	other, err := os.OpenFile(f.Name(), os.O_RDWR, 0)
@@ -213,8 +213,8 @@ func TestOpenedEarly(t *testing.T) {
 	}
 }
 
-// TestWatchedSeals: who opens a sealed file for writing while it is moved is noticed, whether it
-// was closed or not.
+// TestWatchedSeals: a process that opens a sealed file for writing during its move is detected,
+// whether it closed the file or not.
 func TestWatchedSeals(t *testing.T) {
 	for name, seal := range map[string]func(own *Own) Seal{
 		"closed": func(own *Own) Seal {

@@ -56,7 +56,7 @@ type Status struct {
 	// or the last run; they are zero before the first.
 	Queued, Started, Ended time.Time
 	Worker                 string
-	Queue                  *QueueName // the worker's; nil: the result came before any client asked
+	Queue                  *QueueName // the worker's queue; nil: the result came before any client asked
 	// Away: the worker got it from an earlier scheduler, and has not called since.
 	Away     bool
 	Attempts int

@@ -34,8 +34,8 @@ const (
 	Failed
 	// Overtaken: another run of the same action has ended first.
 	Overtaken
-	// Killed: an operator has ended the operation. Cancelled: a client has. Abandoned: no client
-	// came back for it.
+	// Killed: an operator ended the operation. Cancelled: a client did. Abandoned: no client came
+	// back for it.
 	Killed
 	Cancelled
 	Abandoned

@@ -14,7 +14,7 @@ type branch struct {
 	parent *branch
 	key    string
 	depth  int
-	// order is that of the last turns, or of creation before the first.
+	// order is the order of the last turns; before the first turn, the order of creation.
 	order    uint64
 	children map[string]*branch
 	// refs counts the entries and the workers that are here, not below.
@@ -65,7 +65,7 @@ type backlog struct {
 	beside  links[backlog]
 }
 
-// placeByTurn returns the place of a backlog among its siblings of which something may run.
+// placeByTurn returns the place of a backlog among its siblings that have runnable items.
 func (s *backlog) placeByTurn() place {
 	return place{s.grade, s.score, s.branch.served, s.branch.order, s}
 }

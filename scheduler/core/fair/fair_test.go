@@ -41,7 +41,7 @@ func (f *farm) add(path string, priority int32, n int) {
 	}
 }
 
-// work has a worker end what it runs, and start what is next, which path it returns.
+// work ends a worker's item and starts the next one. It returns the path of the new item.
 func (f *farm) work(s *Worker, cost int64) string {
 	if it := f.runs[s]; it != nil {
 		f.tree.Finish(it)
@@ -57,7 +57,8 @@ func (f *farm) work(s *Worker, cost int64) string {
 	return f.paths[it]
 }
 
-// shares has every worker work some times and returns who ran how often at once.
+// shares has every worker run items for a number of rounds, and returns the concurrent runs of each
+// branch.
 func (f *farm) shares(rounds int) string {
 	for range rounds {
 		for s := range f.runs {
@@ -114,8 +115,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestTurns sees that branches take turns in proportion to their weights, whatever the priorities,
-// where there is too little running to have shares.
+// TestTurns checks that branches take turns in proportion to their weights, whatever the
+// priorities, if there is too little running work to have shares.
 func TestTurns(t *testing.T) {
 	f := newFarm(Options{Levels: []Level{{Weights: map[string]float64{"b": 0.5}}}}, 1)
 	f.add("a", 0, 1000)
@@ -150,8 +151,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestJoined sees that an item with several entries starts once, at its best place,
-// that all who want it pay for it, and that it belongs to none of them.
+// TestJoined checks that an item with several entries starts once, at its best place, that all
+// branches with an entry pay for it, and that none owns it.
 func TestJoined(t *testing.T) {
 	f := newFarm(Options{Levels: make([]Level, 2)}, 0)
 	f.add("a/x", 0, 3)
@@ -250,7 +251,7 @@ func BenchmarkNextStart(b *testing.B) {
 	}
 }
 
-// TestNextOf asks for one branch whoever's turn it is.
+// TestNextOf asks for the next item of one branch, whichever branch's turn it is.
 func TestNextOf(t *testing.T) {
 	grades := map[string]Grade{"a": First, "b": Share, "held": Wait}
 	f := newFarm(Options{Levels: make([]Level, 2), Admit: func(_ uint32, key string) Grade { return grades[key] }}, 0)
@@ -273,8 +274,8 @@ func TestNextOf(t *testing.T) {
 	}
 }
 
-// TestTurnsDoNotEnd has branches take turns that move on by next to nothing, long after others
-// have moved on by very much.
+// TestTurnsDoNotEnd has branches take turns with tiny costs, long after others have taken turns
+// with huge costs.
 func TestTurnsDoNotEnd(t *testing.T) {
 	f := newFarm(Options{Levels: make([]Level, 1)}, 0)
 	f.add("slow", maxSteps, 20_000)

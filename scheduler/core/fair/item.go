@@ -11,7 +11,7 @@ type Item struct {
 	stage stage
 	kind  uint32
 	cost  int64
-	// entries are those of the operations that want it.
+	// entries has an entry for each operation that waits for it.
 	entries list[Entry]
 	// worker runs it.
 	worker *Worker

@@ -18,12 +18,12 @@ type model struct {
 	items   []*modelItem
 	workers []*modelWorker
 
-	// What branches remember while they exist, and which kinds of them are open.
+	// The state of each branch while it exists, and the kinds in which it is open.
 	served, clock map[string]float64
 	order         map[string]int
 	made          int
 	open          map[string]bool
-	// idleSince orders the branches, by kind, that somebody idle is in or below.
+	// idleSince orders the branches, by kind, that have an idle worker in them or below.
 	idleSince map[kindOf]int
 	idled     int
 }
@@ -71,7 +71,7 @@ func parentOf(b string) string { return b[:max(0, strings.LastIndexByte(b, '/'))
 
 func keyOf(b string) string { return b[strings.LastIndexByte(b, '/')+1:] }
 
-// above returns b and what is above it, without the root, the lowest first.
+// above returns b and its ancestors, without the root, the lowest first.
 func above(b string) (all []string) {
 	for ; b != ""; b = parentOf(b) {
 		all = append(all, b)
@@ -217,7 +217,7 @@ func (e *modelEntry) sooner(f *modelEntry) bool {
 	) < 0
 }
 
-// start has a worker run an item.
+// start starts an item on a worker.
 func (m *model) start(it *modelItem, s *modelWorker, now time.Time, cost int64) {
 	paid, clock := map[string]bool{}, maps.Clone(m.clock)
 	for _, e := range it.entries {
@@ -271,7 +271,7 @@ func (m *model) join(e *modelEntry, it *modelItem) {
 	}
 }
 
-// settle forgets branches of no use and opens those of which something waits now.
+// settle forgets branches without use and opens branches that have waiting items now.
 func (m *model) settle() {
 	for b := range m.order {
 		used := slices.ContainsFunc(m.workers, func(s *modelWorker) bool { return isBelow(s.home, b) }) ||

@@ -60,7 +60,7 @@ type life struct {
 	script []byte
 	now    time.Time
 	tree   *Tree
-	// changes are those of limits, which the tree learns when it is used.
+	// changes has changed limits, which the tree learns when it is used.
 	changes Changes
 	model   *model
 
@@ -92,7 +92,7 @@ func live(t *testing.T, script []byte) {
 		l.model.limit["a"], l.model.limit["b"], l.model.reserve["c"] = 4, 0, 5
 	}
 	l.tree = New(Options{Levels: levels, Admit: func(_ uint32, key string) Grade {
-		// The model's sum of what runs is of no use in the middle of a change.
+		// In the middle of a change the model's sum of running work is wrong.
 		b := l.tree.root.children[key]
 		if limit, ok := l.model.limit[key]; ok && b.running >= limit {
 			return Wait
@@ -105,7 +105,7 @@ func live(t *testing.T, script []byte) {
 	for len(l.script) > 0 {
 		l.step()
 		l.model.settle()
-		if l.pick(3) > 0 { // else the tree is used later, as what follows needs it
+		if l.pick(3) > 0 { // otherwise the tree learns it with the next use
 			l.compare()
 		}
 	}
@@ -206,7 +206,7 @@ func (l *life) start(it *twinItem, s *twinWorker) {
 	}
 	cost := int64(1 + l.pick(3))
 	s.runs = it
-	// In one go for whoever is asked for a grade.
+	// Start in one step, in case Options.Admit is called.
 	l.tree.Start(it.Item, s.Worker, l.now, cost)
 	l.model.start(it.model, s.model, l.now, cost)
 }
@@ -286,7 +286,7 @@ func (l *life) end() {
 	}
 }
 
-// idle has a worker wait that is free and has nothing to run.
+// idle makes a free worker without an item wait.
 func (l *life) idle() {
 	s := l.worker()
 	if s.runs == nil && !s.Waits() {
@@ -306,7 +306,7 @@ func (l *life) rare() {
 			l.workers = slices.DeleteFunc(l.workers, func(x *twinWorker) bool { return x == s })
 			l.model.workers = slices.DeleteFunc(l.model.workers, func(x *modelWorker) bool { return x == s.model })
 		}
-	case 1: // it brings along an action, nobody's or one that waits
+	case 1: // the worker brings an action: an unknown one, or a waiting one
 		if it := l.item(); s.runs == nil && it != nil && it.Waits() {
 			l.start(it, s)
 		} else if s.runs == nil {
@@ -323,7 +323,7 @@ func (l *life) rare() {
 			l.model.settle()
 			l.enqueue(it, false)
 		}
-	case 4, 5: // nobody waits for an operation any more, or somebody does again
+	case 4, 5: // no client waits for an operation any more, or one does again
 		if len(l.entries) > 0 {
 			e := l.entries[l.pick(len(l.entries))]
 			if e.model.parked = !e.model.parked; e.model.parked {
@@ -342,7 +342,7 @@ func (l *life) rare() {
 	}
 }
 
-// compare looks at what both say about every worker, and checks the tree.
+// compare compares tree and model for every worker, and checks the tree.
 func (l *life) compare() {
 	l.t.Helper()
 	for _, s := range l.workers {

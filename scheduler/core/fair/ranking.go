@@ -75,7 +75,7 @@ func (r *ranking) insert(p sortKey) {
 	r.chunks[c] = slices.Insert(r.chunks[c], i, p)
 }
 
-// remove takes out a sortKey that is there.
+// remove removes a sortKey, which must exist.
 func (r *ranking) remove(p sortKey) {
 	r.n--
 	switch {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestRanking compares a ranking with a sorted list, for what comes in order and for
-// what does not, when it grows, shrinks and is emptied.
+// TestRanking compares a ranking with a sorted list, for items in order and out of order, while it
+// grows, shrinks and becomes empty.
 func TestRanking(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var r ranking

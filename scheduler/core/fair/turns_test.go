@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A queueModel knows of the fair rule only what its users are promised: who has nothing running,
-// and how often each sibling was given something since then.
+// A queueModel knows only the promises of the fair rule: which branches have no running items, and
+// how many turns each sibling has had since then.
 type queueModel struct {
 	t       *testing.T
 	tree    *Tree
 	queued  map[spot]int
 	running map[string]int
-	// turns are those of siblings since a branch waits with nothing running.
+	// turns counts the turns of siblings since a branch has been waiting without running items.
 	turns map[spot]map[string]int
-	// last is what the branch's own last start came to: its cost by the weight of the branch.
+	// last is the cost of the branch's last start, divided by the weight of the branch.
 	last    map[string]float64
 	weights map[string]float64
 	// slack is for sums that should be equal: below zero, one turn each means one.
@@ -46,7 +46,7 @@ func (r *queueModel) weight(branch string) float64 {
 	return 1
 }
 
-// enters has work wait.
+// enters adds a waiting item.
 func (r *queueModel) enters(path []string, kind uint32) {
 	for _, b := range prefixes(path) {
 		s := spot{b, kind}
@@ -56,7 +56,7 @@ func (r *queueModel) enters(path []string, kind uint32) {
 	}
 }
 
-// starts has a turn be taken, and fails if somebody was passed over for too long.
+// starts takes a turn, and fails the test if another branch has waited for too long.
 func (r *queueModel) starts(path []string, kind uint32, cost int64) {
 	for _, b := range prefixes(path) {
 		own := float64(cost) / r.weight(b)
@@ -151,7 +151,7 @@ func (r *queueModel) live(random *rand.Rand, costs int64) {
 	}
 	for range 3000 {
 		w := workers[random.IntN(len(workers))]
-		if random.IntN(200) == 0 { // few of many go, so that who had much running has little
+		if random.IntN(200) == 0 { // few of many end, so that a branch with many running items comes to have few
 			workers = workers[:1+random.IntN(len(workers))]
 		} else if random.IntN(200) == 0 {
 			workers = append(workers, &Worker{Kind: uint32(1 + random.IntN(2))})

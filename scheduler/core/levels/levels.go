@@ -76,11 +76,12 @@ type QueueConfig struct {
 	Levels []Level `yaml:"levels,required" max:"16" doc:"keys that divide operations into branches, outermost first; [] is one queue for all" example:"[{key: user, weights: {ci: 2}}, {key: property, name: container-image}, {key: correlated_invocations_id, stickiness: 30s}]"`
 }
 
-// maxLevels bounds those of a configuration. Quotas may need one more.
+// maxLevels limits the levels of a configuration. Quotas may need one more.
 const maxLevels = 16
 
-// DefaultLevels are the levels of pools without a QueueConfig: instance names share workers, builds
-// share those of an instance name, and invocations of the tool share those of a build.
+// DefaultLevels returns the levels of pools without a QueueConfig: instance names share workers,
+// the builds of an instance name share its part, and a tool's invocations share the part of their
+// build.
 func DefaultLevels() []Level {
 	return []Level{{Key: KeyInstance}, {Key: KeyCorrelated}, {Key: KeyToolInvocation}}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestList compares a List, and what is read of it from any number on, with a slice.
+// TestList compares a List, read from any number on, with a slice.
 func TestList(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -66,7 +66,8 @@ func compare(t *testing.T, l *List[int], want []uint64, after uint64, tag Tag) {
 	}
 }
 
-// TestGaps has few of many items stay, each as long as any: what is held for them is bounded.
+// TestGaps removes most of many items, at random. The memory held for the remaining ones must be
+// bounded.
 func TestGaps(t *testing.T) {
 	var l List[int]
 	for range 100_000 {
@@ -85,7 +86,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// TestTags: texts of a kind have different tags, and none has that of any.
+// TestTags: texts of a kind have different tags, and none has the tag any.
 func TestTags(t *testing.T) {
 	tags := map[Tag]int{}
 	for i := range 10_000 {

@@ -28,8 +28,7 @@ type Index[P Pool] struct {
 	changes int
 }
 
-// mostFitting bounds the platforms of which it is remembered which pools fit, and mostKnown the
-// names that are known.
+// mostFitting limits the platforms whose fitting pools are cached, and mostKnown the known names.
 const mostFitting, mostKnown = 1000, 10_000
 
 // NewIndex returns an empty Index.
@@ -75,7 +74,7 @@ func (x *Index[P]) Add(p P) {
 	}
 }
 
-// Remove removes a pool, if it is there.
+// Remove removes a pool, if it exists.
 func (x *Index[P]) Remove(p P) {
 	if k := p.Offered().Key(); x.byKey[k] == p {
 		x.changed()

@@ -28,7 +28,7 @@ type Cohort struct {
 	quota.Cohort
 	*timer.Clock
 	options Options
-	// quotas are those of ledger, by instance.
+	// quotas are the quotas of ledger, by instance.
 	quotas map[string]quota.Quota
 	ledger *quota.Ledger
 	// parties are those that wait, by instance. changes are the changes of their grades.

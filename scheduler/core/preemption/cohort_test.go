@@ -75,14 +75,14 @@ func (m *mall) resting() (n int) {
 	return n
 }
 
-// TestStartsInManyPools has tasks start and end in a cohort of many pools. What that costs does not
-// depend on the number of pools, also if the instance may run more or less in all of them after it.
+// TestStartsInManyPools starts and ends tasks in a cohort of many pools. The cost must not depend
+// on the number of pools, even if the instance may run more or less in all of them afterwards.
 func TestStartsInManyPools(t *testing.T) {
 	for name, c := range map[string]struct {
 		instance string
 		quota    quota.Quota
-		// running is what is next after a start, ended after its end. The other instance with tasks
-		// in each pool is always at its maximum.
+		// running is the expected next item after a start, ended after an end. The other instance
+		// with tasks in each pool is always at its maximum.
 		running, ended any
 	}{
 		"no quota":                 {"many", quota.Quota{}, "many", "many"},
@@ -172,8 +172,9 @@ func TestStirredOnce(t *testing.T) {
 	}
 }
 
-// TestMinimumOfManyPools has an instance come below its minimum, and above it again, with tasks in
-// many pools: their timers are set once, and when they are due nobody must yield if it is above.
+// TestMinimumOfManyPools brings an instance below its minimum, and above it again, with tasks in
+// many pools. Their timers must be set once. When they are due and the instance is above its
+// minimum, no run may be stopped.
 func TestMinimumOfManyPools(t *testing.T) {
 	m := newMall(map[string]quota.Quota{"many": {Min: 1}})
 	if n := m.Timers.Len(); n != manyPools {
@@ -231,13 +232,14 @@ func (m *mall) leave(pool int) {
 	first.Leave()
 }
 
-// TestTurnPasses has an instance that waits in many pools be below its minimum, while the line whose
-// turn it is has nobody yield, as its tasks are gone or came late. One must yield to the next line.
+// TestTurnPasses has an instance below its minimum that waits in many pools. The line whose turn it
+// is stops no run, because its tasks are gone or came late. The turn must pass to the next line.
 func TestTurnPasses(t *testing.T) {
 	for name, c := range map[string]struct {
 		// tasks is how many tasks of "many" wait in the first pool.
 		tasks int
-		// happens has one more be missing than must yield; first must yield to the first pool.
+		// happens makes one more slot missing than runs are stopped for; the first pool must stop a
+		// run.
 		happens func(m *mall, one, first *Share)
 	}{
 		"the task for which another one yields is gone": {1, func(m *mall, _, first *Share) {

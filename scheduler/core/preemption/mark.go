@@ -107,8 +107,8 @@ func (l *Line) Ripen(atMost int) (marked int) {
 	return marked
 }
 
-// callBy has all busy workers of a queue call at a time, or a little earlier if they do so anyway,
-// and returns which. It is for marks: at its time they have all been asked.
+// callBy makes all busy workers of a queue call at a time, or a little earlier if calls are already
+// due then, and returns that time. It is for marks: at that time all workers have called.
 func (c *Cohort) callBy(q *Queue, at time.Time) time.Time {
 	q.calls = slices.DeleteFunc(q.calls, func(x time.Time) bool { return !x.After(c.Now) })
 	for _, call := range q.calls {

@@ -42,7 +42,7 @@ func (c *Cohort) Queue(class uint32, owner any) *Queue {
 type Line struct {
 	queue *Queue
 	tier  *tier
-	// tasks are in the order in which they came.
+	// tasks is in the order of arrival.
 	tasks fifo.List[*Share]
 	// marked counts the tasks that must yield.
 	marked int

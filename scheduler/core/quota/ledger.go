@@ -15,7 +15,7 @@ type Quota struct {
 	Max int64
 }
 
-// most is more than anybody has, and so little that sums of it are no overflow.
+// most exceeds any use, and is so small that sums of it do not overflow.
 const most = 1_000_000_000_000
 
 // Validate returns an error if q is inconsistent.
@@ -44,8 +44,8 @@ const (
 	BelowMin
 )
 
-// A Run is a running task. It lives inside its owner, who fills in the exported fields before Start
-// and may change those of the second group later, with Fix.
+// A Run is a running task. It is part of its owner. The owner fills in the exported fields before
+// Start, and may change those of the second group later, with Fix.
 type Run struct {
 	Owner    any
 	Instance string

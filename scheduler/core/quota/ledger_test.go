@@ -10,7 +10,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// run returns one that began so many seconds ago.
+// run returns a run that began age seconds ago.
 func run(instance string, kind any, cost int64, age int) *Run {
 	return &Run{Instance: instance, Kind: kind, Cost: cost, Started: epoch.Add(-time.Duration(age) * time.Second)}
 }
@@ -196,7 +196,7 @@ func (m *model) standing(instance string, cost int64) Standing {
 	return Between
 }
 
-// victim returns the cost of the best victim: none may be better than what the Ledger says.
+// better reports whether a is a better victim than b, as a reference for the Ledger.
 func (m *model) better(a, b *Run) bool {
 	x, xm, _ := m.sums(a.Instance)
 	y, ym, _ := m.sums(b.Instance)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurnsAreWhereCostsAreEqual has the cost of waiting for so many turns be that of the larger
-// worker.
+// TestTurnsAreWhereCostsAreEqual: at the computed number of turns, the cost of waiting equals the
+// cost of the larger worker.
 func TestTurnsAreWhereCostsAreEqual(t *testing.T) {
 	for _, x := range []float64{0.2, 0.5, 0.8} {
 		for _, classes := range [][2]uint32{{1, 2}, {1, 4}, {2, 3}, {0, 8}} {
@@ -46,8 +46,8 @@ func TestWorth(t *testing.T) {
 	}
 }
 
-// TestStrangersCountAsLarger has each property by which workers are stranger be a class twice as
-// large, and what is no worse cost nothing.
+// TestStrangersCountAsLarger: each property by which workers suit worse counts like a class twice
+// as large. Workers that suit equally well cost nothing.
 func TestStrangersCountAsLarger(t *testing.T) {
 	for name, test := range map[string]struct {
 		class, larger uint32

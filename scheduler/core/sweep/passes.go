@@ -45,8 +45,8 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 	ps.going = false
 }
 
-// Look goes on through a line as far as the effort allows, and returns the items that must
-// move, each at a given cost.
+// Look continues through a line as far as the effort allows, and returns the items that must move.
+// Each look has the given cost.
 func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	var none T
 	for t := l.next(); t != none && e.Spend(1); t = l.next() {

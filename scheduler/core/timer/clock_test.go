@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestAwake has a clock lose time before and after it is first asked.
+// TestAwake has a clock lose time before and after its first use.
 func TestAwake(t *testing.T) {
 	start := time.Date(2030, 1, 2, 3, 4, 5, 6, time.UTC)
 	c := Clock{Now: start}

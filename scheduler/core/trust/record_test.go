@@ -8,7 +8,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A story is all that has happened to a worker, from which the model says what a Record has to.
+// A story has everything that has happened to a worker, from which the model computes the expected
+// Record.
 type story struct {
 	runs     []bool // since it was absolved last: whether each failed
 	standing Standing
@@ -48,8 +49,7 @@ func (s *story) nextPause(now time.Time) time.Duration {
 	return min(10*time.Minute, before.took*2)
 }
 
-// TestRecordIsAsTold has random things happen to workers, and compares their Records with what
-// follows from all that has happened since the beginning.
+// TestRecordIsAsTold applies random outcomes to workers, and compares their Records with the model.
 func TestRecordIsAsTold(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 19))

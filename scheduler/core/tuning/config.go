@@ -197,7 +197,8 @@ type Terms struct {
 	cohort string
 }
 
-// TermsOf returns those of a pool: of the first of Queues that is for it, and of its cohort.
+// TermsOf returns the terms of a pool: from the first of Queues that matches it, and from its
+// cohort.
 func (c Config) TermsOf(prefix string, platform request.Platform) (t Terms) {
 	t.queue = slices.IndexFunc(c.Queues, func(q levels.QueueConfig) bool { return q.Fits(prefix, platform) })
 	if cohort, ok := c.Quotas.Of(platform.Has); ok {

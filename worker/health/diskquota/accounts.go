@@ -49,8 +49,8 @@ type account struct {
 	foreign bool
 }
 
-// accountsOf returns the quotas of owners that are enforced on the file system of d. On XFS those
-// of root stand for the default.
+// accountsOf returns the quotas of owners that are enforced on the file system of d. On XFS the
+// quota of root is the default quota.
 func accountsOf(d *os.File, owners []folder.Owner, isXFS bool) (limits []limit) {
 	var on state
 	on.version = 1 // FS_QSTAT_VERSION

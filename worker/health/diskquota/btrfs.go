@@ -34,7 +34,8 @@ const (
 	btrfsAtOnce = 4 << 20
 )
 
-// A groupID is level and number of a quota group; on level 0 the number is that of a subvolume.
+// A groupID has the level and number of a quota group; on level 0 the number is the ID of a
+// subvolume.
 type groupID uint64
 
 func (id groupID) String() string { return fmt.Sprintf("%d/%d", id.level(), id&(1<<levelShift-1)) }
@@ -48,7 +49,7 @@ type group struct {
 }
 
 // groupsOf returns the groups that limit writes to the subvolume of d, with the kernel's present
-// counts. Only root may know the groups that contain a group: for other users those of all higher
+// counts. Only root can find out which groups contain a group: for other users all groups of higher
 // levels count.
 func groupsOf(d *os.File) ([]limit, error) {
 	var info [1024]byte
@@ -167,7 +168,7 @@ func (g group) space() (Space, bool, error) {
 			}
 		}
 	}
-	if errors.Is(r.err, fs.ErrNotExist) || errors.Is(r.err, unix.ENODEV) { // the group is gone
+	if errors.Is(r.err, fs.ErrNotExist) || errors.Is(r.err, unix.ENODEV) { // the group no longer exists
 		return space, false, nil
 	}
 	return space, space.MostBytes < Unbounded, r.err

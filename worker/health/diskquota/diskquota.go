@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Unbounded is more than anybody can write.
+	// Unbounded is more than any process can write.
 	Unbounded = math.MaxInt64
 	// lookInterval is for how long no other quotas are looked for.
 	lookInterval = time.Second

@@ -67,7 +67,7 @@ func spaces(t *testing.T, dir string, owners ...folder.Owner) map[string]Space {
 	return all
 }
 
-// write writes so many bytes to a file of owner.
+// write writes that many bytes to a file of owner.
 func write(t *testing.T, file string, bytes int, owner folder.Owner) {
 	t.Helper()
 	f, err := os.Create(file)
