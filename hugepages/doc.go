@@ -7,5 +7,8 @@
 // kernel. That is why it does not use MADV_HUGEPAGE, with which the kernel gives a whole page to
 // whatever first touches a part of it, and fills holes that the runtime has made.
 //
+// Memory that was read and never written counts as in use, and takes room once it is on a huge page.
+// A heap of Go has little of it.
+//
 // It has no goroutines.
 package hugepages
