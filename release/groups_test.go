@@ -74,6 +74,9 @@ func (m *machine) groups() (list []string) {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			m.Fatal(err)
 		}
+		if err := os.Chmod(group, 0o755); err != nil { // services read it, whatever the umask is
+			m.Fatal(err)
+		}
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // those of v1 begin empty
 			if text, err := os.ReadFile(filepath.Join(parent, file)); err == nil {
 				_ = os.WriteFile(filepath.Join(group, file), text, 0o644)

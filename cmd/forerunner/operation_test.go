@@ -29,12 +29,12 @@ func TestPrintStreams(t *testing.T) {
 
 // TestPrintRecord shows the outcome in words, and the command line.
 func TestPrintRecord(t *testing.T) {
-	r := &historypb.Record{Outcome: historypb.Outcome_OUT_OF_MEMORY, ExitCode: 137, Arguments: []string{"sh", "-c", "x\x1b[2J"}, ArgumentsCut: true}
+	r := &historypb.Record{Outcome: historypb.Outcome_OUT_OF_MEMORY, ExitCode: 137, Code: 4, Arguments: []string{"sh", "-c", "x\x1b[2J"}, ArgumentsCut: true}
 	var out strings.Builder
 	if err := printRecord(&out, r); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"outcome +out of memory", "command line +sh -c 'x\uFFFD\\[2J' …"} {
+	for _, line := range []string{"outcome +out of memory", "code +DeadlineExceeded", "command line +sh -c 'x\uFFFD\\[2J' …"} {
 		if !regexp.MustCompile("(?m)^" + line + "$").MatchString(out.String()) {
 			t.Errorf("%q is missing in:\n%s", line, &out)
 		}

@@ -38,8 +38,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // UsageError: unknown flags and commands, values that cannot be parsed, too many or too few
 // arguments. The program has the flag --version.
 func Execute(ctx context.Context, root *cobra.Command) error {
-	addVersion(root)
 	addCompletion(root)
+	addVersion(root)
 	started := false
 	note(root, &started)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -68,9 +68,21 @@ func (b Build) String() string {
 	return strings.Join([]string{b.Version, "commit " + commit, "of " + b.Date, b.Go}, ", ")
 }
 
-// addVersion gives a program the flag --version.
+// addVersion gives a program the flag --version and a hidden command that prints the same, for those
+// who try that first.
 func addVersion(root *cobra.Command) {
-	root.Version = ReadBuild().String()
+	version := ReadBuild().String()
+	root.Version = version
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.Flags().Bool("version", false, fmt.Sprintf("Prints the version of %s, and exits", root.Name()))
+	if !root.HasSubCommands() {
+		root.CompletionOptions.DisableDefaultCmd = true // or it would come with the first command
+	}
+	root.AddCommand(&cobra.Command{
+		Use: "version", Hidden: true, Args: Arguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), root.Name(), version)
+			return err
+		},
+	})
 }

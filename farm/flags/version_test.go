@@ -38,7 +38,7 @@ func TestBuild(t *testing.T) {
 // likely name for something else.
 func TestVersion(t *testing.T) {
 	t.Setenv("FORERUNNER_VERSION", "1.2.3")
-	for _, args := range [][]string{{"--version"}, {}} {
+	for _, args := range [][]string{{"--version"}, {"version"}, {}} {
 		ran := false
 		program := NewCommand("program", "does it", "", settings.Of(&struct{}{}), func(*cobra.Command, []string) error { ran = true; return nil })
 		var out bytes.Buffer

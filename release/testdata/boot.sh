@@ -3,6 +3,7 @@
 set -e
 folder=$1 root=$1/root
 mount --make-rprivate /
+umask 022 # that of the caller may hide the folders of the machine from its services
 mkdir -p "$folder/upper" "$folder/work" "$root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$folder/upper,workdir=$folder/work" "$root"
 mount -t proc proc "$root/proc"

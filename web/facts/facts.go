@@ -7,6 +7,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -101,6 +102,9 @@ func valueText(d protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	case protoreflect.Int64Kind, protoreflect.Int32Kind:
 		if isSize(name) {
 			return text.Bytes(v.Int())
+		}
+		if name == "code" { // a google.rpc.Code
+			return codes.Code(v.Int()).String()
 		}
 	case protoreflect.Uint64Kind:
 		if isSize(name) {
