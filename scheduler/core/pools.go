@@ -111,7 +111,7 @@ func (ps *pools) newPool(o offer.Offer, terms tuning.Terms) *pool {
 	p := &pool{Offer: o, idling: &ps.idling, terms: terms, levels: ps.cfg.LevelsOf(terms)}
 	name, ok := ps.cfg.CohortOf(terms)
 	if !ok {
-		p.tree = levels.NewTree(p.levels, fair.Options{})
+		p.tree = levels.NewTree(p.levels, fair.Options{Avoid: avoided})
 		return p
 	}
 	c := ps.cohort(name)
@@ -119,7 +119,7 @@ func (ps *pools) newPool(o offer.Offer, terms tuning.Terms) *pool {
 	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
 		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p.tree = levels.NewTree(p.levels, fair.Options{Admit: c.Grade, Changes: c.Changes()})
+	p.tree = levels.NewTree(p.levels, fair.Options{Admit: c.Grade, Changes: c.Changes(), Avoid: avoided})
 	return p
 }
 
