@@ -232,10 +232,6 @@ func (ps announcements) checkMoves(s *State) string {
 	return ""
 }
 
-func (p *pool) hasDeclared() bool {
-	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.declared })
-}
-
 // TestFitsAsTheRuleSays compares platforms of any properties with the rule.
 func TestFitsAsTheRuleSays(t *testing.T) {
 	words := []string{

@@ -23,24 +23,21 @@ func (d *dispatcher) pool(prefix string, platform request.Platform) *pool {
 			}
 		}
 	default:
-		d.inherit(p, narrower)
+		d.succeed(narrower)
 	}
 	return p
 }
 
-// inherit gives a new pool the declared size classes of one whose workers report less, with the
-// tasks that wait for them.
-func (d *dispatcher) inherit(p, from *pool) {
-	p.startup, p.patience = from.startup, from.patience
-	for _, old := range slices.Clone(from.queues) {
-		if !old.declared {
-			continue
-		}
-		q := p.queue(old.class)
-		old.declared, q.declared = false, true
-		d.watch(q)
-		d.vacate(old)
-		d.discard(old)
+// succeed has new pools of workers that report more take the place of one that has declared size
+// classes and no workers: it stood for them, and its tasks go there.
+func (d *dispatcher) succeed(p *pool) {
+	if p.hasWorkers() {
+		return
+	}
+	for _, q := range slices.Clone(p.queues) {
+		q.declared = false
+		d.vacate(q)
+		d.discard(q)
 	}
 }
 

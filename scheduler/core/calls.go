@@ -7,6 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
@@ -19,6 +20,8 @@ type calls struct {
 	replies *[]event.Reply
 	wakes   *[]string
 	taken   *[]event.Taken
+	// effort is that of the present event.
+	effort *sweep.Effort
 }
 
 // take notes why the task of a worker is taken from it.
@@ -46,31 +49,84 @@ func (c *calls) unwanted(w *worker) {
 	c.claimSpares(q)
 }
 
+// goesOn notes that a worker has called and goes on with its task. If no client wants that, the
+// worker may have been woken in vain: because another one has got the queued task, and then it is
+// woken again for the next one, or because its task may no longer yield, and then that of another
+// worker does.
+func (c *calls) goesOn(w *worker) {
+	r := w.task.run()
+	switch {
+	case r.worker != w || r.spare || w.task.wanted():
+	case w.mayYield():
+		w.queue.spares.add(w.task)
+	default:
+		c.claim(w.queue, 1)
+	}
+}
+
 // claimSpares wakes the workers of a queue that run for no client and must yield now, while tasks
 // wait.
 func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
 
-// claim does so for some, once for each, as long as they would get a task.
+// claim does so for some, once for each, as long as they would get a task. What the event has no
+// effort for is left to the next one.
 func (c *calls) claim(q *queue, most int) {
-	for s := &q.spares; q.waiting > 0; most-- {
-		r := s.first()
-		if r == nil {
-			c.Timers.Stop(&s.timer)
+	for ; most > 0 && q.waiting > 0; most-- {
+		if c.effort.Left <= 0 {
+			c.Timers.Set(&q.spares.timer, c.Now)
 			return
+		}
+		w := c.spare(q)
+		if w == nil {
+			return
+		}
+		c.wake(w)
+	}
+}
+
+// spare takes out the first worker of the spares of a queue that would get a task now; nil: there is
+// none. A worker that does not is passed over: the next task may be for it. There are never many, as
+// they are of one program, which all queued tasks avoid.
+func (c *calls) spare(q *queue) *worker {
+	s := &q.spares
+	var avoided *program
+	for i := 0; i < len(s.list); {
+		c.effort.Spend(1)
+		x := s.list[i]
+		if !s.has(x) {
+			s.take(i)
+			continue
+		}
+		r := x.task.run()
+		if !r.worker.mayYield() {
+			s.take(i)
+			r.spare = false
+			continue
 		}
 		if at := r.yields(); at > c.Awake() {
 			c.Timers.Set(&s.timer, c.When(at))
-			return
+			return nil
 		}
-		if most == 0 {
-			return
+		if r.worker.program == avoided {
+			i++
+			continue
 		}
-		if next, _ := r.worker.choose(nil, c.Now); next == nil {
-			return
+		next, looks := r.worker.choose(nil, c.Now)
+		c.effort.Spend(looks)
+		switch {
+		case next != nil:
+			s.take(i)
+			r.spare = false
+			return r.worker
+		case looks == 0: // nothing may start
+			i = len(s.list)
+		default:
+			avoided = r.worker.program
+			i++
 		}
-		s.drop()
-		c.wake(r.worker)
 	}
+	c.Timers.Stop(&s.timer)
+	return nil
 }
 
 // run answers a worker's call with the task that the worker must run. If the call reported the end

@@ -278,10 +278,15 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 
 // keepsIdle reports whether an idle worker of a queue could have one of its tasks.
 func (q *queue) keepsIdle() bool {
+	idle := func(w *worker) bool { return w.entry.Waits() }
 	for _, p := range q.programs {
-		it, _ := q.pool.tree.Find(q.class, q.mayRunMore, func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(p) })
-		if it != nil && slices.ContainsFunc(p.positions, func(w *worker) bool { return w.entry.Waits() }) {
-			return true
+		if !slices.ContainsFunc(p.positions, idle) {
+			continue
+		}
+		for _, t := range q.line.All() {
+			if t.wanted() && !t.avoidsProgram(p) && q.mayRunMore(levels.Bounded(t.spec.Instance)) {
+				return true
+			}
 		}
 	}
 	return false

@@ -41,3 +41,16 @@ func TestDeclaredSizes(t *testing.T) {
 		t.Errorf("classes %+v, want %+v", got, want)
 	}
 }
+
+// TestDeclaredKindsAreBounded has machines of many kinds come and go: the pools of some stay.
+func TestDeclaredKindsAreBounded(t *testing.T) {
+	c := newChronicle(t, tuning.Config{Sizes: []tuning.Sizes{{Classes: []uint32{1, 2}}}})
+	for i := range 3 * mostKinds {
+		c.tell("0s sync w%d idle class=1 implied=OSFamily=system%d", i, i)
+		c.tell("0s sync w%d idle class=1 drain implied=OSFamily=system%d", i, i)
+	}
+	c.tell("100s run")
+	if v := c.state.View(); v.Counts().Draining > 0 || len(v.QueueCounts()) != 2*mostKinds {
+		t.Errorf("%d queues are left: %+v", len(v.QueueCounts()), v.Counts())
+	}
+}

@@ -3,7 +3,6 @@ package core
 import (
 	"time"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/sweep"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -41,7 +40,7 @@ type dispatcher struct {
 func newDispatcher(c *timer.Clock, cfg *tuning.Config, ops *operations, calls *calls) *dispatcher {
 	d := &dispatcher{Clock: c, cfg: cfg, operations: ops, calls: calls, pools: newPools(c, cfg)}
 	d.reaches = &reaches{pools: d.pools, effort: &d.effort}
-	d.settle.Owner = d
+	d.settle.Owner, calls.effort = d, &d.effort
 	return d
 }
 
@@ -126,11 +125,9 @@ func (d *dispatcher) isPreempted(w *worker) bool {
 }
 
 // givesWay reports whether a worker that calls must stop its task, which no client wants, because
-// it would get another one. A task that is about to be stored, or whose second run continues
-// elsewhere, is not stopped, nor is one whose client has only just gone.
+// it would get another one. A task whose client has only just gone is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
-	if w.task.wanted() || w.task.race() != nil || w.takes != Serving || w.stage == event.Uploading ||
-		d.isSettling() || w.task.run().yields() > d.Awake() {
+	if w.task.wanted() || !w.mayYield() || d.isSettling() || w.task.run().yields() > d.Awake() {
 		return false
 	}
 	t, looks := w.choose(nil, d.Now)

@@ -118,7 +118,7 @@ func (o *overflows) otherClasses(q *queue, t *task) string {
 		}
 		text = fmt.Sprintf("; %s of smaller classes %s, but it needs class %d: %s", plural.Of(smaller, "worker"), areIdle(smaller), q.class, why)
 	}
-	if to, next, _ := q.largerFor(o.Now); next != nil {
+	if to, next, _ := q.largerFor(); next != nil {
 		what, turns := q.spills(), q.turns(to, 0, o.cfg)
 		text += fmt.Sprintf("; %s of larger classes %s: one of class %d is worth it "+
 			"once the next action has waited for %s, "+

@@ -1,8 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -87,6 +90,8 @@ type fuzzer struct {
 	// calm: workers stay as they are, and nobody drains, kills or restores anything, so that more runs
 	// and quotas matter.
 	calm bool
+	// steep: workers differ in their size classes only, and most actions are for the smallest.
+	steep bool
 	// plain is the platform of most workers, which are in a cohort if there are quotas.
 	plain string
 	at    time.Duration
@@ -104,6 +109,8 @@ type fuzzer struct {
 	full   int
 	// spills counts how often something waited while a larger worker was idle.
 	spills int
+	// zero is when Clock.Awake was 0, at first.
+	zero time.Time
 }
 
 func (f *fuzzer) pick(choices ...string) string {
@@ -176,6 +183,7 @@ func newFuzzer(t *testing.T, script []byte) *fuzzer {
 			actions: map[string]string{}, lastOf: map[string]uint64{},
 		},
 		script: script, plain: plain, calm: len(script) > 3 && script[3]%2 == 0,
+		steep:   len(script) > 4 && script[4]%8 > 5,
 		waiting: map[uint64]bool{},
 		clients: map[string]int{}, restored: map[string]bool{}, announced: announcements{},
 		quotas: map[string]quota.Quota{},
@@ -252,7 +260,7 @@ func (f *fuzzer) step() {
 			f.pick("invocation=", "invocation=i1", "invocation=i2"),
 			f.pick("priority=0", "priority=0", "priority=100", "priority=-2147483648"),
 			f.pick("expected=0s", "expected=9s"),
-			f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s"))
+			f.size())
 		clients, restored := f.clients[args[0]], f.restored[args[0]]
 		f.clients[args[0]], f.restored[args[0]] = 1, false
 		if f.tell(now, event.Submit{Operation: f.operation(args)}).Err != nil {
@@ -280,6 +288,15 @@ func (f *fuzzer) step() {
 	case "tick":
 		f.tell(now, event.Tick{})
 	}
+}
+
+// size is where an action starts.
+func (f *fuzzer) size() string {
+	one := f.pick("size=0", "size=1,5s", "size=2,5s", "size=1,5s,3s,hedge", "size=1,5s,hedge", "size=3,5s")
+	if f.steep && (one == "size=0" || one == "size=3,5s") {
+		return "size=1,5s"
+	}
+	return one
 }
 
 // sync reports what the worker runs by State's own account, mostly.
@@ -319,6 +336,10 @@ func (f *fuzzer) sync(now time.Time, worker string) {
 	}
 	words = append(words, f.pick("prefix=", "prefix=", "prefix=", "prefix=i"))
 	words = append(words, f.pick("class=1", "class=1", "class=2", "class=3"))
+	if f.steep {
+		class := map[string]string{"w1": "class=1", "w2": "class=2", "w3": "class=1", "w4": "class=3"}[worker]
+		words = append(words[:len(words)-3], f.plain, "prefix=", class)
+	}
 	words = append(words, "of="+map[string]string{"w1": "h1", "w2": "h1", "w3": "h2", "w4": "h3"}[worker])
 	words = append(words, "over="+f.pick("0", "1", "2", "3"))
 	if boot := f.pick("", "b1", "b1", "b1", "b2"); !f.calm {
@@ -343,6 +364,9 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	f.t.Helper()
 	known, behind := maps.Collect(f.state.workers.All()), f.state.reviews.isBehind()
 	out := f.history.step(now, e)
+	if f.zero.IsZero() {
+		f.zero = f.state.When(0)
+	}
 	f.announced.hear(e, out, func(w string) bool { return known[w] != nil })
 	f.log.WriteString(f.out.String())
 	f.out.Reset()
@@ -399,40 +423,81 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	return out
 }
 
+// A way is one for a task to go to an idle worker of another queue, and for how many turns it waits
+// for its own instead.
+type way struct {
+	task  *task
+	class uint32
+	turns float64
+}
+
+// ends is when the task has waited for so long, if each of those that wait takes as long as that.
+func (x way) ends(each time.Duration) time.Time {
+	return x.task.queued.Add(time.Duration(x.turns * float64(each)))
+}
+
+// ways are those for the tasks of a queue, by what the workers and tasks say themselves: to larger
+// classes of the pool, and to other pools.
+func (f *fuzzer) ways(q *queue) (up, beside []way) {
+	for _, t := range q.tasks() {
+		of := levels.Bounded(t.spec.Instance)
+		if c := q.pool.cohort; !t.wanted() || c != nil && c.Grade(q.class, of) == fair.Wait {
+			continue
+		}
+		for _, w := range f.state.workers.All() {
+			to := w.queue
+			if c := to.pool.cohort; !w.entry.Waits() || t.avoidsProgram(w.program) || c != nil && c.Grade(to.class, of) == fair.Wait {
+				continue
+			}
+			x := way{t, to.class, float64(to.size())/float64(q.size()) - 1}
+			if to.pool == q.pool && to.class > q.class {
+				up = append(up, x)
+			} else if to.pool != q.pool && to.pool.Prefix == q.pool.Prefix && to.size() >= q.size() && q.mayMove(t, to) {
+				strange := math.Exp2(float64(to.pool.Stranger(q.pool.Offer, t.spec.Platform)))
+				x.turns = max((x.turns+1)*strange, 1) - 1
+				beside = append(beside, x)
+			}
+		}
+	}
+	return up, beside
+}
+
 // checkSpills sees that nothing waits in a queue for more turns than are worth an idle worker of a
-// larger class, by what the workers and tasks say themselves. One that will have waited for too
-// long has its time set; that may be late, as time leaps.
+// larger class, and that State looks again by when something will have waited for too long: earlier
+// if a cheaper worker was idle, later by what the clock has lost, as time leaps.
 func (f *fuzzer) checkSpills(q *queue) {
-	larger, serve := uint32(0), 0
+	up, beside := f.ways(q)
+	if len(up) == 0 {
+		return
+	}
+	least := slices.MinFunc(up, func(a, b way) int { return cmp.Compare(a.class, b.class) })
+	up = slices.DeleteFunc(up, func(x way) bool { return x.class > least.class })
+	serve, waiting, sum := 0, 0, time.Duration(0)
 	for _, w := range f.state.workers.All() {
 		if w.queue == q && w.takes == Serving {
 			serve++
 		}
-		avoided := slices.ContainsFunc(q.tasks(), func(t *task) bool { return t.avoidsProgram(w.program) })
-		if c := w.queue.class; w.pool == q.pool && c > q.class && w.entry.Waits() && (larger == 0 || c < larger) && !avoided {
-			larger = c
-		}
 	}
-	waiting, open := 0, false
 	for _, t := range q.tasks() {
-		if !t.wanted() {
-			continue
+		if t.wanted() {
+			waiting++
+			sum += cmp.Or(t.expected(q.size()), q.load.Typical, 10*time.Second)
 		}
-		waiting++
-		of := levels.Bounded(t.spec.Instance)
-		c := q.pool.cohort
-		open = open || larger > 0 && (c == nil || c.Grade(larger, of) != fair.Wait && c.Grade(q.class, of) != fair.Wait)
 	}
-	if !open {
-		return
+	each := max(sum/time.Duration(waiting), time.Millisecond)
+	ahead := float64(waiting) / float64(max(serve, 1))
+	if serve == 0 {
+		ahead += q.pool.startup.Seconds() / each.Seconds()
 	}
-	if turns := int(larger/max(q.class, 1)) - 1; serve > 0 && larger%max(q.class, 1) == 0 && waiting > turns*serve {
-		f.t.Fatalf("%d actions wait for %d workers of class %d while one of class %d is idle\n%s",
-			waiting, serve, q.class, larger, f.log.String())
+	if ahead > least.turns*(1+1e-9) || q.overflow.open {
+		f.t.Fatalf("%d actions wait for %d workers of class %d while one of class %d is idle; open %t\n%s",
+			waiting, serve, q.class, least.class, q.overflow.open, f.log.String())
 	}
-	if !q.overflow.timer.IsSet() {
-		f.t.Fatalf("%d actions wait for class %d without end while a worker of class %d is idle\n%s",
-			waiting, q.class, larger, f.log.String())
+	last := slices.MaxFunc(append(up, beside...), func(a, b way) int { return a.ends(each).Compare(b.ends(each)) }).ends(each)
+	when, lost := f.state.Timers.When(&q.overflow.timer), f.state.When(0).Sub(f.zero)
+	if !q.overflow.timer.IsSet() || when.After(last.Add(lost+time.Microsecond)) {
+		f.t.Fatalf("%d actions wait for class %d while a worker of class %d is idle; State looks again at %s, want %s at last\n%s",
+			waiting, q.class, least.class, when.Sub(epoch), last.Sub(epoch), f.log.String())
 	}
 	f.spills++
 }
@@ -495,13 +560,13 @@ func (f *fuzzer) finish() {
 		f.t.Errorf("operation %s never ends (done: %t)", name, o.done())
 	}
 	for _, c := range s.dispatch.pools.cohorts {
-		if len(c.pools) > len(s.cfg.Sizes) || len(c.Used()) > 0 { // the declared one stays
-			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, len(c.pools), c.Used())
+		if n := undeclared(slices.Values(c.pools)); n > 0 || len(c.Used()) > 0 {
+			f.t.Errorf("cohort %s has %d pools and uses %v", c.Name, n, c.Used())
 		}
 	}
 	left := map[string]int{
 		"workers":     s.workers.Len(),
-		"pools":       s.dispatch.pools.Len() - len(s.cfg.Sizes),
+		"pools":       undeclared(s.dispatch.pools.All()),
 		"tasks":       len(s.inFlight.shared) + len(s.inFlight.private),
 		"timers":      s.Timers.Len(),
 		"operations":  s.operations.completed.Len(),
@@ -514,4 +579,14 @@ func (f *fuzzer) finish() {
 			f.t.Errorf("%d %s are left", n, what)
 		}
 	}
+}
+
+// undeclared counts the pools without declared size classes: the others stay.
+func undeclared(pools iter.Seq[*pool]) (n int) {
+	for p := range pools {
+		if !p.hasDeclared() {
+			n++
+		}
+	}
+	return n
 }

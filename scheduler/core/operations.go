@@ -77,7 +77,7 @@ type operations struct {
 	// clients counts the operations of each client that are not done.
 	clients map[string]int
 	// open are those that are not done, by age, with the tags of their invocations.
-	open listing.List[*operation]
+	open listing.Tagged[*operation]
 	// completed are those that are done, the oldest first. All are kept equally long, so that one
 	// timer is enough for them: expiry is when the first of them must be forgotten, or sooner.
 	completed fifo.Ring[kept]

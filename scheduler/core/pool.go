@@ -101,6 +101,11 @@ func (p *pool) hasWorkers() bool {
 	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.workers > 0 })
 }
 
+// hasDeclared reports whether a size class of the pool is declared.
+func (p *pool) hasDeclared() bool {
+	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.declared })
+}
+
 // hasFor reports whether a size class has workers that take work.
 func (p *pool) hasFor(class uint32) bool {
 	return slices.ContainsFunc(p.queues, func(q *queue) bool { return q.size() == class && q.served() })

@@ -67,7 +67,9 @@ func newPools(clock *timer.Clock, cfg *tuning.Config) *pools {
 	for _, c := range cfg.Quotas.Cohorts {
 		ps.cohorts = append(ps.cohorts, &cohort{Cohort: preemption.New(c, clock, o)})
 	}
-	ps.declare()
+	for _, c := range cfg.Sizes {
+		ps.enter(c.Prefix, c.WorkerPlatform())
+	}
 	return ps
 }
 
@@ -82,6 +84,7 @@ func (ps *pools) enter(prefix string, platform request.Platform) (p, narrower *p
 	switch {
 	case !ok || widen != nil && !alike(widen):
 		p = ps.newPool(o, terms)
+		ps.declare(p)
 		ps.Add(p)
 		return p, widen
 	case widen == nil:
@@ -111,7 +114,7 @@ func (ps *pools) newPool(o offer.Offer, terms tuning.Terms) *pool {
 	p := &pool{Offer: o, idling: &ps.idling, terms: terms, levels: ps.cfg.LevelsOf(terms)}
 	name, ok := ps.cfg.CohortOf(terms)
 	if !ok {
-		p.tree = levels.NewTree(p.levels, fair.Options{})
+		p.tree = levels.NewTree(p.levels, fair.Options{Avoid: avoided})
 		return p
 	}
 	c := ps.cohort(name)
@@ -119,20 +122,39 @@ func (ps *pools) newPool(o offer.Offer, terms tuning.Terms) *pool {
 	if len(p.levels) == 0 || p.levels[0].Key != levels.KeyInstance {
 		p.levels = append([]levels.Level{{Key: levels.KeyInstance}}, p.levels...)
 	}
-	p.tree = levels.NewTree(p.levels, fair.Options{Admit: c.Grade, Changes: c.Changes()})
+	p.tree = levels.NewTree(p.levels, fair.Options{Admit: c.Grade, Changes: c.Changes(), Avoid: avoided})
 	return p
 }
 
-// declare makes the queues of the classes that are declared. They stay for good.
-func (ps *pools) declare() {
+// mostKinds bounds the pools for which one declaration makes size classes: they stay for good.
+const mostKinds = 16
+
+// declare makes the queues of the size classes that are declared for a new pool, which then stays for
+// good. A declaration is for all workers with its platform, whatever else their machines report, and
+// holds for each kind of machine that has called, so that it does not matter which is the first.
+// Before that a pool without implied properties stands for all; see dispatcher.succeed.
+func (ps *pools) declare(p *pool) {
 	for _, c := range ps.cfg.Sizes {
-		p, _ := ps.enter(c.Prefix, c.WorkerPlatform())
+		if c.Prefix != p.Prefix || c.WorkerPlatform().Key() != p.Platform.Key() || ps.kinds(p) >= mostKinds {
+			continue
+		}
 		p.startup, p.patience = c.Startup, c.Patience
 		for _, class := range c.Classes {
 			q := p.queue(class)
 			q.declared, q.away, q.absence.patience, q.absence.since = true, true, c.Patience, math.MinInt64
 		}
 	}
+}
+
+// kinds counts the pools with declared size classes that differ from one only in their implied
+// properties.
+func (ps *pools) kinds(p *pool) (n int) {
+	for other := range ps.All() {
+		if other.Prefix == p.Prefix && other.Platform.Key() == p.Platform.Key() && other.hasDeclared() {
+			n++
+		}
+	}
+	return n
 }
 
 // cohort returns the one of a name; nil if there is none.

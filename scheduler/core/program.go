@@ -116,10 +116,23 @@ func (q *queue) avoidedBy(t *task) (idle []*worker) {
 	return idle
 }
 
-// isAvoidedBy reports whether a task avoids all idle workers of a queue.
-func (q *queue) isAvoidedBy(t *task) bool {
-	avoided := q.avoidedBy(t)
-	return len(avoided) > 0 && q.pool.tree.Idle(q.class) == len(avoided)
+// onlyIdle returns the key of the only program with idle workers of a queue; empty: there is none, or
+// another one.
+func (q *queue) onlyIdle() string {
+	some := q.pool.tree.AnyIdle(q.class)
+	if some == nil {
+		return ""
+	}
+	p, idle := some.Owner.(*worker).program, 0
+	for _, w := range p.positions {
+		if w.entry.Waits() {
+			idle++
+		}
+	}
+	if idle < q.pool.tree.Idle(q.class) {
+		return ""
+	}
+	return p.key
 }
 
 // serving counts the workers of the program that take work.

@@ -139,44 +139,48 @@ func (q *queue) park(t *task) {
 	q.parked[t] = struct{}{}
 }
 
-// spares are the runs of a queue that no client waits for.
+// spares are the runs of a queue that no client waits for, and whose workers have not been woken to
+// yield.
 type spares struct {
 	queue *queue
-	// tasks are those that ran when the last client stopped waiting for them, in that order; they
-	// may have ended, or be wanted again.
-	tasks []*task
-	// timer is when the first of them yields, while others wait.
+	// list has them in the order in which their last clients stopped waiting; some may have ended, or
+	// be wanted again.
+	list []spare
+	// timer is when the first of them yields while others wait, or now, if there was too much to do.
 	timer timer.Timer
 }
 
-// add records that a running task has no waiting client.
+// A spare is a task whose run was left at a time of Clock.Awake; see run.left.
+type spare struct {
+	task *task
+	left time.Duration
+}
+
+// add records that a running task has no waiting client, and may yield.
 func (s *spares) add(t *task) {
-	if len(s.tasks) > 2*s.queue.workers {
-		s.tasks = slices.DeleteFunc(s.tasks, func(t *task) bool { return !s.has(t) })
+	if len(s.list) > 2*s.queue.workers {
+		s.list = slices.DeleteFunc(s.list, func(x spare) bool { return !s.has(x) })
 	}
-	s.tasks = append(s.tasks, t)
-}
-
-func (s *spares) has(t *task) bool {
-	w := t.worker()
-	return w != nil && w.queue == s.queue && !t.wanted()
-}
-
-// first returns the run that no client has waited for the longest; nil if there is none.
-func (s *spares) first() *run {
-	for len(s.tasks) > 0 {
-		if t := s.tasks[0]; s.has(t) {
-			return t.run()
-		}
-		s.drop()
+	r := t.run()
+	r.spare = true
+	at := len(s.list)
+	for at > 0 && s.list[at-1].left > r.left { // one whose worker was woken in vain
+		at--
 	}
-	return nil
+	s.list = slices.Insert(s.list, at, spare{t, r.left})
 }
 
-// drop forgets the first task.
-func (s *spares) drop() {
-	s.tasks[0] = nil
-	s.tasks = s.tasks[1:]
+// has reports whether a spare is one still.
+func (s *spares) has(x spare) bool {
+	r := x.task.run()
+	return r != nil && r.spare && r.left == x.left && r.worker.queue == s.queue && !x.task.wanted()
+}
+
+// take takes out the one at a place, which is near the first.
+func (s *spares) take(at int) {
+	copy(s.list[1:], s.list[:at])
+	s.list[0] = spare{}
+	s.list = s.list[1:]
 }
 
 // head returns the next task for a worker that belongs to no branch; nil if no waiting task may

@@ -215,6 +215,7 @@ func (rs *reports) executes(w *worker, a request.Ran) {
 			rs.runs.suspend(w, event.Unwanted, func() bool { return rs.dispatch.next(w) })
 			return
 		}
+		rs.calls.goesOn(w)
 	case w.duty == yielding:
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return

@@ -256,8 +256,9 @@ func (r *runs) drop(t *task) {
 // due handles the timer of a task: one that waits and has avoided workers until now may go there.
 func (r *runs) due(t *task) {
 	if t.queue() != nil {
+		r.dispatch.dequeue(t)
 		t.past.avoids = false
-		r.dispatch.rematch(t)
+		r.dispatch.enqueue(t)
 		return
 	}
 	r.overdue(t)

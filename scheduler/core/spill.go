@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
@@ -158,7 +157,7 @@ func (o *overflows) await(q *queue, s spillage) {
 
 // next returns the first task to move from a queue, to the cheapest other queue.
 func (o *overflows) next(q *queue) spillage {
-	larger, t, looks := q.largerFor(o.Now)
+	larger, t, looks := q.largerFor()
 	best := spillage{task: t, to: larger}
 	if t != nil {
 		best.turns = q.turns(larger, 0, o.cfg)
@@ -208,49 +207,45 @@ func (o *overflows) elsewhere(q *queue) (best spillage, idle bool, looks int) {
 	return best, sought > 0, looks
 }
 
-// largerFor returns the queue of the smallest larger class that has an idle worker, and the task of
-// q that moves there first; nil if there is none. A class of which tasks avoid all idle workers is
-// passed over.
-func (q *queue) largerFor(now time.Time) (larger *queue, next *task, looks int) {
+// largerFor returns the queue of the smallest larger class that has an idle worker for a task of q,
+// and the task that moves there first. It is the smallest one with idle workers, and no task, if no
+// task may.
+func (q *queue) largerFor() (larger *queue, next *task, looks int) {
 	if q.waiting == 0 {
 		return nil, nil, 0
 	}
-	if larger = q.pool.smallest(q.size()+1, (*queue).hasIdle); larger == nil {
-		return nil, nil, 0
-	}
-	head := q.head(now)
-	for to := larger; to != nil; to = q.pool.smallest(to.size()+1, (*queue).hasIdle) {
-		avoided := head != nil && to.isAvoidedBy(head)
-		if q.quotas == nil && !avoided {
-			return to, head, looks + 1
+	for to := q.largerIdle(q); to != nil; to = q.largerIdle(to) {
+		if larger == nil {
+			larger = to
 		}
-		it, n := q.pool.tree.Find(q.class, to.mayRunMore, func(it *fair.Item) bool {
-			return !to.isAvoidedBy(it.Owner.(*task))
-		})
+		it, n := q.pool.tree.Find(q.class, fair.Search{For: to.onlyIdle(), May: to.mayRunMore})
 		if looks += n; it != nil {
 			return to, it.Owner.(*task), looks
 		}
-		if !avoided {
-			break
-		}
 	}
 	return larger, nil, looks
+}
+
+// largerIdle returns the queue of the smallest class that is larger than another one and has idle
+// workers; nil if there is none.
+func (q *queue) largerIdle(than *queue) *queue {
+	return q.pool.smallest(than.size()+1, (*queue).hasIdle)
 }
 
 // firstFor returns the first task of a queue that moves to a queue of another pool; nil if there is
 // none. If there may be equals, tasks to which the other pool is no stranger, they go first: those
 // before them cost more, and may have to wait for a long time yet.
 func (q *queue) firstFor(to *queue, equals bool) (first *task, looks int) {
-	it, looks := q.pool.tree.Find(q.class, func(string) bool { return true }, func(it *fair.Item) bool {
+	it, looks := q.pool.tree.Find(q.class, fair.Search{For: to.onlyIdle(), Fits: func(it *fair.Item) bool {
 		t := it.Owner.(*task)
-		if !q.mayMove(t, to) || to.isAvoidedBy(t) {
+		if !q.mayMove(t, to) {
 			return false
 		}
 		if first == nil {
 			first = t
 		}
 		return !equals || q.isAtHome(t.spec.Platform, to.pool)
-	})
+	}})
 	if it == nil {
 		return first, looks
 	}

@@ -93,6 +93,8 @@ type run struct {
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool
+	// spare: it is in the spares of its queue.
+	spare bool
 }
 
 // lingering is how long a run goes on, whoever waits, after its last client has stopped waiting for
@@ -137,6 +139,14 @@ func (t *task) failedOn() string {
 
 // avoids reports whether there are workers that do not get a task, for now.
 func (t *task) avoids() bool { return t.past != nil && t.past.avoids }
+
+// avoided returns the key of the program of an item's task that does not get it, for now; empty: none.
+func avoided(it *fair.Item) string {
+	if t := it.Owner.(*task); t.avoids() {
+		return t.past.failed
+	}
+	return ""
+}
 
 // avoidsProgram reports whether the workers of a program do not. p is read only if some do not: it may
 // be in no cache.
@@ -199,7 +209,7 @@ func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operat
 // begin assigns a task to a worker.
 func (t *task) begin(w *worker, at time.Time) {
 	r := &w.run // field by field: a copy of the whole is slow while the garbage collector marks
-	r.worker, r.race, r.as, r.resends, r.left, r.inherited = w, nil, nil, 0, 0, false
+	r.worker, r.race, r.as, r.resends, r.left, r.inherited, r.spare = w, nil, nil, 0, 0, false, false
 	t.at, t.started = &w.run, at
 }
 
@@ -208,7 +218,7 @@ func (t *task) pass(w *worker) {
 	old := t.run()
 	w.run = *old
 	*old = run{}
-	w.run.worker, t.at = w, &w.run
+	w.run.worker, w.run.spare, t.at = w, false, &w.run
 }
 
 // A course is the fate of the size class that was chosen for a task.

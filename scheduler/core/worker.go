@@ -262,23 +262,35 @@ func (w *worker) shield() {
 	}
 }
 
-// choose returns the next task of a line, nil for all, for a worker that it does not avoid; nil if
-// none of those that it looked at is one.
+// choose returns the next task of a line, nil for all, that does not avoid a worker; nil if there is
+// none.
 func (w *worker) choose(l *preemption.Line, now time.Time) (next *task, looks int) {
-	tree, may := w.pool.tree, w.queue.mayRunMore
+	tree, others := w.pool.tree, fair.Search{For: w.program.key}
 	var it *fair.Item
 	if l == nil {
 		it = tree.Next(&w.entry, now)
 	} else {
 		it = tree.NextOf(&w.entry, l.Instance(), now)
-		may = func(instance string) bool { return instance == l.Instance() && w.queue.mayRunMore(instance) }
 	}
-	suits := func(it *fair.Item) bool { return !it.Owner.(*task).avoidsProgram(w.program) }
-	if it != nil && !suits(it) {
-		it, looks = tree.Find(w.queue.class, may, suits)
+	switch {
+	case it == nil:
+		return nil, 0
+	case !it.Owner.(*task).avoidsProgram(w.program):
+		return it.Owner.(*task), 0
+	case l == nil:
+		it, looks = tree.Find(w.queue.class, others)
+	default:
+		it, looks = tree.FindOf(w.queue.class, l.Instance(), others)
 	}
 	if it == nil {
 		return nil, looks
 	}
 	return it.Owner.(*task), looks
+}
+
+// mayYield reports whether the task of a worker, which no client wants, may be stopped for others: not
+// if it is about to be stored, nor if its second run continues elsewhere, nor if the worker would get
+// nothing instead.
+func (w *worker) mayYield() bool {
+	return w.task.race() == nil && w.takes == Serving && w.stage != event.Uploading
 }

@@ -43,8 +43,10 @@ type backlog struct {
 
 	// queued counts the entries that wait here and below.
 	queued int
-	// entries wait here; only those of a leaf are more than none.
+	// entries wait here; only those of a leaf are more than none. avoided has, by the group of
+	// workers, those that avoid one, here and below: they are few, and mostly there are none.
 	entries ranking
+	avoided map[string]*avoided
 	// byTurn are the children of which something may run, byBest those of which
 	// something waits, by the best priority of that.
 	byTurn, byBest heap
@@ -129,8 +131,8 @@ func (s *backlog) tidy() {
 
 // head returns the best priority of waiting items; at least one waits.
 func (s *backlog) head() int32 {
-	if s.entries.len() > 0 {
-		return s.entries.first().priority
+	if first := s.first(""); first != nil {
+		return first.priority
 	}
 	return s.byBest.first().best
 }

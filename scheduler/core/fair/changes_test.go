@@ -66,8 +66,7 @@ func TestEachUseLearnsChanges(t *testing.T) {
 		"next":    func(f *farm) bool { return f.tree.Next(&Worker{}, f.now) != nil },
 		"next of": func(f *farm) bool { return f.tree.NextOf(&Worker{}, "a", f.now) != nil },
 		"find": func(f *farm) bool {
-			all := func(string) bool { return true }
-			it, _ := f.tree.Find(0, all, func(*Item) bool { return true })
+			it, _ := f.tree.Find(0, Search{})
 			return it != nil
 		},
 		"view": func(f *farm) (free bool) {

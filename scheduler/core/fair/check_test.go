@@ -17,7 +17,13 @@ func (t *Tree) check(entries []*Entry, workers []*Worker) string {
 		refs[e.leaf]++
 		waits := false
 		if s := e.leaf.backlog(e.item.kind); s != nil {
-			waits = slices.Contains(slices.Collect(s.entries.all()), e.sortKey())
+			r := &s.entries
+			if group := t.avoids(e.item); group != "" && s.avoided[group] == nil {
+				r = &ranking{}
+			} else if group != "" {
+				r = &s.avoided[group].here
+			}
+			waits = slices.Contains(slices.Collect(r.all()), e.sortKey())
 		}
 		if waits != (e.item.stage == waiting && !e.parked) {
 			return fmt.Sprintf("entry %d at stage %d: in the ranking of its leaf: %t", e.age, e.item.stage, waits)
@@ -76,6 +82,13 @@ func (t *Tree) checkBranch(b *branch, refs map[*branch]int, runs map[*branch]map
 
 func (s *backlog) check() string {
 	queued, idle := s.entries.len(), 0
+	avoided := map[string]int{}
+	for group, of := range s.avoided {
+		queued, avoided[group] = queued+of.here.len(), of.here.len()
+		if problem := of.here.check(); problem != "" {
+			return problem
+		}
+	}
 	for x := s.workers.first; x != nil; x = x.next {
 		idle++
 	}
@@ -85,6 +98,9 @@ func (s *backlog) check() string {
 			continue
 		}
 		queued, idle = queued+c.queued, idle+c.idle
+		for group, of := range c.avoided {
+			avoided[group] += of.n
+		}
 		if (c.rank > 0) != (c.queued > 0) || (c.turn > 0) != (c.queued > 0 && c.grade != Wait) {
 			return fmt.Sprintf("child %q: %d queued, rank %d, turn %d", child.key, c.queued, c.rank, c.turn)
 		}
@@ -97,6 +113,15 @@ func (s *backlog) check() string {
 	}
 	if queued != s.queued || idle != s.idle {
 		return fmt.Sprintf("counted %d queued and %d idle, there are %d and %d", s.queued, s.idle, queued, idle)
+	}
+	for group, of := range s.avoided {
+		if of.n != avoided[group] || of.n == 0 {
+			return fmt.Sprintf("counted %d that avoid %q, there are %d", of.n, group, avoided[group])
+		}
+		delete(avoided, group)
+	}
+	if len(avoided) > 0 {
+		return fmt.Sprintf("not counted as avoiding somebody: %v", avoided)
 	}
 	slots := func(n int, slot func(i int) int32) bool {
 		for i := range n {

@@ -1,6 +1,9 @@
 package fair
 
-import "iter"
+import (
+	std "container/heap"
+	"iter"
+)
 
 // A place is that of a backlog in a heap. It holds the values of the backlog when it was placed last,
 // so that comparisons need not read the backlog, which is anywhere in memory.
@@ -125,26 +128,44 @@ func (h *heap) tell(s *backlog, slot int32) {
 // so that the first few cost little, however many there are.
 func (h *heap) inOrder() iter.Seq[*backlog] {
 	return func(yield func(*backlog) bool) {
-		var edge []int
-		if len(h.places) > 0 {
-			edge = append(edge, 0)
+		if len(h.places) == 0 || !yield(h.places[0].backlog) {
+			return
 		}
-		for len(edge) > 0 {
-			least := 0
-			for i := range edge {
-				if h.places[edge[i]].before(&h.places[edge[least]]) {
-					least = i
-				}
-			}
-			at := edge[least]
-			edge[least] = edge[len(edge)-1]
-			edge = edge[:len(edge)-1]
+		e := edge{heap: h}
+		e.reach(0)
+		for len(e.slots) > 0 {
+			at := std.Pop(&e).(int)
 			if !yield(h.places[at].backlog) {
 				return
 			}
-			for child := below*at + 1; child < min(below*at+1+below, len(h.places)); child++ {
-				edge = append(edge, child)
-			}
+			e.reach(at)
 		}
 	}
+}
+
+// An edge has the indices of the places below those that inOrder has yielded, as a heap.
+type edge struct {
+	*heap
+	slots []int
+}
+
+// reach adds those below one.
+func (e *edge) reach(i int) {
+	for child := below*i + 1; child < min(below*i+1+below, len(e.places)); child++ {
+		std.Push(e, child)
+	}
+}
+
+func (e *edge) Len() int { return len(e.slots) }
+
+func (e *edge) Less(i, j int) bool { return e.places[e.slots[i]].before(&e.places[e.slots[j]]) }
+
+func (e *edge) Swap(i, j int) { e.slots[i], e.slots[j] = e.slots[j], e.slots[i] }
+
+func (e *edge) Push(x any) { e.slots = append(e.slots, x.(int)) }
+
+func (e *edge) Pop() any {
+	last := e.slots[len(e.slots)-1]
+	e.slots = e.slots[:len(e.slots)-1]
+	return last
 }

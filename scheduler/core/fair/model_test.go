@@ -39,6 +39,7 @@ type modelItem struct {
 	cost    int64
 	worker  *modelWorker
 	entries []*modelEntry
+	avoids  string
 }
 
 type modelEntry struct {
@@ -155,14 +156,38 @@ func (m *model) turn(b string, kind uint32) string {
 	if len(children) == 0 {
 		return ""
 	}
-	return slices.MinFunc(children, func(x, y string) int {
+	return slices.MinFunc(children, m.byTurn(kind))
+}
+
+// byTurn compares branches of one parent.
+func (m *model) byTurn(kind uint32) func(x, y string) int {
+	return func(x, y string) int {
 		return cmp.Or(
 			-cmp.Compare(m.gradeOf(x), m.gradeOf(y)),
 			cmp.Compare(float64(m.running(x))*m.factor(x, kind), float64(m.running(y))*m.factor(y, kind)),
 			cmp.Compare(m.served[x], m.served[y]),
 			cmp.Compare(m.order[x], m.order[y]),
 		)
-	})
+	}
+}
+
+// find returns the first item below b, in the order of turns, that does not avoid a group.
+func (m *model) find(b string, kind uint32, group string) (first *modelItem) {
+	for _, child := range slices.SortedFunc(slices.Values(m.children(b, kind)), m.byTurn(kind)) {
+		if it := m.find(child, kind, group); it != nil {
+			return it
+		}
+	}
+	var soonest *modelEntry
+	for _, it := range m.items {
+		for _, e := range it.entries {
+			if it.stage == waiting && !e.parked && it.kind == kind && e.leaf == b && it.avoids != group &&
+				(soonest == nil || e.sooner(soonest)) {
+				first, soonest = it, e
+			}
+		}
+	}
+	return first
 }
 
 func (m *model) gradeOf(b string) Grade {

@@ -101,7 +101,7 @@ func live(t *testing.T, script []byte) {
 			return First
 		}
 		return Share
-	}, Changes: &l.changes})
+	}, Changes: &l.changes, Avoid: func(it *Item) string { return it.Owner.(*twinItem).model.avoids }})
 	for len(l.script) > 0 {
 		l.step()
 		l.model.settle()
@@ -184,6 +184,7 @@ func (l *life) submit() {
 
 func (l *life) enqueue(it *twinItem, returned bool) {
 	kind := uint32(1 + l.pick(4)/3)
+	it.model.avoids = []string{"", "", "g", "h"}[l.pick(4)]
 	l.tree.Enqueue(it.Item, kind, returned)
 	it.model.stage, it.model.kind = waiting, kind
 	for _, e := range it.model.entries {
@@ -349,6 +350,14 @@ func (l *life) compare() {
 		it, want := l.tree.Next(s.Worker, l.now), l.model.next(s.model, l.now)
 		if (it == nil) != (want == nil) || it != nil && it.Owner.(*twinItem).model != want {
 			l.t.Fatalf("next is %+v, want %+v", it, want)
+		}
+		for _, group := range []string{"g", "h", "none"} {
+			it, _ := l.tree.Find(s.Kind, Search{For: group})
+			fits, _ := l.tree.Find(s.Kind, Search{For: group, Fits: func(*Item) bool { return true }})
+			want := l.model.find("", s.Kind, group)
+			if (it == nil) != (want == nil) || it != nil && it.Owner.(*twinItem).model != want || fits != it {
+				l.t.Fatalf("found for %s: %+v, want %+v", group, it, want)
+			}
 		}
 	}
 	var entries []*Entry

@@ -22,8 +22,13 @@ const maxChunk = 64
 
 func (r *ranking) len() int { return r.n }
 
-// first returns the first sortKey; the ranking is not empty.
-func (r *ranking) first() *sortKey { return &r.head }
+// first returns the first sortKey; nil if there is none.
+func (r *ranking) first() *sortKey {
+	if r.n == 0 {
+		return nil
+	}
+	return &r.head
+}
 
 // all yields the sortKeys in order. They must not change meanwhile.
 func (r *ranking) all() iter.Seq[sortKey] {

@@ -43,6 +43,9 @@ type Options struct {
 	Admit func(kind uint32, key string) Grade
 	// Changes may be nil.
 	Changes *Changes
+	// Avoid returns the group of workers that should not get an item (Search.For); empty: all may.
+	// It must not change while the item waits. Nil: no item avoids any.
+	Avoid func(*Item) string
 }
 
 // A Tree holds waiting and running items. The owner of entries, items and workers uses each with
@@ -52,6 +55,7 @@ type Tree struct {
 	// sticky: a level is.
 	sticky bool
 	admit  func(kind uint32, key string) Grade
+	avoid  func(*Item) string
 	root   *branch
 	// changes are Options.Changes, known their number at the last refresh.
 	changes *Changes
@@ -68,7 +72,9 @@ func New(o Options) *Tree {
 	if len(o.Levels) > MaxLevels {
 		panic(fmt.Sprintf("fair: %d levels", len(o.Levels)))
 	}
-	t := &Tree{levels: o.Levels, admit: o.Admit, changes: o.Changes, root: &branch{weight: 1}}
+	t := &Tree{
+		levels: o.Levels, admit: o.Admit, avoid: o.Avoid, changes: o.Changes, root: &branch{weight: 1},
+	}
 	for _, l := range o.Levels {
 		t.sticky = t.sticky || l.Stickiness > 0
 		for key, w := range l.Weights {
@@ -261,10 +267,10 @@ func (t *Tree) enqueue(e *Entry) {
 	if e.parked {
 		return
 	}
-	s := e.leaf.makeBacklog(e.item.kind)
-	s.entries.insert(e.sortKey())
+	s, group := e.leaf.makeBacklog(e.item.kind), t.avoids(e.item)
+	s.ranking(group).insert(e.sortKey())
 	for ; s != nil; s = s.up {
-		s.queued++
+		s.count(1, group)
 		t.reorder(s)
 	}
 }
@@ -274,10 +280,10 @@ func (t *Tree) dequeue(e *Entry) {
 	if e.parked {
 		return
 	}
-	s := e.leaf.backlog(e.item.kind)
-	s.entries.remove(e.sortKey())
+	s, group := e.leaf.backlog(e.item.kind), t.avoids(e.item)
+	s.ranking(group).remove(e.sortKey())
 	for ; s != nil; s = s.up {
-		s.queued--
+		s.count(-1, group)
 		t.reorder(s)
 		s.tidy()
 	}
@@ -288,11 +294,11 @@ func (t *Tree) dequeue(e *Entry) {
 // changes, as heaps need it.
 func (t *Tree) start(e *Entry) {
 	it := e.item
-	s := e.leaf.backlog(it.kind)
-	s.entries.remove(e.sortKey())
+	s, group := e.leaf.backlog(it.kind), t.avoids(it)
+	s.ranking(group).remove(e.sortKey())
 	for ; s != nil; s = s.up {
 		b := s.branch
-		s.queued--
+		s.count(-1, group)
 		if b != t.root && it.pays(b) {
 			b.running += it.cost
 			t.turn(b, it.cost)

@@ -96,8 +96,8 @@ func (n Node) View() View {
 }
 
 func (s *backlog) all(entries []*Entry) []*Entry {
-	for p := range s.entries.all() {
-		entries = append(entries, p.entry)
+	for _, key := range s.some(s.queued, "") {
+		entries = append(entries, key.entry)
 	}
 	for _, child := range s.byBest.places {
 		entries = child.backlog.all(entries)

@@ -37,16 +37,25 @@ func (t *Tree) Next(worker *Worker, now time.Time) *Item { return t.next(worker,
 // NextOf is Next for items below the branch of the first level with a key. It is nil if none of
 // these may start.
 func (t *Tree) NextOf(worker *Worker, key string, now time.Time) *Item {
+	s := t.startable(worker.Kind, key)
+	if s == nil {
+		return nil
+	}
+	return t.next(worker, s, now)
+}
+
+// startable returns the backlog of the branch of the first level with a key; nil if none of its items
+// may start.
+func (t *Tree) startable(kind uint32, key string) *backlog {
 	t.refresh()
 	b := t.root.children[key]
 	if b == nil {
 		return nil
 	}
-	s := b.backlog(worker.Kind)
-	if s == nil || s.turn == 0 {
-		return nil
+	if s := b.backlog(kind); s != nil && s.turn > 0 {
+		return s
 	}
-	return t.next(worker, s, now)
+	return nil
 }
 
 // next is Next, on the first level of only if that is not nil.
@@ -80,10 +89,9 @@ func (t *Tree) next(worker *Worker, only *backlog, now time.Time) *Item {
 		}
 		s = turn
 	}
-	if s.entries.len() == 0 {
-		return nil
+	if first := s.first(""); first != nil {
+		worker.next = first.entry.item
 	}
-	worker.next = s.entries.first().entry.item
 	return worker.next
 }
 
@@ -192,8 +200,22 @@ func (t *Tree) Nearest(it *Item, kind uint32) *Worker {
 	if near == nil {
 		return nil
 	}
-	for near.workers.empty() {
-		near = near.nearer.first.owner
+	return near.nearest()
+}
+
+// AnyIdle returns an idle worker of a kind; nil if there is none.
+func (t *Tree) AnyIdle(kind uint32) *Worker {
+	if s := t.root.backlog(kind); s != nil && s.idle > 0 {
+		return s.nearest()
 	}
-	return near.workers.first.owner
+	return nil
+}
+
+// nearest returns the idle worker of a backlog with some that belongs to no deeper branch, and has
+// waited longest.
+func (s *backlog) nearest() *Worker {
+	for s.workers.empty() {
+		s = s.nearer.first.owner
+	}
+	return s.workers.first.owner
 }

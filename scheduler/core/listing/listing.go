@@ -21,26 +21,11 @@ type List[T comparable] struct {
 	last uint64
 }
 
-// A Tag is a fact about an item by which a reader can look for it. 0 is none.
-type Tag uint16
-
-// TagOf returns the Tag of a text. Few other texts have the same, and none has 0.
-func TagOf(text string) Tag {
-	hash := uint32(2166136261) // FNV-1a
-	for i := range min(len(text), 64) {
-		hash = (hash ^ uint32(text[i])) * 16777619
-	}
-	return max(Tag(hash^hash>>16), 1)
-}
-
 // inBlock bounds what is held for an item whose neighbours are gone.
 const inBlock = 32
 
-// A block has items with consecutive numbers, and their tags. An item that is gone is zero.
-type block[T comparable] struct {
-	items [inBlock]T
-	tags  [inBlock]Tag
-}
+// A block has items with consecutive numbers. An item that is gone is zero.
+type block[T comparable] struct{ items [inBlock]T }
 
 // A mark counts the items that are left in a block. index is that of the block among all that ever
 // were.
@@ -56,7 +41,7 @@ func (l *List[T]) Len() int { return l.n }
 func (l *List[T]) Last() uint64 { return l.last }
 
 // Add adds an item and returns its number, which is one more than that of the item before.
-func (l *List[T]) Add(item T, tag Tag) uint64 {
+func (l *List[T]) Add(item T) uint64 {
 	index, at := l.last/inBlock, l.last%inBlock
 	end := len(l.blocks) - 1
 	switch {
@@ -66,7 +51,7 @@ func (l *List[T]) Add(item T, tag Tag) uint64 {
 		l.blocks, l.marks = append(l.blocks, &block[T]{}), append(l.marks, mark{index: index})
 		end++
 	}
-	l.blocks[end].items[at], l.blocks[end].tags[at] = item, tag
+	l.blocks[end].items[at] = item
 	l.marks[end].left++
 	l.n++
 	l.last++
@@ -119,9 +104,17 @@ func (l *List[T]) tidy() {
 	l.blocks, l.marks, l.vacant = l.blocks[:kept], l.marks[:kept], 0
 }
 
-// Next returns the first item whose number is above a given one, and that has a tag; 0 is any. It
-// is zero if there is none.
-func (l *List[T]) Next(after uint64, tag Tag) (number uint64, item T) {
+// at returns the item with a number; zero if it is gone.
+func (l *List[T]) at(number uint64) (item T) {
+	index := (number - 1) / inBlock
+	if i := l.find(index); i < len(l.marks) && l.marks[i].index == index && l.marks[i].left > 0 {
+		item = l.blocks[i].items[(number-1)%inBlock]
+	}
+	return item
+}
+
+// Next returns the first item whose number is above a given one. It is zero if there is none.
+func (l *List[T]) Next(after uint64) (number uint64, item T) {
 	var gone T
 	for i := l.find(after / inBlock); i < len(l.blocks); i++ {
 		m, b := &l.marks[i], l.blocks[i]
@@ -134,7 +127,7 @@ func (l *List[T]) Next(after uint64, tag Tag) (number uint64, item T) {
 			at = int(after - first)
 		}
 		for ; at < inBlock; at++ {
-			if (tag == 0 || b.tags[at] == tag) && b.items[at] != gone {
+			if b.items[at] != gone {
 				return first + uint64(at) + 1, b.items[at]
 			}
 		}
@@ -142,11 +135,11 @@ func (l *List[T]) Next(after uint64, tag Tag) (number uint64, item T) {
 	return 0, gone
 }
 
-// After yields the items with larger numbers than one, and with a tag (0: any), in order.
-func (l *List[T]) After(number uint64, tag Tag) iter.Seq2[uint64, T] {
+// After yields the items with larger numbers than one, in order.
+func (l *List[T]) After(number uint64) iter.Seq2[uint64, T] {
 	return func(yield func(uint64, T) bool) {
-		for at, item := l.Next(number, tag); at > 0 && yield(at, item); {
-			at, item = l.Next(at, tag)
+		for at, item := l.Next(number); at > 0 && yield(at, item); {
+			at, item = l.Next(at)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestList(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		var l List[int]
+		var l Tagged[int]
 		var want []uint64
 		for step := range 5000 {
 			if stays := int(seed) * 50; random.IntN(2*stays+len(want)+1) < stays {
@@ -34,15 +34,17 @@ func TestList(t *testing.T) {
 		if l.Len() != len(want) {
 			t.Fatalf("seed %d: %d items, want %d", seed, l.Len(), len(want))
 		}
-		if held := len(l.blocks); held > 2*l.Len()+1 || held > 0 && (l.blocks[0] == nil || l.blocks[held-1] == nil) {
+		blocks := l.list.blocks
+		if held := len(blocks); held > 2*l.Len()+1 || held > 0 && (blocks[0] == nil || blocks[held-1] == nil) {
 			t.Fatalf("seed %d: %d blocks are held for %d items", seed, held, l.Len())
 		}
 	}
 }
 
-func tagOf(number uint64) Tag { return Tag(1 + number%3) }
+// tagOf has tags with the same bit, and groups without some.
+func tagOf(number uint64) Tag { return Tag(1 + number%3*bitsOfItem*inGroup + number/inGroup%2) }
 
-func compare(t *testing.T, l *List[int], want []uint64, after uint64, tag Tag) {
+func compare(t *testing.T, l *Tagged[int], want []uint64, after uint64, tag Tag) {
 	t.Helper()
 	at, found := slices.BinarySearch(want, after)
 	if found {
@@ -69,20 +71,38 @@ func compare(t *testing.T, l *List[int], want []uint64, after uint64, tag Tag) {
 // TestGaps removes most of many items, at random. The memory held for the remaining ones must be
 // bounded.
 func TestGaps(t *testing.T) {
-	var l List[int]
-	for range 100_000 {
-		if n := l.Add(1, 0); n%1000 > 0 {
+	var l Tagged[int]
+	const every = 5000
+	for range 100 * every {
+		if n := l.Add(1, 1); n%every > 0 {
 			l.Remove(n)
 		}
 	}
-	if l.Len() != 100 || len(l.blocks) > 2*l.Len()+1 {
-		t.Errorf("%d blocks are held for %d items", len(l.blocks), l.Len())
+	if blocks, groups := len(l.list.blocks), l.groups.Len(); l.Len() != 100 || blocks > 2*l.Len()+1 || groups > l.Len()+1 {
+		t.Errorf("%d blocks and %d groups are held for %d items", blocks, groups, l.Len())
 	}
 	for number := range l.After(0, 0) {
 		l.Remove(number)
 	}
-	if l.Len() != 0 || len(l.blocks) != 1 || l.vacant != 0 {
-		t.Errorf("an empty list has %d blocks, %d vacant, %d items", len(l.blocks), l.vacant, l.Len())
+	if l.Len() != 0 || len(l.list.blocks) != 1 || l.list.vacant != 0 || l.groups.Len() != 1 {
+		t.Errorf("an empty list has %d blocks, %d vacant, %d groups, %d items", len(l.list.blocks), l.list.vacant, l.groups.Len(), l.Len())
+	}
+}
+
+// TestFewGroupsAreLookedThrough has many items be there: who looks for few of them passes by most.
+func TestFewGroupsAreLookedThrough(t *testing.T) {
+	var l Tagged[int]
+	for i := range 100 * inGroup {
+		l.Add(i, TagOf(fmt.Sprint("invocation-", i/20)))
+	}
+	tag, through := TagOf("another"), 0
+	for _, g := range l.groups.After(0) {
+		if g.mayHave(tag) {
+			through++
+		}
+	}
+	if through > l.groups.Len()/10 {
+		t.Errorf("%d of %d groups are looked through for what is not there", through, l.groups.Len())
 	}
 }
 

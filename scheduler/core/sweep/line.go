@@ -52,7 +52,7 @@ const (
 
 // First returns the first item; the zero T if there is none.
 func (l *Line[T]) First() T {
-	_, first := l.items.Next(0, 0)
+	_, first := l.items.Next(0)
 	return first
 }
 
@@ -69,7 +69,7 @@ func (l *Line[T]) Push(t T, awake time.Duration) {
 	}
 	l.latest = max(l.latest, awake) // more may have been lost than there was
 	p := t.link()
-	p.place, p.since = l.items.Add(t, 0), l.latest
+	p.place, p.since = l.items.Add(t), l.latest
 }
 
 // Remove removes an item, which must be in the line.
@@ -77,14 +77,14 @@ func (l *Line[T]) Remove(t T) { l.items.Remove(t.link().place) }
 
 // next returns the next item of the current pass; the zero T if none is left.
 func (l *Line[T]) next() T {
-	_, t := l.items.Next(l.seen, 0)
+	_, t := l.items.Next(l.seen)
 	return t
 }
 
 // All returns the items in order.
 func (l *Line[T]) All() []T {
 	items := make([]T, 0, l.items.Len())
-	for _, t := range l.items.After(0, 0) {
+	for _, t := range l.items.After(0) {
 		items = append(items, t)
 	}
 	return items
@@ -93,7 +93,7 @@ func (l *Line[T]) All() []T {
 // Check returns an inconsistency of the line, empty if there is none.
 func (l *Line[T]) Check() string {
 	count, since := 0, time.Duration(0)
-	for place, t := range l.items.After(0, 0) {
+	for place, t := range l.items.After(0) {
 		p := t.link()
 		if p.place != place || count > 0 && p.since < since {
 			return fmt.Sprintf("item %d is out of line", count)

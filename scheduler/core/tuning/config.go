@@ -48,7 +48,7 @@ type Config struct {
 	// Queues configure how operations share workers. The first that matches a pool applies to it;
 	// without a match DefaultLevels does. The contents are read-only.
 	Queues []levels.QueueConfig
-	// Sizes declare size classes that may have no worker for a while, each pool once. The contents
+	// Sizes declare size classes that may have no worker for a while, each platform once. The contents
 	// are read-only.
 	Sizes []Sizes
 	// SizeExponent is how much slower an action may be on a smaller size class, as in
@@ -256,7 +256,8 @@ func (m *Match) Set(s string) error {
 // Type is for pflag.
 func (m *Match) Type() string { return "match" }
 
-// A Sizes declares size classes of one pool. Actions wait in the queue of a declared class even
+// A Sizes declares size classes of the workers with one platform; each kind of machine that reports
+// other implied properties beside it has them. Actions wait in the queue of a declared class even
 // while it has no worker, for example because machines of that size start only when they are
 // needed.
 type Sizes struct {
