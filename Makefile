@@ -44,9 +44,10 @@ TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./scheduler/core ./test/operator ./history
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
-test: BESIDE := $(PROGRAMS)
 test: test-needs compile unformatted ## check and test everything; installs what is missing if it is root
 	@found=$$(mktemp); nice -n 19 $(STATICCHECK) >"$$found" 2>&1 & checked=$$!; \
+	over() { kill $$checked; rm -f "$$found"; } 2>/dev/null; \
+	for signal in INT TERM; do trap "over; trap - $$signal; kill -$$signal \$$\$$" $$signal; done; \
 	packages=$$($(GO) list $(TEST_FIRST) ./...) && $(GO) test -race -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
 		$$(echo "$$packages" | grep -v '/test/sizes$$'); tested=$$?; \
 	wait $$checked || { tested=1; echo "staticcheck:"; cat "$$found"; }; rm -f "$$found"; exit $$tested
@@ -148,8 +149,8 @@ LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
 STATICCHECK = env GOGC=off GOMEMLIMIT=2GiB GOFLAGS="$$($(GO) env GOFLAGS) -race" build/test/staticcheck ./...
 
 # What is built without -race is one build, so that nothing is compiled twice. It has the CPUs while vet waits for one large
-# package, or for modules.
-BESIDE :=
+# package, or for modules. "make lint test" compiles once, for both.
+BESIDE := $(if $(filter test,$(MAKECMDGOALS)),$(PROGRAMS))
 compile:
 	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt $(BESIDE) & built=$$!; \
 	$(LARGE_HEAP) $(GO) vet -race ./... && wait $$built

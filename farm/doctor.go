@@ -274,7 +274,7 @@ func (w *Worker) freePorts(e *examination) (string, error) {
 			case known:
 				return "", fmt.Errorf("%w: %s has it (process %d)", err, other.Program, other.PID)
 			}
-			return "", fmt.Errorf("%w: another program has it", err)
+			return "", fmt.Errorf("%w: another program has it, maybe a worker of another user", err)
 		}
 		if err != nil {
 			return "", err

@@ -57,27 +57,36 @@ func Directories(
 	return found
 }
 
+// maxCompared bounds the entries of directories that share looks at, which may occur at many paths:
+// a fifth of a second.
+const maxCompared = 1 << 22
+
 // A Run is one that has ended.
 type Run struct {
 	// Local returns a Directory that is local. It waits only for the disk.
 	Local func(digest.Digest) (*tree.Directory, bool)
 	Root  digest.Digest       // of the input root
 	Read  func(PathHash) bool // Recorder.Has
+	// Failed: it may have ended before it read what a run that succeeds reads, and counts half.
+	Failed bool
 }
 
 // costOfFile is how many bytes a file counts in addition to its own.
 const costOfFile = 4 << 10
 
 // share returns which share of the predicted bytes the run read. It is false if nothing was
-// predicted, as far as the directories are local.
+// predicted, as far as the directories are local. Of a very large root the first levels count.
 func (r Run) share(p *Profile) (right float64, ok bool) {
 	var all float64
-	files := 0
+	files, compared := 0, 0
 	level := []place{{digest: r.Root, hash: RootHash}}
 	for i := 0; i < len(level) && i < maxDirectories && files < maxFiles; i++ {
 		dir, ok := r.Local(level[i].digest)
 		if !ok {
 			continue
+		}
+		if compared += dir.Len(); compared > maxCompared {
+			break
 		}
 		for j := range dir.Len() {
 			h := level[i].hash.Child(dir.Name(j))

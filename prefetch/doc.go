@@ -54,7 +54,8 @@
 // latest run contributes half for an exact record, a quarter for a coarse one. A record with a score
 // of at most a half (exact) or an eighth (coarse) costs more than it brings, and counts as none: the
 // exact one gives way to a coarse one, and that to nearness. It is compared with runs all the same,
-// and used again when it would have been right. Failed runs count, too: their waste is the same.
+// and used again when it would have been right. Failed runs count half: their waste is
+// the same, but they may have ended before they read what the next run will.
 //
 // A successful run that read no more than half of what an exact record predicted replaces the
 // record, instead of joining it. If the record was right before, or new, its successor gets a score

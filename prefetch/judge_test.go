@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -29,22 +30,27 @@ func newJudged(t *testing.T, paths ...string) *judged {
 	return &judged{s, s.put(t, paths...)}
 }
 
-// judge compares a run that read paths with what p knows of a, and returns what it read.
-func (j *judged) judge(t *testing.T, p *Profiles, a Action, paths ...string) []PathHash {
+// A verdict is that of a run, with what it read.
+type verdict struct {
+	Verdict
+	read []PathHash
+}
+
+// judge compares a run that read paths with what p knows of a.
+func (j *judged) judge(t *testing.T, p *Profiles, a Action, paths ...string) verdict {
 	t.Helper()
 	var r Recorder
 	for _, path := range paths {
 		r.Read(path, tree.File)
 	}
-	p.Judge(t.Context(), a, Run{Local: j.everywhere, Root: j.root, Read: r.Has})
-	return r.Hashes()
+	return verdict{p.Judge(t.Context(), a, Run{Local: j.everywhere, Root: j.root, Read: r.Has}), r.Hashes()}
 }
 
 // run is judge, and has p learn the run if it succeeded.
 func (j *judged) run(t *testing.T, p *Profiles, a Action, succeeded bool, paths ...string) {
 	t.Helper()
-	if read := j.judge(t, p, a, paths...); succeeded {
-		p.Learn(t.Context(), a, read, nil)
+	if v := j.judge(t, p, a, paths...); succeeded {
+		v.Learn(t.Context(), v.read, nil)
 	}
 }
 
@@ -145,12 +151,79 @@ func TestMisledTogether(t *testing.T) {
 	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
 	learnt(p, a, all[:10]...)
 	first, second := j.judge(t, p, a, all[10:20]...), j.judge(t, p, a, all[20:]...)
-	p.Learn(t.Context(), a, first, nil)
-	p.Learn(t.Context(), a, second, nil)
+	first.Learn(t.Context(), first.read, nil)
+	second.Learn(t.Context(), second.read, nil)
 	for range 3 {
 		j.run(t, p, a, false, all[10:]...)
 	}
 	expect(t, p, a, Exact, all, all[10:]...)
+}
+
+// TestMisledBeside: a run that read what the record says joins it, although another run at the same
+// time read something else.
+func TestMisledBeside(t *testing.T) {
+	all := numbered("a/f%02d", 12)
+	j := newJudged(t, append(numbered("b/f%02d", 10), all...)...)
+	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
+	learnt(p, a, all[:10]...)
+	j.run(t, p, a, true, all[:10]...)
+	right := j.judge(t, p, a, all[2:]...)
+	j.judge(t, p, a, "b/f00")
+	right.Learn(t.Context(), right.read, nil)
+	for range 3 {
+		j.run(t, p, a, false, all[2:]...)
+	}
+	expect(t, p, a, Exact, all, all...)
+}
+
+// TestFailsOften: an action of which every second run fails early has its profile for the others.
+func TestFailsOften(t *testing.T) {
+	all := numbered("a/f%02d", 20)
+	j := newJudged(t, all...)
+	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
+	var early Recorder
+	early.Read(all[0], tree.File)
+	for range 2 {
+		j.run(t, p, a, true, all...)
+	}
+	for range 20 {
+		p.Judge(t.Context(), a, Run{Local: j.everywhere, Root: j.root, Read: early.Has, Failed: true})
+		uses(t, p, a, Exact, "after one failure")
+		j.run(t, p, a, true, all...)
+	}
+	for range 4 {
+		p.Judge(t.Context(), a, Run{Local: j.everywhere, Root: j.root, Read: early.Has, Failed: true})
+	}
+	uses(t, p, a, None, "after failures only")
+}
+
+// TestComparedEntries: a run with one large directory at many paths is not compared for ever.
+func TestComparedEntries(t *testing.T) {
+	s := newStorage()
+	large, top := &repb.Directory{}, &repb.Directory{}
+	for i := range 1 << 14 {
+		large.Files = append(large.Files, &repb.FileNode{Name: fmt.Sprintf("f%05d", i), Digest: fileDigest("x", 1).Proto()})
+	}
+	below := s.putDirectory(t, large).Proto()
+	var r Recorder
+	for i := range 1 << 10 {
+		name := fmt.Sprintf("d%05d", i)
+		top.Directories = append(top.Directories, &repb.DirectoryNode{Name: name, Digest: below})
+		r.Read(name+"/f00000", tree.File)
+	}
+	root := s.putDirectory(t, top)
+	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
+	p.Learn(t.Context(), a, r.Hashes(), nil)
+	entries := 0
+	p.Judge(t.Context(), a, Run{Root: root, Read: r.Has, Local: func(d digest.Digest) (*tree.Directory, bool) {
+		dir, ok := s.everywhere(d)
+		entries += dir.Len()
+		return dir, ok
+	}})
+	if entries == 0 || entries > maxCompared+1<<14 {
+		t.Errorf("%d entries were read, want at most %d", entries, maxCompared)
+	}
+	uses(t, p, a, Exact, "after a run as foreseen")
 }
 
 // TestCosts: each file costs something beside its bytes, and only those count that would be fetched.
@@ -333,9 +406,9 @@ func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeed
 		for _, open := range s.run {
 			r.Read(open.path, tree.File)
 		}
-		p.Judge(t.Context(), a, Run{Local: far.LocalDirectory, Root: root, Read: r.Has})
+		v := p.Judge(t.Context(), a, Run{Local: far.LocalDirectory, Root: root, Read: r.Has})
 		if succeeds {
-			p.Learn(t.Context(), a, r.Hashes(), Directories(far.LocalDirectory, root, r.Has))
+			v.Learn(t.Context(), r.Hashes(), Directories(far.LocalDirectory, root, r.Has))
 		}
 	}
 }

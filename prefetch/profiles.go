@@ -126,38 +126,54 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
+// A Verdict is what Judge found out about a run.
+type Verdict struct {
+	profiles *Profiles
+	action   Action
+	misled   bool // the run read little of what the exact record predicts
+}
+
 // Judge compares a run of a with the records that Find considers for it, and so decides whether Find
-// uses them for the next run. A run that failed counts, too, unless the worker caused that. It is
-// called before Learn. It may wait for the store, and writes only if a record is used from now on,
-// or no longer.
-func (p *Profiles) Judge(ctx context.Context, a Action, run Run) {
+// uses them for the next run. A run that failed counts, too, unless the worker caused that. It
+// may wait for the store, and writes only if a record is used from now on, or no longer.
+func (p *Profiles) Judge(ctx context.Context, a Action, run Run) Verdict {
+	v := Verdict{profiles: p, action: a}
 	if !run.Read(RootHash) {
-		return // it was not watched
+		return v // it was not watched
 	}
-	if k, ok := a.exactKey(); ok && p.judge(ctx, k, p.exact, run) {
-		return
+	if k, ok := a.exactKey(); ok {
+		used, misled := p.judge(ctx, k, p.exact, run)
+		if v.misled = misled; used {
+			return v
+		}
 	}
 	if k, ok := a.coarseKey(); ok {
 		p.judge(ctx, k, p.coarse, run)
 	}
+	return v
 }
 
-// judge compares a run with the record under k, and reports whether that was used.
-func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used bool) {
+// judge compares a run with the record under k, and reports whether that was used, and whether the
+// run read little of it.
+func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used, misled bool) {
 	e := p.look(ctx, k, r)
 	known := e.known.Load()
 	profile, used := known.profile(), known.trusted(r) != nil
 	if profile == nil {
-		return false
+		return false, false
 	}
 	right, ok := run.share(profile)
 	if !ok {
-		return used
+		return used, false
+	}
+	misled = right <= r.score.Poor
+	if run.Failed {
+		r.score.Latest /= 2
 	}
 	e.mu.Lock()
 	known = e.known.Load()
 	before, now := known.score, known.score.After(right, r.score)
-	if e.misled = nil; right <= r.score.Poor {
+	if e.misled = nil; misled {
 		e.misled = &before
 	}
 	e.known.Store(known.withScore(now))
@@ -169,22 +185,28 @@ func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (u
 	if turned {
 		p.write(ctx, e)
 	}
-	return used
+	return used, misled
 }
 
-// Learn remembers that a run of a has read these paths, in the order of Recorder.Hashes, these
+// Learn is that of the Verdict on a run of a that was not compared.
+func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
+	Verdict{profiles: p, action: a}.Learn(ctx, paths, directories, seen...)
+}
+
+// Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these
 // directories, as in Directories, and these parts of large files; it keeps the directories. For
 // files whose reads were not seen, the known parts stay. Failed runs must not be learnt: they may
 // have read too little. Nor must a run without reads, because it was not watched. Learn writes only
 // new information, and may wait for the store.
-func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
+func (v Verdict) Learn(ctx context.Context, paths []PathHash, directories []digest.Digest, seen ...Seen) {
+	p, a := v.profiles, v.action
 	if len(paths) == 0 {
 		return
 	}
 	now := readingOf(paths)
 	if k, ok := a.exactKey(); ok {
 		e := p.look(ctx, k, p.exact)
-		news := p.learn(e, a.run(), now, p.exact)
+		news := p.learn(e, v, a.run(), now, p.exact)
 		news = p.learnDirectories(e, directories) || news
 		if p.learnRanges(e, seen, p.exact) || news {
 			p.write(ctx, e)
@@ -192,7 +214,7 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, direct
 	}
 	if k, ok := a.coarseKey(); ok {
 		e := p.look(ctx, k, p.coarse)
-		news := p.learn(e, a.run(), now, p.coarse)
+		news := p.learn(e, v, a.run(), now, p.coarse)
 		if p.learnRanges(e, seen, p.coarse) || news {
 			p.write(ctx, e)
 		}
@@ -252,10 +274,12 @@ func (p *Profiles) look(ctx context.Context, k record.Key, r rules) *entry {
 }
 
 // learn adds a run to e and reports whether it must be written.
-func (p *Profiles) learn(e *entry, run uint64, now reading, r rules) bool {
+func (p *Profiles) learn(e *entry, v Verdict, run uint64, now reading, r rules) bool {
 	e.mu.Lock()
 	known := e.known.Load()
-	if e.misled != nil && !r.shape.distinct { // rather no past than one that does not return
+	// Rather no past than one that does not return. If another run was misled meanwhile, this one need
+	// not have been; and a past that another run has made is of now.
+	if v.misled && e.misled != nil && !r.shape.distinct {
 		known = (&knowledge{}).beside(known.withScore(score.Renewed(*e.misled, known.score)))
 	}
 	next, changed := known.learn(run, now, r)

@@ -75,7 +75,11 @@ func (c *adminCall) endedOperation(ctx context.Context, name string, otherwise f
 
 // printRecord writes the data of a completed operation, the result and output first.
 func printRecord(out io.Writer, r *historypb.Record) error {
-	if err := printStreams(out, facts.Outcome(r), r.GetStderr(), r.GetStdout()); err != nil {
+	result := facts.Outcome(r)
+	if r.GetError() != "" {
+		result += ": " + onOneLine(r.GetError())
+	}
+	if err := printStreams(out, result, r.GetStderr(), r.GetStdout()); err != nil {
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

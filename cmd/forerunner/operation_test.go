@@ -39,4 +39,9 @@ func TestPrintRecord(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", line, &out)
 		}
 	}
+	r, want := &historypb.Record{Outcome: historypb.Outcome_ERROR, Code: 3, Error: "exec \"x\": no such file"}, "result: invalid argument: exec \"x\": no such file\n"
+	out.Reset()
+	if err := printRecord(&out, r); err != nil || !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%v, does not begin with %q:\n%s", err, want, &out)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io/fs"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,12 +21,16 @@ type Listener struct {
 	Program string // its file's name
 }
 
-// ListenerAt returns the process that occupies an address of this machine, as far as this process
-// may see it; false: it is not known.
+// ListenerAt returns the process that occupies an address of this machine, as net.Listen takes it,
+// as far as this process may see it; false: it is not known.
 func ListenerAt(address string) (l Listener, known bool) {
-	at, err := netip.ParseAddrPort(address)
+	resolved, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
 		return l, false
+	}
+	at := resolved.AddrPort()
+	if len(resolved.IP) == 0 { // such as :8982
+		at = netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())
 	}
 	sockets := map[string]bool{}
 	for _, table := range socketTables {
@@ -67,7 +72,7 @@ func listenersAt(at netip.AddrPort, table string, sockets map[string]bool) error
 			continue
 		}
 		if socket := parseSocket(fields[1]); socket.Port() == at.Port() &&
-			(socket.Addr() == at.Addr().Unmap() || socket.Addr().IsUnspecified() || at.Addr().IsUnspecified()) {
+			(socket.Addr() == at.Addr().Unmap() || socket.Addr().IsUnspecified() || at.Addr().Unmap().IsUnspecified()) {
 			sockets["socket:["+fields[9]+"]"] = true
 		}
 	}

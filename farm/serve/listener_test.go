@@ -26,8 +26,10 @@ func TestListenerAt(t *testing.T) {
 		if address == ":0" {
 			asked = "127.0.0.1:" + port
 		}
-		if got, known := ListenerAt(asked); !known || got != want {
-			t.Errorf("%s: %v, %t, want %v", asked, got, known, want)
+		for _, asked := range []string{asked, ":" + port, "0.0.0.0:" + port} {
+			if got, known := ListenerAt(asked); !known || got != want {
+				t.Errorf("%s: %v, %t, want %v", asked, got, known, want)
+			}
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

@@ -222,29 +222,33 @@ func (f *Fetch) Figures() (figures prefetch.Figures) {
 // Origin returns the kind of the profile; valid after End.
 func (f *Fetch) Origin() prefetch.Origin { return f.origin }
 
-// Judge compares the profile with the reads of an action that has run, whatever its result.
+// Judge compares the profile with the reads of an action that has run and failed.
 func (f *Fetch) Judge(ctx context.Context) {
-	if f == nil || !f.run {
-		return
+	if f != nil && f.run {
+		f.judge(ctx, true)
 	}
+}
+
+// judge compares the profile with the reads of an action that has run.
+func (f *Fetch) judge(ctx context.Context, failed bool) prefetch.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	f.spec.Profiles.Judge(ctx, f.action, prefetch.Run{
-		Local: f.spec.Inputs.LocalDirectory, Root: f.spec.Root, Read: f.recorder.Has,
+	return f.spec.Profiles.Judge(ctx, f.action, prefetch.Run{
+		Local: f.spec.Inputs.LocalDirectory, Root: f.spec.Root, Read: f.recorder.Has, Failed: failed,
 	})
 }
 
-// Learn remembers the reads of a successful action, after Judge.
+// Learn compares the profile with the reads of a successful action, and remembers them.
 func (f *Fetch) Learn(ctx context.Context) {
-	if f == nil {
+	if f == nil || !f.run {
 		return
 	}
-	f.Judge(ctx)
+	v := f.judge(ctx, false)
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
 	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
 	seen := f.parts.Seen(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
-	f.spec.Profiles.Learn(ctx, f.action, f.recorder.Hashes(), directories, seen...)
+	v.Learn(ctx, f.recorder.Hashes(), directories, seen...)
 }
 
 // Metadata returns the prefetch figures; nil: prefetching was not possible.
