@@ -24,9 +24,9 @@ const (
 var offline = [][]byte{
 	[]byte("could not resolve"), []byte("couldn't resolve"), []byte("unable to resolve"), []byte("name resolution"), // curl, git, wget, C library
 	[]byte("name or service not known"), []byte("nodename nor servname"), []byte("no address associated with hostname"), // C library
-	[]byte("unknown host"), []byte("unknownhost"), // ping, Java
-	[]byte("no such host"), []byte("dial tcp"), []byte("dial udp"), // Go
-	[]byte("getaddrinfo"), []byte("eai_again"), []byte("enetunreach"), // Node.js, Python, Ruby
+	[]byte("unknown host"), []byte("unknownhostexception: "), // ping, Java
+	[]byte("no such host"), []byte("dial tcp: lookup"), // Go
+	[]byte("getaddrinfo enotfound"), []byte("getaddrinfo: "), []byte("eai_again"), []byte("enetunreach"), // Node.js, Ruby
 	[]byte("failed to lookup address"), []byte("dns error"), // Rust
 	[]byte("network is unreachable"), []byte("no route to host"), []byte("couldn't connect to server"),
 }

@@ -15,6 +15,8 @@ func TestMissesNetwork(t *testing.T) {
 		want           bool
 	}{
 		{exit: 1, stderr: "bad.cc:1:5: error: 'x' was not declared in this scope\n"},
+		{exit: 1, stdout: "--- FAIL: TestGetaddrinfoParser\n"},
+		{exit: 1, stderr: "Main.java:3: error: cannot find symbol UnknownHostException\n"},
 		{exit: 1},
 		{exit: 6, stderr: "6 tests failed\n"},
 		{exit: 6, want: true},
