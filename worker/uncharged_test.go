@@ -53,12 +53,16 @@ func TestUncharged(t *testing.T) {
 // blamed, and both run again elsewhere.
 func TestHiddenFileSystems(t *testing.T) {
 	launchertest.NeedUserNamespaces(t)
-	program := compiled(t, "testdata/hidden.c")
+	program := compiled(t, "testdata/hidden.c", "-pthread")
 	for how, isCertain := range map[string]bool{
 		"behind-chroot":       true,
 		"of-bound-namespaces": true,
 		"opened":              true,
+		"of-long-paths":       true,
+		"behind-deep-paths":   true,
 		"mapped":              true,
+		"mapped-by-a-thread":  true,
+		"of-open-tables":      false,
 		"detached":            false,
 		"on-the-way":          false,
 		"of-bound-sockets":    false,

@@ -2,6 +2,7 @@ package census
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -141,7 +142,7 @@ func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration)
 	t := c.tally(age)
 	all, ok := t.all.get(ctx, func() total { return c.all(t) })
 	if ok && all.err == nil && all.n > c.kind.Most && all.n-t.others.all <= c.kind.Countable {
-		if n, certain := c.kind.Of(ctx, pids(), c.kind.Most+1); n > c.kind.Most && certain {
+		if n, certain := c.own(ctx, pids); n > c.kind.Most && certain {
 			return Guilty
 		} else if n > c.kind.Most {
 			return Suspect
@@ -154,6 +155,28 @@ func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration)
 		return Unknown
 	}
 	return Innocent
+}
+
+// own counts what the processes show. By the time that it looks at one, that may have ended, and another
+// command's may have its number: if there seem to be too many, it looks again at those that are still
+// there.
+func (c *Census) own(ctx context.Context, pids func() []int) (n int, certain bool) {
+	looked := pids()
+	for range 2 {
+		if n, certain = c.kind.Of(ctx, looked, c.kind.Most+1); n <= c.kind.Most {
+			break
+		}
+		now := slices.Sorted(slices.Values(pids()))
+		left := slices.DeleteFunc(slices.Clone(looked), func(pid int) bool {
+			_, there := slices.BinarySearch(now, pid)
+			return !there
+		})
+		if len(left) == len(looked) {
+			return n, certain
+		}
+		looked, certain = left, false
+	}
+	return n, certain
 }
 
 // tally returns the latest count, and begins one if that is older than age. A count that hangs

@@ -3,6 +3,7 @@ package census
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -300,10 +301,48 @@ func TestHungCounts(t *testing.T) {
 		m.all = 2000 + 101
 		order := ""
 		c.kind.All = func(most int) (int, error) { order += "all "; return all(most) }
-		c.kind.Of = func(context.Context, []int, int) (int, bool) { order += "of"; return 101, true }
+		c.kind.Of = func(context.Context, []int, int) (int, bool) { order += "of "; return 101, true }
 		got := c.Look(t.Context(), func() []int { order += "pids "; return nil }, time.Second)
-		if got != Guilty || order != "all pids of" {
+		if got != Guilty || order != "all pids of pids " {
 			t.Errorf("%d after %q", got, order)
 		}
 	})
+}
+
+// TestReusedPids: a command has nothing of what a process shows that is not its own any more.
+func TestReusedPids(t *testing.T) {
+	const owner = 7
+	for name, c := range map[string]struct {
+		pids [][]int // at each call, and at all later ones
+		want Verdict
+	}{
+		"they stay":                       {[][]int{{1, owner}}, Guilty},
+		"new ones":                        {[][]int{{owner}, {owner, 1}}, Guilty},
+		"another one ends":                {[][]int{{1, owner}, {owner}}, Guilty},
+		"it is not the command's":         {[][]int{{1, owner}, {1}}, Innocent},
+		"others end during each look":     {[][]int{{1, 2, owner}, {2, owner}, {owner}}, Suspect},
+		"all have ended since they began": {[][]int{{owner}, {}}, Innocent},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			census := New(Kind{
+				Most: 100, Countable: 1000,
+				All: func(int) (int, error) { return 500, nil },
+				Of: func(_ context.Context, pids []int, _ int) (int, bool) {
+					if slices.Contains(pids, owner) {
+						return 500, true
+					}
+					return 0, true
+				},
+				Shown: func(context.Context, int) int { return 500 },
+			})
+			pids := func() []int {
+				now := c.pids[0]
+				c.pids = slices.Delete(c.pids, 0, min(1, len(c.pids)-1))
+				return now
+			}
+			if got := census.Look(t.Context(), pids, time.Second); got != c.want {
+				t.Errorf("%s: verdict %d, want %d", name, got, c.want)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 // hidden HOW has more than 5,000 file systems that the mounts of no process show, and then waits.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { children = 6, each = 900, sent = 100, layers = 450 };
+enum { children = 6, each = 900, sent = 100, layers = 450, long_name = 250, deep = 20000 };
 
 static void must(int ok, const char *what)
 {
@@ -59,15 +60,14 @@ static void behind_chroot(void)
 	must(!chroot("/usr") && !chdir("/"), "change root");
 }
 
-// of_bound_namespaces: a mount holds their namespace.
-static void of_bound_namespaces(void)
+// of_a_child calls hold with a process in a namespace of its own that has them, and ends it.
+static void of_a_child(void (*hold)(pid_t child))
 {
 	int in[2], out[2];
-	char c, name[32];
+	char c;
 	pid_t child;
 
-	add("/tmp");
-	must(!pipe(in) && !pipe(out) && open("/tmp/ns", O_CREAT, 0600) >= 0, "prepare");
+	must(!pipe(in) && !pipe(out), "pipe");
 	child = fork();
 	if (!child) {
 		enter(0);
@@ -78,9 +78,71 @@ static void of_bound_namespaces(void)
 		_exit(0);
 	}
 	must(read(in[0], &c, 1) == 1, "child");
+	hold(child);
+	must(write(out[1], "", 1) == 1, "let go");
+}
+
+static void bind_namespace(pid_t child)
+{
+	char name[32];
+
 	snprintf(name, sizeof(name), "/proc/%d/ns/mnt", child);
 	must(!mount(name, "/tmp/ns", NULL, MS_BIND, NULL), "bind a namespace");
-	must(write(out[1], "", 1) == 1, "let go");
+}
+
+static void open_table(pid_t child)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/%d/mountinfo", child);
+	must(open(name, O_RDONLY) >= 0, "open a table of mounts");
+}
+
+// of_bound_namespaces: a mount holds their namespace.
+static void of_bound_namespaces(void)
+{
+	add("/tmp");
+	must(open("/tmp/ns", O_CREAT, 0600) >= 0, "prepare");
+	of_a_child(bind_namespace);
+}
+
+// of_open_tables: an open table of its mounts holds their namespace.
+static void of_open_tables(void) { of_a_child(open_table); }
+
+// go_deep enters folders below top with names that are long when /proc shows them.
+static void go_deep(const char *top, int folders)
+{
+	char name[long_name + 1] = {0};
+
+	memset(name, '\n', long_name);
+	must(!chdir(top), "chdir");
+	for (int i = 0; i < folders; i++)
+		must(!mkdir(name, 0700) && !chdir(name), "go deep");
+}
+
+// of_long_paths: what is mounted of each is deep in it.
+static void of_long_paths(void)
+{
+	add("/tmp");
+	must(!mkdir("/tmp/bound", 0700) && !mkdir("/tmp/whole", 0700), "prepare");
+	for (int i = 0; i < each; i++) {
+		add("/tmp/whole");
+		go_deep("/tmp/whole", 5);
+		must(!mount(".", "/tmp/bound", NULL, MS_BIND, NULL), "bind");
+		drop("/tmp/whole");
+	}
+}
+
+// behind_deep_paths: before them are mounts with descriptions of 40 MB.
+static void behind_deep_paths(void)
+{
+	add("/tmp");
+	go_deep("/tmp", deep);
+	for (int i = 0; i < 30; i++)
+		must(!mount(".", ".", NULL, MS_BIND, NULL), "bind");
+	must(!chdir("/"), "chdir");
+	for (int i = 0; i < each; i++)
+		add("/tmp");
 }
 
 // detached: they are in a tree of mounts that is mounted nowhere.
@@ -118,6 +180,23 @@ static void mapped(void)
 		close(f);
 		drop("/tmp");
 	}
+}
+
+static void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return NULL;
+}
+
+// mapped_by_a_thread: the first thread has ended.
+static void mapped_by_a_thread(void)
+{
+	pthread_t thread;
+
+	mapped();
+	must(!pthread_create(&thread, NULL, wait_for_ever, NULL), "make a thread");
+	pthread_exit(NULL);
 }
 
 // on_the_way: descriptors wait in a socket.
@@ -194,6 +273,8 @@ static const struct {
 } ways[] = {
 	{"behind-chroot", behind_chroot}, {"of-bound-namespaces", of_bound_namespaces}, {"detached", detached},
 	{"opened", opened}, {"mapped", mapped}, {"on-the-way", on_the_way},
+	{"of-open-tables", of_open_tables}, {"of-long-paths", of_long_paths}, {"behind-deep-paths", behind_deep_paths},
+	{"mapped-by-a-thread", mapped_by_a_thread},
 	{"of-bound-sockets", of_bound_sockets}, {"below-an-overlay", below_an_overlay},
 };
 

@@ -151,21 +151,27 @@ var ways = map[string]func(t *testing.T, dir string, some int) error{
 			})
 		})
 	},
+	"mounted, with a description that is long": func(t *testing.T, dir string, some int) error {
+		// The table of mounts has four characters for each of these.
+		deep := filepath.Join(dir, "tmpfs", strings.Repeat(strings.Repeat("\n", 250)+"/", 5))
+		on := filepath.Join(dir, "bound")
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "tmpfs"), 0o700), os.Mkdir(on, 0o700)); err != nil {
+			return err
+		}
+		return stayInNamespace(t, func() error {
+			return again(some, func() error {
+				return errors.Join(
+					mountAll(filepath.Join(dir, "tmpfs"), 1), os.MkdirAll(deep, 0o700),
+					unix.Mount(deep, on, "", unix.MS_BIND, ""), unix.Unmount(filepath.Join(dir, "tmpfs"), unix.MNT_DETACH),
+				)
+			})
+		})
+	},
 	"in a namespace that is open": func(t *testing.T, dir string, some int) error {
 		return inNamespace(func() error { return errors.Join(mountAll(dir, some), openOwn(t)) })
 	},
 	"in a namespace that is mounted": func(t *testing.T, dir string, some int) error {
-		mounted, end := make(chan error, 1), make(chan struct{})
-		var ended sync.WaitGroup
-		ended.Go(func() {
-			mounted <- inNamespace(func() error {
-				mounted <- mountNamespace(dir, some)
-				<-end
-				return nil
-			})
-		})
-		t.Cleanup(func() { close(end); ended.Wait() })
-		return <-mounted
+		return stayInNamespace(t, func() error { return mountNamespace(dir, some) })
 	},
 	"in a namespace that is mounted in one that is open": func(t *testing.T, dir string, some int) error {
 		return inNamespace(func() error { return errors.Join(mountNamespace(dir, some), openOwn(t)) })
@@ -181,6 +187,21 @@ func inNamespace(f func() error) (err error) {
 		}
 	})
 	return err
+}
+
+// stayInNamespace calls f likewise. The thread ends with the test.
+func stayInNamespace(t *testing.T, f func() error) error {
+	ready, end := make(chan error, 2), make(chan struct{})
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		ready <- inNamespace(func() error {
+			ready <- f()
+			<-end
+			return nil
+		})
+	})
+	t.Cleanup(func() { close(end); ended.Wait() })
+	return <-ready
 }
 
 func again(some int, f func() error) error {
@@ -257,7 +278,7 @@ func TestHeld(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Some of the others may come and go.
-			for Mounted(t.Context(), here, maxNumber, 1<<20) > mounted+some/2 {
+			for !strings.HasPrefix(name, "mounted") && Mounted(t.Context(), here, maxNumber, 1<<20) > mounted+some/2 {
 				time.Sleep(time.Millisecond) // a thread ends
 			}
 			if n := Held(t.Context(), here, 1<<20) - held; n < some-some/4 || n > some+some/4 {
@@ -267,6 +288,48 @@ func TestHeld(t *testing.T) {
 				t.Errorf("%d file systems of %d at most", n, mounted+some/2)
 			}
 		})
+	}
+}
+
+// TestEndedNamespace: what has the number of a namespace that a process had open is not its own.
+func TestEndedNamespace(t *testing.T) {
+	if _, err := Fuller(0); err != nil {
+		t.Skip("only since Linux 6.12, and for root: ", err)
+	}
+	const some, patience = 200, 50
+	var own unix.Stat_t
+	m, fd := newMounts(maxNumber, 1<<20), -1
+	onAnotherThread(func() {
+		if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+			t.Error(err)
+			return
+		}
+		fd, _ = unix.Open("/proc/thread-self/ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	if err := unix.Fstat(fd, &own); err != nil {
+		t.Fatal(err)
+	}
+	m.at(t.Context(), fmt.Sprintf("/proc/self/fd/%d", fd))
+	_ = unix.Close(fd)
+	var other unix.Stat_t
+	for i := 0; other.Ino != own.Ino; i++ {
+		if i == patience {
+			t.Skip("no namespace gets the number of the one that ended")
+		}
+		err := stayInNamespace(t, func() error {
+			return errors.Join(mountAll(t.TempDir(), some), unix.Stat("/proc/thread-self/ns/mnt", &other))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.ofNamespaces(t.Context()); m.n() > 0 {
+		t.Errorf("%d file systems, all of another namespace", m.n())
+	}
+	// Likewise where it was mounted.
+	m.wanted[own.Ino] = mount{namespace: 1, id: 1}
+	if m.ofNamespaces(t.Context()); m.n() > 0 {
+		t.Errorf("%d file systems, all of another namespace than was mounted", m.n())
 	}
 }
 

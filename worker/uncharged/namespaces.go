@@ -137,21 +137,31 @@ func listed(namespace string, most int) (n int, err error) {
 		return 0, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	err = list(fd, func(_ uint64, mounts []uint64) bool {
+	id, err := namespaceID(fd)
+	if err != nil {
+		return 0, err
+	}
+	err = list(id, func(mounts []uint64) bool {
 		n += len(mounts)
 		return n < most
 	})
 	return min(n, most), err
 }
 
-// list calls look with the id of a namespace and those of its mounts, some thousand at a time, until
-// look returns false.
-func list(fd int, look func(namespace uint64, mounts []uint64) bool) error {
-	request := mountRequest{of: wholeNamespace}
-	request.size = uint32(unsafe.Sizeof(request))
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.NS_GET_MNTNS_ID, uintptr(unsafe.Pointer(&request.namespace))); errno != 0 {
-		return errno
+// namespaceID returns the id of a mount namespace, which no other one will have. Linux 6.11 has it.
+func namespaceID(fd int) (id uint64, err error) {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.NS_GET_MNTNS_ID, uintptr(unsafe.Pointer(&id)))
+	if errno != 0 {
+		return 0, errno
 	}
+	return id, nil
+}
+
+// list calls look with the ids of the mounts in a namespace, some thousand at a time, until look
+// returns false.
+func list(namespace uint64, look func(mounts []uint64) bool) error {
+	request := mountRequest{of: wholeNamespace, namespace: namespace}
+	request.size = uint32(unsafe.Sizeof(request))
 	ids := make([]uint64, 4096)
 	for {
 		got, _, errno := unix.Syscall6(unix.SYS_LISTMOUNT, uintptr(unsafe.Pointer(&request)),
@@ -159,7 +169,7 @@ func list(fd int, look func(namespace uint64, mounts []uint64) bool) error {
 		if errno != 0 {
 			return errno
 		}
-		if !look(request.namespace, ids[:got]) || int(got) < len(ids) {
+		if !look(ids[:got]) || int(got) < len(ids) {
 			return nil
 		}
 		request.after = ids[got-1]

@@ -24,9 +24,9 @@ type statmount struct {
 	text         [128]byte
 }
 
-// ask asks about a mount in a namespace.
-func (m *statmount) ask(namespace, mount, what uint64) error {
-	request := mountRequest{of: mount, after: what, namespace: namespace}
+// ask asks about a mount.
+func (m *statmount) ask(at mount, what uint64) error {
+	request := mountRequest{of: at.id, after: what, namespace: at.namespace}
 	request.size = uint32(unsafe.Sizeof(request))
 	_, _, errno := unix.Syscall6(unix.SYS_STATMOUNT, uintptr(unsafe.Pointer(&request)),
 		uintptr(unsafe.Pointer(m)), unsafe.Sizeof(*m), 0, 0, 0)

@@ -116,7 +116,7 @@ func (o *Objects) Settle(ctx context.Context) {
 		return
 	}
 	o.gate.Alone(ctx, func() {
-		o.left(ctx)
+		o.left(context.WithoutCancel(ctx)) // all commands wait for this, not only the one that may be cancelled
 		o.Begin()
 	})
 }

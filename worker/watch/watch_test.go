@@ -91,6 +91,26 @@ func TestAllAreStopped(t *testing.T) {
 	}
 }
 
+// TestSettleOfCancelled: whoever wanted the command that settles, what stopped ones left is not taken for
+// objects of others.
+func TestSettleOfCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		freed := func() int { return 200 * int(time.Since(began).Seconds()) }
+		c := census.New(census.Kind{Most: 80, Countable: 500, All: func(int) (int, error) { return max(1000-freed(), 0), nil }})
+		if got := c.Look(t.Context(), nil, time.Second); got != census.Unknown {
+			t.Fatalf("verdict %d", got)
+		}
+		s := New(1)
+		s.kinds = []scarceKind{{"objects", c}}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if s.Settle(ctx); freed() < 1000 {
+			t.Errorf("the objects of others are counted when %d of 1000 are freed", freed())
+		}
+	})
+}
+
 // TestDoubts: a command that is slow to look at is looked at again before all are stopped for hidden
 // objects, which it shows by then.
 func TestDoubts(t *testing.T) {
