@@ -88,7 +88,7 @@ func TestStateAway(t *testing.T) {
 				t.Error("a store that is away answers")
 			}
 		}
-		lines(1, "all goes on without it")
+		lines(1, "until it works again, all goes on")
 		outage.end()
 		redistest.Eventually(t, "it is back", works)
 		lines(2, "works again")
