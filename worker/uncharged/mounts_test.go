@@ -118,8 +118,8 @@ func TestBridged(t *testing.T) {
 		t.Errorf("%d file systems after %d, %v: there are no free numbers to bridge", n, before, err)
 	}
 	n, now, err := FileSystems(highest + some/2)
-	if n < before+some/2 || n > before+some || now < highest+some-free || err != nil {
-		t.Errorf("%d file systems, the highest has %d, %v; want some %d and %d", n, now, err, before+some-free, highest+some)
+	if n < before+some/2 || n > before+some || now < highest+some/2 || err != nil {
+		t.Errorf("%d file systems, the highest has %d, %v; want some %d and %d", n, now, err, before+some-free, highest+some-free)
 	}
 }
 
