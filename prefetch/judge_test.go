@@ -383,6 +383,7 @@ func (s scene) rightOf() float64 {
 func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeeds bool, mbitPerSecond float64, trip time.Duration) {
 	t.Helper()
 	perSecond := mbitPerSecond * 1e6 / 8
+	slack := max(trip, time.Duration(firstWindow/perSecond*1e9))
 	none, far, root := s.run.play(t, s.all, trip, perSecond, nil, None)
 	most, read := s.run.unread(t, far, root)
 	if succeeds {
@@ -395,7 +396,7 @@ func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeed
 	for i := range 3 {
 		record, origin := p.Find(t.Context(), a)
 		waited, far, root := s.run.play(t, s.all, trip, perSecond, record, origin)
-		if i > 0 && waited > none*12/10+trip {
+		if waited > none*12/10+slack {
 			t.Errorf("%s: run %d waits %s with a record (%s), %s with none", about, i+1, waited, origin, none)
 		}
 		if unread, _ := s.run.unread(t, far, root); i > 0 && wrong && unread > most {
@@ -434,12 +435,18 @@ func FuzzRepeatedly(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { repeatWrong(t, seed) })
 }
 
-// TestRepeatedly: whatever a record says, the second and third run with it wait at most 1.2 times as
-// long as with none, and a round trip; TestAnyRecord is about the first one. If the record is wrong,
-// they fetch little that they do not read: at most 15 % of what they read more than with a right record if the
-// first one was learnt, and otherwise than without a record.
+// TestRepeatedly: with a wrong record that was never compared, and with what is known after one run
+// and two, an action waits at most 1.2 times as long as with none, and a round trip or as long as
+// the first window takes. If the record is wrong, the second and third run fetch little that they do
+// not read: at most 15 % of what they read more than with a right record if the first one was
+// learnt, and otherwise than without a record. It is so in nearly all scenes, but not in all.
 func TestRepeatedly(t *testing.T) {
 	for seed := range uint64(24) {
+		repeatWrong(t, seed)
+	}
+	// These have large files that are not read. That cost much before large files had to wait until
+	// the record had proved right.
+	for _, seed := range []uint64{532, 1108, 1225} {
 		repeatWrong(t, seed)
 	}
 }

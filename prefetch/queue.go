@@ -56,8 +56,8 @@ func classOf(p *Profile, h PathHash, sizeBytes int64) class {
 	return c
 }
 
-// A profile has limited credit: before any predicted file is read, as many bytes are requested as
-// the link carries in about so many round trips, and at most so many bytes.
+// A profile has limited credit: as many bytes are requested ahead as the link carries in about so
+// many round trips, one before any predicted file is read, and at most so many bytes.
 const (
 	exactTrips   = 2
 	exactCredit  = 16 << 20
@@ -66,8 +66,9 @@ const (
 	// For each file that is read, the credit grows by a quarter of its bytes, and by as many as the
 	// link carries in a 16th of a round trip, but by no more than so many times its bytes.
 	creditOfRead = 7
-	// largeOfTrust is how many times the credit a large file may have.
-	largeOfTrust = 8
+	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
+	// the link carries in about so many round trips.
+	largeTrips = 8
 )
 
 // longBytes is the size from which on a file takes so long that nothing is held back for it.
@@ -93,11 +94,13 @@ type queue struct {
 	// Predicted files are requested as long as doubt, the bytes of requested but unread ones, is
 	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
 	// must leave small ones their credit. Part of trust is there from the start, and earned is the
-	// rest. Guarded by mu, except trips and most, which define the start.
-	trips, most                          int64
-	earned, doubt, largeDoubt, nearDoubt int64
-	held                                 bool // guarded by mu; the profile is not believed now
-	now                                  rank // guarded by mu; of the action's present reads
+	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most, which
+	// define the start.
+	trips, most                                 int64
+	right, earned, doubt, largeDoubt, nearDoubt int64
+	proven                                      bool // guarded by mu; the action has read what the profile has
+	held                                        bool // guarded by mu; the profile is not believed now
+	now                                         rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small
 	// ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
@@ -127,7 +130,13 @@ func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
 
 // trustLocked is how many bytes may be in doubt.
-func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
+func (q *queue) trustLocked() int64 {
+	trips := q.trips
+	if !q.proven {
+		trips = 1 // it may be of something else
+	}
+	return min(trips*q.window, q.most) + q.earned
+}
 
 // askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
 func (q *queue) askLocked(f file, all, parts int64) {
@@ -216,9 +225,11 @@ func (q *queue) dropNear() {
 func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
 	q.lookLocked()
+	q.proven = true
 	spent := q.creditLocked() <= 0
 	f, ok := q.known[h]
 	if ok {
+		q.right += f.bytes
 		q.earned += min(creditOfRead*f.bytes, f.bytes/4+q.window/16)
 		q.doubtLocked(f.bytes, -f.asked, -f.parts)
 		delete(q.known, h)
@@ -352,9 +363,14 @@ func (q *queue) takeLargeLocked(c class) []file {
 	return []file{f}
 }
 
-// worthLocked reports whether a large file is no larger than the profile is trusted for.
+// worthLocked reports whether a large file may be requested: it may be in vain, and meanwhile it
+// shares the link with calls that somebody waits for.
 func (q *queue) worthLocked(f file) bool {
-	return f.digest.SizeBytes() <= largeOfTrust*q.trustLocked()
+	trips := int64(largeTrips)
+	if !q.proven {
+		trips = 1
+	}
+	return q.largeDoubt+f.digest.SizeBytes() <= q.right+trips*min(q.window, q.most)
 }
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.

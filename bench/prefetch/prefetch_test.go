@@ -206,7 +206,7 @@ func TestMisfitRows(t *testing.T) {
 	}
 	for column, want := range map[column]string{
 		exact: "read/a read/b", renamed: "read/a.old read/b.old", poisoned: "read/a read/b unread/c", stale: "unread/c",
-		stale.again(): "read/a read/b", misfit.again(): "read/a read/b",
+		stale.again(): "read/a read/b", misfit.again(): "read/a read/b", poisoned.again(): "read/a read/b unread/c",
 	} {
 		var has []string
 		for _, path := range []string{"read/a", "read/a.old", "read/b", "read/b.old", "unread/c", "unread/c.old"} {
