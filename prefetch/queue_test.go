@@ -229,6 +229,10 @@ func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 	if got := taken(q); !slices.Contains(got, 0) {
 		t.Errorf("asks for %d after much of the profile was read", got)
 	}
+	q = proven(newQueue(Exact, nil, &pace{window: 4 << 20}))
+	if q.foresee(filesOf(5<<20, 30<<20)); !slices.Equal(taken(q), []PathHash{0}) {
+		t.Error("asks for two files that are too large together")
+	}
 }
 
 // Before the action has read what a profile foresaw, half as many small files go as later.
