@@ -88,8 +88,7 @@ type Store struct {
 	options Options
 	folder  string // empty: in memory
 	lock    *os.File
-	encoder *zstd.Encoder
-	decoder *zstd.Decoder
+	decoder *zstd.Decoder // of earlier files
 	// full has a token when there is a whole block to write.
 	full chan struct{}
 	// room has memory for encoding records, as *[]byte.
@@ -118,13 +117,7 @@ func Open(folder string, o Options) (_ *Store, err error) {
 		o.Logger = zap.NewNop()
 	}
 	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }}}
-	// Blocks are small; a larger window would only cost memory.
-	s.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // blocks have a checksum of their own
-	if err == nil {
-		s.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(1<<20))
-	}
-	if err != nil {
+	if s.decoder, err = newDecoder(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
 	if folder == "" {

@@ -254,6 +254,31 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
+// TestEarlierFormat has a segment of the first 40 records that an earlier version wrote, in two
+// blocks: its records are found, before and after its index is made, beside new ones.
+func TestEarlierFormat(t *testing.T) {
+	folder := t.TempDir()
+	earlier, err := os.ReadFile(filepath.Join("testdata", "1.records"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "00000001.records"), earlier, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{40, 50, 60} {
+		s := open(t, folder, Options{})
+		fill(t, s, len(find(t, s, Query{Limit: 100})), want)
+		got := find(t, s, Query{Limit: 100})
+		slices.Reverse(got)
+		if !slices.EqualFunc(got, recordsOf(want), func(a, b *historypb.Record) bool { return proto.Equal(a, b) }) {
+			t.Errorf("%d records are not the first %d", len(got), want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestUnknownFormat(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "00000003.records")

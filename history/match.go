@@ -312,7 +312,7 @@ func (m *matcher) readBlock(number uint32) ([]byte, error) {
 		}
 		from = m.file
 	}
-	block, _, err := m.s.readBlock(from, int64(offset))
+	block, _, err := m.s.readBlock(from, g.format, int64(offset))
 	return block, err
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,15 +21,8 @@ import (
 
 const (
 	segmentSuffix, indexSuffix = ".records", ".index"
-	// magic begins each segment. Increase the number when older programs cannot read the new
-	// format.
-	magic = "forerunner history 1\n"
-	// blockHeader has the length and the checksum of a compressed block.
-	blockHeader = 8
 	// lostBlock is the offset of a block that could not be written.
 	lostBlock = ^uint32(0)
-	// maxBlockBytes limits the size of a block that is read.
-	maxBlockBytes = 1 << 20
 )
 
 var (
@@ -40,7 +34,8 @@ var (
 type segment struct {
 	number uint32
 	path   string // empty: in memory
-	// index is nil for a sealed segment that is in files.
+	format format
+	// index is nil for a segment that is sealed in its files.
 	index *index
 	// pending are the blocks that are not written yet. The last one still grows. The first one has
 	// the number written.
@@ -59,7 +54,7 @@ type segment struct {
 }
 
 func newSegment(folder string, number uint32) *segment {
-	g := &segment{number: number, index: newIndex(), size: int64(len(magic))}
+	g := &segment{number: number, format: s2Format, index: newIndex(), size: int64(len(magic))}
 	if folder != "" {
 		g.path = filepath.Join(folder, fmt.Sprintf("%08d%s", number, segmentSuffix))
 	}
@@ -194,10 +189,7 @@ func (s *Store) freeLocked(block []byte) {
 
 // writeBlock writes a block and returns its offset. A block that cannot be written is lost.
 func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
-	s.packed = s.encoder.EncodeAll(raw, append(s.packed[:0], make([]byte, blockHeader)...))
-	block := s.packed
-	binary.LittleEndian.PutUint32(block, uint32(len(block)-blockHeader))
-	binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(block[blockHeader:], castagnoli))
+	block := packed(raw, &s.packed)
 	offset := g.size
 	if g.path == "" {
 		s.mu.Lock()
@@ -296,12 +288,12 @@ func (s *Store) openSegment(path string) (*segment, error) {
 	}
 	g := &segment{number: uint32(number), path: path, size: info.Size(), sealed: true}
 	begin := make([]byte, len(magic))
-	if n, err := file.ReadAt(begin, 0); n < len(magic) && errors.Is(err, io.EOF) && strings.HasPrefix(magic, string(begin[:n])) {
+	if n, err := file.ReadAt(begin, 0); n < len(magic) && errors.Is(err, io.EOF) && isBeginOfMagic(string(begin[:n])) {
 		return g, os.Remove(path) // the crash came before the first record
 	} else if err != nil {
 		return nil, err
 	}
-	if string(begin) != magic {
+	if g.format = format(slices.Index(magics[:], string(begin))); g.format < 0 {
 		return nil, fmt.Errorf("%s has %w: start the version that wrote it, or move %s away", path, ErrFormat, filepath.Dir(path))
 	}
 	x, size, err := openIndex(path)
@@ -325,11 +317,16 @@ func (s *Store) openSegment(path string) (*segment, error) {
 	return g, err
 }
 
-// rebuild reads all blocks up to the first damaged one.
+// isBeginOfMagic reports whether a file that ends so early is one of ours.
+func isBeginOfMagic(s string) bool {
+	return slices.ContainsFunc(magics[:], func(magic string) bool { return strings.HasPrefix(magic, s) })
+}
+
+// rebuild reads all blocks up to the first that is damaged.
 func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 	again := &segment{index: newIndex(), size: int64(len(magic))}
 	for {
-		raw, next, err := s.readBlock(file, again.size)
+		raw, next, err := s.readBlock(file, g.format, again.size)
 		if err != nil {
 			return again
 		}
@@ -348,28 +345,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 	}
 }
 
-// readBlock returns the records of the block at an offset, and the offset of the next block.
-func (s *Store) readBlock(file io.ReaderAt, offset int64) (raw []byte, next int64, err error) {
-	var header [blockHeader]byte
-	if _, err := file.ReadAt(header[:], offset); err != nil {
-		return nil, 0, err
-	}
-	n := binary.LittleEndian.Uint32(header[:])
-	if n > maxBlockBytes {
-		return nil, 0, errDamaged
-	}
-	block := make([]byte, n)
-	if _, err := file.ReadAt(block, offset+blockHeader); err != nil {
-		return nil, 0, err
-	}
-	if crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(header[4:]) {
-		return nil, 0, errDamaged
-	}
-	raw, err = s.decoder.DecodeAll(block, nil)
-	return raw, offset + blockHeader + int64(n), err
-}
-
-// itemAt returns the encoded record at a position in a block.
+// itemAt returns the encoded record at a place of a block.
 func itemAt(raw []byte, at int) ([]byte, bool) {
 	if at < 0 || at+4 > len(raw) {
 		return nil, false

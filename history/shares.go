@@ -21,7 +21,7 @@ type share struct {
 // of the new space, and further ones are lost.
 func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r, new([]byte))
-	compressed := int64(len(s.encoder.EncodeAll(encoded, nil)))
+	compressed := packedBytes(encoded)
 	s.mu.Lock()
 	added, isNews := s.addBuildLocked(r, encoded, caller, compressed)
 	s.mu.Unlock()
