@@ -59,7 +59,18 @@ func (c *Cache[K, V]) Put(k K, v V, weight int64) {
 	c.trim()
 }
 
-// Reweigh sets the weight of k, if it exists, and does not count that as a use.
+// Remove removes k, and returns its value; false if there is none.
+func (c *Cache[K, V]) Remove(k K) (value V, ok bool) {
+	e, ok := c.entries.Peek(k)
+	if !ok {
+		return value, false
+	}
+	c.entries.Remove(k)
+	c.weight -= e.weight
+	return e.value, true
+}
+
+// Reweigh sets the weight of k, if it is there, and does not count it as used.
 func (c *Cache[K, V]) Reweigh(k K, weight int64) {
 	if e, ok := c.entries.Peek(k); ok {
 		c.weight += weight - e.weight

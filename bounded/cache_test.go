@@ -32,6 +32,19 @@ func TestCache(t *testing.T) {
 		{"heavier", func(c *Cache[string, int]) { c.Put("a", 1, 4); c.Put("b", 2, 6); c.Reweigh("b", 7) }, "2 7"},
 		{"lighter", func(c *Cache[string, int]) { c.Put("a", 1, 4); c.Put("b", 2, 6); c.Reweigh("b", 1) }, "1 2 5"},
 		{"what is not there weighs nothing", func(c *Cache[string, int]) { c.Put("a", 1, 4); c.Reweigh("b", 9) }, "1 4"},
+		{"removed", func(c *Cache[string, int]) {
+			c.Put("a", 1, 4)
+			c.Put("b", 2, 6)
+			if v, ok := c.Remove("a"); v != 1 || !ok {
+				t.Errorf("removed %d, %t", v, ok)
+			}
+		}, "2 6"},
+		{"nothing to remove", func(c *Cache[string, int]) {
+			c.Put("a", 1, 4)
+			if v, ok := c.Remove("b"); ok {
+				t.Errorf("removed %d", v)
+			}
+		}, "1 4"},
 		{"too heavy alone", func(c *Cache[string, int]) { c.Put("a", 1, 4); c.Put("b", 2, 11) }, "2 11"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

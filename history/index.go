@@ -116,19 +116,29 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
 	x.bytes += rowBytes
 	for f, text := range textsOf(r) {
-		number, known := x.numbers[f][text]
-		if !known {
-			number = uint32(len(x.tables[f]))
-			text = strings.Clone(text)
-			x.numbers[f][text] = number
-			x.tables[f] = append(x.tables[f], text)
-			x.bytes += textBytes + int64(len(text))
-		}
-		x.texts[f] = append(x.texts[f], number)
+		x.texts[f] = append(x.texts[f], x.numberOf(Field(f), text))
 	}
 }
 
-// textsOf returns the texts of all fields of a record.
+// numberOf returns the number of a text, which is often that of the record before it.
+func (x *index) numberOf(f Field, text string) uint32 {
+	if n := len(x.texts[f]); n > 0 {
+		if last := x.texts[f][n-1]; x.tables[f][last] == text {
+			return last
+		}
+	}
+	number, known := x.numbers[f][text]
+	if !known {
+		number = uint32(len(x.tables[f]))
+		text = strings.Clone(text)
+		x.numbers[f][text] = number
+		x.tables[f] = append(x.tables[f], text)
+		x.bytes += textBytes + int64(len(text))
+	}
+	return number
+}
+
+// textsOf returns the texts by which a record is found.
 func textsOf(r *historypb.Record) [fields]string {
 	texts := [fields]string{
 		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),

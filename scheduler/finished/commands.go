@@ -13,12 +13,12 @@ const (
 	commandBytes               = 256
 )
 
-// A commands has the Commands that were sent to workers lately, by operation: their records need
-// not read them once more. Those of other operations are not there, so each has passed the checks
-// of its own operation.
+// A commands has the Commands that were sent to workers, by operation, until these have their
+// records: they need not read them once more. Those of other operations are not there, so each has
+// passed the checks of its own operation.
 type commands struct {
-	mu     sync.Mutex
-	recent *bounded.Cache[string, []byte] // guarded by mu
+	mu   sync.Mutex
+	sent *bounded.Cache[string, []byte] // guarded by mu
 }
 
 func newCommands(memory int64) *commands {
@@ -26,18 +26,18 @@ func newCommands(memory int64) *commands {
 	if memory > 0 {
 		most = min(most, memory/commandParts)
 	}
-	return &commands{recent: bounded.New[string, []byte](most)}
+	return &commands{sent: bounded.New[string, []byte](most)}
 }
 
 func (c *commands) add(operation string, command []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recent.Put(operation, command, int64(len(command))+commandBytes)
+	c.sent.Put(operation, command, int64(len(command))+commandBytes)
 }
 
-// of returns the Command of an operation; false: it is not there.
-func (c *commands) of(operation string) ([]byte, bool) {
+// take removes the Command of an operation, and returns it; false: it is not there.
+func (c *commands) take(operation string) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.recent.Peek(operation)
+	return c.sent.Remove(operation)
 }

@@ -75,16 +75,17 @@ func (m *maker) make(ctx context.Context, e *ended) {
 // have none.
 func (m *maker) addCommand(ctx context.Context, st *event.Status) {
 	fn, r := st.Digest.Function(), &m.record
+	if command, ok := m.sent.take(st.Name); ok {
+		r.Command = digest.Text(st.Action.GetCommandDigest())
+		r.Arguments, r.ArgumentsCut = m.arguments.of(command, maxArguments)
+		return
+	}
 	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
 	if err != nil {
 		return
 	}
 	r.Command = d.String()
 	usual := r.GetOutcome() == historypb.Outcome_SUCCEEDED || r.GetOutcome() == historypb.Outcome_CANCELLED
-	if command, ok := m.sent.of(st.Name); ok {
-		r.Arguments, r.ArgumentsCut = m.arguments.of(command, maxArguments)
-		return
-	}
 	if m.options.Blobs == nil || d.SizeBytes() > maxCommandBytes || usual && m.waiting.length() > maxWaiting/8 || ctx.Err() != nil {
 		return
 	}
