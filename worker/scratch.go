@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/worker/fault"
@@ -111,10 +112,7 @@ func (r *run) watchMemory(ctx context.Context) bool {
 		if full || ctx.Err() != nil {
 			return full
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(health.NextLook(health.Lasts(bytes, files))):
-		}
+		_ = pause.For(ctx, health.NextLook(health.Lasts(bytes, files))) // the loop sees the end of ctx
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/pause"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -56,10 +57,8 @@ func (b *prefetchBench) cost(ctx context.Context, run int) error {
 			if err != nil {
 				return c, err
 			}
-			select {
-			case <-time.After(afterBuild):
-			case <-ctx.Done():
-				return c, ctx.Err()
+			if err := pause.For(ctx, afterBuild); err != nil {
+				return c, err
 			}
 			return buildCost{wall: s.seconds, command: s.cpu, serving: (report.CPUTime() - before).Seconds()}, nil
 		}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/bench/program"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 // The programs that run in separate processes.
@@ -139,10 +139,8 @@ func (b *prefetchBench) runOutside(ctx context.Context, c cell) (err error) {
 			if err != nil {
 				return err
 			}
-			select {
-			case <-time.After(afterBuild):
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := pause.For(ctx, afterBuild); err != nil {
+				return err
 			}
 			after, err := program.UsageOf(worker.PID())
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
@@ -105,12 +106,7 @@ func (b *vfsBench) warmUp(ctx context.Context) error {
 	if b.site.partly() {
 		return nil
 	}
-	select {
-	case <-time.After(settle):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, settle)
 }
 
 // goBuild builds a server with the SDK and the build cache in dir.

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"bufio"
-	"errors"
-	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -33,8 +31,8 @@ func ListenerAt(address string) (l Listener, known bool) {
 		at = netip.AddrPortFrom(netip.IPv6Unspecified(), at.Port())
 	}
 	sockets := map[string]bool{}
-	for _, table := range socketTables {
-		if err := listenersAt(at, table, sockets); err != nil {
+	for lines, err := range openTables(socketTables) {
+		if err != nil || listenersAt(at, lines, sockets) != nil {
 			return l, false
 		}
 	}
@@ -56,16 +54,7 @@ func ListenerAt(address string) (l Listener, known bool) {
 
 // listenersAt adds the sockets of a table of the kernel that occupy an address, as links to them
 // read.
-func listenersAt(at netip.AddrPort, table string, sockets map[string]bool) error {
-	f, err := os.Open(table)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a kernel without IPv6
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
+func listenersAt(at netip.AddrPort, lines *bufio.Scanner, sockets map[string]bool) error {
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 10 || fields[3] != inListen {

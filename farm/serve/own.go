@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net"
 	"net/http"
 	"net/netip"
@@ -31,20 +32,32 @@ var errNoOwner = errors.New("no process of this machine has the other end of the
 // userOf returns the user of the socket at remote, which is connected to local, from tables of the
 // kernel.
 func userOf(remote, local netip.AddrPort, tables []string) (uid int, err error) {
-	for _, table := range tables {
-		f, err := os.Open(table)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a kernel without IPv6
-		}
+	for lines, err := range openTables(tables) {
 		if err != nil {
 			return 0, err
 		}
-		uid, err = findSocket(bufio.NewScanner(f), remote, local)
-		if err := errors.Join(err, f.Close()); !errors.Is(err, errNoOwner) {
+		if uid, err = findSocket(lines, remote, local); !errors.Is(err, errNoOwner) {
 			return uid, err
 		}
 	}
 	return 0, errNoOwner
+}
+
+// openTables yields the lines of each table that this kernel has.
+func openTables(tables []string) iter.Seq2[*bufio.Scanner, error] {
+	return func(yield func(*bufio.Scanner, error) bool) {
+		for _, table := range tables {
+			f, err := os.Open(table)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // a kernel without IPv6
+			}
+			goesOn := yield(bufio.NewScanner(f), err)
+			_ = f.Close() // it was only read
+			if !goesOn {
+				return
+			}
+		}
+	}
 }
 
 // findSocket goes through one table: "sl local_address rem_address st … … … uid timeout inode …".

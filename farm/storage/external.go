@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/durable"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 // storageCalls bounds the calls to other storage at a time, which are short and small:
@@ -130,10 +131,8 @@ func (e *external) learn(ctx context.Context) error {
 		case isFinal(err):
 			return fmt.Errorf("get capabilities of storage %s: %w", e.place, err)
 		}
-		select {
-		case <-limited.Done():
-			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", e.place, errors.Join(limited.Err(), err))}
-		case <-time.After(storagePause):
+		if over := pause.For(limited, storagePause); over != nil {
+			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", e.place, errors.Join(over, err))}
 		}
 	}
 }

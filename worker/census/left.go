@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"time"
+
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
@@ -35,9 +37,7 @@ func (c *Census) Left(ctx context.Context) {
 		if time.Since(since) >= patience {
 			return
 		}
-		select {
-		case <-time.After(freeingInterval):
-		case <-ctx.Done():
+		if pause.For(ctx, freeingInterval) != nil {
 			return
 		}
 	}

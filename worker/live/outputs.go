@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/pause"
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 )
 
@@ -126,20 +127,18 @@ func (l *Outputs) Run(ctx context.Context, prefix string, positions []map[string
 	for _, id := range positions {
 		hello.Workers = append(hello.Workers, &livepb.Identity{WorkerId: id})
 	}
-	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
+	for rest := minBackoff; ; rest = min(2*rest, maxBackoff) {
 		began := time.Now()
 		err := l.serve(ctx, hello)
 		if status.Code(err) == codes.Unimplemented {
 			return
 		}
 		if time.Since(began) > maxBackoff {
-			pause = minBackoff
+			rest = minBackoff
 		}
-		l.log.Debug("output of commands cannot be watched, will try again", zap.Duration("in", pause), zap.Error(err))
-		select {
-		case <-ctx.Done():
+		l.log.Debug("output of commands cannot be watched, will try again", zap.Duration("in", rest), zap.Error(err))
+		if pause.For(ctx, rest) != nil {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/pause"
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 )
 
@@ -26,7 +27,7 @@ func (l *Outputs) Serves(ctx context.Context) bool {
 	if l.client == nil {
 		return true
 	}
-	for pause := minBackoff; ; pause = min(2*pause, maxBackoff) {
+	for rest := minBackoff; ; rest = min(2*rest, maxBackoff) {
 		// The scheduler's answer, such as FailedPrecondition before Run has called, does not matter
 		// here.
 		err := l.tellOnce(ctx, l.report(), grpc.WaitForReady(true))
@@ -35,15 +36,13 @@ func (l *Outputs) Serves(ctx context.Context) bool {
 			l.log.Info("the scheduler is not Forerunner's: the worker calls it as one identity for each slot")
 			return false
 		case codes.DeadlineExceeded:
-			pause = minBackoff // it has waited long enough
+			rest = minBackoff // it has waited long enough
 		case codes.Unavailable, codes.Canceled:
 		default:
 			return true
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, rest) != nil {
 			return false
-		case <-time.After(pause):
 		}
 	}
 }
@@ -52,7 +51,7 @@ func (l *Outputs) Serves(ctx context.Context) bool {
 func (l *Outputs) tell(ctx context.Context) {
 	var told *livepb.Report
 	for {
-		pause := tellInterval
+		rest := tellInterval
 		if r := l.report(); !proto.Equal(r, told) {
 			switch err := l.tellOnce(ctx, r); status.Code(err) {
 			case codes.OK:
@@ -60,13 +59,11 @@ func (l *Outputs) tell(ctx context.Context) {
 			case codes.Unimplemented:
 				return
 			case codes.FailedPrecondition:
-				pause = askInterval // the call of Serve has not ended yet
+				rest = askInterval // the call of Serve has not ended yet
 			}
 		}
-		select {
-		case <-ctx.Done():
+		if pause.For(ctx, rest) != nil {
 			return
-		case <-time.After(pause):
 		}
 	}
 }

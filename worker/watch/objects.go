@@ -30,14 +30,14 @@ type Objects struct {
 	kinds   []scarceKind
 	machine glance[uncharged.Memory]
 	crowded glance[bool] // whether any mount namespace has more than mostMounts
-	numbers numbers
+	systems fileSystems
 }
 
-// numbers of file systems are counted again and again.
-type numbers struct{ highest atomic.Int64 }
+// fileSystems counts those of the machine again and again.
+type fileSystems struct{ highest atomic.Int64 }
 
 // count returns how many there are.
-func (s *numbers) count() (int, error) {
+func (s *fileSystems) count() (int, error) {
 	n, highest, err := uncharged.FileSystems(int(s.highest.Load()))
 	if err == nil {
 		s.highest.Store(int64(highest))
@@ -67,12 +67,12 @@ func New(slots int) *Objects {
 		})},
 		{fmt.Sprintf("%d mounted file systems", systems), census.New(census.Kind{
 			Most: systems, Countable: machineFileSystems,
-			All: func(int) (int, error) { return o.numbers.count() },
+			All: func(int) (int, error) { return o.systems.count() },
 			Of: func(ctx context.Context, pids []int, most int) (int, bool) {
 				return uncharged.Held(ctx, pids, most), true
 			},
 			Shown: func(ctx context.Context, all int) int {
-				return uncharged.Mounted(ctx, uncharged.Everyone(), int(o.numbers.highest.Load()), all)
+				return uncharged.Mounted(ctx, uncharged.Everyone(), int(o.systems.highest.Load()), all)
 			},
 		})},
 	}
