@@ -30,6 +30,9 @@
 // entries are below it: a branch pays as much as if it were alone, and no account changes when
 // others join or leave.
 //
+// An item can avoid a group of workers (Options.Avoid). It keeps its rank and its turns, and Find
+// returns what is next for that group without looking at the items that avoid it.
+//
 // Workers of all kinds share one account: an item waits for one of them (its size class), but
 // running work counts in all.
 //
