@@ -145,9 +145,21 @@ func (d *faultyDisk) spoil(path, field, value string) {
 	if err := unix.Lstat(path, &st); err != nil {
 		d.t.Fatal(err)
 	}
-	d.detach()
+	d.renew()
 	d.run("debugfs", "-w", "-R", fmt.Sprintf("set_inode_field <%d> %s %s", st.Ino, field, value), d.image)
 	d.attach()
+}
+
+// renew unmounts the disk and has the next attach mount a copy. Another process may hold a mount
+// namespace with the present mount, and then the kernel keeps the inodes of this image.
+func (d *faultyDisk) renew() {
+	d.t.Helper()
+	d.run("fsfreeze", "--freeze", d.mount) // which empties the journal
+	present := d.image
+	d.image += "-next"
+	d.run("cp", "--sparse=always", present, d.image)
+	d.run("fsfreeze", "--unfreeze", d.mount)
+	d.detach()
 }
 
 // TestDamagedFolder opens stores one of whose folders the file system refuses to look at, cannot
