@@ -410,7 +410,7 @@ func (s *checker) checkQuotas() string {
 	for _, c := range s.dispatch.pools.cohorts {
 		there[c] = &preemption.Counted{
 			Used: map[string]int64{}, Marked: map[*preemption.Line]int{}, Waiting: map[*preemption.Queue]map[string]int{},
-			Idle: map[*preemption.Queue]bool{},
+			Takers: map[*preemption.Queue]bool{},
 		}
 	}
 	for _, w := range s.workers.All() {
@@ -453,7 +453,7 @@ func (s *checker) checkQuotas() string {
 			}
 		}
 		there[q.pool.cohort].Waiting[q.quotas] = waiting
-		there[q.pool.cohort].Idle[q.quotas] = q.hasIdle()
+		there[q.pool.cohort].Takers[q.quotas] = q.hasTakers()
 	}
 	for _, c := range s.dispatch.pools.cohorts {
 		if problem := c.Check(*there[c]); problem != "" {

@@ -104,7 +104,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 	} else {
 		d.calls.claim(q, 1)
 	}
-	if q.hasIdle() {
+	if q.hasTakers() {
 		q.quotas.Expose()
 	}
 }
@@ -270,7 +270,8 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerStirred gives tasks that quotas now allow to idle workers.
+// offerStirred gives tasks that quotas now allow to idle workers, and wakes workers that run something
+// for nobody.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
 		if c.Eased() {
@@ -283,7 +284,8 @@ func (d *dispatcher) offerStirred() {
 			}
 			d.effort.Spend(1)
 			if q := l.Queue().Owner.(*queue); d.offerIdle(q) {
-				l.Seen(q.hasIdle())
+				d.calls.claim(q, l.Startable())
+				l.Seen(q.hasTakers())
 				if q.canSpill() {
 					d.reaches.mark(q)
 				}

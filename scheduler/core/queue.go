@@ -168,6 +168,7 @@ func (s *spares) add(t *task) {
 		at--
 	}
 	s.list = slices.Insert(s.list, at, spare{t, r.left})
+	s.queue.quotas.Expose()
 }
 
 // has reports whether a spare is one still.
@@ -277,6 +278,10 @@ func (q *queue) unask(p request.Platform) {
 func (q *queue) admits(instance string) bool {
 	return q.quotas == nil || q.quotas.Admits(levels.Bounded(instance))
 }
+
+// hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or runs
+// something for nobody.
+func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.spares.list) > 0 }
 
 // mayRunMore reports whether an instance may have more running.
 func (q *queue) mayRunMore(instance string) bool {

@@ -33,10 +33,10 @@ type Counted struct {
 	// Used is the use of each instance, Marked the number of tasks that must yield to each line.
 	Used   map[string]int64
 	Marked map[*Line]int
-	// Waiting is the number of waiting tasks by queue and instance; Idle says whether a queue has
-	// idle workers.
+	// Waiting is the number of waiting tasks by queue and instance; Takers says whether a queue
+	// has some.
 	Waiting map[*Queue]map[string]int
-	Idle    map[*Queue]bool
+	Takers  map[*Queue]bool
 }
 
 // Check compares a cohort's counters between events with the content; "" if they are equal.
@@ -72,8 +72,8 @@ func (c *Cohort) Check(there Counted) string {
 	}
 	for q, waiting := range there.Waiting {
 		lines -= len(q.lines)
-		if there.Idle[q] && q.hidden.Len() > 0 {
-			return "a queue with idle workers hides lines"
+		if there.Takers[q] && q.hidden.Len() > 0 {
+			return "a queue with takers hides lines"
 		}
 		if problem := q.check(waiting, there.Marked); problem != "" {
 			return problem

@@ -10,7 +10,7 @@
 //
 // An instance may have Lines in thousands of queues. When its use changes, the Cohort looks at none
 // of them: trees learn of its grade when they are used (fair.Changes), timers of Lines stay set,
-// and Stirred returns only Lines with idle workers, for as long as the instance may run more.
+// and Stirred returns only Lines with takers, for as long as the instance may run more.
 //
 // The package does not know workers and the replies to their calls: the caller reports waiting
 // tasks (Queue.Enter, Leave) and running tasks (Queue.Charge, Share.Discharge), and asks whether a

@@ -32,8 +32,7 @@ type tier struct {
 	// resting are lines whose timer is not set although some of their tasks have no other one that
 	// must yield: none must for now.
 	resting fifo.List[*Line]
-	// exposed are lines that may have idle workers, those at which Cohort.Stirred looked last at the
-	// end.
+	// exposed are lines that may have takers, those at which Cohort.Stirred looked last at the end.
 	exposed fifo.List[*Line]
 }
 
@@ -125,8 +124,8 @@ func (l *Line) rouse() {
 	}
 }
 
-// Expose notes that a worker is idle that could run tasks of the queue, if quotas let it. Nothing
-// happens to a nil Queue.
+// Expose notes that the queue has a taker: a worker that could run a task of it now, or soon, if quotas
+// let it. Nothing happens to a nil Queue.
 func (q *Queue) Expose() {
 	if q == nil {
 		return
@@ -169,7 +168,7 @@ func (c *Cohort) Eased() bool {
 	return eased
 }
 
-// Stirred returns a line that may have idle workers, and whose instance may now run more: the next
+// Stirred returns a line that may have takers, and whose instance may now run more: the next
 // one that has not been Seen since; nil if there is none. When the instance is at its maximum, the
 // rest of its lines wait for it to be below again, and go first then.
 func (c *Cohort) Stirred() *Line {
@@ -190,12 +189,12 @@ func (c *Cohort) Stirred() *Line {
 	return nil
 }
 
-// Seen says that the idle workers of a line have been offered its tasks. idle: there may be more;
-// else the line is not looked at again before Queue.Expose.
-func (l *Line) Seen(idle bool) {
+// Seen says that the takers of a line have been offered its tasks. more: there may be more takers; else
+// the line is not looked at again before Queue.Expose.
+func (l *Line) Seen(more bool) {
 	switch l.seen = l.tier.party.round; {
 	case l.place == nil: // meanwhile it is gone
-	case idle && l.exposed:
+	case more && l.exposed:
 		l.tier.exposed.MoveToBack(l.place)
 	default:
 		l.hide()

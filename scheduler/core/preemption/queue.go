@@ -154,6 +154,11 @@ func (l *Line) Short() bool {
 	return l.tasks.Len() > 0 && !l.tier.below.IsZero()
 }
 
+// Startable returns how many tasks of a line quotas let start now.
+func (l *Line) Startable() int {
+	return int(min(int64(l.tasks.Len()), l.queue.cohort.ledger.Room(l.Instance(), l.tier.cost)))
+}
+
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

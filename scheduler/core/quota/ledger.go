@@ -194,6 +194,15 @@ func (l *Ledger) Missing(instance string, cost int64) int64 {
 	return max(n, 0)
 }
 
+// Room returns how many runs of a cost an instance may start.
+func (l *Ledger) Room(instance string, cost int64) int64 {
+	a := l.accounts[instance]
+	if a == nil || a.quota.Max == 0 {
+		return most
+	}
+	return max((a.quota.Max-a.used)/cost, 0)
+}
+
 // Start counts a run. It reports whether the instance's Standing may have changed, for a cost that
 // was asked about before.
 func (l *Ledger) Start(r *Run) (changed bool) {
