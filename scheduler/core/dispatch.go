@@ -125,14 +125,14 @@ func (d *dispatcher) isPreempted(w *worker) bool {
 }
 
 // givesWay reports whether a worker that calls must stop its task, which no client wants, because
-// it would get another one. A task whose client has only just gone is not stopped.
+// it would get another one then. A task whose client has only just gone is not stopped.
 func (d *dispatcher) givesWay(w *worker) bool {
 	if w.task.wanted() || !w.mayYield() || d.isSettling() || w.task.run().yields() > d.Awake() {
 		return false
 	}
 	t, looks := w.choose(nil, d.Now)
 	d.effort.Spend(looks)
-	return t != nil
+	return t != nil || w.share().HoldsBack()
 }
 
 // unqueue removes a task from the counters of its queue.
