@@ -14,11 +14,13 @@ import (
 )
 
 const (
-	// spareGarbage is how much garbage a process may hold even if it needs little, if it has eight
-	// times as much memory: an earlier collection would only cost CPU.
+	// spareGarbage is how much garbage a process may hold even if it needs little: an earlier collection
+	// would only cost CPU.
 	spareGarbage = 512 << 20
-	// garbagePercent is the maximum of garbage in a large process, in percent of the memory that it
-	// needs.
+	// garbageShare is the part of the memory that garbage may take: an eighth.
+	garbageShare = 8
+	// garbagePercent is how much garbage a process may hold that needs a large part of the memory, in
+	// percent of what it needs.
 	garbagePercent = 50
 	// garbageEvery is how often the bound follows the need.
 	garbageEvery = time.Second
@@ -37,7 +39,7 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 
 // PaceMemory adapts the garbage collection of this process to its memory, and puts that on huge pages
 // if these are wanted, until stop is called or ctx ends. A small process collects rarely, a large one
-// often, and one with little memory as Go does by default. It is for main; GOGC in the environment
+// as Go does by default, and one with little memory more often. It is for main; GOGC in the environment
 // has precedence.
 func PaceMemory(ctx context.Context, memory int64, hugePages bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -73,9 +75,10 @@ func pace(ctx context.Context, memory int64) {
 	}
 }
 
-// gcPercent is GOGC for a process that needs this many bytes of the available ones.
+// gcPercent is GOGC for a process that needs this many bytes of the available ones. It may hold as much
+// garbage as it needs, because a collection costs more, the more is needed.
 func gcPercent(needed, memory uint64) int {
-	spare := min(spareGarbage, memory/8)
+	spare := min(max(spareGarbage, needed), memory/garbageShare)
 	return int(max(garbagePercent, 100*spare/max(needed, spare/20, 1)))
 }
 

@@ -14,7 +14,8 @@ import (
 func TestGCPercent(t *testing.T) {
 	const gigabytes = 16 << 30
 	for needed, want := range map[uint64]int{
-		0: 2000, spareGarbage / 2: 200, spareGarbage: 100, 2 * spareGarbage: 50, 100 * spareGarbage: garbagePercent,
+		0: 2000, spareGarbage / 2: 200, spareGarbage: 100, 4 * spareGarbage: 100, 5 * spareGarbage: 80,
+		100 * spareGarbage: garbagePercent,
 	} {
 		if got := gcPercent(needed, gigabytes); got != want {
 			t.Errorf("a process that needs %d bytes: %d %%, want %d", needed, got, want)
