@@ -70,18 +70,19 @@ func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
 
 // claim does so for some, once for each, as long as they would get a task. What the event has no
 // effort for is left to the next one.
-func (c *calls) claim(q *queue, most int) {
-	for ; most > 0 && q.waiting > 0; most-- {
+func (c *calls) claim(q *queue, most int) (woken int) {
+	for ; woken < most && q.waiting > 0; woken++ {
 		if c.effort.Left <= 0 {
 			c.Timers.Set(&q.spares.timer, c.Now)
-			return
+			break
 		}
 		w := c.spare(q)
 		if w == nil {
-			return
+			break
 		}
 		c.wake(w)
 	}
+	return woken
 }
 
 // spare takes out the first worker of the spares of a queue that would get a task now; nil: there is

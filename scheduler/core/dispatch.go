@@ -284,8 +284,8 @@ func (d *dispatcher) offerStirred() {
 			}
 			d.effort.Spend(1)
 			if q := l.Queue().Owner.(*queue); d.offerIdle(q) {
-				d.calls.claim(q, l.Startable())
-				l.Seen(q.hasTakers())
+				woken := d.calls.claim(q, l.Startable())
+				l.Seen(woken, q.hasTakers())
 				if q.canSpill() {
 					d.reaches.mark(q)
 				}

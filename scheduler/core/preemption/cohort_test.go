@@ -143,7 +143,7 @@ func TestStirredOnce(t *testing.T) {
 			looks++
 			one = NewShare(nil, "many")
 			l.Queue().Charge(one, Run{})
-			l.Seen(true)
+			l.Seen(0, true)
 			seen[l.Queue().Owner] = true
 		}
 		if looks != 1 {
@@ -157,7 +157,7 @@ func TestStirredOnce(t *testing.T) {
 	looks := 0
 	for l := m.Stirred(); l != nil; l = m.Stirred() {
 		looks++
-		l.Seen(looks%2 == 0)
+		l.Seen(0, looks%2 == 0)
 	}
 	if looks != manyPools {
 		t.Errorf("without a maximum %d lines were looked at", looks)
@@ -165,7 +165,7 @@ func TestStirredOnce(t *testing.T) {
 	m.Set("many", quota.Quota{Max: manyPools})
 	for l := m.Stirred(); l != nil; l = m.Stirred() {
 		looks++
-		l.Seen(true)
+		l.Seen(0, true)
 	}
 	if looks != manyPools+manyPools/2 {
 		t.Errorf("%d lines were looked at, half of them had nobody idle", looks)

@@ -17,9 +17,11 @@ type party struct {
 	tiers []*tier
 	// waiting counts the tasks in all lines.
 	waiting int
-	// stirred: it is in Cohort.stirred. round counts how often it came there.
+	// stirred: it is in Cohort.stirred. round counts how often it came there; since then so many workers
+	// were woken for its tasks.
 	stirred bool
 	round   uint64
+	woken   int
 }
 
 // A tier is the lines of a party in queues with the same cost of a run.
@@ -154,7 +156,7 @@ func (c *Cohort) stir(instance string) {
 	if p == nil {
 		return
 	}
-	p.round++
+	p.round, p.woken = p.round+1, 0
 	if !p.stirred {
 		p.stirred = true
 		c.stirred = append(c.stirred, p)
@@ -169,14 +171,14 @@ func (c *Cohort) Eased() bool {
 }
 
 // Stirred returns a line that may have takers, and whose instance may now run more: the next
-// one that has not been Seen since; nil if there is none. When the instance is at its maximum, the
-// rest of its lines wait for it to be below again, and go first then.
+// one that has not been Seen since; nil if there is none. When the instance is at its maximum, or will
+// be when the woken workers call, the rest of its lines wait for it to be below again, and go first then.
 func (c *Cohort) Stirred() *Line {
 	for len(c.stirred) > 0 {
 		p := c.stirred[0]
 		for _, t := range p.tiers {
 			l, some := t.exposed.Front()
-			if some && l.seen != p.round && c.ledger.Standing(p.instance, t.cost) != quota.AtMax {
+			if some && l.seen != p.round && c.room(t) > 0 {
 				return l
 			}
 		}
@@ -189,9 +191,15 @@ func (c *Cohort) Stirred() *Line {
 	return nil
 }
 
-// Seen says that the takers of a line have been offered its tasks. more: there may be more takers; else
-// the line is not looked at again before Queue.Expose.
-func (l *Line) Seen(more bool) {
+// room returns how many tasks of a tier quotas let start, besides those for which workers were woken.
+func (c *Cohort) room(t *tier) int64 {
+	return c.ledger.Room(t.party.instance, t.cost) - int64(t.party.woken)
+}
+
+// Seen says that the takers of a line have been offered its tasks, and how many of them were woken.
+// more: there may be more takers; else the line is not looked at again before Queue.Expose.
+func (l *Line) Seen(woken int, more bool) {
+	l.tier.party.woken += woken
 	switch l.seen = l.tier.party.round; {
 	case l.place == nil: // meanwhile it is gone
 	case more && l.exposed:

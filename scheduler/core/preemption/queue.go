@@ -154,10 +154,9 @@ func (l *Line) Short() bool {
 	return l.tasks.Len() > 0 && !l.tier.below.IsZero()
 }
 
-// Startable returns how many tasks of a line quotas let start now.
-func (l *Line) Startable() int {
-	return int(min(int64(l.tasks.Len()), l.queue.cohort.ledger.Room(l.Instance(), l.tier.cost)))
-}
+// Startable returns how many tasks of a line quotas let start now, besides those for which workers
+// were woken.
+func (l *Line) Startable() int { return int(min(int64(l.tasks.Len()), l.queue.cohort.room(l.tier))) }
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
