@@ -24,8 +24,8 @@ const (
 	fewQueued          = 10_000
 	manyQueued         = 1_000_000
 	// Enough for garbage collections before and during the measurement.
-	warmUpDecisions   = 400_000
-	measuredDecisions = 1_000_000
+	warmUpDecisions   = 1_000_000
+	measuredDecisions = 1_500_000
 )
 
 // A decisionRun has the measurements of one farm. Times are in µs per decision.
