@@ -97,7 +97,7 @@ func TestSchedulerWithTLS(t *testing.T) {
 	cert, key := a.Server("server")
 	s := &Scheduler{Ports: serve.Ports{Cert: cert, Key: key}}
 	w := &Worker{}
-	s.Join(&Started{w: w})
+	s.Join(&Started{w: w}, Together{})
 	address := startScheduler(t, s)
 	if err := capabilities(t, &dial.Client{CA: a.File}, address); err != nil {
 		t.Error(err)

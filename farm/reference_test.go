@@ -11,7 +11,7 @@ import (
 
 // allSettings returns the settings of all programs.
 func allSettings() *settings.Set {
-	return new(Scheduler).Settings().By("scheduler").And(new(Worker).Settings().By("worker"))
+	return new(Scheduler).Settings().By("scheduler").And(new(Worker).Settings().By("worker")).And(settings.Of(new(Together)).By("up"))
 }
 
 // TestReference compares the schema, the example and the page of the configuration file with the

@@ -87,36 +87,16 @@ type Scheduler struct {
 	held          *records.Lease // the Lease while Run runs; nil: there is none
 }
 
-// joined is a worker in the process of its scheduler.
-type joined struct {
-	calls   *serve.InProcess     // its connections
-	metrics *prometheus.Registry // of the worker
-	ready   *serve.Readiness     // of both
-	unboxed bool                 // it has no sandbox: callers can act as the user of this process
-}
-
 // Settings returns the settings of a scheduler. Its file may also be that of a worker.
-func (s *Scheduler) Settings() *settings.Set { return s.own().Beside(new(Worker).own()) }
+func (s *Scheduler) Settings() *settings.Set {
+	return s.own().Beside(new(Worker).own()).Beside(settings.Of(new(Together)))
+}
 
 func (s *Scheduler) own() *settings.Set {
 	s.Data = flags.DefaultData("forerunner-scheduler")
 	s.Config.ActionProperties = policy.ActionProperties
 	s.Tracing.FromEnvironment()
 	return settings.Of(s)
-}
-
-// Join connects a worker in this process to s, over private connections. Call it before the Run of
-// either.
-func (s *Scheduler) Join(started *Started) {
-	w := started.w
-	j := &joined{
-		calls: serve.NewInProcess(), metrics: prometheus.NewRegistry(), ready: &serve.Readiness{},
-		unboxed: started.isolation.sandbox == nil,
-	}
-	s.joined, w.joined = j, j
-	w.Client.Connect = j.calls.Dial
-	address := "grpc://" + serve.InProcessNetwork + ":0"
-	w.Scheduler, w.Storage, w.State = address, address, state.Location(address)
 }
 
 // Files returns the files that the flags and the configuration name.
@@ -142,12 +122,13 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	clients := &serve.Activity{}
 	storage, err := s.Storage.Open(ctx, storage.Options{
 		Data: s.Data, Guarded: config.protect.Guard != nil, Disk: s.Disk, Client: s.Client, Patience: s.storagePatience(),
-		Load: scrub.Load{Busy: clients.MovesBlobs, Logger: s.Logger, Metrics: registry},
+		Load: scrub.Load{Busy: s.storageBusy(clients), Logger: s.Logger, Metrics: registry},
 	})
 	if err != nil {
 		return err
 	}
 	open.add(storage.Close)
+	s.joined.shareStore(storage)
 	listener, err := s.Ports.Listen(ctx, "--listen", s.Listen)
 	if err != nil {
 		return err

@@ -136,9 +136,12 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	}
 	open.add(func() error { _ = schedulerConn.Close(); storage.Close(); return nil })
 	started := &atomic.Pointer[worker.Worker]{}
+	if w.joined != nil {
+		started = &w.joined.worker
+	}
 	can := w.readiness(ctx, schedulerConn, started)
 	load := &scrub.WorkerLoad{Worker: started}
-	blobs, err := w.Disk.Scrub.Open(o.store, nil, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
+	blobs, runScrubber, err := w.scrubbed(o.store, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
 	if err != nil {
 		return err
 	}
@@ -159,7 +162,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	defer blobs.Run()()
+	defer runScrubber()()
 	if ready != nil {
 		ready()
 	}
@@ -193,6 +196,9 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	}
 	open.add(func() error {
 		defer context.AfterFunc(abort, roots.LeaveTrash)()
+		if w.storageHere() != nil { // its owner closes it
+			return roots.Close()
+		}
 		return errors.Join(store.Close(), roots.Close())
 	})
 	fetches, err := w.openFetches(store, registry)

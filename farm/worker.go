@@ -127,7 +127,7 @@ type Worker struct {
 // Settings returns the settings of a worker. Its file may also be that of a scheduler.
 func (w *Worker) Settings() *settings.Set {
 	s := &Scheduler{}
-	return w.own().Beside(s.own())
+	return w.own().Beside(s.own()).Beside(settings.Of(new(Together)))
 }
 
 func (w *Worker) own() *settings.Set {
@@ -202,7 +202,8 @@ func answers(ctx context.Context, conn *grpc.ClientConn) error {
 // positions is how many actions the worker has at a time.
 func (w *Worker) positions() int { return w.Slots + w.FetchWidth + w.ReportWidth }
 
-// openRoots opens the input roots, and their store. The caller closes the store first.
+// openRoots opens the input roots and, unless the storage is here, their store. The caller closes
+// the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
 	size, err := settings.ParseSize(w.CacheSize)
@@ -214,6 +215,10 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return nil, nil, err
 	}
 	cacheDir := w.below(w.CacheDir, "cas")
+	var store *disk.Store
+	if shared := w.storageHere(); shared != nil {
+		store, cacheDir = shared.Store, shared.Dir()
+	}
 	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("tuning.cache_dir: %w", err)
 	}
@@ -223,7 +228,6 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	}
 	w.Disk.Spread(upperDir, w.Logger)
 	// Roots first: mounts of a dead worker may be below the store.
-	var store *disk.Store
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
@@ -244,6 +248,9 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("input roots: %w", err)
+	}
+	if store != nil {
+		return roots, store, nil
 	}
 	store, err = disk.Open(cacheDir, disk.Options{
 		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.Disk.VerifyEvery),

@@ -106,11 +106,8 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	var up *program.Program
 	var flags []string
 	if c.strategy == byRemote {
-		b.starts++
-		data := filepath.Join(b.dir, fmt.Sprintf("up-%d", b.starts))
-		var address string
-		if up, address, err = program.Start(ctx, program.UpLine, data+".log", filepath.Join(c.programs, "forerunner"), "up", "--data", data,
-			"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json"); err != nil {
+		var address, data string
+		if up, address, data, err = b.startUp(ctx, c.programs); err != nil {
 			return s, err
 		}
 		defer func() { err = errors.Join(err, up.End(), os.RemoveAll(data)) }()
@@ -139,6 +136,15 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 		}
 	}
 	return s, err
+}
+
+// startUp starts a farm in one process with a new data folder.
+func (b *localBench) startUp(ctx context.Context, programs string) (up *program.Program, address, data string, err error) {
+	b.starts++
+	data = filepath.Join(b.dir, fmt.Sprintf("up-%d", b.starts))
+	up, address, err = program.Start(ctx, program.UpLine, data+".log", filepath.Join(programs, "forerunner"), "up", "--data", data,
+		"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json")
+	return up, address, data, err
 }
 
 // usedNow returns the usage of Bazel's server and of the farm so far.

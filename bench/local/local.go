@@ -20,8 +20,9 @@ type localOptions struct {
 	programs string // folder of the measured programs
 	compare  string // folder of other programs, measured in alternation; empty: none
 	bazel    string
-	packages int // of the workspace, with perPackage actions each
-	noops    int // actions in each run
+	packages int   // of the workspace, with perPackage actions each
+	noops    int   // actions in each run
+	output   int64 // bytes of a large output
 }
 
 // NewCommand returns the subcommand of this benchmark.
@@ -43,6 +44,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.compare, "compare", "", "`folder` of another build's programs, measured in alternation for comparison")
 	f.StringVar(&o.bazel, "bazel", "bazel", "`program` to use as Bazel")
 	f.IntVar(&o.packages, "packages", 60, fmt.Sprintf("`packages` of the workspace, with %d actions each", perPackage))
+	f.Int64Var(&o.output, "output-bytes", 300_000_000, "`bytes` of a large output")
 	f.IntVar(&o.noops, "noops", 400, "`actions` that do nothing in each run")
 	return cmd
 }
@@ -51,8 +53,8 @@ func (o *localOptions) validate() error {
 	if err := o.Validate(rowNames()); err != nil {
 		return err
 	}
-	if o.packages < 1 || o.noops < 8 {
-		return errors.New("--packages must be at least 1, --noops at least 8")
+	if o.packages < 1 || o.noops < 8 || o.output < 1 {
+		return errors.New("--packages and --output-bytes must be at least 1, --noops at least 8")
 	}
 	if o.programs == "" {
 		program, err := os.Executable()
@@ -97,21 +99,25 @@ func benchLocal(ctx context.Context, o *localOptions, w io.Writer) (err error) {
 // A localBench has the results by folder of the programs. Results without our programs are under
 // "".
 type localBench struct {
-	o      *localOptions
-	dir    string
-	starts int // number of started farms, to name their folders
-	builds map[buildCell][]buildSample
-	noops  map[noopCell][]noopSample
-	floors floor.Floors
+	o       *localOptions
+	dir     string
+	starts  int // number of started farms, to name their folders
+	builds  map[buildCell][]buildSample
+	noops   map[noopCell][]noopSample
+	outputs map[string][]float64 // bytes written for each byte
+	floors  floor.Floors
 }
 
 func newLocalBench(o *localOptions, dir string) *localBench {
-	return &localBench{o: o, dir: dir, builds: map[buildCell][]buildSample{}, noops: map[noopCell][]noopSample{}}
+	return &localBench{o: o, dir: dir, builds: map[buildCell][]buildSample{}, noops: map[noopCell][]noopSample{}, outputs: map[string][]float64{}}
 }
 
 // measure takes all samples. Each run measures every cell once; each run starts with another cell.
 func (b *localBench) measure(ctx context.Context) error {
 	if err := b.measureNoops(ctx); err != nil {
+		return err
+	}
+	if err := b.measureOutputs(ctx); err != nil {
 		return err
 	}
 	return b.measureBuilds(ctx)

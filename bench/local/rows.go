@@ -15,6 +15,7 @@ const (
 	rowCPULocal    = "cpu_over_local"
 	rowMount       = "mount_ms"
 	rowMount95     = "mount_ms_p95"
+	rowOutput      = "output_written"
 
 	rowNoop       = "noop_ms"
 	rowNoop99     = "noop_ms_p99"
@@ -70,12 +71,12 @@ func rowsOfOneClient() []string {
 }
 
 func rowNames() []string {
-	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond}, floor.Names())
+	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond, rowOutput}, floor.Names())
 }
 
 // rows returns the rows of the results.
 func (b *localBench) rows() []report.Row {
-	all := slices.Concat(b.ratios(), b.mounts(), b.noopRows(), b.floors.Rows())
+	all := slices.Concat(b.ratios(), b.mounts(), b.outputRows(), b.noopRows(), b.floors.Rows())
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
@@ -168,6 +169,12 @@ func (b *localBench) mounts() []report.Row {
 		return r
 	}
 	return []report.Row{of(rowMount, "≤ 1", quantile(0.5)), of(rowMount95, "≤ 3", quantile(0.95))}
+}
+
+func (b *localBench) outputRows() []report.Row {
+	r := row(rowOutput, "ratio", "bytes written to the disk for each byte of a large output", b.outputs[b.o.programs], b.outputs[b.o.compare])
+	r.Wanted = "≤ 1.01"
+	return []report.Row{r}
 }
 
 func (b *localBench) noopRows() []report.Row {

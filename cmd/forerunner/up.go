@@ -25,9 +25,10 @@ type localFarm struct {
 
 // upFlags are settings of a farm in one process that differ from those of separate programs.
 type upFlags struct {
-	Data      string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Data folder of the farm"`
-	CacheSize string `flag:"cache-size" unit:"SIZE" otherwise:"40% of the free space" doc:"Size of the storage and of the worker's store, each"`
-	Slots     int    `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
+	Data          string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Data folder of the farm"`
+	CacheSize     string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the storage, which is also the worker's store"`
+	farm.Together `settings:"inline"`
+	Slots         int `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
 }
 
 // settings are the settings for a farm in one process.
@@ -64,7 +65,7 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	}
 	// The scheduler and its storage go on until the worker has drained.
 	l.scheduler.EndsWithReady = true
-	l.scheduler.Join(started)
+	l.scheduler.Join(started, l.Together)
 	err = l.scheduler.Run(abort, abort, func(address string) error {
 		return started.Run(drain, abort, func() { ready(l.scheduler.Scheme() + address) })
 	})
@@ -77,8 +78,9 @@ func (l *localFarm) share(data string, log *zap.Logger) {
 	l.scheduler.Data, l.scheduler.Storage.CacheSize, l.scheduler.Logger = data, l.CacheSize, log
 	l.worker.Slots = l.Slots
 	l.worker.Data, l.worker.CacheSize, l.worker.Logger = filepath.Join(data, "worker"), l.CacheSize, log
-	// Two stores share one disk.
-	l.scheduler.Storage.FreePercent, l.worker.FreePercent = 40, 40
+	if !l.OneStore { // two stores share one disk
+		l.scheduler.Storage.FreePercent, l.worker.FreePercent = 40, 40
+	}
 	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
 	l.worker.Disk = l.scheduler.Disk

@@ -73,6 +73,14 @@ type Opened struct {
 // IsEmbedded reports whether the scheduler itself serves the storage.
 func (s *Opened) IsEmbedded() bool { return s.register != nil }
 
+// Blobs returns the store of embedded storage; nil for external storage.
+func (s *Opened) Blobs() *scrub.Store {
+	if s.blobs.Store == nil {
+		return nil
+	}
+	return &s.blobs
+}
+
 // Run scrubs embedded storage, as its settings require, until ctx ends.
 func (s *Opened) Run(ctx context.Context) {
 	if s.blobs.Scrubber != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -12,13 +13,32 @@ import (
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
-// TestIsolatedContent runs an action for one instance name, and then for another, of a farm that
-// isolates content. Its inputs and outputs must exist for exactly the names for which it has run.
+// TestIsolatedContent has a scheduler and a worker isolate content, and a farm in one process whose
+// worker has no store of its own.
 func TestIsolatedContent(t *testing.T) {
 	t.Parallel()
-	f := programs.New(t, programs.OwnSandbox)
-	scheduler, address := f.Scheduler("--data", filepath.Join(f.Dir, "scheduler"), "--isolate-content")
-	worker := f.Worker("worker", address, address)
+	t.Run("separate", func(t *testing.T) {
+		t.Parallel()
+		f := programs.New(t, programs.OwnSandbox)
+		scheduler, address := f.Scheduler("--data", filepath.Join(f.Dir, "scheduler"), "--isolate-content")
+		worker := f.Worker("worker", address, address)
+		isolates(t, f, address)
+		worker.Drain()
+		scheduler.Drain()
+	})
+	t.Run("up", func(t *testing.T) {
+		t.Parallel()
+		f := programs.New(t, programs.OwnSandbox)
+		farm, address := f.Up(filepath.Join(f.Dir, "data"), "--isolate-content")
+		isolates(t, f, strings.TrimPrefix(address, "grpc://"))
+		farm.Drain()
+	})
+}
+
+// isolates runs an action for one instance name, and then for another. Its inputs and outputs must
+// exist for exactly the names for which it has run.
+func isolates(t *testing.T, f *programs.Test, address string) {
+	t.Helper()
 	storage := repb.NewContentAddressableStorageClient(f.Dial("grpc://" + address))
 	text, made := "a secret\n", "A SECRET\n"
 	f.Write("in/text", text)
@@ -53,6 +73,4 @@ func TestIsolatedContent(t *testing.T) {
 	run("y")
 	expect("y", true)
 	expect("z", false)
-	worker.Drain()
-	scheduler.Drain()
 }

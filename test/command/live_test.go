@@ -45,7 +45,7 @@ func startedOver(f *programs.Test) {
 	f.Helper()
 	const right, wrong = "good bytes\n", "food bytes\n"
 	data := filepath.Join(f.Dir, "data")
-	farm, address := f.Up(data)
+	farm, address := f.Up(data, "--config", f.Write("farm.yaml", twoStores)) // the other one has the right bytes
 	f.Write("in/text", right)
 	gate := filepath.Join(f.Dir, "second gate")
 	run := func(script string, args ...string) *programs.Process {

@@ -38,7 +38,7 @@ func TestDrain(t *testing.T) {
 	programs.ExpectNoMounts(f.T, data)
 	f.ExpectNoLaunchers(was)
 	f.ExpectNoGroups(was)
-	for _, dir := range []string{"worker/work", "worker/upper", "worker/mount", "worker/cas/tmp", "storage/cas/tmp"} {
+	for _, dir := range []string{"worker/work", "worker/upper", "worker/mount", "storage/cas/tmp"} {
 		if left := programs.FilesBelow(f.T, filepath.Join(data, dir)); len(left) > 0 {
 			f.Errorf("left behind: %s", left)
 		}

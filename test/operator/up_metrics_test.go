@@ -30,11 +30,14 @@ func TestMetricsOfUp(t *testing.T) {
 	}
 	for _, line := range []string{
 		"forerunner_worker_actions_total{half=\"worker\",outcome=\"ok\"} 1\n",
-		"forerunner_store_damaged_total{half=\"worker\"} 0\n", "forerunner_store_damaged_total 0\n",
+		"forerunner_store_damaged_total 0\n",
 	} {
 		if !strings.Contains(string(text), line) {
 			f.Errorf("/metrics does not show %s", line)
 		}
+	}
+	if twice := "forerunner_store_damaged_total{half=\"worker\"}"; strings.Contains(string(text), twice) {
+		f.Errorf("/metrics shows the one store of both twice: %s", twice)
 	}
 
 	// A command that does not run has a page, too.
