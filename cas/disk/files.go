@@ -155,10 +155,35 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 // read returns the contents of the file of k, or the beginning if the file is longer than size
 // bytes, and the proof of the read. It combines open and a read, with fewer system calls; it is for
 // small files, and the caller checks the bytes.
-func (f *files[K]) read(k K, size int64) ([]byte, proof, error) {
+func (f *files[K]) read(k K, size int64) (b []byte, p proof, err error) {
+	err = f.withFile(k, func(fd int) error {
+		r, err := beginReading(uintptr(fd))
+		if err != nil {
+			return fmt.Errorf("stat %s: %w", f.path(k), err)
+		}
+		if b, err = readAtMost(fd, size); err != nil {
+			return fmt.Errorf("read %s: %w", f.path(k), err)
+		}
+		p = r.proof()
+		return nil
+	})
+	return b, p, err
+}
+
+// glance is read without the proof.
+func (f *files[K]) glance(k K, size int64) (b []byte, err error) {
+	err = f.withFile(k, func(fd int) (err error) {
+		b, err = readAtMost(fd, size)
+		return err
+	})
+	return b, err
+}
+
+// withFile opens the file of k for use, and counts that as a use of k.
+func (f *files[K]) withFile(k K, use func(fd int) error) error {
 	f.use([]K{k})
 	if !f.pin(k) {
-		return nil, proof{}, cas.ErrNotFound
+		return cas.ErrNotFound
 	}
 	defer f.unpin(k)
 	path := f.path(k)
@@ -167,26 +192,27 @@ func (f *files[K]) read(k K, size int64) ([]byte, proof, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
-		return nil, proof{}, &fs.PathError{Op: "open", Path: path, Err: err}
+		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	r, err := beginReading(uintptr(fd))
-	if err != nil {
-		return nil, proof{}, &fs.PathError{Op: "stat", Path: path, Err: err}
-	}
-	b := make([]byte, size+1) // one more, to see that there are no more
+	return use(fd)
+}
+
+// readAtMost returns the first size bytes of a file, and one more if it is longer.
+func readAtMost(fd int, size int64) ([]byte, error) {
+	b := make([]byte, size+1)
 	n := 0
 	for n < len(b) {
 		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
-			return nil, proof{}, &fs.PathError{Op: "read", Path: path, Err: err}
+			return nil, err
 		}
 		if m == 0 {
 			break
 		}
 		n += m
 	}
-	return b[:n:n], r.proof(), nil
+	return b[:n:n], nil
 }
 
 func ignoringEINTR(call func() (int, error)) (int, error) {

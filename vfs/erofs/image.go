@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +18,18 @@ var ErrNotFound = errors.New("no such inode in the image")
 type Image struct {
 	r    io.ReaderAt
 	uuid [16]byte
+
+	mu           sync.Mutex
+	inode, names [blockSize]byte             // for Node to read into
+	recent       [recentDirs]*knownDirectory // by their numbers modulo recentDirs
 }
+
+const (
+	// recentDirs is how many directories an Image remembers: commands open many files in few.
+	recentDirs = 64
+	// mostKnown is the largest size of a directory whose names it remembers.
+	mostKnown = 4 * blockSize
+)
 
 // OpenImage reads the head of an image. The caller keeps r open as long as it uses the Image.
 func OpenImage(r io.ReaderAt) (*Image, error) {
@@ -42,37 +53,112 @@ func (m *Image) Path(nid uint64) (string, error) {
 	return n.Path, err
 }
 
-// Node returns the inode with this number. It takes about two reads of a block for each level, and
-// more in large directories. An invalid number or a damaged image causes an error, nothing worse.
+// Node returns the inode with this number. It takes a read of a block, and about two more for each
+// level that is not known from the calls before, more in large directories. An invalid number or a
+// damaged image causes an error, nothing worse.
 func (m *Image) Node(nid uint64) (Node, error) {
-	var parts []string
-	buf := make([]byte, 2*blockSize)
-	inode, block := buf[:blockSize], buf[blockSize:]
-	asked := nid
-	d, err := m.readInode(nid, inode)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d, err := m.readInode(nid, m.inode[:])
 	node := Node{Mode: d.mode, Size: d.size, Redirect: d.redirect()}
-	for err == nil && nid != rootNID {
-		// A directory lies before its entries, so this ends.
-		parent := uint64(d.parent)
-		if parent < rootNID || parent >= nid {
-			err = ErrNotFound
-			break
-		}
-		if d, err = m.readInode(parent, inode); err != nil {
-			break
-		}
-		var name string
-		if name, err = m.nameIn(&d, nid, block); err == nil {
-			parts = append(parts, name)
-		}
-		nid = parent
+	if err == nil {
+		node.Path, err = m.pathLocked(nid, d.parent)
 	}
 	if err != nil {
-		return Node{}, fmt.Errorf("path of inode %d: %w", asked, err)
+		return Node{}, fmt.Errorf("path of inode %d: %w", nid, err)
 	}
-	slices.Reverse(parts)
-	node.Path = strings.Join(parts, "/")
 	return node, nil
+}
+
+// pathLocked returns the path of an inode in the directory parent.
+func (m *Image) pathLocked(nid uint64, parent uint32) (string, error) {
+	if nid == rootNID {
+		return "", nil
+	}
+	// A directory lies before its entries, so this ends.
+	if parent < rootNID || uint64(parent) >= nid {
+		return "", ErrNotFound
+	}
+	dir, err := m.directoryLocked(uint64(parent))
+	if err != nil {
+		return "", err
+	}
+	name, err := m.nameLocked(dir, nid)
+	return dir.prefix + name, err
+}
+
+// A knownDirectory is a directory whose path is known.
+type knownDirectory struct {
+	nid    uint64
+	inode  dirInode
+	prefix string // its path with a slash, "" for the root
+	asked  bool   // for a name
+	// The numbers and names of the entries, in order, once it is asked for the second one; none if
+	// they take more than mostKnown.
+	nids  []uint32
+	names []string
+}
+
+// directoryLocked returns the directory with that number.
+func (m *Image) directoryLocked(nid uint64) (*knownDirectory, error) {
+	place := &m.recent[nid%recentDirs]
+	if dir := *place; dir != nil && dir.nid == nid {
+		return dir, nil
+	}
+	inode, err := m.readInode(nid, m.inode[:])
+	if err != nil {
+		return nil, err
+	}
+	if inode.mode&unix.S_IFMT != unix.S_IFDIR || inode.size < 0 {
+		return nil, ErrNotFound
+	}
+	inode.behind = bytes.Clone(inode.behind[:min(inode.size, int64(len(inode.behind)))])
+	dir := &knownDirectory{nid: nid, inode: inode}
+	if dir.prefix, err = m.pathLocked(nid, inode.parent); err != nil {
+		return nil, err
+	}
+	if nid != rootNID {
+		dir.prefix += "/"
+	}
+	*place = dir
+	return dir, nil
+}
+
+// nameLocked returns the name of the inode nid in dir. Numbers rise along the names.
+func (m *Image) nameLocked(dir *knownDirectory, nid uint64) (string, error) {
+	if !dir.asked || dir.inode.size > mostKnown {
+		dir.asked = true
+		return m.nameIn(&dir.inode, nid, m.names[:])
+	}
+	if dir.names == nil {
+		if err := m.readNamesLocked(dir); err != nil {
+			return "", err
+		}
+	}
+	if i, ok := slices.BinarySearch(dir.nids, uint32(nid)); ok {
+		return dir.names[i], nil
+	}
+	return "", ErrNotFound
+}
+
+// readNamesLocked sets the names of dir.
+func (m *Image) readNamesLocked(dir *knownDirectory) error {
+	var nids []uint32
+	names := []string{}
+	for i := range blocksOf(dir.inode.size) {
+		entries, err := m.namesOf(&dir.inode, i, m.names[:])
+		if err == nil {
+			err = eachName(entries, func(nid uint64, _ byte, name []byte) error {
+				nids, names = append(nids, uint32(nid)), append(names, string(name))
+				return nil
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	dir.nids, dir.names = nids, names
+	return nil
 }
 
 // A dirInode is the part of an inode that Node needs.
@@ -113,12 +199,9 @@ func (m *Image) readInode(nid uint64, b []byte) (d dirInode, err error) {
 	return d, nil
 }
 
-// nameIn returns the name of the inode nid in the directory d; b is a block to work in. Numbers
-// rise along the names, so both the block and the place in it are found by halving.
+// nameIn returns the name of the inode nid in the large directory d; b is a block to work in. It
+// finds the block by halving.
 func (m *Image) nameIn(d *dirInode, nid uint64, b []byte) (string, error) {
-	if d.mode&unix.S_IFMT != unix.S_IFDIR || d.size < 0 {
-		return "", ErrNotFound
-	}
 	from, to := int64(0), blocksOf(d.size)
 	for from < to {
 		mid := from + (to-from)/2

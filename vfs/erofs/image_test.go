@@ -120,3 +120,36 @@ func FuzzPath(f *testing.F) {
 		_ = m.Redirects(func(string) {})
 	})
 }
+
+// BenchmarkNode measures a lookup of files that are opened directory by directory, and at random.
+func BenchmarkNode(b *testing.B) {
+	var dirs []Entry
+	for i := range 200 {
+		var files []Entry
+		for j := range 50 {
+			files = append(files, file(fmt.Sprintf("some_header_%03d.h", j), 1, "/blobs/ab/"+strings.Repeat("0123", 16)))
+		}
+		dirs = append(dirs, dir(fmt.Sprintf("folder%03d", i), dir("include", files...)))
+	}
+	image := write(b, dir("", dirs...), Options{Epoch: epoch})
+	m, err := OpenImage(bytes.NewReader(image))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var nids []uint64
+	for nid := range uint64(len(image) / slotSize) {
+		if n, err := m.Node(nid); err == nil && n.Redirect != "" {
+			nids = append(nids, nid)
+		}
+	}
+	for name, step := range map[string]int{"ordered": 1, "spread": 7919} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if _, err := m.Node(nids[i*step%len(nids)]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

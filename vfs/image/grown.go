@@ -297,13 +297,15 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	if dir.Len() > maxEntries {
 		return nil, erofs.ErrTooLarge
 	}
-	for i := range dir.Len() {
-		if e := dir.At(i); namesNothing(e) {
-			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
-		}
-	}
 	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
 	r.Dir.Entries = make([]erofs.Entry, dir.Len())
+	for i := range dir.Len() {
+		e := dir.At(i)
+		if namesNothing(e) {
+			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
+		}
+		r.Dir.Entries[i] = g.blobs.show(e)
+	}
 	g.mu.Lock()
 	if p.nids == nil && !g.takeLocked(nidBytes*int64(dir.Len())) {
 		g.mu.Unlock()
@@ -311,13 +313,11 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	}
 	below := len(g.extents)
 	for i := range dir.Len() {
-		e := dir.At(i)
-		r.Dir.Entries[i] = g.blobs.show(e)
 		switch {
-		case e.Kind != tree.Dir:
+		case dir.Kind(i) != tree.Dir:
 		case p.nids != nil:
 			r.NIDs[i] = p.nids[i]
-		case g.allocateLocked(p, e):
+		case g.allocateLocked(p, dir.At(i)):
 			r.NIDs[i] = erofs.NID(g.extents[len(g.extents)-1].at)
 		default: // there is no region: the reader gets an error
 			r.NIDs[i] = erofs.NID(lastExtent)
