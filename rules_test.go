@@ -152,6 +152,7 @@ var floors = map[string]int{
 	"scheduler/journal":         5,
 	"scheduler/engine":          6,
 	"scheduler/finished":        6,
+	"scheduler/spare":           4,
 	"scheduler/operation":       5,
 	"scheduler/learning":        7,
 	"scheduler/live":            7,
