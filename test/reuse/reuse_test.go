@@ -131,9 +131,9 @@ func TestReuseOnAlikeMachines(t *testing.T) {
 		t.Skip("it reads all of /usr: make test-reuse")
 	}
 	f := programs.New(t, programs.OwnSandbox)
-	scheduler, address := f.Scheduler("--cache-size", "1G")
+	scheduler, address := f.With("FORERUNNER_SCHEDULER_REUSE=false").Scheduler("--cache-size", "1G")
 	c := &compilers{Test: f, conn: f.Dial(address), files: map[string]string{"README": "1"}}
-	knows := regexp.MustCompile(`former runs are (shared with workers|no longer shared).*`)
+	knows := regexp.MustCompile(`runs are (shared with workers|no longer shared).*`)
 	for _, name := range []string{"first", "second"} {
 		at := programs.FreeAddress(t)
 		w := f.Worker(name, address, address, "--reuse=profile", "--cache-size=1G", "--http", at)
